@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGTERM
@@ -19,13 +20,15 @@ from typing import Any, Final
 
 import pytest
 from pymongo import MongoClient
+from tests.integration.mongo_loop import in_loop
 from tests.integration.test_mongodash_faults import all_are, in_shop
 from tests.integration.test_pythons import VERSIONS, interpreter
 from tests.integration.test_reactive_app import AT_ONCE, PATIENCE_S, Raw, Shop, served, until
 
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.record_queries import Query
-from tidegate_adapters.reactive import Change
+from tidegate_adapters.reactive import Change, Later, Reactive
 from tidegate_adapters.reactive.office import Office
 
 APP: Final = """
@@ -219,6 +222,79 @@ def test_who_runs_what_is_running_again_has_it_run_after_that(mongodb: str, data
         assert (begun, most) == (2, 1)
 
     in_shop(mongodb, database, work)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ({"viewOn": "others", "pipeline": []}, "which is a view"),
+        ({"timeseries": {"timeField": "at"}}, "which is a time-series collection"),
+        ({"capped": True, "size": 100_000}, "which is capped"),
+    ],
+    ids=["view", "timeseries", "capped"],
+)
+def test_what_cannot_be_followed_is_said_at_once(mongodb: str, database: str, made: Raw, said: str) -> None:
+    """Of a view and a time series no change would be heard, and of a capped collection no document be read, for ever."""
+
+    async def work(shop: Shop) -> None:
+        assert shop.client is not None
+        _ = await shop.client[shop.name].create_collection("orders", **made)
+        app = shop.app()
+
+        @app.task("orders")
+        async def invoice(_: Change) -> None: ...
+
+        with pytest.raises(Misuse, match=said):
+            await app.serve()
+
+    in_shop(mongodb, database, work)
+
+
+def test_a_database_that_is_there_in_other_case_is_said_at_once(mongodb: str, database: str) -> None:
+    """MongoDB makes no second one, whatever is waited for."""
+    with MongoClient[Raw](mongodb) as client:
+        _ = client[database]["orders"].insert_one({"_id": 1})
+    app = Reactive(mongodb, database=database.upper())
+
+    @app.task("orders")
+    async def invoice(_: Change) -> None: ...
+
+    with pytest.raises(TidegateError, match="in other case"):
+        in_loop(app.serve())
+
+
+def test_run_is_for_the_main_thread_and_for_no_loop() -> None:
+    """Signals come to nobody else, and a loop is made: both are said with what to do instead."""
+    app = Reactive("mongodb://localhost", database="shop")
+
+    async def in_a_loop() -> None:
+        app.run()
+
+    with pytest.raises(Misuse, match=r"await serve\(\) instead"):
+        in_loop(in_a_loop())
+    with ThreadPoolExecutor() as threads, pytest.raises(Misuse, match="main thread"):
+        threads.submit(app.run).result()
+
+
+def test_later_is_within_a_century(mongodb: str, database: str) -> None:
+    """Beyond what a date can say no end of the run could be written, and it would be asked for again for ever."""
+
+    async def work(shop: Shop) -> None:
+        app = shop.app()
+
+        @app.task("orders", debounce=AT_ONCE, retries=0)
+        async def invoice(_: Change) -> Later:
+            return Later(2**80)
+
+        async with served(app):
+            await shop.insert({"_id": 1})
+            await until(lambda: refuses(shop, "cannot be a time in microseconds"), "it has failed, and says why")
+
+    in_shop(mongodb, database, work)
+
+
+async def refuses(shop: Shop, words: str) -> bool:
+    return [each["status"] for each in await shop.records() if words in (each.get("last_error") or "")] == ["failed"]
 
 
 def test_a_module_that_is_imported_twice_is_two_apps_or_a_clear_error(tmp_path: Path) -> None:

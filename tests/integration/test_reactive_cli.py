@@ -420,6 +420,27 @@ def test_what_cannot_be_asked_says_why(
 
 
 @pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("status",), ExitCode.OK),
+        (("count",), ExitCode.OK),
+        (("list",), ExitCode.OK),
+        (("retry", "--all"), ExitCode.NOTHING_SELECTED),
+        (("resume", "bill"), ExitCode.OK),
+        (("import", "bill", "--from", "old"), ExitCode.NOTHING_SELECTED),
+    ],
+)
+def test_who_asks_makes_nothing(
+    mongodb: str, database: str, asking: Asking, options: tuple[str, ...], code: ExitCode
+) -> None:
+    """No collection and no index, in a database that may be a typing mistake: so a user who may only read may ask, too."""
+    assert asking.said(*options).code == code
+
+    with MongoClient[dict[str, Any]](mongodb) as client:
+        assert database not in client.list_database_names()
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         (("list", "--task", "bil"), "there is no task 'bil'"),
@@ -457,6 +478,7 @@ def test_what_mongodash_has_left_is_taken_over_once(run: Run, orders: Orders, as
     orders.documents.insert_many([{"_id": "a", "total": 1}, {"_id": "b", "total": 1}])
     how = ("bill", "--from", "old", "--named", "makeBill", "--quiet", "10ms")
 
+    assert asking.told("import", *how[:3], *how[5:], code=ExitCode.NOTHING_SELECTED)["taken"] == 0  # of a task bill
     dry = asking.told("import", *how, "--dry-run", code=ExitCode.INCONCLUSIVE)
     assert (dry["taken"], dry["unreadable"], dry["dry_run"], orders.statuses()) == (2, 1, True, [])
     theirs.delete_one({"sourceDocId": None})

@@ -536,6 +536,33 @@ def test_who_waits_for_a_transaction_that_nobody_ends_waits_a_minute(*, is_stepp
     assert (answer, is_committed, len(history)) == (1, False, 1)
 
 
+def test_a_collection_is_listed_alike(mongodb: str, database: str) -> None:
+    """By its name, before and after it is there."""
+
+    async def listed(client: AsyncMongoClient[dict[str, Any]]) -> list[dict[str, Any]]:
+        async def asked() -> list[dict[str, Any]]:
+            answer = await client[database].command({"listCollections": 1, "filter": {"name": "things"}})
+            return [
+                {name: each[name] for name in ("name", "type", "options")} for each in answer["cursor"]["firstBatch"]
+            ]
+
+        found = await asked()
+        await client[database]["things"].insert_one({"_id": 1})
+        return [*found, *await asked()]
+
+    async def really() -> list[dict[str, Any]]:
+        async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
+            return await listed(client)
+
+    async def simulated(random: Random) -> list[dict[str, Any]]:
+        client = Network(SimulatedReplicaSet(random, {}), random).client("a")
+        found = await listed(client)
+        await client.close()
+        return found
+
+    assert run(simulated, 1) == asyncio.run(really())
+
+
 def test_unique_indexes_are_listed_alike(mongodb: str, database: str) -> None:
     """And none of a collection that is not there."""
 

@@ -71,6 +71,7 @@ HISTORY_LOST: Final = 286
 """MongoDB's code for a stream whose position is older than what the server remembers."""
 _REFUSED: Final[Mapping[int | None, str]] = {
     13: "grant the user `changeStream` and `find` on this database",
+    73: "follow collections of another database: of admin, config and local no changes are told",
     323: "leave strict=True out of the server_api of the client: the first version of the API has no change streams",
 }
 """What is to be done about it, by the server's code."""

@@ -575,14 +575,25 @@ def _made_clearly(limit: float | None) -> Generator[None, None, None]:
     except DRIVER_ERRORS as error:
         if not isinstance(failure(error, Before.NOTHING), Refused):
             raise _NotYetError("an index is not made yet", why=type(error).__name__, todo="ask again") from None
+        code = getattr(error, "code", None)
+        why, todo = _NO_INDEX.get(code, ("", "look it up, and remove what stands in its way"))
         raise TidegateError(
-            "an index cannot be made",
-            why=f"the server answers with code {getattr(error, 'code', None)}: documents break it (11000 if it is unique, 171 "
-            "if two of its fields are arrays), or there is another one (85, 86)",
-            todo="look for those documents, or drop the other index",
+            "an index cannot be made", why=f"the server answers with code {code}{why and f': {why}'}", todo=todo
         ) from None
     except RuntimeError as error:
         raise misplaced(error) from None
+
+
+_OTHER_INDEX: Final = ("there is another one of the same name or the same fields", "drop the other index")
+_NO_INDEX: Final[Mapping[int | None, tuple[str, str]]] = {
+    13: ("the user may make none", "grant the user readWrite on the database, or have its owner make the indexes"),
+    85: _OTHER_INDEX,
+    86: _OTHER_INDEX,
+    171: ("in a document two of its fields are arrays", "look for those documents"),
+    11000: ("it is unique, and documents break it", "look for those documents"),
+    13297: ("there is a database of this name in other case", "correct the name"),
+}
+"""Why the server makes no index, and what is to be done about it, by its code."""
 
 
 _HANDLE: Final[Mapping[str, Any]] = {

@@ -137,6 +137,7 @@ _REFUSED: Final = {
     14031: "out of disk space",
     13027: "not a point of the index",
     13068: "not a point of the index",
+    13297: "a database of this name is there in other case",
     16755: "no geometry",
     16766: "an index of hashes has no arrays",
     16804: "not a point of the index",

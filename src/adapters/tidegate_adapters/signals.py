@@ -11,12 +11,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic
 from types import FrameType
 from typing import Any, Final
 
 from tidegate.exit_codes import ExitCode
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds
 
 __all__ = ["CODES", "ended_by_signals", "run_until_signalled", "stopped_by_signals"]
@@ -45,7 +46,11 @@ def run_until_signalled(
         drain: How long handlers may go on, in microseconds.
         leave: How long all else may take after that, or after the second signal.
         log: What is told of signals.
+
+    Raises:
+        Misuse: It is called elsewhere than in the main thread, or in an event loop.
     """
+    _check_alone()
     ends: list[threading.Timer] = []
 
     async def run() -> None:
@@ -58,6 +63,18 @@ def run_until_signalled(
     finally:
         for each in ends:
             each.cancel()
+
+
+def _check_alone() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise Misuse(
+            "run() elsewhere than in the main thread",
+            why="signals come to that one alone",
+            todo="call it there, or await serve() in an event loop of your own, and stop() ends it",
+        )
+    with suppress(RuntimeError):
+        _ = asyncio.get_running_loop()
+        raise Misuse("run() in an event loop", why="it makes one of its own", todo="await serve() instead")
 
 
 @contextmanager

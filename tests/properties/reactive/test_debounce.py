@@ -15,6 +15,7 @@ from tidegate.model.instants import MILLISECOND, SECOND, STORE, WALL, Duration, 
 from tidegate.reactive.debounce import Debounce, due
 from tidegate.reactive.laws import debounce as laws
 from tidegate.reactive.strategies.debounce import bursts, debounces
+from tidegate.retries.backoff import LONGEST
 
 Due: TypeAlias = Callable[[Debounce, Instant, Instant], Instant]
 Burst: TypeAlias = tuple[Instant, ...]
@@ -129,12 +130,26 @@ def test_a_change_waits_ten_times_the_quiet_by_default() -> None:
     """The default of mongodash, a second of quiet, and a maximum that it lacks."""
     assert Debounce() == Debounce(SECOND, 10 * SECOND)
     assert Debounce(0) == Debounce(0, 0)
+    assert Debounce(LONGEST).wait_max == 10 * LONGEST
     assert str(Debounce(500 * MILLISECOND)) == "500 ms of quiet, or after 5 s"
 
 
 @pytest.mark.parametrize(
     ("quiet", "wait_max"),
-    [(-1, 0), (0, -1), (2, 1), (True, 5), (1, True), (1.0, 5), (1, 5.0), (None, 1), (1, None), ("1", 5), ("1s", None)],
+    [
+        (-1, 0),
+        (0, -1),
+        (2, 1),
+        (True, 5),
+        (1, True),
+        (1.0, 5),
+        (1, 5.0),
+        (None, 1),
+        (1, None),
+        ("1", 5),
+        ("1s", None),
+        (0, 2**80),
+    ],
 )
 def test_waits_that_mean_nothing_are_refused(quiet: Duration, wait_max: Duration) -> None:
     """mongodash: negative and unreadable ones are rejected; here also a maximum that comes before the quiet."""
@@ -142,7 +157,7 @@ def test_waits_that_mean_nothing_are_refused(quiet: Duration, wait_max: Duration
         Debounce(quiet, wait_max)
 
 
-@pytest.mark.parametrize("quiet", ["1s", None, 1.5, -1, True])
+@pytest.mark.parametrize("quiet", ["1s", None, 1.5, -1, True, LONGEST + 1])
 def test_what_is_not_a_length_of_time_is_refused(quiet: Duration) -> None:
     """Also where the maximum is not given."""
     with pytest.raises(Misuse):

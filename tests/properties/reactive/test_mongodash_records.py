@@ -212,6 +212,17 @@ def test_all_are_taken_over_once_and_stay_as_they_are() -> None:
     assert same == after
 
 
+def test_a_name_of_which_there_is_nothing_is_not_the_end_of_it() -> None:
+    """Law MD3: whoever has left the name out that it has there, or mistaken it, says it and asks again."""
+    nothing, after = run(attrs.evolve(IMPORT, named="bil").take_over(), world())
+    done, _ = run(IMPORT.take_over(), after)
+
+    assert nothing == Imported(0, 0, 0, (), is_dry=False)
+    assert contents(after, CONTROL) == ()
+    assert isinstance(done, Imported)
+    assert done.taken == 5
+
+
 def test_whoever_got_no_answer_begins_again() -> None:
     """Laws MD2 and MD3: what is there stays, also what a worker of ours has made of it since."""
     once, begun = attrs.evolve(IMPORT, attempts=1), world()

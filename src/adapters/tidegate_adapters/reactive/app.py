@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
@@ -38,6 +38,7 @@ from tidegate.reactive.mongodash_records import check_not_theirs
 from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.pool import PoolRules
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeat
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 __all__ = ["Reactive"]
 
 H = TypeVar("H", bound=UserHandler)
+T = TypeVar("T")
 log: Final = logging.getLogger("tidegate_adapters.reactive")
 
 _ASKED_EVERY_S: Final = 1.0
@@ -235,15 +237,19 @@ class Reactive:
     # --- its life ---
 
     @asynccontextmanager
-    async def connected(self) -> AsyncGenerator[Mapping[str, Site], None]:
+    async def connected(self, *, indexes: bool = True) -> AsyncGenerator[Mapping[str, Site], None]:
         """Its databases, by name, as long as the block lasts.
+
+        Args:
+            indexes: Whether the indexes that tasks need are made, each before its collection is first asked; who only asks how
+                they stand needs none, nor the right to make one.
 
         Raises:
             TidegateError: No server answers, or it is not a replica set.
         """
         names = {self.settings.database, *(each.database for each in self._declared.values() if each.database)}
         store = self.settings.uri or "" if self._store is None else self._store
-        made = self.indexes
+        made = self.indexes if indexes else {}
         async with connected_sites(store, {name: made.get(name, {}) for name in names}) as sites:
             yield sites
 
@@ -281,7 +287,7 @@ class Reactive:
         sites = await stack.enter_async_context(self.connected())
         placed = [each.at(sites[each.database or self.settings.database]) for each in self._declared.values()]
         for each in placed:
-            await _prepared(each.site, each.task.records)
+            await _prepared(each.site, each.task)
         return sites, placed
 
     async def _work(self, pool: Pool, placed: Sequence[Declared]) -> None:
@@ -373,21 +379,53 @@ class _Paused:
         self._pool.pause(frozenset().union(*self._known.values()))
 
 
-async def _prepared(site: Site, records: str) -> None:
-    """The indexes of these records are there, and none of mongodash's is; it asks again until that is known."""
-    while site.client is not None:
+async def _prepared(site: Site, task: ReactiveTask) -> None:
+    """Its documents are such as can be followed, the indexes of its records are there, and none of mongodash's is."""
+    if site.client is not None:
+        database = site.client[site.name]
+        indexes = await _told(database[task.records].index_information)
+        unique = (name for each in indexes.values() if each.get("unique") for name, _ in each["key"])
+        check_not_theirs(task.records, (*unique,))
+        listed = partial(database.command, {"listCollections": 1, "filter": {"name": task.source}})
+        with suppress(Refused):  # who may not ask that is not held up
+            for each in (await _told(listed))["cursor"]["firstBatch"]:
+                _check_followed(task, each["type"], is_capped=bool(each["options"].get("capped")))
+    await site.run(_indexed(task.records))
+
+
+async def _told(ask: Callable[[], Awaitable[T]]) -> T:
+    """What the server answers; it is asked again until it does.
+
+    Raises:
+        Refused: It refuses.
+    """
+    while True:
         try:
-            found = await site.client[site.name][records].index_information()
+            return await ask()
         except DRIVER_ERRORS as error:
             said = failure(error, Before.NOTHING)
             if isinstance(said, Refused):
                 raise said from error
             await asyncio.sleep(_ASKED_EVERY_S)
-            continue
-        unique = (name for each in found.values() if each.get("unique") for name, _ in each["key"])
-        check_not_theirs(records, (*unique,))
-        break
-    await site.run(_indexed(records))
+
+
+def _check_followed(task: ReactiveTask, kind: str, *, is_capped: bool) -> None:
+    """Raise Misuse where a handler would be called for what is there at the start, and for no change, or for nothing."""
+    if kind in _UNTOLD:
+        raise Misuse(
+            f"the task {task.name!r} follows {task.source!r}, which is {_UNTOLD[kind]}",
+            why="MongoDB tells no changes of that",
+            todo="follow a collection that documents are written to",
+        )
+    if is_capped:
+        raise Misuse(
+            f"the task {task.name!r} follows {task.source!r}, which is capped",
+            why="MongoDB reads no capped collection as it was at one time (read concern snapshot)",
+            todo="follow a collection that is not capped; a TTL index removes what is old",
+        )
+
+
+_UNTOLD: Final = {"view": "a view", "timeseries": "a time-series collection"}
 
 
 async def _indexed(records: str) -> None:

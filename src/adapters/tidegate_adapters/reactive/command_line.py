@@ -116,7 +116,7 @@ def _answered(told: Told, ask: Callable[[Office], Awaitable[T]]) -> T:
         if not app.declared:
             raise Misuse(f"{told.target} has no tasks", todo="decorate a function with @app.task(collection=...)")
         with as_of_the_server():
-            async with app.connected() as sites:
+            async with app.connected(indexes=False) as sites:
                 placed = [each.at(sites[each.database or app.settings.database]) for each in app.declared.values()]
                 if any(each.site.client is None for each in placed):
                     raise Misuse(

@@ -4,8 +4,8 @@ Each statement of a write is an operation, and is remembered under its number if
 is told with MongoDB's code. A command that is struck (`Code`) is answered so before it is carried out or after it, or
 when a part of its documents is done.
 
-    hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, listIndexes, drop, renameCollection,
-    dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`), `$collStats` (of indexes that are built)
+    hello, buildinfo, ping, find, getMore, killCursors, findAndModify, insert, update, delete, createIndexes, listIndexes, listCollections (one
+    by its name), drop, renameCollection, dropDatabase, aggregate with `$changeStream` (`tidegate_adapters.simulated_mongo.cursors`), `$collStats` (of indexes that are built)
     or for planners (`planning`), endSessions
     in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction, abortTransaction
 
@@ -319,6 +319,15 @@ class Commands:
         there = [{"v": 2, "key": {"_id": 1}, "name": "_id_"}, *made]
         return {"cursor": {"id": 0, "ns": f"{database}.{name}", "firstBatch": there}, "ok": 1.0}
 
+    def _list_collections(self, command: _Command, _: str) -> _Reply:
+        """The one of this name, if it has documents. None is a view, or capped."""
+        if not self._set.is_primary:
+            raise ServerError(10107, "not primary")
+        database, name = command["$db"], command["filter"]["name"]
+        is_there = bool(contents(self._set.state.world, namespace(database, name)))
+        there = [{"name": name, "type": "collection", "options": {}}] if is_there else []
+        return {"cursor": {"id": 0, "ns": f"{database}.$cmd.listCollections", "firstBatch": there}, "ok": 1.0}
+
     def _drop(self, command: _Command, client: str) -> _Reply:
         if not contents(self._set.state.world, namespace(command["$db"], command["drop"])):
             raise ServerError(26, "ns not found")
@@ -352,6 +361,7 @@ _OTHERS: Final[Mapping[str, Callable[[Commands, _Command, str], _Reply]]] = {
     "killCursors": lambda self, command, _client: self.cursors.kill(command["cursors"]),
     "createIndexes": Commands._create_indexes,  # noqa: SLF001
     "listIndexes": Commands._list_indexes,  # noqa: SLF001
+    "listCollections": Commands._list_collections,  # noqa: SLF001
     "drop": Commands._drop,  # noqa: SLF001
     "renameCollection": Commands._rename,  # noqa: SLF001
     "dropDatabase": Commands._drop_database,  # noqa: SLF001

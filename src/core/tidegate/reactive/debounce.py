@@ -25,6 +25,7 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, Instant, micros, seconds
 from tidegate.model.values import check_int, check_type
+from tidegate.retries.backoff import LONGEST
 
 __all__ = ["PATIENCE", "Debounce", "due"]
 
@@ -39,7 +40,7 @@ def _patience(debounce: Debounce) -> Duration:
 @final
 @attrs.frozen
 class Debounce:
-    """How long changes wait for each other. Invariant: 0 <= quiet <= wait_max.
+    """How long changes wait for each other. Invariants: 0 <= quiet <= wait_max; quiet <= LONGEST; wait_max <= PATIENCE * LONGEST.
 
     Attributes:
         quiet: How long nothing may change before a run, in microseconds, or a timedelta.
@@ -50,8 +51,8 @@ class Debounce:
     wait_max: Duration = attrs.field(default=attrs.Factory(_patience, takes_self=True), converter=micros)
 
     def __attrs_post_init__(self) -> None:
-        check_int(self.quiet, "a time of quiet in microseconds", 0)
-        check_int(self.wait_max, "a maximum wait in microseconds", 0)
+        check_int(self.quiet, "a time of quiet in microseconds", 0, LONGEST)
+        check_int(self.wait_max, "a maximum wait in microseconds", 0, PATIENCE * LONGEST)
         if self.wait_max < self.quiet:
             raise Misuse(
                 f"a maximum wait of {seconds(self.wait_max)} ends before a quiet of {seconds(self.quiet)}",

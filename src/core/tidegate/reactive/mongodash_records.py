@@ -23,7 +23,7 @@ something has changed in between: a planner raises `updatedAt`, a worker `starte
 Laws
     MD1  What was to run there runs here, no later; what was finished is finished, and runs only where what is watched differs.
     MD2  Each record of theirs is taken over, was there before, or is counted as unreadable; theirs stay as they are.
-    MD3  It is done once: after the marker nothing is inserted.
+    MD3  It is done once: after the marker nothing is inserted. Where there was nothing of the task, none is set.
 
 Known not to work
     - An instance of mongodash that starts while the records are read, and has written nothing when they are looked at once
@@ -117,6 +117,11 @@ class Imported:
     unreadable: int
     reasons: tuple[str, ...]
     is_dry: bool
+
+    @property
+    def is_nothing(self) -> bool:
+        """Was there no record of the task?"""
+        return not self.taken and not self.there and not self.unreadable
 
 
 @final
@@ -324,7 +329,7 @@ class MongodashImport:
         trouble = await self._still_written(before)
         if trouble is not None:
             return trouble
-        if not is_dry:
+        if not is_dry and not imported.is_nothing:  # else a wrong name would be the end of it
             at = await self._asked(StoreTime)
             end = Document.of({"_id": marker, "at": at, "taken": imported.taken})
             await self._asked(partial(insert_new, CONTROL, end))

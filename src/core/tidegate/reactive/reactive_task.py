@@ -209,12 +209,15 @@ Worked: TypeAlias = Idle | Ran | SetAside
 @final
 @attrs.frozen
 class Later:
-    """What a handler answers to be called again after this time, in microseconds or a timedelta: no failure, and no attempt."""
+    """What a handler answers to be called again after this time, in microseconds or a timedelta: no failure, and no attempt.
+
+    Invariant: 0 <= after <= LONGEST (`tidegate.retries.backoff`): a store keeps no time that is too far away.
+    """
 
     after: Duration = attrs.field(converter=micros)
 
     def __attrs_post_init__(self) -> None:
-        check_int(self.after, "a time in microseconds", 0)
+        check_int(self.after, "a time in microseconds", 0, backoff.LONGEST)
 
 
 HandlerAnswer: TypeAlias = str | Later | None
