@@ -515,6 +515,18 @@ def test_a_look_at_what_has_no_record_makes_one(doc: Document) -> None:
     assert store.calls[0].snapshot == Document.of({"total": 1})
 
 
+@pytest.mark.parametrize("doc", [*UNREADABLE, junk(task="another"), junk(document=(7,)), junk(document="y")])
+def test_a_look_at_many_is_not_held_up_by_what_is_no_record(doc: Document) -> None:
+    """Also where it does not say of which document, or of another one that is looked at with it."""
+    other = Document.of({"_id": "y", "total": 7})
+    store = Store(world_with({"orders": (DOC, other), "orders_tasks": (doc,)}))
+
+    assert store.run(TASK.plan_pass(("x", "y"), "p1")) == ()
+    for _ in range(2):
+        assert isinstance(store.run(TASK.work_one("w1")), Ran)
+    assert {each.snapshot for each in store.calls} == {Document.of({"total": 1}), Document.of({"total": 7})}
+
+
 def test_a_run_adopts_what_is_there_when_it_begins() -> None:
     """Law RE2, of the programs: what changed after the look is what the handler is called with."""
     store = planned()

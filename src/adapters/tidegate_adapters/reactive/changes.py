@@ -59,7 +59,8 @@ class _Changed:
         task: The name of the task.
         id: The id of the document, of any type.
         attempt: Which attempt it is since what is watched last changed, from 1 on.
-        token: Of the claim: higher than that of each run of this document before. Hand it to whatever refuses older ones.
+        token: Of the claim: higher than that of each run of this document before. Hand it to whatever refuses older ones. It begins
+            anew where the record was removed, as it is a day after the document unless `cleanup` says otherwise.
     """
 
     def __init__(self, task: ReactiveTask, given: Run, site: Site, throttle: Throttle) -> None:

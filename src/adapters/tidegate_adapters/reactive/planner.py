@@ -32,7 +32,7 @@ are set up (no replica set, no rights) is raised by `run` as it begins.
 
 Known not to work
     - A document whose id is a text that is no UTF-8 is passed over where it changes, and ends the look at all documents of its
-      collection.
+      collection; one whose id has some megabytes, so that no record holds it, ends that as well.
     - Where the record of the lease is removed, epochs begin anew, and nobody leads until they have passed the one that is stored
       beside the position: one in each `pause`.
 """

@@ -347,7 +347,8 @@ def _due(task: ReactiveTask) -> Filter:
 
 async def _read_documents(task: ReactiveTask, keys: tuple[Value, ...]) -> tuple[_Read, ...]:
     where = _any_of(tuple(Eq(_KEY, key) for key in keys))
-    return _in_order(task.name, keys, await _found(task.source, where, len(keys), fields=task.fields), _id_of)
+    found = await _found(task.source, where, len(keys), fields=task.fields)
+    return _in_order(task.name, keys, found, lambda doc: record_id(task.name, needed(doc, _KEY)))
 
 
 async def _is_not_known() -> bool:
@@ -1031,7 +1032,7 @@ class ReactiveTask:
         failed then.
         """
         where = _any_of(tuple(self.parts.find(self, key) for key in keys))
-        found = _in_order(self.name, keys, await _found(self.records, where, len(keys), fields=fields), _follows)
+        found = _in_order(self.name, keys, await _found(self.records, where, len(keys), fields=fields), _record_id)
         read = tuple(None if each is None else self._read(each) for each in found)
         if fields is not None and any(isinstance(record, str) for record in read):
             return await self._records(keys, None)  # what is kept of one is all that it held
@@ -1155,10 +1156,17 @@ async def _found(
 def _in_order(
     task: str, keys: tuple[Value, ...], found: tuple[Document, ...], of: Callable[[Document], Value]
 ) -> tuple[Document | None, ...]:
-    """What was found of each of these documents."""
+    """What was found of each of these documents.
+
+    Args:
+        task: The name of the task.
+        keys: The ids of the documents.
+        found: What was found, in any order.
+        of: The id of the record of the document that it is of, or that it is the record of.
+    """
     if len(keys) == 1:
         return found or (None,)
-    docs = {record_id(task, of(doc)): doc for doc in found}
+    docs = {of(doc): doc for doc in found}
     return tuple(docs.get(record_id(task, key)) for key in keys)
 
 
@@ -1171,12 +1179,8 @@ def _any_of(filters: tuple[Filter, ...]) -> Filter:
     return In(equal[0].field, tuple(each.value for each in equal)) if is_one_field else AnyOf(filters)
 
 
-def _follows(record: Document) -> Value:
-    return needed(record, DOCUMENT)
-
-
-def _id_of(document: Document) -> Value:
-    return needed(document, _KEY)
+def _record_id(record: Document) -> Value:
+    return needed(record, _KEY)  # whatever else it holds: it may be none
 
 
 def _is_in(key: Value, keys: tuple[Value, ...]) -> bool:
