@@ -12,9 +12,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
@@ -57,9 +58,10 @@ from tidegate_adapters.orchestrator import (
 )
 from tidegate_adapters.orchestrator.children import ChildCall, Children, _called
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.texts import codec_of
+from tidegate_adapters.orchestrator.texts import UNTYPED, codec_of
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.orchestrator.workers import Workers
+from tidegate_adapters.payloads import AsyncPayloads, PayloadUnsettled
 
 Raw: TypeAlias = dict[str, Any]
 STORES: Final = ("mongod", "embedded")
@@ -238,6 +240,27 @@ def test_who_asks_again_under_a_key_gets_the_invocation_that_is_there(mongodb: s
 
     in_loop(run())
     assert calls == [7]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_an_invocation_of_another_task_answers_nobody(mongodb: str, database: str, store: str) -> None:
+    """Once it did, and what was asked for was never run."""
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+            send = app.task(name="send")(good)
+
+            @app.task()
+            async def pay(amount: int) -> int:
+                return amount
+
+            _ = await send.enqueue(Mail("a"), key="order-1")
+            with pytest.raises(Misuse, match="another task has this id"):
+                _ = await pay.enqueue(7, key="order-1")
+            await app.close()
+
+    in_loop(run())
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -555,6 +578,41 @@ def test_large_arguments_and_results_are_kept_beside_their_records(
     in_loop(run())
 
 
+def test_where_nobody_answers_about_what_is_large_it_is_asked_again(
+    mongodb: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it takes: the run has failed once, though its handler had not, or was never called."""
+    unanswered = Counter[str]()
+
+    def at_first(name: str) -> None:
+        asks = getattr(AsyncPayloads, name)
+
+        async def asked(payloads: AsyncPayloads, key: str, *rest: Any) -> Any:
+            unanswered[name] += 1
+            if unanswered[name] in {2, 3} if name == "put" else unanswered[name] < 3:
+                raise PayloadUnsettled("nobody answers")
+            return await asks(payloads, key, *rest)
+
+        monkeypatch.setattr(AsyncPayloads, name, asked)
+
+    at_first("put")
+    at_first("get")
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app = office.app(inline_bytes=2_000)
+
+            @app.task()
+            async def twice(text: str) -> str:
+                return text * 2
+
+            async with served(app):
+                assert await (await twice.enqueue("x" * 3_000)).result() == "x" * 6_000
+
+    in_loop(run())
+    assert (unanswered["put"], unanswered["get"]) == (4, 4)
+
+
 def test_who_waits_for_so_long_does_so_whatever_the_clock_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is set back again and again: by it, the wait would never be over."""
     app = Orchestrator(Embedded(), database="jobs")
@@ -636,6 +694,38 @@ def test_what_is_enqueued_in_a_transaction_is_there_if_that_commits(
                         await handle.result()
             assert len(await office.records()) == int(commits)
             assert await client[database]["orders"].count_documents({}) == 1 + commits
+
+    in_loop(run())
+
+
+def test_a_session_of_other_servers_is_refused(mongodb: str, database: str, disposable_mongod: MongoServer) -> None:
+    """Else what is enqueued would be where nobody looks for it; and the transaction is over."""
+
+    async def run() -> None:
+        async with (
+            office_of("mongod", mongodb, database) as office,
+            office_of("mongod", disposable_mongod.uri, database) as other,
+        ):
+            assert other.client is not None
+            app = office.app()
+            send = app.task()(good)
+            _ = await send.enqueue(Mail("a"))
+            async with other.client.start_session() as session:
+                for ask in (
+                    lambda session: send.enqueue(Mail("b"), session=session),
+                    lambda session: app.emit("paid", session=session),
+                ):
+                    with pytest.raises(Misuse, match="other servers"):
+                        await session.with_transaction(ask)
+
+            def plain() -> None:
+                with MongoClient[Raw](disposable_mongod.uri) as client, client.start_session() as session:
+                    _ = session.with_transaction(lambda session: send.enqueue_sync(Mail("c"), session=session))
+
+            with pytest.raises(Misuse, match="other servers"):
+                await asyncio.to_thread(plain)
+            assert await other.records() == []
+            await app.close()
 
     in_loop(run())
 
@@ -966,7 +1056,9 @@ def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Orchestrator, "close", close)
     run = Run("parent", 1, children.asks.declared.name)
-    call = ChildCall("tests.integration.orchestrator_children", "asks", {"one": "1"}, run, "root", 1)
+    call = ChildCall(
+        "tests.integration.orchestrator_children", "asks", {"one": "1"}, run, "root", 1, children.app.settings
+    )
 
     key = json.loads(str(_called(call)))
 
@@ -1002,7 +1094,7 @@ def test_handlers_in_processes_of_their_own() -> None:
 
 def test_a_child_is_killed_while_it_begins_and_another_one_comes_where_an_idle_one_has_died() -> None:
     async def run() -> None:
-        there, module, of = Children(), children.__name__, (Run("i", 1, "task"), "root", 1)
+        there, module, of = Children(), children.__name__, (Run("i", 1, "task"), "root", 1, children.app.settings)
         try:
             stays = ChildCall(module, "stays", {}, *of)
             for wait_s in (0.0, 0.002):
@@ -1416,6 +1508,71 @@ def test_what_is_below_a_plain_type_comes_back_as_what_it_is(value: object) -> N
     if isinstance(value, Enum):
         with pytest.raises(Misuse):
             codec.text("other", "it")
+
+
+@attrs.frozen
+class Parcel(Mail):
+    """A mail with something more."""
+
+    grams: int = 0
+
+
+@attrs.define
+class Odd:
+    """What is compared by one field alone."""
+
+    number: int
+    seen: object = attrs.field(factory=object, init=False, eq=False)
+    counted: int = attrs.field(default=0, init=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Mail, Parcel("a", grams=7)),
+        (list[Mail], [Parcel("a")]),
+        (datetime | str, datetime(2026, 1, 1, tzinfo=UTC)),
+        (bytes | str, b"a"),
+        (tuple[int, str], (1, "a", "b")),
+        (dict[str, Any], {"at": {1: 2}}),
+        (dict, {"at": datetime(2026, 1, 1, tzinfo=UTC)}),
+        (UNTYPED, {1: 2}),
+        (set[int], [1, 1]),
+    ],
+)
+def test_what_would_come_back_as_something_else_is_refused(kind: object, value: object) -> None:
+    """Fields that the annotation does not name, times, keys and elements were lost, or were texts then, and nobody was told."""
+    with pytest.raises(Misuse, match="come back as something else"):
+        codec_of(kind).text(value, "it")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (list[int], (1, 2)),
+        (list[list[int]], ([1], (2,))),
+        (Sequence[int], [1]),
+        (UNTYPED, {"at": (1, 2)}),
+        (float, 1),
+        (Decimal, Decimal("NaN")),
+        (dict[str, list[int]], {"a": (1,)}),
+        (Odd, Odd(3)),
+    ],
+)
+def test_what_comes_back_as_good_as_it_was_is_taken(kind: object, value: object) -> None:
+    """Lists may be tuples, whole numbers have a point, and what is not compared by is not."""
+    codec = codec_of(kind)
+    text = codec.text(value, "it")
+
+    assert codec.text(codec.value(text, "it"), "it") in {text, text.replace("1", "1.0")}
+
+
+def test_a_field_that_no_constructor_takes_is_not_lost() -> None:
+    odd = Odd(3)
+    odd.counted = 5
+
+    with pytest.raises(Misuse, match="come back as something else"):
+        codec_of(Odd).text(odd, "it")
 
 
 def test_who_calls_with_something_else_hears_of_it() -> None:

@@ -59,6 +59,12 @@ async def report(year: int) -> None:
     print("reported", year, flush=True)
 
 
+@app.task(processes=True)
+def heavy(number: int) -> int:
+    report.enqueue_sync(number, key=f"report-{number}")
+    return number
+
+
 empty = Orchestrator(os.environ["URI"], database="shop")
 embedded = Orchestrator(Embedded(), database="shop")
 
@@ -95,6 +101,13 @@ async def main():
     await app.close()
 
 asyncio.run(main())
+"""
+ENQUEUE_ELSEWHERE: Final = """
+import attrs
+from app import app, heavy
+
+app.configured(attrs.evolve(app.settings, prefix="other_"))
+heavy.enqueue_sync(2025, key="heavy")
 """
 REACTIVE: Final = """
 from tidegate_adapters.reactive import Reactive
@@ -144,7 +157,11 @@ class Jobs:
 
     def enqueue(self, *to: str, years: tuple[int, ...] = ()) -> None:
         """Enqueue from a process of its own, as an application does."""
-        (self.folder / "enqueue.py").write_text(ENQUEUE.format(to=to, years=years))
+        self.call(ENQUEUE.format(to=to, years=years))
+
+    def call(self, script: str) -> None:
+        """Run a script in a process of its own."""
+        (self.folder / "enqueue.py").write_text(script)
         done = subprocess.run(
             [sys.executable, "enqueue.py"], cwd=self.folder, env={**os.environ, **self.environ}, capture_output=True, text=True, check=False
         )  # fmt: skip
@@ -194,6 +211,21 @@ def test_a_signal_lets_handlers_end(run: Run, jobs: Jobs, tmp_path: Path, target
     answer = json.loads(running.process.stdout.read())
     jobs.until(a="success", b="success", c="success")
     assert answer == {"schema": "tidegate/orchestrator@1", "ended_by": number.name, "ok": True}
+
+
+def test_a_handler_in_a_process_of_its_own_is_found_by_its_path_and_enqueues_where_the_app_is_told(
+    run: Run, jobs: Jobs
+) -> None:
+    """A module that was loaded from a path has a name that no child knew, and each of its handlers has failed; and what a child enqueued
+    went where the code says, whatever the command line did.
+    """
+    jobs.call(ENQUEUE_ELSEWHERE)
+    running = run("app", "--set", "prefix=other_", "--set", "queues=default,slow")
+    running.until("reported 2025")
+    others = jobs.records.database["other_invocations"]
+
+    assert {each["_id"]: each["status"] for each in others.find()}["heavy"] == "success"
+    assert jobs.statuses() == {}
 
 
 def test_a_second_signal_waits_for_nothing(run: Run, jobs: Jobs) -> None:
@@ -319,7 +351,14 @@ def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -
     assert asking.told("hold", "--id", "mail-a")["done"] == 1
     assert [each["held"] for each in asking.told("list", "--id", "mail-a")["invocations"]] == [True]
     assert asking.told("status")["queues"] == [
-        {"queue": "default", "waiting": 1, "more": False, "lag_s": pytest.approx(30, abs=30), "paused": False}
+        {"queue": "default", "waiting": 1, "more": False, "lag_s": pytest.approx(30, abs=30), "paused": False},
+        {
+            "queue": "slow",
+            "waiting": 0,
+            "more": False,
+            "lag_s": 0,
+            "paused": False,
+        },  # where a task waits, and nobody takes
     ]
     assert "no process runs it\nqueue default: 1 waiting, the oldest due for" in asking.said("status").out
     assert asking.told("status")["tasks"] == [{"task": "send", "counts": {"registered": 2}}]
@@ -331,6 +370,9 @@ def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -
     assert jobs.statuses() == {"mail-a": "cancelled", "mail-b": "cancelled"}
     assert asking.told("cancel", "--all", code=ExitCode.NOTHING_SELECTED)["left"] == 0
     assert asking.told("cancel", "--id", "mail-a", code=ExitCode.INCONCLUSIVE)["left"] == 1
+    jobs.enqueue("c")
+    named = asking.said("cancel", "--id", "mail-c", "--id", "mail-nowhere")
+    assert (named.code, named.out) == (ExitCode.INCONCLUSIVE, "1 cancelled, 1 that are not there\n")
 
 
 def test_what_runs_is_cancelled_and_killed_by_its_process(run: Run, jobs: Jobs, asking: Asking, tmp_path: Path) -> None:
@@ -362,6 +404,8 @@ def test_tasks_and_queues_are_paused_and_resumed(run: Run, jobs: Jobs, asking: A
     ]
     assert "begun" not in running.log.read_text()
     assert asking.said("resume", "send").out == "paused: queue slow\n"
+    assert asking.said("pause", "tidegate.purge").out == "paused: task tidegate.purge, queue slow\n"
+    assert asking.said("resume", "tidegate.purge").out == "paused: queue slow\n"
     jobs.until(a="success")
     assert jobs.statuses()["report-2025"] == "registered"
     assert asking.said("resume", "--queue", "slow").out == "paused: none\n"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -37,6 +40,28 @@ TURNS: Final = ServiceRules(
     round_every=50 * MILLISECOND,
 )
 """Turns of less than a second, in which is looked each 50 ms."""
+
+
+SHOP: Final = """
+from tidegate_adapters.orchestrator import on_event
+
+
+def is_large(payload):
+    return payload["euros"] > 100
+
+
+def order(what):
+    return what.payload
+
+
+def show():
+    trigger = on_event("paid", where=is_large).calls_with(order).of("ship")
+    print(trigger.id, trigger.conditions, flush=True)
+
+
+if __name__ == "__main__":
+    show()
+"""
 
 
 def started(when: When) -> Any:
@@ -395,6 +420,44 @@ def test_what_cannot_be_is_said_as_it_is_declared(wrong: Any, said: str) -> None
     """What, why, and what to do (W11, W12, W18)."""
     with pytest.raises(Misuse, match=said):
         wrong()
+
+
+def test_what_cannot_be_started_is_said(mongodb: str, database: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What makes the arguments has raised; once the reason stood in a document alone that operators do not see."""
+
+    def wrong(_: object) -> dict[str, object]:
+        raise LookupError("password=hunter2")
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            app = office.app(services=TURNS)
+
+            @app.task(triggers=[on_event("paid").calls_with(wrong)])
+            async def ship() -> None: ...
+
+            async with served(app):
+                await app.emit("paid")
+                await until(lambda: "a trigger could not start ship, try 1: " in caplog.text, "it is said")
+            assert "hunter2" not in caplog.text
+
+    in_loop(run())
+
+
+def test_a_function_is_the_same_however_its_file_is_run(tmp_path: Path) -> None:
+    """As a script, loaded from a path, and imported: else what one process emits, a trigger of another one never hears of."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    ways = (
+        ("shop.py",),
+        ("-c", "import shop; shop.show()"),
+        ("-c", "from tidegate_adapters.targets import attribute; attribute('shop.py:show')[0]()"),
+    )
+    said = {
+        subprocess.run([sys.executable, *way], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for way in ways
+    }
+
+    assert len(said) == 1
+    assert len(said.pop()) > 64
 
 
 def test_triggers_that_differ_are_two() -> None:

@@ -23,7 +23,15 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.connecting", "mongo", missing) from missing
 
-__all__ = ["AppStore", "check_session", "check_store", "connected_sites", "is_embedded", "life_name"]
+__all__ = [
+    "AppStore",
+    "check_same_server",
+    "check_session",
+    "check_store",
+    "connected_sites",
+    "is_embedded",
+    "life_name",
+]
 
 AppStore: TypeAlias = str | AsyncMongoClient[Any] | object
 """The URI of a replica set; or a client, which stays open; or an `Embedded` store."""
@@ -53,6 +61,29 @@ def check_session(session: object, kind: type[AsyncClientSession | ClientSession
             why="what is written there is to commit with your writes, or not at all",
             todo="call it in session.with_transaction(...), or leave session= out",
         )
+
+
+def check_same_server(session: object, client: object | None) -> None:
+    """Raise Misuse if a session is of other servers than a client, as far as both are known by now: what is written in it is elsewhere."""
+    theirs, mine = _nodes(cast("Any", session).client), _nodes(client)
+    if theirs and mine and theirs.isdisjoint(mine):
+        raise Misuse(
+            "session=, of a client of other servers than those of the app",
+            why="what is written in it would be where nobody looks for it",
+            todo="pass a session of a client of the same replica set",
+        )
+
+
+def _nodes(client: Any) -> frozenset[object]:
+    """What tells the servers of a client from others: their addresses, and their processes, for a server may have several addresses."""
+    if client is None:
+        return frozenset()
+    known = [
+        (address, (each.topology_version or {}).get("processId"))
+        for address, each in client.topology_description.server_descriptions().items()
+        if each.is_server_type_known
+    ]
+    return frozenset(name for names in known for name in names if name is not None)
 
 
 def is_embedded(store: AppStore) -> bool:

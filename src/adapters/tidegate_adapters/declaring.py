@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from types import ModuleType
 from typing import cast, get_args
 
 import attrs
@@ -15,7 +18,7 @@ from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.retries.backoff import LONGEST, Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
 
-__all__ = ["is_async_handler", "length_of", "limit_of", "observers_of", "place_of", "policy_of"]
+__all__ = ["is_async_handler", "length_of", "limit_of", "module_from", "observers_of", "place_of", "policy_of"]
 
 
 def is_async_handler(handler: object, name: str, todo: str) -> bool:
@@ -33,6 +36,28 @@ def is_async_handler(handler: object, name: str, todo: str) -> bool:
     if isgeneratorfunction(handler) or isasyncgenfunction(handler):
         raise Misuse(f"{name} is a generator", why="its code would never run", todo="return, and do not yield")
     return iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def module_from(name: str, file: str) -> ModuleType:
+    """The module in a file, which is known by this name from then on.
+
+    Args:
+        name: Of the module.
+        file: With its code, which is run.
+
+    Raises:
+        BaseException: Its code has raised it; then there is no such module.
+    """
+    spec = spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def place_of(handler: Callable[..., object]) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from inspect import Parameter, iscoroutine, iscoroutinefunction, isfunction, signature
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +33,7 @@ from tidegate import catalogue
 from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, scoped
+from tidegate_adapters.declaring import module_from
 from tidegate_adapters.failures import NothingSelectedError, message, near, origin, raised
 from tidegate_adapters.in_tests import TEST, scenario_in
 
@@ -238,16 +239,7 @@ def _from_file(file: Path) -> ModuleType:
     while name in sys.modules:
         name += "_"
     _reach(file.parent)
-    spec = spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    return module_from(name, str(file))
 
 
 def _reach(directory: Path) -> None:

@@ -12,7 +12,7 @@ from tests.properties.on_documents import run
 from tests.properties.shipped import report_on
 
 from tidegate.invocations import laws
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation, arguments_name
+from tidegate.invocations.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
 from tidegate.invocations.jobs import Job, job_of
 from tidegate.invocations.record_documents import CREATED_AT, DUE, TRIES, viewed
 from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome, Reused
@@ -84,6 +84,20 @@ def test_of_those_whose_ids_are_taken_one_look_tells() -> None:
 
     assert answers == (Registered("a"), Reused("b"), Registered("c"))
     assert asked == [StoreTime, InsertMany, FindAll]
+
+
+@pytest.mark.parametrize("looks_first", [False, True], ids=["alone", "in a transaction"])
+def test_an_invocation_of_another_task_answers_nobody(*, looks_first: bool) -> None:
+    """Once a mail answered for an invoice of the same id, which nobody wrote."""
+    _, world, _ = carried(Enqueue(wanted=wanted("a"), request="other"))
+    assert isinstance(world, Plain)
+    both = (NewInvocation("a", Job(task="invoice")), NewInvocation("b", Job(task="invoice")))
+    answers, after, _ = carried(Enqueue(wanted=both, request="q", looks_first=looks_first), world)
+
+    assert answers == (OF_ANOTHER_TASK, Registered("b"))
+    found = after.read(document(RECORDS, "a"))
+    assert found is not None
+    assert job_of(found) == JOB
 
 
 @pytest.mark.parametrize("due", [MINUTE, NOW + MINUTE], ids=["a time from now", "an instant"])

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 from uuid import uuid4
 
 import attrs
+from pymongo import AsyncMongoClient
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
 
@@ -57,7 +58,15 @@ from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
 from tidegate.triggers.trigger import Static, conditions_of
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
-from tidegate_adapters.connecting import AppStore, check_session, check_store, connected_sites, is_embedded, life_name
+from tidegate_adapters.connecting import (
+    AppStore,
+    check_same_server,
+    check_session,
+    check_store,
+    connected_sites,
+    is_embedded,
+    life_name,
+)
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.declaring import is_async_handler, observers_of
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
@@ -354,9 +363,18 @@ class Orchestrator:
         """Run a program in the transaction of a session of the user's."""
         within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
         try:
-            return await run_async(program, choosing(documents(within), local_async()))
+            found = await run_async(program, choosing(documents(within), local_async()))
         except Failure as failure:
             raise retold(failure) from failure
+        check_same_server(session, self._client)  # by now it has connected; what this raises ends the transaction
+        return found
+
+    @property
+    def _client(self) -> object | None:
+        """The client that it is connected by, or would be."""
+        if self._open is not None:
+            return self._open.site.client
+        return self._store if isinstance(self._store, AsyncMongoClient) else None
 
     def enqueue_job_sync(
         self, declared: Declared, job: Job, *, key: str, due: Instant | Duration = 0, session: object = None
@@ -369,6 +387,8 @@ class Orchestrator:
             check_session(session, ClientSession)
         payload = self.sync.kept_arguments(arguments_name(key, uuid4().hex), job.arguments, session)
         (answer,) = self.sync.run(self._enqueued(declared, [(key, job)], [payload], due, session), session)
+        if session is not None:
+            check_same_server(session, self._client)
         return handle_of(self, declared, answer)
 
     def _enqueued(
@@ -556,12 +576,17 @@ class Orchestrator:
         return await self.asked(counts_of(self.collections, tuple(self._declared)))
 
     async def standing(self) -> Standing:
-        """Its processes, what waits in the queues that it is told of, and what is paused."""
+        """Its processes, what waits in the queues that it takes from and in those of its tasks, and what is paused."""
         there, told = await self._opened(), self.settings
         held = await self._holding(there).held()
         return await there.site.run(
-            standing_of(self.collections, told.queues, told.dead_after, told.services.service, held)
+            standing_of(self.collections, self.queues, told.dead_after, told.services.service, held)
         )
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that it takes from, and then those in which its tasks wait otherwise."""
+        return (*dict.fromkeys((*self.settings.queues, *(each.queue for each in self._declared.values()))),)
 
     async def pause(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
         """Have no process take anything more of these tasks, or from these queues; what runs goes on.
@@ -596,7 +621,7 @@ class Orchestrator:
         check_types(tasks, str, "the name of a task")
         check_types(queues, str, "the name of a queue")
         for name in tasks:
-            if name not in self._declared:
+            if name not in {*self._declared, RECOVERY, PURGE}:
                 raise Misuse(f"there is no task {shown(name)}", todo=f"there are: {', '.join(self._declared)}")
 
     async def results(self) -> Results:
@@ -683,7 +708,7 @@ class Orchestrator:
         self._add_core_tasks(there, lambda: None if self._workers is None else self._workers.member)
         post = Post(
             site=there.site, collections=self.collections, uploads=there.uploads, queues=self.settings.queues, who=life_name(),
-            name=self.settings.name, dead_after=self.settings.dead_after, listened=self._services(there).listened,
+            name=self.settings.name, dead_after=self.settings.dead_after, settings=self.settings, listened=self._services(there).listened,
         )  # fmt: skip
         lookout = Lookout(self, self._metrics)
         self._workers = workers = Workers(
@@ -695,6 +720,9 @@ class Orchestrator:
             spans=self._spans,
         )
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
+        for task in self._declared.values():
+            if task.queue not in self.settings.queues:
+                log.info("this process takes nothing from the queue %s, where %s waits", task.queue, task.name)
         try:
             for each in held:
                 workers.hold(each)

@@ -2,7 +2,8 @@
 
 Each child calls one handler at a time, and lives on for the next. What is interrupted is killed, and so nothing holds its slot; what
 dies has failed, and nothing else with it. Its process beats for it as for a worker of its own, under a number that the next one in its
-place has, too (`tidegate_adapters.orchestrator.workers`). A child finds the function by its module and its name, as the parent does.
+place has, too (`tidegate_adapters.orchestrator.workers`). A child finds the function by its module and its name, as the parent does, or
+by the file of the module, where that was loaded from a path; and what it enqueues goes where the parent was told that it belongs.
 
 Known not to work
     - A handler in a child that waits for others keeps its slot.
@@ -20,6 +21,7 @@ from functools import reduce
 from inspect import iscoroutine
 from itertools import count
 from multiprocessing import get_context
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -29,8 +31,10 @@ from tidegate.invocations.ending import Failed, RunError
 from tidegate.model.documents import Document
 from tidegate.model.errors import TidegateError
 from tidegate_adapters.daemon_threads import DaemonThreads
+from tidegate_adapters.declaring import module_from
 from tidegate_adapters.orchestrator.failing import failed
 from tidegate_adapters.orchestrator.handles import CURRENT, Current
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task, TaskApp
 
 if TYPE_CHECKING:
@@ -56,6 +60,8 @@ class ChildCall:
         run: The run of the invocation.
         root: The first of its callers.
         attempt: Which try this is.
+        settings: Of the app.
+        file: That of the module; None where it has none.
     """
 
     module: str
@@ -64,6 +70,8 @@ class ChildCall:
     run: Run
     root: str
     attempt: int
+    settings: OrchestratorSettings
+    file: str | None = None
 
 
 @final
@@ -220,6 +228,8 @@ def _called(wanted: ChildCall) -> str | Failed:
     try:
         task = _task(wanted)
         declared = task.declared
+        if task.app.settings != wanted.settings:
+            task.app.configured(wanted.settings)
         bound = declared.bound(Document.of(wanted.arguments))
         found = declared.handler(*bound.args, **bound.kwargs)
         if iscoroutine(found):
@@ -241,7 +251,17 @@ async def _awaited(handler: Awaitable[Any], app: TaskApp) -> Any:
 
 def _task(wanted: ChildCall) -> Task[..., Any]:
     """The task of this function."""
-    found: Any = reduce(getattr, wanted.name.split("."), importlib.import_module(wanted.module))
+    found: Any = reduce(getattr, wanted.name.split("."), _module(wanted))
     if not isinstance(found, Task):
         raise TidegateError(f"{wanted.module}.{wanted.name} is no task", todo="leave it decorated under its own name")
     return found
+
+
+def _module(wanted: ChildCall) -> ModuleType:
+    """The module of this function."""
+    try:
+        return importlib.import_module(wanted.module)
+    except ModuleNotFoundError as error:
+        if wanted.file is None or error.name != wanted.module:
+            raise
+    return module_from(wanted.module, wanted.file)

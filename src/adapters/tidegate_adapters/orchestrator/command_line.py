@@ -252,7 +252,7 @@ def ask(told: Told, command: Command, meant: Meant, terminal: Terminal, *, is_js
 
     Returns:
         NOTHING_SELECTED where there are none; NOT_MET where the server does not answer any more; INCONCLUSIVE where it cannot be
-        done for some that are named by their ids, some cannot be read, or nobody knows.
+        done for some that are named by their ids, some of these are not there, some cannot be read, or nobody knows.
 
     Raises:
         Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
@@ -262,24 +262,28 @@ def ask(told: Told, command: Command, meant: Meant, terminal: Terminal, *, is_js
         return await app.ask(command, meant.query(await app.now(), command))
 
     found = _answered(told, asked)
-    code = _code(found, is_named=bool(meant.ids))
+    some = found.done + found.told + found.left + found.unknown + found.unreadable
+    absent = max(len({*meant.ids}) - some, 0) if found.is_complete else 0
+    code = _code(found, is_named=bool(meant.ids), absent=absent)
     if is_json:
         terminal.answer({
             "schema": ORCHESTRATOR.schema, "done": found.done, "told": found.told, "left": found.left, "unknown": found.unknown,
-            "unreadable": found.unreadable, "complete": found.is_complete, "ok": code is ExitCode.OK,
+            "unreadable": found.unreadable, "absent": absent, "complete": found.is_complete, "ok": code is ExitCode.OK,
         })  # fmt: skip
     else:
-        terminal.say(asked_words(command, found))
+        terminal.say(asked_words(command, found, absent))
     return code
 
 
-def _code(found: Asked, *, is_named: bool) -> ExitCode:
+def _code(found: Asked, *, is_named: bool, absent: int) -> ExitCode:
     """By what became of those that were named by their ids, or else of those for which it can be done."""
     if not found.is_complete:
         return ExitCode.NOT_MET
     if (is_named and found.left) or found.unknown or found.unreadable:
         return ExitCode.INCONCLUSIVE
-    return ExitCode.OK if found.done or found.told else ExitCode.NOTHING_SELECTED
+    if not (found.done or found.told):
+        return ExitCode.NOTHING_SELECTED
+    return ExitCode.INCONCLUSIVE if absent else ExitCode.OK
 
 
 def pause(

@@ -15,7 +15,7 @@ def told(error: BaseException) -> str:
     """Its text."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  the user's own __str__
+    except BaseException:  # noqa: BLE001  the user's own __str__
         text = ""
     return redacted(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 

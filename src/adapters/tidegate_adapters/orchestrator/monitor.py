@@ -133,7 +133,8 @@ class Lookout:
         return OrchestratorCollector(self.glance, self.tallies)
 
     async def _look(self) -> None:
-        self._backlogs = (await self._app.standing()).backlogs
+        mine = self._app.settings.queues
+        self._backlogs = tuple(each for each in (await self._app.standing()).backlogs if each.queue in mine)
 
 
 def of_health(seen: Glance, stalled_after: Duration) -> Answer:

@@ -123,6 +123,9 @@ class App(Protocol):
     @property
     def collections(self) -> Collections: ...
 
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+
     async def asked(self, program: Program[T]) -> T: ...
 
     async def now(self) -> Instant: ...
@@ -204,7 +207,7 @@ class Page:
         return (
             Filter("task", "any task", choices([*self._app.declared])),
             Filter("status", "any status", choices([each.status for each in INVOCATION.definitions])),
-            Filter("queue", "any queue", choices(self._app.settings.queues)),
+            Filter("queue", "any queue", choices(self._app.queues)),
             Filter("since", "made at any time", tuple(Choice(*each) for each in _SINCE)),
             Filter("id", "id of an invocation"),
             Filter("tenant", "tenant"),

@@ -46,7 +46,9 @@ from tidegate.services.service_runner import (
 )
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definitions
-from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass, plain_call
+from tidegate.triggers.evaluator import PARTS as EVALUATOR_PARTS
+from tidegate.triggers.evaluator import Ended, Evaluator, MakeJob, Noted, TriggerPass, plain_call
+from tidegate.triggers.evaluator import Skipped as SkippedRun
 from tidegate.triggers.noticing import UPLOADED, NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 from tidegate_adapters.crons import next_after
@@ -87,6 +89,19 @@ async def recovered(recoverer: Recoverer) -> RecoveryPass:
     for owner, number in owners.items():
         log.info("recovered %d invocations of %s, which is silent or gone", number, owner)
     return found
+
+
+def _told(tasks: Mapping[str, str]) -> Callable[[Evaluator, Ended], Program[tuple[SkippedRun, ...]]]:
+    """What settles runs of triggers, and tells which could not be started."""
+
+    async def settled(by: Evaluator, ended: Ended) -> tuple[SkippedRun, ...]:
+        for run, reasons in ended:
+            if reasons:
+                task = tasks[run.firing.trigger_id]
+                log.error("a trigger could not start %s, try %d: %s", task, run.attempt, redacted("; ".join(reasons)))
+        return await EVALUATOR_PARTS.settle(by, ended)
+
+    return settled
 
 
 _PURGE_FOR: Final[Duration] = 5 * MINUTE
@@ -146,7 +161,7 @@ class Services:
             rules=tuple((registration or {}).items()),
             occurrences=collections.occurrences, cells=collections.crons, runs=collections.runs,
             definitions=collections.triggers, invocations=collections.invocations, places=collections.places,
-            calls=collections.calls,
+            calls=collections.calls, parts=attrs.evolve(EVALUATOR_PARTS, settle=_told({each.id: each.task for each in self.triggers})),
         )  # fmt: skip
         self._noticer = Noticer(
             conditions=self._evaluator.conditions, records=collections.invocations, occurrences=collections.occurrences,

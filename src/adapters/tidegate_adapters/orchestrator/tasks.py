@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, final, overload
 from uuid import uuid4
 
 import attrs
 
-from tidegate.invocations.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation
 from tidegate.invocations.jobs import Job
 from tidegate.invocations.registration import NotRegistered, Registered, Registrar, RegistrationOutcome, Reused
 from tidegate.model.documents import Document
@@ -26,16 +26,24 @@ from tidegate_adapters.declaring import length_of
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.handles import CURRENT, ArgumentsDiffer, Handle, HandleApp
 from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 
 __all__ = ["Task", "TaskApp", "TaskDecorator", "enqueued", "handle_of"]
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
+_LAST: Final = instant(datetime.max.replace(tzinfo=UTC)).at // MILLISECOND * MILLISECOND
+"""The last one that Python, and so its driver of MongoDB, reads as a date."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class TaskApp(HandleApp, Protocol):
     """The app of a task (`tidegate_adapters.orchestrator.app`)."""
+
+    settings: OrchestratorSettings
+
+    def configured(self, settings: OrchestratorSettings) -> object:
+        """The same app, told something else."""
 
     def traceparent(self) -> str | None:
         """What names the current span to whoever runs what is enqueued in it."""
@@ -236,7 +244,7 @@ def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:
     if delay is not None:
         raise Misuse("delay= and due=", todo="leave one of them out")
     found = instant(due)
-    return attrs.evolve(found, at=_whole(found.at))
+    return attrs.evolve(found, at=min(_whole(found.at), _LAST))
 
 
 def _whole(at: Duration) -> Duration:
@@ -301,6 +309,12 @@ def handle_of(app: HandleApp, declared: Declared, answer: RegistrationOutcome) -
         case Reused(key, differing):
             log.debug("a call of %s is answered by %s, which is there", declared.name, key)
             return Handle(key, False, differing, declared.result, app)
+        case NotRegistered(reason) if answer == OF_ANOTHER_TASK:
+            raise Misuse(
+                f"{declared.name} is not enqueued",
+                why=reason,
+                todo="give it another key=, such as one that begins with the name of the task",
+            )
         case NotRegistered(reason, differing) if differing:
             raise ArgumentsDiffer(declared.name, reason, differing)
         case NotRegistered(reason):

@@ -4,16 +4,18 @@ A value is written by its annotation: attrs classes and dataclasses, typed dicti
 cattrs, models of pydantic by pydantic, and what has no annotation as JSON itself. Equal values have equal texts, which calls
 are compared by.
 
-What is written is read once more at once: who calls with something else hears of it, and not the process that would run it.
-No message shows a value.
+What is written is read once more at once, and compared: who calls with what comes back as something else hears of it, and not the
+process that would run it. So no field is lost of a class below the one that is annotated, and no time becomes a text; only a list may be
+a tuple. No message shows a value.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -44,11 +46,13 @@ class TextCodec:
         kind: What the type is called.
         dumped: What of a value becomes JSON.
         loaded: The value, from that.
+        meant: The value that one stands for which the type takes in its place, as pydantic takes a dict for a model.
     """
 
     kind: str
     dumped: Callable[[Any], object] = attrs.field(repr=False)
     loaded: Callable[[Any], object] = attrs.field(repr=False)
+    meant: Callable[[Any], object] = attrs.field(default=lambda value: value, repr=False)
 
     def text(self, value: object, what: str) -> str:
         """A value as text.
@@ -61,11 +65,12 @@ class TextCodec:
             Misuse: It is not of the type, or cannot be written as JSON.
         """
         try:
+            value = self.meant(value)
             text = json.dumps(
                 self.dumped(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
             )
             _ = text.encode()
-            _ = self.loaded(json.loads(text))
+            _check_same(value, self.loaded(json.loads(text)))
         except Exception as error:  # noqa: BLE001  of the user's types
             raise self._wrong(f"{what} is a {type(value).__name__}", error) from None
         return text
@@ -84,7 +89,9 @@ class TextCodec:
     def _wrong(self, what: str, error: Exception) -> Misuse:
         return Misuse(
             f"{what}, and is to be a {self.kind}",
-            why=f"to write it as JSON, and to read it, raises {type(error).__name__}",
+            why="as JSON it would come back as something else"
+            if isinstance(error, _ChangedError)
+            else f"to write it as JSON, and to read it, raises {type(error).__name__}",
             todo="pass what the annotation of the function says, or annotate what you pass",
         )
 
@@ -107,7 +114,8 @@ def codec_of(annotation: Any) -> TextCodec:
         adapter = sys.modules["pydantic"].TypeAdapter(annotation)
         return TextCodec(
             kind,
-            lambda value: adapter.dump_python(adapter.validate_python(value), mode="json"),
+            lambda value: adapter.dump_python(value, mode="json"),
+            adapter.validate_python,
             adapter.validate_python,
         )
     try:
@@ -120,6 +128,40 @@ def codec_of(annotation: Any) -> TextCodec:
             todo="use attrs classes, dataclasses, typed dictionaries, or models of pydantic",
         ) from None
     return TextCodec(kind, dumped, lambda raw: loaded(raw, annotation))
+
+
+def _check_same(given: object, read: object) -> None:
+    """Raise _ChangedError unless what was read is what was given."""
+    if not _is_same(given, read):
+        raise _ChangedError
+
+
+def _is_same(given: Any, read: Any) -> bool:
+    """Whether what was read is what was given, but that lists may be tuples. Of what does not compare by its values these are compared."""
+    if given is read or given == read:
+        return True
+    if isinstance(given, Mapping) and isinstance(read, Mapping):
+        return given.keys() == read.keys() and all(_is_same(value, read[key]) for key, value in given.items())
+    if _is_sequence(given) and _is_sequence(read):
+        return len(given) == len(read) and all(map(_is_same, given, read))
+    if type(given) is not type(read):
+        return False
+    if names := _fields(type(given)):
+        return all(_is_same(getattr(given, name), getattr(read, name)) for name in names)
+    return bool(given != given and read != read)  # noqa: PLR0124  no number
+
+
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _fields(kind: Any) -> tuple[str, ...]:
+    """The names of those that its values are compared by."""
+    if attrs.has(kind):
+        return tuple(each.name for each in attrs.fields(kind) if each.eq)
+    if is_dataclass(kind):
+        return tuple(each.name for each in fields(kind) if each.compare)
+    return tuple(getattr(kind, "__pydantic_fields__", ()))
 
 
 def _same(value: object) -> object:
@@ -144,6 +186,10 @@ def _is_of_pydantic(annotation: Any) -> bool:
 
 class _WrongTypeError(TypeError):
     """It is of another type than it is to be."""
+
+
+class _ChangedError(ValueError):
+    """It is read as something else."""
 
 
 def _converter() -> Any:

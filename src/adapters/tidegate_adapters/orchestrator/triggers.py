@@ -10,14 +10,17 @@
     async def ship() -> None: ...
 
 A declaration is checked as it is said. It becomes a `tidegate.triggers.trigger.Trigger` once it is known of which task it is.
-Functions of yours are known by module and name, so that processes agree on which trigger is which.
+Functions of yours are known by their file and their name, so that processes agree on which trigger is which, whether they run the file
+or import it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import attrs
@@ -289,9 +292,13 @@ def _judge_of(where: Callable[[Any], object]) -> Callable[[Value], object]:
 
 
 def _name_of(function: Callable[..., object]) -> str:
-    """What a function is known by, in every process."""
+    """What a function is known by, in every process: the file of its module, and its name there. The module has another name where it
+    is run as a script, or loaded from a path.
+    """
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{getattr(function, '__module__', '')}.{name}"
+    module = str(getattr(function, "__module__", ""))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return f"{Path(file).stem if file else module}.{name}"
 
 
 def _provider(function: Callable[..., object]) -> Callable[[tuple[Context, ...]], object]:

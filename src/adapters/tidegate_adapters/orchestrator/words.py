@@ -30,13 +30,14 @@ _DONE: Final[Mapping[Command, str]] = {
 }
 
 
-def asked_words(command: Command, found: Asked) -> str:
-    """What became of what was asked."""
+def asked_words(command: Command, found: Asked, absent: int = 0) -> str:
+    """What became of what was asked, and how many of those that were named are not there."""
     others = (
         (found.told, "that run are asked to end: the process hears of it with its next beat"),
         (found.left, "for which it cannot be done as they are"),
         (found.unknown, "of which nobody knows: ask again"),
         (found.unreadable, "that cannot be read"),
+        (absent, "that are not there"),
     )
     parts = [f"{found.done:,} {_DONE[command]}", *(f"{number:,} {what}" for number, what in others if number)]
     return ", ".join(parts) + ("" if found.is_complete else "; nobody answers any more, so there may be others")

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast, final
 
 import attrs
 
@@ -74,7 +75,9 @@ from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.failing import failed, told
 from tidegate_adapters.orchestrator.handles import CURRENT, Current
 from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.uploads import Uploads
+from tidegate_adapters.payloads import PayloadUnsettled
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.runtime import Call, CallEach, Ended, InterruptEach, Observer, Runtime, as_failure
 from tidegate_adapters.runtime import Job as Task
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DispatchObserver", "Workers"]
 
+T = TypeVar("T")
 DispatchObserver: TypeAlias = Observer[DispatchEvent, DispatchState, DispatchCommand]
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
@@ -110,6 +114,7 @@ class Post:
         who: Its name; another one for each process.
         name: Its lasting name; None if it has none.
         dead_after: After how much silence one is presumed dead, in microseconds.
+        settings: Of the app, for children.
         listened: Of which tasks triggers hear of which statuses.
     """
 
@@ -120,6 +125,7 @@ class Post:
     who: str
     name: str | None
     dead_after: Duration
+    settings: OrchestratorSettings
     listened: Mapping[str, frozenset[str]] = MappingProxyType({})
 
     def owner(self, life: int) -> str:
@@ -381,7 +387,8 @@ class Workers:
     async def _handle(self, run: Run) -> Succeeded | Failed:
         """Call a handler; how it has succeeded, or has failed in a child."""
         job, declared = self._taken[run].job, self._declared[run.task]
-        arguments = job.arguments if job.payload is None else await self._post.uploads.arguments(job.payload)
+        uploads, payload = self._post.uploads, job.payload
+        arguments = job.arguments if payload is None else await _insisted(lambda: uploads.arguments(payload))
         call = self._in_child if declared.is_process else self._in_here
         with nullcontext() if self._spans is None else self._spans.of(self._taken[run]) as span:
             text = await call(run, declared, arguments)
@@ -389,7 +396,7 @@ class Workers:
                 if span is not None:
                     span.failed(text)
                 return text
-        upload = await self._post.uploads.kept(upload_name(run.key, run.version), text)
+        upload = await _insisted(lambda: uploads.kept(upload_name(run.key, run.version), text))
         return Succeeded(text) if upload is None else Succeeded(upload=upload)
 
     async def _in_child(self, run: Run, declared: Declared, arguments: Document) -> str | Failed:
@@ -403,6 +410,8 @@ class Workers:
                 run,
                 self._taken[run].job.root or run.key,
                 self._taken[run].tries,
+                self._post.settings,
+                getattr(sys.modules.get(handler.__module__), "__file__", None),
             ),
             declared,
         )
@@ -529,6 +538,15 @@ async def _in_any_case(awaited: asyncio.Future[None]) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+async def _insisted(ask: Callable[[], Awaitable[T]]) -> T:
+    """What is answered about an upload, once anybody answers: of what a handler has done, or is to do, an outage says nothing."""
+    while True:
+        try:
+            return await ask()
+        except PayloadUnsettled as unsettled:
+            log.warning("it is asked again: %s", redacted(str(unsettled)))
 
 
 def _answered(reply: object) -> object:

@@ -5,7 +5,7 @@ twice makes one invocation. An insert is refused where the id is taken, and that
 
     StoreTime, then one insert of all of them     as many as were to be inserted: each was made by this request
     fewer, or no reply                            the same again, then a look at all that are left: the first entry of the history
-                                                  of each says whether this request made it
+                                                  of each says whether this request made it; one of another task answers nobody
 
 In a transaction (`looks_first`) an id that is taken would end what the caller does beside, so it is looked for first, and there is
 one insert of each; what fails is the transaction's to try again. It is seen, and run, once that is committed, or never.
@@ -37,7 +37,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.invocations.jobs import Job, new_invocation, upload_stem
-from tidegate.invocations.record_documents import HISTORY, history
+from tidegate.invocations.record_documents import HISTORY, TASK, history
 from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome, Reused
 from tidegate.model.documents import ID, Document, Eq, In
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
@@ -56,7 +56,7 @@ from tidegate.model.programs import insert_new
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["PARTS", "Enqueue", "EnqueueParts", "NewInvocation", "arguments_name"]
+__all__ = ["OF_ANOTHER_TASK", "PARTS", "Enqueue", "EnqueueParts", "NewInvocation", "arguments_name"]
 
 _ATTEMPTS: Final = 8
 
@@ -141,8 +141,9 @@ class Enqueue:
         """The program; it answers in the order of what is wanted.
 
         Returns:
-            Of each: `Registered` by this command, `Reused` where the id was taken, or `NotRegistered` where nobody answers: then it
-            may be there all the same, and whoever asks again under its id finds out.
+            Of each: `Registered` by this command, `Reused` where the id was taken, `OF_ANOTHER_TASK` where it was taken for something
+            else, or `NotRegistered` where nobody answers: then it may be there all the same, and whoever asks again under its id finds
+            out.
 
         Raises:
             Refused: The store said no, definitely, for another reason than the id.
@@ -166,7 +167,7 @@ class Enqueue:
                 found = await self._found(left)
             except (Ambiguous, NotApplied, NotDurable):
                 continue
-            known = (*known, *((each[ID], self.parts.became(self, each)) for each in found))
+            known = (*known, *((each[ID], self._answer(each)) for each in found))
             left = tuple(each for each in left if each.key not in dict(known))
         answers = dict(known)
         return tuple(answers.get(each.key, _NOBODY_ANSWERED) for each in self.wanted)
@@ -175,12 +176,12 @@ class Enqueue:
         """In a transaction: one after the other."""
         known: tuple[RegistrationOutcome, ...] = ()
         for each, doc in zip(self.wanted, self._documents(self.wanted, now), strict=True):
-            found = await find_one(self.records, Eq(ID, each.key), fields=(HISTORY,))
+            found = await find_one(self.records, Eq(ID, each.key), fields=(HISTORY, TASK))
             if found is None:
                 await insert_one(self.records, doc)
                 known = (*known, Registered(each.key))
             else:
-                known = (*known, self.parts.became(self, found))
+                known = (*known, self._answer(found))
         return known
 
     def _documents(self, left: tuple[NewInvocation, ...], now: Instant) -> tuple[Document, ...]:
@@ -199,7 +200,12 @@ class Enqueue:
     async def _found(self, left: tuple[NewInvocation, ...]) -> tuple[Document, ...]:
         """Those that are there."""
         keys = tuple(each.key for each in left)
-        return await find_all(self.records, In(ID, keys), limit=len(keys), fields=(HISTORY,))
+        return await find_all(self.records, In(ID, keys), limit=len(keys), fields=(HISTORY, TASK))
+
+    def _answer(self, found: Document) -> RegistrationOutcome:
+        """What is said of one that is there."""
+        job = next(each.job for each in self.wanted if each.key == found[ID])
+        return self.parts.became(self, found) if found.held(TASK) == job.task else OF_ANOTHER_TASK
 
     def request_of(self, key: str) -> str:
         """The id of the request that makes an invocation for this command."""
@@ -207,6 +213,7 @@ class Enqueue:
         return f"{self.request}.{key}"
 
 
+OF_ANOTHER_TASK: Final = NotRegistered("an invocation of another task has this id")
 _NOBODY_ANSWERED: Final = NotRegistered("nobody answered: it may be there, as who asks again under its id finds out")
 
 
