@@ -510,7 +510,9 @@ def test_runs_are_taken_handled_and_ended() -> None:
     assert WriteEnds((Outcome(runs[1], 1, Failed(RunError("E"), POLICY)),)) in told.commands
 
 
-LATE: Final = Failed(RunError("TimeoutError", "it took longer than 2 s"), POLICY)
+LATE: Final = Failed(
+    RunError("TimeoutError", "it took longer than 2 s", above=("OSError", "Exception", "BaseException")), POLICY
+)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ from tidegate.sim.world import contents, perform, world_with
 
 NOW: Final = Instant(7 * SECOND, STORE)
 RUNNING: Final = StatusRecord(status.RUNNING, "r", 2)
-ERROR_OF: Final = RunError("ValueError", "no", "line 1")
+ERROR_OF: Final = RunError("ValueError", "no", "line 1", ("Exception",))
 ENDS: Final = st.one_of(
     st.builds(Succeeded, st.one_of(st.none(), st.integers(-9, 9), st.text(max_size=3))),
     st.builds(Succeeded, upload=st.just("x@2")),
@@ -192,7 +192,7 @@ def test_what_is_kept_of_an_error_is_bounded() -> None:
 @given(st.text(st.characters(categories=("Cs", "L")), min_size=1))
 def test_what_is_kept_of_an_error_is_a_document_whatever_it_says(text: str) -> None:
     """Names of files that are no UTF-8 have lone surrogates: an end that cannot be written would be asked for, for ever."""
-    for error in (RunError("E", text), RunError("E", "", text), RunError(text)):
+    for error in (RunError("E", text), RunError("E", "", text), RunError(text), RunError("E", above=(text,))):
         checked(error.document(), "an error")
         assert error_of(error.document()) == error or has_lone_surrogate(text)
 

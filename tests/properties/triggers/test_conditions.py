@@ -313,6 +313,11 @@ ANY_ERROR = OnException("a")
             "fails: ValueError is not waited for",
         ),
         (
+            OnException("a", frozenset({"KeyError", "LookupError"})),
+            ExceptionContext("a", "i", 1, "IndexError", above=("LookupError", "Exception")),
+            "holds",
+        ),
+        (
             OnStatus("a", frozenset({"retry"})),
             StatusContext("a", "i", 1, "failed"),
             "fails: 'failed' is not waited for",

@@ -180,6 +180,7 @@ CONTEXTS: Final[tuple[Context, ...]] = (
     ResultContext("t", "i", 3, arguments_at="i#a", result_at="i@2"),
     ExceptionContext("t", "i", 3, "ValueError"),
     ExceptionContext("t", "i", 3, "ValueError", arguments_at="i#a"),
+    ExceptionContext("t", "i", 3, "IndexError", above=("LookupError", "Exception")),
     CronContext(Schedule("* * * * *"), Instant(MINUTE)),
     CronContext(Schedule("3 * * * *", Missed.EACH, 5), Instant(MINUTE)),
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.properties.on_documents import run
 
 from tidegate.invocations import invocation as status
+from tidegate.invocations.ending import RunError
 from tidegate.invocations.record_documents import (
     ARGUMENTS,
     CHANGED_AT,
@@ -107,6 +108,15 @@ def test_a_failure_without_a_type_is_one_all_the_same() -> None:
 
     assert isinstance(contexts[-1], ExceptionContext)
     assert contexts[-1].error == "Exception"
+
+
+def test_a_failure_tells_the_classes_above_its_own() -> None:
+    """As the run that has failed has kept them."""
+    error = RunError("IndexError", above=("LookupError", "Exception"))
+    whole = record("x", "registered", "running", "failed", notice=(3,)).put(ERROR, error.document())
+    contexts, _ = happened(whole)
+
+    assert contexts[-1] == ExceptionContext("t", "x", 3, "IndexError", Document(), above=error.above)
 
 
 @pytest.mark.parametrize("spoiled", [("task", 7), ("task", ""), ("notice", 3), ("notice", ("a",)), ("history", (7,))])

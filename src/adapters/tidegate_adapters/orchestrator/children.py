@@ -105,7 +105,8 @@ class Children:
             self._drop(child)
             if not (died.is_called or is_new):  # it has died since its last call
                 return await self.call(wanted, declared)
-            return Failed(RunError("ChildDied", f"the process that ran it has ended with {died.code}"), declared.policy)
+            why = f"the process that ran it has ended with {died.code}"
+            return Failed(RunError("ChildDied", why, above=("Exception", "BaseException")), declared.policy)
         self._idle.append(child)
         return answer
 

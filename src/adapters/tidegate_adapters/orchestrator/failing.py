@@ -30,4 +30,5 @@ def failed(error: BaseException, retry_for: tuple[type[Exception], ...], policy:
     """
     kind, _, message = told(error).partition(": ")
     where = redacted("".join(traceback.format_tb(error.__traceback__)))
-    return Failed(RunError(kind, message, where), policy if isinstance(error, retry_for) else None)
+    above = tuple(each.__name__ for each in type(error).__mro__[1:-1])
+    return Failed(RunError(kind, message, where, above), policy if isinstance(error, retry_for) else None)

@@ -245,7 +245,7 @@ def on_exception(task: OfTask, *errors: type[BaseException] | str, where: Where 
 
     Args:
         task: Of which task.
-        errors: By which types of errors, by their names; any unless some are named.
+        errors: By which types of errors, or types below them, by their names; any unless some are named.
         where: Of which arguments.
     """
     check_types(errors, (str, type), "a type of errors, as of on_exception(send, OSError)")

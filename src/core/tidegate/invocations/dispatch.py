@@ -857,7 +857,8 @@ def _end(run: Run, answer: End | None, why: InterruptReason | None) -> End:
         case InterruptReason.CANCEL:
             return Cancelled()
         case InterruptReason.TOO_LONG:
-            return Failed(RunError("TimeoutError", f"it took longer than {seconds(run.longest or 0)}"), run.policy)
+            said = f"it took longer than {seconds(run.longest or 0)}"
+            return Failed(RunError("TimeoutError", said, above=("OSError", "Exception", "BaseException")), run.policy)
         case _:
             return GivenBack()
 
@@ -887,7 +888,9 @@ def _refused(state: DispatchState, event: EndsRefused) -> DispatchState:
     return attrs.evolve(state, ending=None, ended=(*ends, *state.ended), alone=alone)
 
 
-_REFUSED: Final = Failed(RunError("Refused", "the store refuses to keep what it has come to"))
+_REFUSED: Final = Failed(
+    RunError("Refused", "the store refuses to keep what it has come to", above=("Exception", "BaseException"))
+)
 
 
 def _beaten(rules: DispatchRules, state: DispatchState, event: Beaten) -> DispatchState:

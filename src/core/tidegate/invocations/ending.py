@@ -94,6 +94,7 @@ TRACEBACK_MAX: Final = 16_000
 _TYPE: Final = Field[str]("type")
 _MESSAGE: Final = Field[str]("message")
 _TRACEBACK: Final = Field[str]("traceback")
+_ABOVE: Final = Field[tuple[str, ...]]("above")
 _CUT: Final = "..."
 
 
@@ -130,16 +131,19 @@ class RunError:
         type: The name of the exception.
         message: What it says.
         traceback: Where it was raised; empty if nobody knows.
+        above: The names of the classes above that of the exception, the nearest first.
     """
 
     type: str
     message: str = attrs.field(default="", repr=False)
     traceback: str = attrs.field(default="", repr=False)
+    above: tuple[str, ...] = attrs.field(default=(), repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.type, "the type of an error")
         check_type(self.message, str, "the message of an error")
         check_type(self.traceback, str, "a traceback")
+        check_tuple(self.above, str, "the name of a class")
 
     def document(self) -> Document:
         """What is stored of it; what has no UTF-8 form stands there as an escape."""
@@ -148,7 +152,8 @@ class RunError:
             message = message[: MESSAGE_MAX - len(_CUT)] + _CUT
         if len(traceback) > TRACEBACK_MAX:
             traceback = _CUT + traceback[len(_CUT) - TRACEBACK_MAX :]
-        return Document().put(_TYPE, _storable(self.type)).put(_MESSAGE, message).put(_TRACEBACK, traceback)
+        found = Document().put(_TYPE, _storable(self.type)).put(_MESSAGE, message).put(_TRACEBACK, traceback)
+        return found.put(_ABOVE, tuple(map(_storable, self.above))) if self.above else found
 
 
 def _storable(text: str) -> str:
@@ -162,7 +167,9 @@ def error_of(stored: Document) -> RunError:
         Misuse: It is none.
     """
     check_type(stored, Document, "an error as it is stored")
-    return RunError(needed(stored, _TYPE), needed(stored, _MESSAGE), needed(stored, _TRACEBACK))
+    return RunError(
+        needed(stored, _TYPE), needed(stored, _MESSAGE), needed(stored, _TRACEBACK), stored.get(_ABOVE) or ()
+    )
 
 
 @final

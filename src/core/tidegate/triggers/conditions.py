@@ -163,7 +163,7 @@ class OnResult:
 @final
 @attrs.frozen
 class OnException:
-    """Holds of an invocation that failed by one of these types of errors; none for any. Invariant: the task is named."""
+    """Holds of an invocation that failed by one of these types of errors, or one below it; none for any. Invariant: the task is named."""
 
     task: str
     errors: frozenset[str] = frozenset()
@@ -321,7 +321,7 @@ def holds(condition: Condition, context: Context) -> ConditionVerdict:
         case OnException(task, errors, arguments), ExceptionContext():
             if context.task != task:
                 return Fails("another task")
-            if errors and context.error not in errors:
+            if errors and errors.isdisjoint({context.error, *context.above}):
                 return Fails(f"{context.error} is not waited for")
             return _passes(arguments, context.arguments, "the arguments")
         case OnEvent(code, payload), EventContext():

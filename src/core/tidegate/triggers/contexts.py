@@ -14,7 +14,7 @@ import attrs
 from tidegate.model.documents import Document, Value
 from tidegate.model.errors import INT64_MAX
 from tidegate.model.instants import Instant
-from tidegate.model.values import check_int, check_name, check_type
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.schedule import Schedule
 from tidegate.triggers._identity import identity, written_schedule
 
@@ -124,7 +124,7 @@ class ResultContext:
 @final
 @attrs.frozen
 class ExceptionContext:
-    """An invocation failed. As `StatusContext`, with the name of the error's type."""
+    """An invocation failed. As `StatusContext`, with the name of the error's type, and those of the classes above it."""
 
     task: str
     invocation_id: str
@@ -132,11 +132,13 @@ class ExceptionContext:
     error: str
     arguments: Document = attrs.field(default=Document(), repr=False)
     arguments_at: str | None = None
+    above: tuple[str, ...] = ()
 
     def __attrs_post_init__(self) -> None:
         _check_invocation(self.task, self.invocation_id, self.version, self.arguments)
         _check_upload(self.arguments_at)
         check_name(self.error, "a type of errors")
+        check_tuple(self.above, str, "the name of a class")
 
     @property
     def source(self) -> Source:

@@ -121,6 +121,7 @@ UPLOADED: Final = "tidegate.uploaded"
 _KEY: Final = Field[Value](ID.name)
 _OLDEST_FIRST: Final[Sort] = (Ascending(CHANGED_AT),)
 _TYPE: Final = Field[str]("type")
+_ABOVE: Final = Field[tuple[str, ...]]("above")
 _UNKNOWN_ERROR: Final = "Exception"
 
 
@@ -176,7 +177,8 @@ def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
         if statuses[version] == FAILED:
             error = record.get(ERROR)
             kind = _UNKNOWN_ERROR if error is None else error.get(_TYPE) or _UNKNOWN_ERROR
-            found.append(ExceptionContext(task, of, version, kind, arguments, at))
+            above = () if error is None else error.get(_ABOVE) or ()
+            found.append(ExceptionContext(task, of, version, kind, arguments, at, above))
     return tuple(found), tuple(sorted({*versions} - statuses.keys()))
 
 

@@ -105,8 +105,8 @@ def _fields(context: Context) -> tuple[tuple[str, Value], ...]:
         case ResultContext(result=result):
             result_at = () if context.result_at is None else (("result_at", context.result_at),)
             return (*_invocation(context), ("result", result), *result_at)
-        case ExceptionContext(error=error):
-            return (*_invocation(context), ("error", error))
+        case ExceptionContext(error=error, above=above):
+            return (*_invocation(context), ("error", error), *((("above", above),) if above else ()))
         case _:
             assert_never(context)
 
@@ -145,7 +145,8 @@ def _loaded_context(doc: Document) -> Context:
             if kind is Kind.STATUS:
                 return StatusContext(*of, field("status", str), arguments, at)
             if kind is Kind.EXCEPTION:
-                return ExceptionContext(*of, field("error", str), arguments, at)
+                above = field("above", tuple) if "above" in fields else ()
+                return ExceptionContext(*of, field("error", str), arguments, at, above)
             result_at = field("result_at", str) if "result_at" in fields else None
             return ResultContext(*of, fields.get("result"), arguments, at, result_at)
 
