@@ -1567,6 +1567,14 @@ def test_what_comes_back_as_good_as_it_was_is_taken(kind: object, value: object)
     assert codec.text(codec.value(text, "it"), "it") in {text, text.replace("1", "1.0")}
 
 
+@pytest.mark.parametrize(
+    ("kind", "one", "other"), [(float, 1, 1.0), (list[float], [1, 2], (1.0, 2.0)), (set[int], {1, 9, 17}, {17, 9, 1})]
+)
+def test_equal_values_have_equal_texts(kind: object, one: object, other: object) -> None:
+    """Of `Unique` and of keys one is as good as another: with the number 1 for a float there were two."""
+    assert codec_of(kind).text(one, "it") == codec_of(kind).text(other, "it")
+
+
 def test_a_field_that_no_constructor_takes_is_not_lost() -> None:
     odd = Odd(3)
     odd.counted = 5

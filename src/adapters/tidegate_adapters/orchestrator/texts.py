@@ -2,7 +2,7 @@
 
 A value is written by its annotation: attrs classes and dataclasses, typed dictionaries, enums, times, sets, bytes, UUIDs and decimals by
 cattrs, models of pydantic by pydantic, and what has no annotation as JSON itself. Equal values have equal texts, which calls
-are compared by.
+are compared by; but for times in different zones, and decimals of different digits.
 
 What is written is read once more at once, and compared: who calls with what comes back as something else hears of it, and not the
 process that would run it. So no field is lost of a class below the one that is annotated, and no time becomes a text; only a list may be
@@ -197,6 +197,7 @@ def _converter() -> Any:
     for kind, allowed in ((int, (int,)), (float, (float, int)), (str, (str,)), (bool, (bool,))):
         made.register_structure_hook(kind, _exactly(kind, allowed))
     made.register_structure_hook_factory(_has_numbers_for_keys, partial(_by_numbers, made))
+    made.register_unstructure_hook(float, float)  # a whole number is written with its point, as it comes back
     made.register_unstructure_hook(UUID, str)
     made.register_structure_hook(UUID, lambda raw, _: UUID(raw))
     made.register_unstructure_hook(Decimal, str)
