@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -18,7 +19,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from functools import partial
-from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from subprocess import PIPE, Popen
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias, final
@@ -1077,6 +1078,9 @@ def test_handlers_in_processes_of_their_own() -> None:
             (total, child), (_, same) = [await (await children.add.enqueue(1, 2)).result() for _ in range(2)]
             assert (total, child) == (3, same)
             assert child != os.getpid()
+            for number in (SIGTERM, SIGINT):  # as of a service that is stopped with all its processes, or a terminal
+                os.kill(child, number)
+            assert await (await children.add.enqueue(1, 2)).result() == (3, child)
             await asyncio.sleep(0.3)
             parent, worker = [each.member for each in (await children.app.standing()).processes]
             assert (parent.name, worker.name, worker.runner) == ("pod-0", "pod-0/1", parent.id)
@@ -1114,6 +1118,28 @@ def test_a_child_is_killed_while_it_begins_and_another_one_comes_where_an_idle_o
             there.close()
 
     asyncio.run(run())
+
+
+LEAVES: Final = """
+import asyncio
+from tests.integration import orchestrator_children as children
+
+async def begun():
+    serving = asyncio.create_task(children.app.serve())
+    _ = await (await children.add.enqueue(1, 2)).result()
+    return serving
+
+if __name__ == "__main__":
+    loop = asyncio.new_event_loop()
+    left = loop.run_until_complete(begun())
+"""
+
+
+def test_a_process_that_ends_in_the_midst_of_all_waits_for_no_child() -> None:
+    """Signals end none, and that of multiprocessing is one, which waits for those that it asks to end."""
+    done = subprocess.run([sys.executable, "-c", LEAVES], check=False, timeout=PATIENCE_S, capture_output=True)
+
+    assert done.returncode == 0, done.stderr
 
 
 # --- several processes --------------------------------------------------------------------------------------------------
@@ -1526,6 +1552,11 @@ class Odd:
     counted: int = attrs.field(default=0, init=False)
 
 
+@attrs.define(eq=False)
+class Bare:
+    """What has nothing to be compared by."""
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -1557,6 +1588,7 @@ def test_what_would_come_back_as_something_else_is_refused(kind: object, value: 
         (Decimal, Decimal("NaN")),
         (dict[str, list[int]], {"a": (1,)}),
         (Odd, Odd(3)),
+        (Bare, Bare()),
     ],
 )
 def test_what_comes_back_as_good_as_it_was_is_taken(kind: object, value: object) -> None:

@@ -21,6 +21,7 @@ from functools import reduce
 from inspect import iscoroutine
 from itertools import count
 from multiprocessing import get_context
+from multiprocessing.util import Finalize
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -82,6 +83,8 @@ class Children:
         self._threads = DaemonThreads("tidegate-child")
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
+        # At the exit of the process, before multiprocessing asks those that are left to end, and waits for them: they do not hear that.
+        self._at_exit = Finalize(None, self._kill, exitpriority=0)
 
     async def call(self, wanted: ChildCall, declared: Declared) -> str | Failed:
         """Call the handler of a task in a child.
@@ -130,10 +133,15 @@ class Children:
 
     def close(self) -> None:
         """End all of them."""
+        self._at_exit.cancel()
         for each in [*self._all]:
             self._drop(each)
             self._threads.submit(each.join)
         self._threads.close()
+
+    def _kill(self) -> None:
+        for each in [*self._all]:
+            each.kill()
 
     def _drop(self, child: _Child) -> None:
         self._all.discard(child)
@@ -216,10 +224,18 @@ class _Child:
 
 def _live(there: Connection) -> None:
     """Call what comes, until nothing more does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C the parent hears, too, and decides
+    for each in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # of Ctrl-C, and of a service that is stopped, the parent hears, too, and decides
+        signal.signal(each, _unheard)  # and not SIG_IGN, which whatever a handler starts would inherit
     with suppress(EOFError, OSError):
         while True:
             there.send(_called(there.recv()))
+
+
+def _unheard(number: int, frame: object) -> None:
+    """What a signal does that is not for a child."""
 
 
 def _called(wanted: ChildCall) -> str | Failed:

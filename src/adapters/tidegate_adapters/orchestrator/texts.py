@@ -146,7 +146,8 @@ def _is_same(given: Any, read: Any) -> bool:
         return len(given) == len(read) and all(map(_is_same, given, read))
     if type(given) is not type(read):
         return False
-    if names := _fields(type(given)):
+    names = _fields(type(given))
+    if names is not None:
         return all(_is_same(getattr(given, name), getattr(read, name)) for name in names)
     return bool(given != given and read != read)  # noqa: PLR0124  no number
 
@@ -155,13 +156,14 @@ def _is_sequence(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
-def _fields(kind: Any) -> tuple[str, ...]:
-    """The names of those that its values are compared by."""
+def _fields(kind: Any) -> tuple[str, ...] | None:
+    """The names of those that its values are compared by; None where it has no fields."""
     if attrs.has(kind):
         return tuple(each.name for each in attrs.fields(kind) if each.eq)
     if is_dataclass(kind):
         return tuple(each.name for each in fields(kind) if each.compare)
-    return tuple(getattr(kind, "__pydantic_fields__", ()))
+    found = getattr(kind, "__pydantic_fields__", None)
+    return None if found is None else tuple(found)
 
 
 def _same(value: object) -> object:
