@@ -493,7 +493,8 @@ def test_a_process_leaves_alone_what_it_does_not_know(mongodb: str, database: st
 
 @pytest.mark.parametrize("store", STORES)
 def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: str, database: str, store: str) -> None:
-    """Whatever it returns then."""
+    """Whatever it returns then; and it is tried again where that is an error for which it is."""
+    tries = Counter[str]()
 
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
@@ -508,13 +509,24 @@ def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: st
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(60)
 
+            @app.task(limit=timedelta(milliseconds=50), retries=1, backoff=AT_ONCE, retry_for=ValueError)
+            async def picky() -> None:
+                tries["picky"] += 1
+                await asyncio.sleep(60)
+
+            @app.task(limit=timedelta(milliseconds=50), retries=1, backoff=AT_ONCE, retry_for=OSError)
+            async def again() -> None:
+                tries["again"] += 1
+                await asyncio.sleep(60)
+
             async with served(app):
-                for task in (slow, returns):
+                for task in (slow, returns, picky, again):
                     with pytest.raises(InvocationFailed, match="longer than 50 ms") as failed:
                         await (await task.enqueue()).result()
                     assert failed.value.kind == "TimeoutError"
 
     in_loop(run())
+    assert tries == {"picky": 1, "again": 2}
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -274,7 +274,8 @@ class Workers:
         for each in found.runs:
             declared = self._declared[each.job.task]
             longest = each.job.deadline or declared.limit
-            run = Run(each.key, each.record.version, each.job.task, longest, declared.policy, each.tries)
+            late = declared.policy if issubclass(TimeoutError, declared.retry_for) else None
+            run = Run(each.key, each.record.version, each.job.task, longest, late, each.tries)
             self._taken[run] = each
             runs.append(run)
         return RunsFound(tuple(runs), found.is_more, found.due_in, found.lost, found.turn)
