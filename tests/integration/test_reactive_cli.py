@@ -241,6 +241,18 @@ def test_what_is_no_app_is_told(asking: Asking, target: str, code: ExitCode, sai
     assert done.code == code
 
 
+@pytest.mark.parametrize("command", ["run", "status"])
+def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, tmp_path: Path, command: str) -> None:
+    """Whoever asked would have run it, and the first signal would have ended that alone: it began once more then."""
+    (tmp_path / "runs.py").write_text(APP + "\n\napp.run()\n")
+
+    done = asking.main("reactive", command, "runs.py:app")
+
+    assert (done.code, done.out) == (ExitCode.USAGE, "")
+    assert "run() as its module is loaded" in done.err
+    assert 'if __name__ == "__main__"' in done.err
+
+
 def test_a_worker_is_told_apart_from_an_app(asking: Asking) -> None:
     """Bad input: each is run by its own command, and the other one is named."""
     done = asking.main("worker", "run", "app.py:app", "--dry-run")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import ModuleType
-from typing import cast, get_args
+from typing import Final, cast, get_args
 
 import attrs
 
@@ -18,7 +20,17 @@ from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.retries.backoff import LONGEST, Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
 
-__all__ = ["is_async_handler", "length_of", "limit_of", "module_from", "observers_of", "place_of", "policy_of"]
+__all__ = [
+    "is_async_handler",
+    "is_loading",
+    "length_of",
+    "limit_of",
+    "loading",
+    "module_from",
+    "observers_of",
+    "place_of",
+    "policy_of",
+]
 
 
 def is_async_handler(handler: object, name: str, todo: str) -> bool:
@@ -58,6 +70,24 @@ def module_from(name: str, file: str) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+_IS_LOADING: Final = ContextVar("is_loading", default=False)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """A module is loaded in the block for the app that it has, which is not run there: whoever loads it would not come back."""
+    token = _IS_LOADING.set(True)
+    try:
+        yield
+    finally:
+        _IS_LOADING.reset(token)
+
+
+def is_loading() -> bool:
+    """Is a module loaded for what it has?"""
+    return _IS_LOADING.get()
 
 
 def place_of(handler: Callable[..., object]) -> str:

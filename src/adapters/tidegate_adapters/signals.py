@@ -19,6 +19,7 @@ from typing import Any, Final
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds
+from tidegate_adapters.declaring import is_loading
 
 __all__ = ["CODES", "ended_by_signals", "run_until_signalled", "stopped_by_signals"]
 
@@ -48,7 +49,7 @@ def run_until_signalled(
         log: What is told of signals.
 
     Raises:
-        Misuse: It is called elsewhere than in the main thread, or in an event loop.
+        Misuse: It is called elsewhere than in the main thread, in an event loop, or as a module is `loading`.
     """
     _check_alone()
     ends: list[threading.Timer] = []
@@ -66,6 +67,12 @@ def run_until_signalled(
 
 
 def _check_alone() -> None:
+    if is_loading():
+        raise Misuse(
+            "run() as its module is loaded",
+            why="tidegate loads it for the app that it has, and runs that itself where it is to",
+            todo='write if __name__ == "__main__": before it',
+        )
     if threading.current_thread() is not threading.main_thread():
         raise Misuse(
             "run() elsewhere than in the main thread",

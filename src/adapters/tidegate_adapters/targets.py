@@ -33,7 +33,7 @@ from tidegate import catalogue
 from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, scoped
-from tidegate_adapters.declaring import module_from
+from tidegate_adapters.declaring import loading, module_from
 from tidegate_adapters.failures import NothingSelectedError, message, near, origin, raised
 from tidegate_adapters.in_tests import TEST, scenario_in
 
@@ -218,7 +218,8 @@ def _unknown(text: str) -> Misuse:
 def _loaded(module: str) -> ModuleType:
     """The module of that name, or in the file of that path."""
     try:
-        return _from_file(Path(module).resolve()) if module.endswith(".py") else _from_here(module)
+        with loading():
+            return _from_file(Path(module).resolve()) if module.endswith(".py") else _from_here(module)
     except Misuse as error:
         error.where = error.where or origin(error)
         raise
