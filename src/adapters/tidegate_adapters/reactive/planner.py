@@ -80,6 +80,7 @@ from tidegate.reactive.change_stream import (
     StreamFailed,
     StreamState,
     event_for,
+    is_followed,
 )
 from tidegate.reactive.change_stream.commands import Pass
 from tidegate.reactive.deployments import Deployment, begin_leading, deploy, unplanned
@@ -519,7 +520,8 @@ class Planner:
         """One task looks at these documents; the pool of this process runs what it has room for, and hears of what else is due."""
 
         async def followed() -> bool:
-            return self._counts(command)
+            state = Following() if self._runtime is None else self._runtime.state
+            return is_followed(state, command, 0 if self._held is None else self._held.left)
 
         noted, ids, is_gone = _Noted(), command.ids, isinstance(command, HandleDeleted)
         noting, left = noted.by(task, followed), ids
@@ -530,11 +532,6 @@ class Planner:
         self._tell(task, noted)
         if left:
             raise Ambiguous(f"{len(left)} of {len(ids)} looks are not known to be written")
-
-    def _counts(self, command: Pass) -> bool:
-        """Is this pass asked for still, under a lease that is held? Then whatever changes after it began is reported after it."""
-        held, state = self._held, None if self._runtime is None else self._runtime.state
-        return held is not None and held.left > 0 and isinstance(state, Consuming) and command in state.awaited
 
     async def _take(self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted) -> tuple[Value, ...]:
         """Look and claim at once, as far as there is room: those that are left. Of what is due, what was not claimed is noted."""

@@ -383,7 +383,7 @@ class ReactiveTaskParts:
         read: Reads the documents of these ids, in their order.
         now: Asks for the time.
         followed: Whether what has changed since a pass began to look is looked at after this, for sure: by whoever leads now, in
-            another pass. Asked AFTER the claims of that pass are written.
+            another pass (`change_stream.is_followed`). Asked AFTER the claims of that pass are written.
         handle: Calls the handler of a document under a claim.
     """
 

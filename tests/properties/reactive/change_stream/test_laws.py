@@ -1,4 +1,4 @@
-"""Whatever happens to a leader and its stream, the laws CS1 to CS11 hold; and each is broken by a planted bug."""
+"""Whatever happens to a leader and its stream, the laws CS1 to CS12 hold; and each is broken by a planted bug."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from tidegate.reactive.change_stream import (
     LeadershipLost,
     Locate,
     Page,
+    Pass,
     Position,
     Read,
     Received,
@@ -51,6 +52,7 @@ from tidegate.reactive.change_stream import (
     StreamStep,
     TimerFired,
     event_for,
+    is_followed,
 )
 from tidegate.reactive.change_stream._batches import free, passes
 from tidegate.reactive.laws import change_stream as laws
@@ -72,6 +74,7 @@ from tidegate.reactive.reconciliation import (
     reconcile,
     scans,
 )
+from tidegate.reactive.specimens.change_stream import keeps_what_is_under_way
 
 Doc: TypeAlias = tuple[str, int]
 Tasks: TypeAlias = Mapping[str, frozenset[TaskTrigger]]
@@ -103,6 +106,7 @@ class Parts:
     step: Stepping = ChangeStreamConsumer.step
     reconcile: Callable[[ReconciliationRun, Progress, Scan, PassOutcome], ScanVerdict] = reconcile
     in_history: Callable[[Progress, int], Progress] = in_history
+    is_followed: Callable[[StreamState, Pass, int], bool] = is_followed
     is_one_write: bool = True
     is_fenced: bool = True
     consumer: ChangeStreamConsumer = EAGER
@@ -134,6 +138,7 @@ class Process:
     out: list[StreamCommand] = attrs.Factory(list)
     runs: list[Running] = attrs.Factory(list)
     asked: list[Reconcile] = attrs.Factory(list)
+    began: dict[Pass, int] = attrs.Factory(dict)
 
     @property
     def epoch(self) -> int:
@@ -197,6 +202,20 @@ class World:
             for each in ((task, doc) for task in TASKS[doc[0]]):
                 kept = laws.is_not_lost(at, self.passed.get(each, 0), self.position, is_scanned=each in scanned)
                 self.judge("CS1", kept)
+        leader = next((each for each in self.processes if each.epoch == self.epoch > 0), None)
+        asked = None if leader is None else laws.asked_up_to(leader.state)
+        for by in self.processes:
+            for command in by.out:
+                if isinstance(command, Pass) and self.parts.is_followed(by.state, command, int(by is leader)):
+                    self.judge("CS12", self.is_looked_at_later(by.began[command], counted(asked or From(0)), scanned))
+
+    def is_looked_at_later(self, began: int, asked: int, scanned: set[tuple[str, Doc]]) -> bool:
+        """Whether all changes since then are."""
+        return all(
+            laws.is_looked_at_later(at, asked, self.position, is_scanned=(task, doc_of(change)) in scanned)
+            for at, change in enumerate(self.log[began:], began)
+            for task in TASKS[change.collection]
+        )
 
     # what is asked of the server
 
@@ -272,6 +291,8 @@ class World:
                 by.runs.append(Running(ReconciliationRun(command.epoch, command.history)))
             else:
                 by.out.append(command)
+            if isinstance(command, Pass):
+                by.began[command] = len(self.log)
             if isinstance(command, Save) and is_led:
                 self.judge("CS5", self.may_save(command))
 
@@ -509,6 +530,9 @@ STORIES: Final = {
     "one document is deleted and another changes": DONE + "change-0 delete-0 change-2 2*serve",
     "a batch of a scan fails": LED + "run run_part run crash",
     "a stream is idle": DONE + "change-0 serve-0 time-0",
+    "a document changes during its pass": DONE + "change serve time-1 change serve time-1",
+    "history is lost during a pass": DONE + "change serve time-1 change truncate serve 4*serve-1 13*run",
+    "leadership is lost during a pass": DONE + "change-0 change-1 serve change-0 change-1 elect! 3*serve! serve-1!",
     "a batch is collected while another is under way": DONE
     + "change-0 change-1 2*serve-1 change-2 9*serve-0 crash elect",
 }
@@ -533,11 +557,11 @@ def play(world: World, schedule: list[Turn]) -> None:
     world.calm()
 
 
-LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9 CS10 CS11"
+LAWS: Final = "CS1 CS2 CS3 CS4 CS5 CS6 CS7 CS8 CS9 CS10 CS11 CS12"
 
 
 def test_the_consumer_keeps_the_laws() -> None:
-    """Laws CS1 to CS11, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
+    """Laws CS1 to CS12, with two processes, crashes, lost leaderships, lost histories, and answers that do not come."""
     check(OURS, LAWS)
 
 
@@ -730,6 +754,16 @@ def saves_only_changes(consumer: ChangeStreamConsumer, state: StreamState, event
     return Step(attrs.evolve(step.state, awaited=step.state.awaited - idle), others)
 
 
+def ignores_the_lease(state: StreamState, command: Pass, _: int) -> bool:
+    """A pass counts that is under way, whoever leads."""
+    return is_followed(state, command, 1)
+
+
+def ignores_the_state(_: StreamState, __: Pass, lease_left: int) -> bool:
+    """Each pass of a leader counts."""
+    return lease_left > 0
+
+
 def never_rests(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """mongodash: after each batch its token is saved."""
     return attrs.evolve(consumer, rest=0).step(state, event)
@@ -800,6 +834,10 @@ def passes_failures(run: ReconciliationRun, progress: Progress, scan: Scan, outc
         ("CS9", Parts(saves_only_changes)),
         ("CS10", attrs.evolve(RESTING, step=never_rests)),
         ("CS11", Parts(reads_ahead)),
+        ("CS12", Parts(keeps_what_is_under_way)),
+        ("CS12", Parts(overlaps)),
+        ("CS12", Parts(is_followed=ignores_the_lease)),
+        ("CS12", Parts(is_followed=ignores_the_state)),
         ("CS5", Parts(saves_twice)),
         ("CS1", Parts(in_history=with_checkpoints)),
         ("CS1", Parts(in_history=with_flags)),

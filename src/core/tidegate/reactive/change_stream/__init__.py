@@ -56,6 +56,8 @@ Laws
     CS9  Where nothing changes, the position is saved within `idle` nevertheless.
     CS10 Between a save that has succeeded and the next lies `rest`, but for the one at the stop.
     CS11 No page is asked for while a batch is under way.
+    CS12 While a pass is under way, under a lease that is held (`is_followed`), what has changed since it began is in no batch of
+         whoever leads yet, and after the stored position; or is where reconciliation will look.
 
 Things that do not work
     Dropping the position first and the flags in a second write: a crash in between, and the stream begins now, while the
@@ -103,6 +105,7 @@ from tidegate.reactive.change_stream.consumer import (
     Stopped,
     StreamState,
     StreamStep,
+    is_followed,
 )
 from tidegate.reactive.change_stream.events import (
     Answer,
@@ -126,4 +129,5 @@ __all__ = [
     "LeadershipLost", "Locate", "Located", "Page", "Pass", "Position", "Read", "Received", "Reconcile", "Request",
     "ResetHistory", "Save", "SaveIdle", "StartTimer", "StopRequested", "Stopped", "StreamCommand", "StreamEvent",
     "StreamFailed", "StreamState", "StreamStep", "TimerFired", "event_for",
+    "is_followed",
 ]  # fmt: skip

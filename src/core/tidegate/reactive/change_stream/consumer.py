@@ -1,4 +1,4 @@
-"""The consumer of a stream of changes: its states, and the step from one to the next (laws CS1 to CS11 of the package)."""
+"""The consumer of a stream of changes: its states, and the step from one to the next (laws CS1 to CS12 of the package)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ from tidegate.reactive.change_stream.events import (
     check_event,
 )
 
-__all__ = ["ChangeStreamConsumer", "Consuming", "Flushing", "Following", "Stopped", "StreamState", "StreamStep"]
+__all__ = [
+    "ChangeStreamConsumer", "Consuming", "Flushing", "Following", "Stopped", "StreamState", "StreamStep", "is_followed",
+]  # fmt: skip
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -131,6 +133,19 @@ class Stopped:
 
 StreamState: TypeAlias = Following | Consuming | Stopped
 StreamStep: TypeAlias = Step[StreamState, StreamCommand]
+
+
+def is_followed(state: StreamState, command: Pass, lease_left: Duration) -> bool:
+    """Law CS12: is whatever changes after this pass began looked at later than now, by this leader or the next one?
+
+    So what was seen then may be acted on now: whoever finds it changed comes after.
+
+    Args:
+        state: The consumer, as it is now.
+        command: A pass that it has asked for, at any time.
+        lease_left: How long the lease of its epoch is held, in microseconds: 0 or less where it is not.
+    """
+    return lease_left > 0 and isinstance(state, Consuming) and command in state.awaited
 
 
 # --- the consumer -----------------------------------------------------------------------------------------------------

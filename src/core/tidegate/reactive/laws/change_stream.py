@@ -24,6 +24,7 @@ from tidegate.reactive.change_stream import (
     HandleDeleted,
     Located,
     Pass,
+    Position,
     Read,
     Received,
     Reconcile,
@@ -38,9 +39,9 @@ from tidegate.reactive.change_stream import (
 )
 
 __all__ = [
-    "Looks", "a_position_is_a_promise", "asks_for_each_once", "awaits_something", "cleans_up_first",
-    "each_change_is_looked_at", "flushes_in_time", "has_had_its_pass", "ignores_what_is_not_awaited", "is_not_lost",
-    "is_silent_when_over", "keeps_the_position", "may_be_saved", "one_save_is_under_way", "reads_no_further",
+    "Looks", "a_position_is_a_promise", "asked_up_to", "asks_for_each_once", "awaits_something", "cleans_up_first",
+    "each_change_is_looked_at", "flushes_in_time", "has_had_its_pass", "ignores_what_is_not_awaited", "is_looked_at_later",
+    "is_not_lost", "is_silent_when_over", "keeps_the_position", "may_be_saved", "one_save_is_under_way", "reads_no_further",
     "reconciles_in_time", "rests_between_saves", "starts_its_time_once", "tries_again", "what_is_reconciled_was_looked_at",
 ]  # fmt: skip
 
@@ -205,6 +206,25 @@ def reads_no_further(step: StreamStep) -> bool:
     """Law CS11: no page is asked for while a batch is under way."""
     is_under_way = isinstance(step.state, Consuming) and step.state.flushing is not None
     return not is_under_way or not any(isinstance(command, Read) for command in step.commands)
+
+
+def asked_up_to(state: StreamState) -> Position | None:
+    """Up to where everything is in a batch that was begun, or needs none; None where that is not known."""
+    if not isinstance(state, Consuming):
+        return None
+    return state.safe if state.flushing is None else state.flushing.position
+
+
+def is_looked_at_later(happened: int, asked: int, stored: int | None, *, is_scanned: bool) -> bool:
+    """Law CS12: what has changed since a pass under way began is in no batch yet, and is reported again, or is scanned.
+
+    Args:
+        happened: The place of the change.
+        asked: Up to where whoever leads has begun batches (`asked_up_to`); 0 where nobody has.
+        stored: The stored position, if any.
+        is_scanned: Whether it is where reconciliation will look.
+    """
+    return is_scanned or (stored is not None and happened >= max(asked, stored))
 
 
 # --- as it runs, with its leader and its passes -------------------------------------------------------------------------

@@ -20,12 +20,15 @@ from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import DeleteOne, UpdateOne, delete_one, find_one, update_one
 from tidegate.reactive import laws, stream_records
 from tidegate.reactive.change_stream import (
+    After,
     ChangeStreamConsumer,
     Consuming,
     Following,
+    From,
     HandleChanged,
     HandleDeleted,
     LeadershipLost,
+    Pass,
     Read,
     Reconcile,
     ResetHistory,
@@ -35,10 +38,12 @@ from tidegate.reactive.change_stream import (
     StreamState,
     StreamStep,
     event_for,
+    is_followed,
 )
 from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of, stored_progress
 from tidegate.reactive.reconciliation import Progress, ReconciliationRun, TaskTrigger
 from tidegate.sim.actors import Process
+from tidegate.sim.automaton import Asking
 from tidegate.sim.faults import Fault, Faults, Which
 from tidegate.sim.group import dead, tell
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess
@@ -48,7 +53,7 @@ from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, world_with
 
 __all__ = [
-    "BOTH", "DELETE", "LOOKED", "PASSED", "PASSES_FAIL", "PROMISE", "SAME_ID", "SCENARIOS", "USERS", "change_stream",
+    "BOTH", "DELETE", "LATER", "LOOKED", "LOST_DURING_A_PASS", "PASSED", "PASSES_FAIL", "PROMISE", "SAME_ID", "SCENARIOS", "USERS", "change_stream",
     "total",
 ]  # fmt: skip
 
@@ -64,6 +69,7 @@ CONSUMERS: Final = ("a", "b")
 LOOKED: Final = "at rest each change was looked at"
 PROMISE: Final = "a stored position is a promise"
 PASSED: Final = "what is reconciled was looked at"
+LATER: Final = "what changes during a pass is looked at later"
 
 HANDOVERS: Final = Cell[int]((BUDGET, "handovers"), 0)
 LEADER: Final = Cell[str](("leader",), "")
@@ -107,7 +113,7 @@ async def look_at_orders(collection: str, ids: tuple[Value, ...], _: frozenset[s
     return await look(collection, tuple(map(str, ids)))
 
 
-async def passed(command: HandleChanged | HandleDeleted) -> None:
+async def passed(command: Pass) -> None:
     await look(command.collection, tuple(map(str, command.ids)))
 
 
@@ -157,12 +163,17 @@ def said(state: Reads, collection: str, key: str) -> int:
     return 0 if found is None else found[TOTAL]
 
 
+def record(state: Reads, stream: Stream) -> Document:
+    found = state.read(document(stream.collection, stream.name))
+    assert found is not None
+    return found
+
+
 def stored(state: Reads, stream: Stream) -> tuple[int, bool]:
     """The number of the first change after the stored position, and whether all is reconciled."""
-    record = state.read(document(stream.collection, stream.name))
-    assert record is not None
-    end = record[AFTER] + 1 if record.has(AFTER) else record[FROM] if record.has(FROM) else 0
-    return end, bool(progress_of(record).reconciled)
+    found = record(state, stream)
+    end = found[AFTER] + 1 if found.has(AFTER) else found[FROM] if found.has(FROM) else 0
+    return end, bool(progress_of(found).reconciled)
 
 
 def is_passed(stream: Stream, docs: Docs) -> Law:
@@ -200,6 +211,49 @@ def is_promise(stream: Stream, docs: Docs) -> Law:
         return laws.change_stream.a_position_is_a_promise(before, is_reconciled=is_reconciled)
 
     return holds
+
+
+def is_later(stream: Stream, reducers: Mapping[str, ReducerProcess]) -> Law:
+    def holds(state: State) -> bool:
+        leader = state.read(LEADER)
+        machine = state.status(leader) if leader else None
+        if not isinstance(machine, Machine) or not isinstance(machine.state, Consuming):
+            return True
+        asked, (end, is_reconciled) = asked_up_to(machine.state), stored(state, stream)
+        lease_left = int(machine.state.epoch == record(state, stream)[EPOCH])
+        changes = state.read(CHANGED)
+        return all(
+            laws.change_stream.is_looked_at_later(number, asked, end, is_scanned=not is_reconciled)
+            for command, where, said in seen_in_passes(machine, reducers[leader])
+            if is_followed(machine.state, command, lease_left)
+            for number, change in enumerate(changes)
+            if change[0] == where and (where, said) not in changes[number:]
+        )
+
+    return holds
+
+
+def asked_up_to(state: Consuming) -> int:
+    """The number of the first change that is in no batch yet."""
+    match laws.change_stream.asked_up_to(state):
+        case After(int() as last):
+            return last + 1
+        case From(int() as first):
+            return first
+        case _:
+            return 0
+
+
+def seen_in_passes(machine: Machine, reducer: ReducerProcess) -> Iterator[tuple[Pass, str, int]]:
+    """What passes have seen of a document, and have not kept yet."""
+    for each in machine.running:
+        match each.command, reducer.at(each):
+            case (HandleChanged() | HandleDeleted()) as command, Asking(
+                UpdateOne(_, Eq(_, str() as where), (AddToSet(_, int() as said),))
+            ):
+                yield command, where, said
+            case _:
+                pass
 
 
 def is_looked_at(places: Docs) -> Law:
@@ -340,9 +394,13 @@ def change_stream(
     world: Plain = stream.begun(world_with(contents)).write(HANDOVERS, handovers)
     if not is_new:
         progress = stored_progress(Progress(reconciled=frozenset({TASK.trigger})))
-        record = stream.record(world).put(progress.field, progress.value).put(FROM, 0)
-        world = world.write(document(stream.collection, stream.name), record)
-    always: dict[str, Law] = {PROMISE: is_promise(stream, docs), PASSED: is_passed(stream, docs)}
+        done = stream.record(world).put(progress.field, progress.value).put(FROM, 0)
+        world = world.write(document(stream.collection, stream.name), done)
+    always: dict[str, Law] = {
+        PROMISE: is_promise(stream, docs),
+        PASSED: is_passed(stream, docs),
+        LATER: is_later(stream, {each.name: each for each in reducers}),
+    }
     at_rest: dict[str, Law] = {LOOKED: is_looked_at(docs)}
     return Scenario(
         name="change_stream",
@@ -373,6 +431,11 @@ async def swept(_: str, __: frozenset[str]) -> tuple[str, ...]:
     """Look at what is left of a document that is gone."""
     return () if await find_one(ORDERS, Eq(ID, "x")) else await look(ORDERS, ("x",))
 
+
+LOST_DURING_A_PASS: Final = partial(
+    change_stream, edits=(total(2), total(3)), size=2, wait=SECOND, forgetful=True, is_new=False
+)
+"""A page is under way when a batch begins, for that has waited."""
 
 SCENARIOS: Final = (
     Shipped(
@@ -431,6 +494,15 @@ SCENARIOS: Final = (
         ),
         thorough=partial(change_stream, docs=BOTH, budget=2, forgetful=True),
         large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), budget=4, forgetful=True),
+    ),
+    Shipped(
+        "change_stream.lost_during_a_pass",
+        partial(
+            LOST_DURING_A_PASS,
+            summary="the store forgets changes while a pass is under way: what has changed since that began is looked at",
+        ),
+        thorough=partial(LOST_DURING_A_PASS, budget=2),
+        large=partial(LOST_DURING_A_PASS, docs=BOTH, edits=(total(2), total(3), total(2, "y")), budget=4),
     ),
     Shipped(
         "change_stream.passes_fail",

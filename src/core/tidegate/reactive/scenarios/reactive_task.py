@@ -50,7 +50,7 @@ from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, 
 __all__ = [
     "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "FOLLOWED", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
     "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNREADABLE", "around",
-    "asking", "batches", "bill", "edit", "is_write", "last_pass", "leading", "reactive_task", "said", "taking", "total",
+    "asking", "batches", "bill", "edit", "edits_first", "is_write", "last_pass", "leading", "reactive_task", "said", "taking", "total",
 ]  # fmt: skip
 
 SOURCE: Final = "orders"
@@ -286,6 +286,12 @@ async def worker(task: ReactiveTask, name: str) -> None:
     while True:
         await Call("something is due")
         await task.work_one(name)
+
+
+async def edits_first(task: ReactiveTask, name: str) -> None:
+    """Does not work before the document has changed back and forth: the planners look meanwhile."""
+    await edit(BACK_AND_FORTH)
+    await worker(task, name)
 
 
 async def batches(task: ReactiveTask, name: str) -> None:
@@ -640,8 +646,10 @@ SCENARIOS: Final = (
             reactive_task,
             FOLLOWED,
             plans=leading,
+            works=edits_first,
             rival=last_pass,
             summary="who leads runs with what it saw before its claim, for whatever has changed since is looked at; who led looks again",
+            edits=(),
             workers=1,
             moves=0,
         ),

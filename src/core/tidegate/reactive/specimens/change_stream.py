@@ -1,4 +1,4 @@
-"""Eight ways to lead a change stream wrong. Each differs from `tidegate.reactive.change_stream` in one place."""
+"""Nine ways to lead a change stream wrong. Each differs from `tidegate.reactive.change_stream` in one place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ from tidegate.reactive.reconciliation import Progress
 from tidegate.reactive.scenarios.change_stream import (
     BOTH,
     DELETE,
+    LATER,
     LOOKED,
+    LOST_DURING_A_PASS,
     PASSED,
     PASSES_FAIL,
     PROMISE,
@@ -109,6 +111,15 @@ def checkpoint_survives(record: Document) -> Progress:
     before = record.get(PROGRESS)
     known = progress_of(record) if before is None else progress_of(record.put(HISTORY, before[HISTORY]))
     return Progress(record[HISTORY], progress_of(record).reconciled, known.checkpoints)
+
+
+def keeps_what_is_under_way(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """When the history is lost a pass stays under way, although no stream reports what changes meanwhile."""
+    step = consumer.step(state, event)
+    if is_awaited(state, event) and isinstance(step.state, Consuming) and step.state.is_lost > state.is_lost:
+        kept = frozenset(command for command in state.awaited if isinstance(command, (HandleChanged, HandleDeleted)))
+        return Step(attrs.evolve(step.state, awaited=step.state.awaited | kept), step.commands)
+    return step
 
 
 def planted(name: str, make: partial[Scenario], law: str, source: str, of: str = "change_stream") -> Specimen:
@@ -199,6 +210,13 @@ SPECIMENS: Final = (
         PASSED,
         "mongodash 2.3.1 keeps the checkpoints of an interrupted reconciliation when the history of its stream is lost.",
         "change_stream.history_lost",
+    ),
+    planted(
+        "keeps_what_is_under_way",
+        partial(LOST_DURING_A_PASS, keeps_what_is_under_way, only=LATER),
+        LATER,
+        "Planted: the leader would run with what it saw before (`reactive_task.followed`), and nobody would look again.",
+        of="change_stream.lost_during_a_pass",
     ),
     planted(
         "deletes_unseen",
