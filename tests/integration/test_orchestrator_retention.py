@@ -15,7 +15,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE
 from tidegate.model.programs import insert_new
 from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.orchestrator import InvocationAbsent, InvocationFailed, Orchestrator, Unique
+from tidegate_adapters.orchestrator import Concurrency, InvocationAbsent, InvocationFailed, Orchestrator, Unique
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 
 HOUR = 60 * MINUTE
@@ -72,6 +72,36 @@ def test_what_has_ended_goes_once_it_was_kept_for_long_enough(mongodb: str, data
                     }
 
                 await until(are_marked, "uploads that nobody names are marked, and no others")
+
+    in_loop(run())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_the_places_of_a_key_go_with_the_last_of_its_invocations(mongodb: str, database: str, store: str) -> None:
+    """One of a key whose invocation is kept stays."""
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(services=EACH_SECOND, keep_finished=1_500 * MILLISECOND, keep_failed=None)
+
+            @app.task(concurrency=Concurrency.per(lambda name: name))
+            async def send(name: str) -> None:
+                if name == "ann":
+                    raise ValueError("unknown")
+
+            async with served(app):
+                made = [await send.enqueue(name) for name in ("bob", "eve", "ann")]
+                limited = {each["_id"]: each["limited_by"] for each in await office.records() if each["task"] == "send"}
+                for done in made[:2]:
+                    await done.result()
+                with pytest.raises(InvocationFailed, match="unknown"):
+                    await made[2].result()
+
+                async def is_gone() -> bool:
+                    left = {each["_id"] for each in await office.records("orchestrator_places")}
+                    return left & {*limited.values()} == {limited[made[2].id]}
+
+                await until(is_gone, "two keys are forgotten")
 
     in_loop(run())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
 from typing import Any, Final, TypeAlias, TypeVar
 
 import pytest
@@ -10,9 +12,19 @@ from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from tests.integration.test_mongo_orders import stages
 
+from tidegate.invocations.admission import Place, Reservation
+from tidegate.invocations.invocation import SUCCESS
+from tidegate.invocations.jobs import Job, new_invocation
+from tidegate.invocations.metering import FREE_AT, new_meter
+from tidegate.invocations.place_documents import kept, places_of
+from tidegate.invocations.placing import Placing, Wish
+from tidegate.invocations.purging import Purged, Purging
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS, VERSION, viewed
+from tidegate.model.documents import ID, Document, Eq, Put, PutServerTime, Update
 from tidegate.model.effects import Program
 from tidegate.model.instants import MINUTE, SECOND, Instant
-from tidegate.model.operations import StoreTime
+from tidegate.model.operations import StoreTime, find_one, update_one
+from tidegate.model.programs import insert_new
 from tidegate.triggers.conditions import OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
@@ -137,3 +149,88 @@ def test_a_purge_of_runs_ends_when_its_time_is_over(client: MongoClient[Raw], da
         assert client[database].runs.count_documents({}) == left
     assert run(evaluator.purge(old + SECOND), store) is True
     assert client[database].runs.count_documents({}) == 0
+
+
+# --- places and meters ----------------------------------------------------------------------------------------------------
+
+
+def meter(key: str, written: Instant, free: Instant) -> Raw:
+    """A meter that was last written, and whose bucket is empty, then."""
+    made: Raw = stored(new_meter(key, written).put(FREE_AT, free))
+    return made
+
+
+def test_what_says_nothing_goes_by_an_index(client: MongoClient[Raw], database: str) -> None:
+    """Law PG6: of thousands of keys, beside thousands that stay; a page takes a find, the time and a delete."""
+    purging = Purging(meter_age=HOUR, batch=1_000)
+    store = Mongo(client, database, indexes=purging.indexes)
+    now = run(time(), store)
+    old, late = now + -2 * HOUR, now + -HOUR // 2
+    assert run(purging.sweep_meters(), store) == run(purging.sweep_places(), store) == Purged(0, is_done=True)
+    held = kept(Reservation((Place("a", 3),)))
+    client[database].meters.insert_many(
+        [meter(f"spent {number}", old, old) for number in range(2_500)]
+        + [meter(f"full {number}", old, now + HOUR) for number in range(10)]
+        + [meter(f"late {number}", late, late) for number in range(3_000)]
+    )
+    client[database].places.insert_many(
+        [{"_id": f"empty {number}", "version": 2 + number % 3, "places": []} for number in range(2_500)]
+        + [stored(Document.of({"_id": f"held {number}", "version": 2, "places": held})) for number in range(3_000)]
+    )
+    for name, sweep, stay in (("meters", purging.sweep_meters, 3_010), ("places", purging.sweep_places, 3_000)):
+        commands = asked(store, sweep())
+        assert client[database][name].count_documents({}) == stay
+        assert len(commands) <= 6, "three pages, of a find and a delete"
+        for command in commands:
+            if "find" in command:
+                assert examined(client, database, command) <= 20, command
+
+
+def test_nobody_loses_a_place_while_sets_go(client: MongoClient[Raw], database: str) -> None:
+    """Law PG5: two take the only place of a set again and again, while what has ended is taken out of it, and it goes."""
+    purging = Purging(success_age=0, batch=10)
+    store = Mongo(client, database, indexes=purging.indexes)
+    each, is_over, gone, inside = 100, Event(), list[int](), Lock()
+
+    def takes(who: str) -> int:
+        has = 0
+        for number in range(each):
+            key = f"{who}-{number}"
+            doc = new_invocation(key, Job(task="t", limited_by="set"), "made", run(time(), store))
+            run(insert_new("invocations", doc), store)
+            record = viewed(doc)
+            assert record is not None
+            placed = Placing(wishes=(Wish(key, record, "set"),), attempts=None).place()
+            while key not in run(placed, store).has:
+                placed = Placing(wishes=(Wish(key, record, "set"),), attempts=None).place()
+            assert inside.acquire(blocking=False), "two have the only place"
+            found = run(one("places", "set"), store)
+            assert found is not None
+            assert key in [place.invocation for place in places_of(found).places]
+            inside.release()
+            over = (Put(STATUS, SUCCESS), Put(VERSION, record.version + 1), PutServerTime(CHANGED_AT))
+            run(changed(key, over), store)
+            has += 1
+        return has
+
+    def sweeps() -> None:
+        while not is_over.is_set():
+            run(purging.purge(), store)
+            gone.append(run(purging.sweep_places(), store).removed)
+
+    with ThreadPoolExecutor() as pool:
+        sweeper = pool.submit(sweeps)
+        try:
+            assert [taker.result() for taker in [pool.submit(takes, who) for who in "ab"]] == [each, each]
+        finally:
+            is_over.set()
+        sweeper.result()
+    assert sum(gone) > 0, "the set has gone meanwhile"
+
+
+async def one(collection: str, key: str) -> Document | None:
+    return await find_one(collection, Eq(ID, key))
+
+
+async def changed(key: str, updates: tuple[Update, ...]) -> int:
+    return await update_one("invocations", Eq(ID, key), *updates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any, Final, cast
 
 import attrs
@@ -14,15 +15,16 @@ from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.admission import Place, Reservation
 from tidegate.invocations.invocation import INVOCATION
+from tidegate.invocations.metering import FREE_AT, LINE_AT, WRITTEN_AT, new_meter
 from tidegate.invocations.place_documents import kept, places_of
 from tidegate.invocations.purging import Purged, Purging
-from tidegate.invocations.record_documents import PAYLOAD, RESULT_PAYLOAD, new_record
+from tidegate.invocations.record_documents import PAYLOAD, RESULT_PAYLOAD, VERSION, new_record
 from tidegate.invocations.registration import PLACES_ID
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import DeleteMany, FindAll, delete_one
+from tidegate.model.operations import FOUND_MAX, DeleteMany, FindAll, delete_one
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
 RECORDS, PLACES, CALLS, PAYLOADS = "invocations", "places", "calls", "payloads"
@@ -152,6 +154,88 @@ def test_an_upload_goes_once_nothing_has_referred_to_it_for_long() -> None:
     assert swept(store) == Purged(0, is_done=True)  # its time begins anew
     assert laws.purging.no_named_upload_goes(["arguments", "b@2"], keys(store, PAYLOADS))
     assert swept(store, DROPPED) == Purged(0, is_done=False)
+
+
+def test_who_has_run_is_out_of_the_places_that_it_ran_in() -> None:
+    """Law PG5: those who still run keep theirs; where nobody is left the set goes with the next sweep (PG6)."""
+    both = kept(Reservation((Place("a", 2), Place("b", 2))))
+    sets = tuple(
+        Document.of({"_id": key, "version": 5, "places": some}) for key, some in (("one", both[:1]), ("two", both))
+    )
+    store = stored(
+        ended("a", ago=2 * AGE, limited_by="two"), ended("c", ago=2 * AGE, limited_by="none"),
+        ended("d", ago=2 * AGE), places=sets,
+    )  # fmt: skip
+    assert purged(store) == Purged(3, is_done=True)
+    assert [places_of(each).places for each in contents(store.world, PLACES)] == [(Place("a", 2),), (Place("b", 2),)]
+    store = stored(ended("a", ago=2 * AGE, limited_by="one"), places=sets)
+    assert purged(store) == Purged(1, is_done=True)
+    assert cleared(store, "places") == Purged(1, is_done=True)
+    assert keys(store, PLACES) == ["two"]
+    assert laws.purging.no_empty_set_is_left([places_of(each) for each in contents(store.world, PLACES)])
+
+
+def test_where_the_places_that_it_ran_in_have_changed_it_stays_until_the_next_pass() -> None:
+    """Law PG6: else nobody would ever take it out."""
+
+    def others_were_faster(store: Store, effect: Any) -> object:
+        store.world = cast("Any", store.world.write(document(PLACES, "set"), HELD.put(VERSION, 6)))
+        return store.do(effect)
+
+    store = stored(ended("a", ago=2 * AGE, limited_by="set"), ended("free", ago=2 * AGE), places=(HELD,))
+    assert purged(store, answered, answered, answered, others_were_faster) == Purged(1, is_done=False)
+    assert keys(store) == ["a"]
+    assert purged(store) == Purged(1, is_done=True)
+
+
+def test_places_of_more_sets_than_are_found_at_a_time_are_left() -> None:
+    """Law PG6: those of a page that ended may be of twice as many sets."""
+    names = [f"{number:04}" for number in range(FOUND_MAX // 2 + 1)]
+    records = [ended(name, ago=2 * AGE, limited_by=f"r{name}") for name in names]
+    calls = tuple(Document.of({"_id": name, PLACES_ID.name: f"c{name}"}) for name in names)
+    last = Document.of({"_id": f"r{names[-1]}", "version": 1, "places": kept(Reservation((Place(names[-1], 1),)))})
+    store = stored(*records, calls=calls, places=(last,))
+    assert purged(store) == Purged(len(names), is_done=True)
+    assert cleared(store, "places") == Purged(1, is_done=True)
+
+
+def cleared(store: Store, which: str, *ways: Way, **more: Any) -> Purged:
+    sweeping = purging(**more)
+    program = sweeping.sweep_places() if which == "places" else sweeping.sweep_meters()
+    store.asked.clear()
+    return cast("Purged", store.run(cast("Any", program), *ways))
+
+
+def meter(key: str, *, written: int, free: int = 0, line: int = 0) -> Document:
+    """So many seconds after the beginning it was written, is its bucket empty, and is nobody in line."""
+    made = new_meter(key, Instant(written * SECOND))
+    return made.put(FREE_AT, Instant(free * SECOND)).put(LINE_AT, Instant(line * SECOND))
+
+
+def test_a_meter_goes_once_it_says_nothing_and_nobody_has_asked_for_long() -> None:
+    """Law PG6: one that was written lately, is not empty, or in whose line somebody stands, stays; so does what is none."""
+    none = Document.of({"_id": "none", WRITTEN_AT.name: Instant(0)})
+    meters = (
+        none, meter("spent", written=1), meter("spent, too", written=50), meter("late", written=51),
+        meter("full", written=2, free=61), meter("awaited", written=3, line=61),
+    )  # fmt: skip
+    for batch in (1, 2, FOUND_MAX):
+        store = stored(meters=meters)
+        assert cleared(store, "meters", meter_age=AGE, batch=batch) == Purged(2, is_done=True)
+        assert keys(store, "meters") == ["awaited", "full", "late", "none"]
+    store = stored(meters=meters)
+    assert cleared(store, "meters", meter_age=AGE, batch=2, pages=2) == Purged(1, is_done=False)
+
+
+@pytest.mark.parametrize(("which", "requests"), [("places", 2), ("meters", 3)])
+def test_a_sweep_without_an_answer_is_gone_on_with_by_the_next_one(which: str, requests: int) -> None:
+    """Law PG6: whatever was done of it."""
+    for at, way in product(range(requests), (DROPPED, UNSENT, lost_reply)):
+        empty = Document.of({"_id": "set", "version": 3, "places": ()})
+        store = stored(places=(empty,), meters=(meter("spent", written=0),))
+        assert cleared(store, which, *(answered,) * at, way, meter_age=AGE) == Purged(0, is_done=False)
+        assert cleared(store, which, meter_age=AGE).is_done
+        assert keys(store, which) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.properties.shipped import report_on
 
 from tidegate.invocations import laws
 from tidegate.invocations.metering import ADMITTED, Metering, NotMetered, new_meter
-from tidegate.invocations.rates import LINE_MAX, LINE_PATIENCE, Admission, Meter, Rate, decide_rate
+from tidegate.invocations.rates import LINE_MAX, LINE_PATIENCE, Admission, Meter, Rate, decide_rate, is_spent
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Instant
@@ -64,6 +64,22 @@ def test_where_the_clock_goes_back_the_rate_goes_on_after_a_burst(
     now += jump
     meter = decide_rate(rate, meter, now, 1).meter
     assert decide_rate(rate, meter, now + rate.room, 100).admitted == rate.room // rate.interval
+
+
+@given(rates(), STEPS, st.integers(0, 5_000), st.integers(0, 5_000), st.tuples(st.integers(0, 50), st.integers(1, 50)))
+def test_what_is_spent_decides_as_if_nothing_had_been_admitted(
+    rate: Rate, steps: list[tuple[int, int]], passes: int, more: int, asked: tuple[int, int]
+) -> None:
+    """Law GC5: then, and later; and it is spent at last, whatever was admitted."""
+    meter, now = EMPTY, T0
+    for after, number in steps:
+        now += after
+        meter = decide_rate(rate, meter, now, number).meter
+    at = now + passes
+    if is_spent(meter, at):
+        then = at + more
+        assert decide_rate(rate, meter, then, *asked) == decide_rate(rate, Meter(then, then), then, *asked)
+    assert is_spent(meter, max(meter.free_at, meter.line_at, key=lambda each: each - T0))
 
 
 @pytest.mark.parametrize("burst", [None, 1])

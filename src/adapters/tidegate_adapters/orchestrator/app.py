@@ -500,6 +500,11 @@ class Orchestrator:
             if not (await there.site.run(purging.purge())).is_done:
                 log.info("more has ended than is removed at a time: the next purge goes on")
             await there.site.run(purging.sweep_payloads())
+            for each in (await there.site.run(purging.sweep_places()), await there.site.run(purging.sweep_meters())):
+                if not each.is_done:
+                    log.info(
+                        "more keys of limits and rates are idle than are removed at a time: the next purge goes on"
+                    )
             await there.uploads.sweep()
 
         rules = self.settings.services
@@ -512,7 +517,7 @@ class Orchestrator:
         told, names = self.settings, self.collections
         return Purging(
             success_age=told.keep_finished, other_age=told.keep_failed, records=names.invocations, places=names.places,
-            calls=names.calls, payloads=names.payloads,
+            calls=names.calls, payloads=names.payloads, meters=names.meters,
         )  # fmt: skip
 
     async def ask(self, command: Command, query: InvocationQuery) -> Asked:

@@ -10,6 +10,9 @@ minute would each have the other wait so long, or nobody. The time was read befo
 admits later than it says. So the write has two times, that which was read and its own (`$currentDate`): by what they differ the
 bucket was fuller than it says, and whoever reads it next adds that.
 
+A meter that is spent goes (`tidegate.invocations.purging`), and the next one of its set begins with the first version again. So it is
+written only if it was last written when it was: one that was made meanwhile was written later.
+
 A request without a reply is asked again as a new one. If it was done, its places go to nobody: less is let through than might be,
 and never more. Who gets no answer begins nothing, and what it asked for stays due.
 
@@ -22,7 +25,6 @@ Laws
 Known not to work
     - What is admitted begins with the next request of its process: who stands still before that begins late, and what others
       were admitted meanwhile comes on top.
-    - A meter stays for ever, one for each key, as places do.
     - All who ask for one set write one document: some hundred times a second, with as many admitted each time as a request takes.
 """
 
@@ -180,7 +182,7 @@ async def write_meter(asked: Metering, found: Document, now: Instant, admission:
     free_us = meter.free_at.at % MILLISECOND
     return await update_one(
         asked.meters,
-        AllOf((Eq(ID, asked.key), Eq(VERSION, version))),
+        AllOf((Eq(ID, asked.key), Eq(VERSION, version), Eq(WRITTEN_AT, needed(found, WRITTEN_AT)))),
         Put(VERSION, version + 1),
         Put(FREE_AT, meter.free_at + -free_us),
         Put(FREE_US, free_us),

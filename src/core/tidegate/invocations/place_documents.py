@@ -2,7 +2,8 @@
 
     {_id: "<the set>", version, places: [{invocation, version}, ...]}
 
-Whoever takes a place changes the document by compare-and-set, from the version that was read.
+Whoever takes a place changes the document by compare-and-set, from the version and the places that were read: where nobody is in
+it it goes (`tidegate.invocations.purging`), and what is made for the next one begins with the first version again.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import attrs
 
 from tidegate.invocations.admission import Place, Reservation
 from tidegate.invocations.record_documents import VERSION
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put
 from tidegate.model.operations import update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_tuple, check_type
 
 __all__ = [
-    "PLACES", "HasPlace", "LookAgain", "kept", "places_of", "take_places",
+    "PLACES", "HasPlace", "LookAgain", "as_read", "kept", "places_of", "take_places",
 ]  # fmt: skip
 
 PLACES: Final = Field[tuple[Document, ...]]("places")
@@ -68,10 +69,18 @@ def kept(reservation: Reservation) -> tuple[Document, ...]:
     return tuple(Document.of({"invocation": each.invocation, "version": each.version}) for each in reservation.places)
 
 
+def as_read(found: Document) -> Filter:
+    """The document of places is as it was read.
+
+    Raises:
+        Misuse: It is not a document of places.
+    """
+    return AllOf((Eq(ID, needed(found, ID)), Eq(VERSION, needed(found, VERSION)), Eq(PLACES, needed(found, PLACES))))
+
+
 async def take_places(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
     """Write the places, if they are still as they were read; False if they are not."""
     if found is None:
         return await insert_new(collection, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
-    version = needed(found, VERSION)
-    where = AllOf((Eq(ID, places), Eq(VERSION, version)))
-    return await update_one(collection, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
+    after = needed(found, VERSION) + 1
+    return await update_one(collection, as_read(found), Put(VERSION, after), Put(PLACES, kept(wanted))) > 0

@@ -47,7 +47,7 @@ from tidegate.invocations.admission import (
     decide_running,
     is_held,
 )
-from tidegate.invocations.place_documents import PLACES, kept, places_of
+from tidegate.invocations.place_documents import PLACES, as_read, kept, places_of
 from tidegate.invocations.record_documents import (
     DUE,
     LATER,
@@ -353,21 +353,21 @@ async def _records(records: str, keys: tuple[str, ...]) -> _Known:
 async def _write(places: str, found: tuple[Document, ...], decided: tuple[_Decided, ...]) -> int:
     """Write the places of these sets, each if it still is as it was read; how many were."""
     written = 0
-    versions = tuple((doc[ID], needed(doc, VERSION)) for doc in found)
-    new = tuple(each for each in decided if each.name not in dict(versions))
+    before = tuple((doc[ID], doc) for doc in found)
+    new = tuple(each for each in decided if each.name not in dict(before))
     if new:
         docs = (Document.of({"_id": each.name, "version": 1, "places": kept(each.reservation)}) for each in new)
         written += await insert_many(places, *docs)
-    updates = tuple(_places_are(places, each, dict(versions)[each.name]) for each in decided if each not in new)
+    updates = tuple(_places_are(places, each, dict(before)[each.name]) for each in decided if each not in new)
     if updates:
         written += await bulk_update(*updates)
     return written
 
 
-def _places_are(places: str, decided: _Decided, version: int) -> UpdateOne:
-    """The places are these, if they still are of that version."""
-    where = AllOf((Eq(ID, decided.name), Eq(VERSION, version)))
-    return update_one(places, where, Put(VERSION, version + 1), Put(PLACES, kept(decided.reservation)))
+def _places_are(places: str, decided: _Decided, before: Document) -> UpdateOne:
+    """The places are these, if they still are as they were read."""
+    after = needed(before, VERSION) + 1
+    return update_one(places, as_read(before), Put(VERSION, after), Put(PLACES, kept(decided.reservation)))
 
 
 async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pauses: Pauses = SOON) -> bool:

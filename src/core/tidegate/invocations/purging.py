@@ -2,15 +2,23 @@
 
     purge            invocations that ended long enough ago, the longest first, a page at a time
     sweep_payloads   uploads that no invocation names, and none has named for long enough
+    sweep_places     sets of those who exclude each other in which nobody is
+    sweep_meters     meters of rates that say nothing any more, and that nobody has asked for long enough
 
 A result is kept for whoever waits for it, an error for whoever looks into it; what triggers have not heard of stays until they
 have. An invocation that was registered under control may still stand in the places of those who exclude each other, and whoever
-finds it there without a record takes it for one that is yet to be made, and makes it. So of each page
+finds it there without a record takes it for one that is yet to be made, and makes it. One that has run still stands in those of
+who run, and nobody would ever take it out where no other of its key comes. So of each page
 
-    1  read the calls, THEN the places that they were registered for; take those who go out of them, if the places are still
-       as they were read; where that matches nothing, or has no answer, those of the page stay until the next pass
+    1  read the calls, THEN the places that they were registered for, and in which they ran; take those who go out of them, if
+       the places are still as they were read; where that matches nothing, or has no answer, those of the page stay until the next pass
     2  remove the calls, THEN the invocations: a registrar reads them the other way round, so it never finds a call whose
        invocation was removed
+
+A set in which nobody is excludes nobody, and a meter that is spent lets through what one does of which nothing was admitted
+(`tidegate.invocations.rates`, GC5): whoever finds none goes on as if it were there. Each is deleted only if that is still so of it
+when it goes, which the store judges: the places are empty, the meter was written no later than those that were read. Whoever has read it before, and
+writes after, finds none, or one that was made meanwhile: that has other places, or was written later, so nothing matches.
 
 An upload is made before it is referred to: of arguments before the invocation is made, of results before its end is written,
 each under a name that no other has, so that none is put where one stands that is marked. One
@@ -22,10 +30,13 @@ Laws
     PG2  What is gone never comes back, and never runs again.
     PG3  At rest, after a purge, nothing is left that ended long enough ago; no call without its invocation, either.
     PG4  No upload goes that an invocation refers to.
+    PG5  Nobody loses a place that is held; and while meters go, rates hold (MT1).
+    PG6  At rest, after a sweep, no set is left in which nobody is, and no meter that was spent and let alone for so long.
 
 Known not to work
     - A registrar that stands still for longer than an age, between its look and its write, makes an invocation anew.
-    - A set of those who exclude each other stays as a document, though nobody is in it.
+    - Who had a place, and was removed by a version before this one, stays in it until another one of its key comes.
+    - Where invocations are kept for ever, so are the places in which they ran, one document for each key.
 """
 
 from __future__ import annotations
@@ -36,8 +47,18 @@ from typing import Final, final
 import attrs
 
 from tidegate.invocations.invocation import INVOCATION, SUCCESS
-from tidegate.invocations.place_documents import PLACES, kept, places_of
-from tidegate.invocations.record_documents import CHANGED_AT, NOTICE, PAYLOAD, RESULT_PAYLOAD, STATUS, VERSION
+from tidegate.invocations.metering import WRITTEN_AT, meter_of
+from tidegate.invocations.place_documents import PLACES, as_read, kept, places_of
+from tidegate.invocations.rates import is_spent
+from tidegate.invocations.record_documents import (
+    CHANGED_AT,
+    LIMITED_BY,
+    NOTICE,
+    PAYLOAD,
+    RESULT_PAYLOAD,
+    STATUS,
+    VERSION,
+)
 from tidegate.invocations.registration import PLACES_ID
 from tidegate.model.documents import (
     ID,
@@ -50,19 +71,23 @@ from tidegate.model.documents import (
     Field,
     Filter,
     In,
+    Le,
     Not,
     OlderThan,
     Put,
     PutServerTime,
     Remove,
     Value,
+    cursor,
 )
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
-from tidegate.model.instants import Duration, Instant
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.operations import (
     FOUND_MAX,
     Index,
     Indexes,
+    StoreTime,
     UpdateOne,
     bulk_update,
     check_collection,
@@ -79,6 +104,10 @@ __all__ = ["PURGING_PARTS", "Purged", "Purging", "PurgingParts"]
 
 UNNAMED_SINCE: Final = Field[Instant]("unnamed_since")
 _KEY: Final = Field[Value](ID.name)
+_EMPTY: Final = Eq(PLACES, ())
+_BY_VERSION: Final = (Ascending(VERSION),)
+_IDLE: Final = (Ascending(WRITTEN_AT),)
+"""Meters, those first that nobody has asked for the longest."""
 _IS_HEARD: Final = AnyOf((Not(Exists(NOTICE)), Eq(NOTICE, ())))
 
 
@@ -113,6 +142,18 @@ def _is_over(status: str, age: Duration) -> Filter:
     return AllOf((Eq(STATUS, status), OlderThan(CHANGED_AT, age), _IS_HEARD))
 
 
+async def _clear(collection: str, keys: tuple[str, ...], still: Filter) -> int:
+    """Remove those of which that is so by then; how many there were."""
+    return await delete_many(collection, In(ID, keys), still)
+
+
+def _is_spent(doc: Document, now: Instant) -> bool:
+    try:
+        return is_spent(meter_of(doc), now)
+    except Misuse:
+        return False  # nobody knows
+
+
 @final
 @attrs.frozen
 class PurgingParts:
@@ -122,11 +163,15 @@ class PurgingParts:
         is_over: Which invocations of a status may go.
         vacates: Whether those who go are taken out of the places that they have.
         remove: Removes invocations and calls.
+        clear: Removes documents of a collection of which something is still so.
+        is_spent: Whether a meter says nothing any more.
     """
 
     is_over: Callable[[str, Duration], Filter] = _is_over
     vacates: bool = True
     remove: Callable[[Purging, tuple[str, ...], tuple[str, ...]], Program[int]] = _remove
+    clear: Callable[[str, tuple[str, ...], Filter], Program[int]] = _clear
+    is_spent: Callable[[Document, Instant], bool] = _is_spent
 
 
 PURGING_PARTS: Final = PurgingParts()
@@ -144,7 +189,8 @@ class Purging:
         success_age: For how long after its end an invocation that has succeeded is kept, in microseconds; None for ever.
         other_age: Likewise one that has failed, was cancelled, or was not admitted.
         payload_age: For how long an upload that nothing refers to is kept.
-        records, places, calls, payloads: The collections; the places are those of registration.
+        meter_age: For how long a meter is kept that nobody asks.
+        records, places, calls, payloads, meters: The collections.
         batch: How many are removed at a time.
         pages: How many times in a pass, of each status.
         parts: What the programs are made of.
@@ -153,19 +199,21 @@ class Purging:
     success_age: Duration | None = DAY
     other_age: Duration | None = 7 * DAY
     payload_age: Duration = DAY
+    meter_age: Duration = 60 * MINUTE
     records: str = "invocations"
     places: str = "places"
     calls: str = "calls"
     payloads: str = "payloads"
+    meters: str = "meters"
     batch: int = FOUND_MAX
     pages: int = 100
     parts: PurgingParts = attrs.field(default=PURGING_PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        for age in (self.success_age, self.other_age, self.payload_age):
+        for age in (self.success_age, self.other_age, self.payload_age, self.meter_age):
             if age is not None:
                 check_delay(age, "an age in microseconds", 0)
-        for collection in (self.records, self.places, self.calls, self.payloads):
+        for collection in (self.records, self.places, self.calls, self.payloads, self.meters):
             check_collection(collection)
         check_int(self.batch, "a number of invocations", 1, FOUND_MAX)
         check_int(self.pages, "a number of pages", 1)
@@ -179,7 +227,9 @@ class Purging:
                 Index((Ascending(STATUS), Ascending(CHANGED_AT))),
                 Index((Ascending(PAYLOAD),), Exists(PAYLOAD)),
                 Index((Ascending(RESULT_PAYLOAD),), Exists(RESULT_PAYLOAD)),
-            )
+            ),
+            self.places: (Index(_BY_VERSION, _EMPTY),),
+            self.meters: (Index(_IDLE),),
         }
 
     # --- invocations ---
@@ -202,10 +252,10 @@ class Purging:
                         self.records,
                         self.parts.is_over(definition.status, age),
                         limit=self.batch,
-                        fields=(CHANGED_AT,),
+                        fields=(CHANGED_AT, LIMITED_BY),
                         sort=(Ascending(CHANGED_AT),),
                     )
-                    gone = await self._gone(tuple(needed(each, ID) for each in found)) if found else 0
+                    gone = await self._gone(found) if found else 0
                 except (Ambiguous, NotApplied, NotDurable):
                     return Purged(removed, is_done=False)
                 removed += gone
@@ -216,31 +266,37 @@ class Purging:
                 is_done = False
         return Purged(removed, is_done)
 
-    async def _gone(self, ended: tuple[str, ...]) -> int:
+    async def _gone(self, page: tuple[Document, ...]) -> int:
         """Remove these; how many went."""
+        ended = tuple(needed(each, ID) for each in page)
+        limited = tuple((needed(each, ID), at) for each in page if (at := each.get(LIMITED_BY)) is not None)
         found = await find_all(self.calls, In(ID, ended), limit=len(ended), fields=(PLACES_ID,))
         calls = tuple(needed(each, ID) for each in found)
-        places = tuple({at: None for each in found if (at := each.get(PLACES_ID)) is not None})
+        registered = tuple(at for each in found if (at := each.get(PLACES_ID)) is not None)
+        places = tuple(dict.fromkeys((*registered, *(at for _, at in limited))))
         if places and self.parts.vacates and not await self._vacated(places, ended):
-            going = tuple(key for key in ended if key not in calls)
+            bound = frozenset((*calls, *(key for key, _ in limited)))
+            going = tuple(key for key in ended if key not in bound)
             return await self.parts.remove(self, going, ()) if going else 0
         return await self.parts.remove(self, ended, calls)
 
     async def _vacated(self, places: tuple[str, ...], ended: tuple[str, ...]) -> bool:
         """Take those who have ended out of these places; whether they are out of all of them."""
-        found = await find_all(self.places, In(ID, places), limit=len(places))
-        updates = tuple(update for each in found if (update := self._without(each, ended)) is not None)
-        return not updates or await bulk_update(*updates) == len(updates)
+        for start in range(0, len(places), FOUND_MAX):
+            some = places[start : start + FOUND_MAX]
+            found = await find_all(self.places, In(ID, some), limit=len(some))
+            updates = tuple(update for each in found if (update := self._without(each, ended)) is not None)
+            if updates and await bulk_update(*updates) < len(updates):
+                return False
+        return True
 
     def _without(self, found: Document, ended: tuple[str, ...]) -> UpdateOne | None:
         reservation = places_of(found)
         left = tuple(each for each in reservation.places if each.invocation not in ended)
         if len(left) == len(reservation.places):
             return None
-        version = needed(found, VERSION)
-        still = AllOf((Eq(ID, needed(found, ID)), Eq(VERSION, version)))
         vacant = Put(PLACES, kept(attrs.evolve(reservation, places=left)))
-        return update_one(self.places, still, vacant, Put(VERSION, version + 1))
+        return update_one(self.places, as_read(found), vacant, Put(VERSION, needed(found, VERSION) + 1))
 
     # --- payloads ---
 
@@ -287,3 +343,47 @@ class Purging:
             if len(found) < FOUND_MAX:
                 return named
             after = (needed(found[-1], _KEY),)
+
+    # --- places and meters ---
+
+    async def sweep_places(self) -> Purged:
+        """The program: one pass over sets in which nobody is.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        removed = 0
+        for _ in range(self.pages):
+            try:
+                found = await find_all(self.places, _EMPTY, limit=self.batch, fields=(VERSION,), sort=_BY_VERSION)
+                keys = tuple(needed(each, ID) for each in found)
+                removed += await self.parts.clear(self.places, keys, _EMPTY) if keys else 0
+            except (Ambiguous, NotApplied, NotDurable):
+                return Purged(removed, is_done=False)
+            if len(found) < self.batch:
+                return Purged(removed, is_done=True)
+        return Purged(removed, is_done=False)
+
+    async def sweep_meters(self) -> Purged:
+        """The program: one pass over meters that nobody has asked for long enough.
+
+        Raises:
+            Refused: The store refuses for good.
+        """
+        removed = 0
+        after: tuple[Value, ...] = ()
+        idle = OlderThan(WRITTEN_AT, self.meter_age)
+        for _ in range(self.pages):
+            try:
+                found = await find_all(self.meters, idle, limit=self.batch, after=after, sort=_IDLE)
+                now = await StoreTime()
+                keys = tuple(needed(each, ID) for each in found if self.parts.is_spent(each, now))
+                # What has been written since was written later than all of these, however long this one stands still.
+                unwritten = Le(WRITTEN_AT, needed(found[-1], WRITTEN_AT)) if found else idle
+                removed += await self.parts.clear(self.meters, keys, unwritten) if keys else 0
+            except (Ambiguous, NotApplied, NotDurable):
+                return Purged(removed, is_done=False)
+            if len(found) < self.batch:
+                return Purged(removed, is_done=True)
+            after = cursor(found[-1], _IDLE)
+        return Purged(removed, is_done=False)

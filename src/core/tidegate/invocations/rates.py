@@ -18,6 +18,7 @@ Laws
     GC3  Who is refused is told to come no sooner than when one may be admitted, an interval behind the one before, and behind all who were
          told before, unless the bucket was empty for `LINE_PATIENCE` and an interval; up to `LINE_MAX`, from where the line begins anew.
     GC4  Whatever the clock did, `burst` fit after `burst` intervals in which nobody came.
+    GC5  What is spent decides as if nothing had been admitted, then and later: it need not be kept.
 
 Known not to work
     - Who is more urgent stands in line as others do.
@@ -36,7 +37,7 @@ from tidegate.model.instants import MINUTE, SECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = ["LINE_MAX", "LINE_PATIENCE", "Admission", "Meter", "Rate", "decide_rate"]
+__all__ = ["LINE_MAX", "LINE_PATIENCE", "Admission", "Meter", "Rate", "decide_rate", "is_spent"]
 
 LINE_MAX: Final[Duration] = 10 * MINUTE
 """How far a line reaches: beyond, it begins anew, and who stands there may be refused once more."""
@@ -139,3 +140,15 @@ def decide_rate(rate: Rate, meter: Meter, now: Instant, wanted: int, behind: int
     line = meter.line_at if is_believed else first
     dues = tuple(line + number * rate.interval for number in range(wanted - admitted + behind))
     return Admission(now, admitted, dues, Meter(now + after, line + len(dues) * rate.interval))
+
+
+def is_spent(meter: Meter, now: Instant) -> bool:
+    """Whether what is kept says nothing any more: the bucket is empty, and nobody stands in line (GC5).
+
+    Args:
+        meter: What is kept of a rate.
+        now: The time, by the clock of the store.
+    """
+    check_type(meter, Meter, "a meter")
+    check_type(now, Instant, "an instant")
+    return now - meter.free_at >= 0 and now - meter.line_at >= 0

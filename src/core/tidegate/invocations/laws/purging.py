@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from tidegate.invocations.admission import Purpose, Reservation, is_held
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import NOTICE, STATUS
+from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import Document
 
-__all__ = ["no_named_upload_goes", "nothing_is_left", "what_goes_is_over", "what_is_gone_stays_so"]
+__all__ = [
+    "no_empty_set_is_left", "no_named_upload_goes", "nobody_loses_a_place", "nothing_is_left", "what_goes_is_over",
+    "what_is_gone_stays_so",
+]  # fmt: skip
 
 
 def what_goes_is_over(before: Document, after: Document | None) -> bool:
@@ -50,3 +55,27 @@ def no_named_upload_goes(named: Collection[str], uploads: Collection[str]) -> bo
         uploads: Those that are there.
     """
     return {*named} <= {*uploads}
+
+
+def nobody_loses_a_place(
+    purpose: Purpose, before: Reservation, after: Reservation, records: Mapping[str, StatusRecord | None]
+) -> bool:
+    """Law PG5: a place that is held stays.
+
+    Args:
+        purpose: What the places are for.
+        before: Those of a set.
+        after: The same a step later.
+        records: Those of who has the places; None for one that is missing.
+    """
+    lost = (place for place in before.places if place not in after.places)
+    return not any(is_held(purpose, place, records.get(place.invocation)) for place in lost)
+
+
+def no_empty_set_is_left(places: Collection[Reservation]) -> bool:
+    """Law PG6: at rest, after a sweep, somebody is in each set that has a document.
+
+    Args:
+        places: Those of all documents.
+    """
+    return all(each.places for each in places)

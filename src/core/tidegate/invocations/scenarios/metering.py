@@ -1,4 +1,7 @@
-"""Two runners ask how many of a set may begin, while time passes: no more do than the rate lets through."""
+"""Two runners ask how many of a set may begin, while time passes: no more do than the rate lets through.
+
+In a second scenario, their meter goes meanwhile, once it says nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from typing import Final
 
 from tidegate.invocations import laws
 from tidegate.invocations.metering import ADMITTED, METERING_PARTS, WRITTEN_AT, Metering, MeteringParts, new_meter
+from tidegate.invocations.purging import PURGING_PARTS, Purging, PurgingParts
 from tidegate.invocations.rates import Admission, Rate
+from tidegate.invocations.record_documents import VERSION
 from tidegate.model.documents import ID, Document
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.retries.backoff import Fixed
@@ -20,7 +25,7 @@ from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, journal, journaled, world_with
 
-__all__ = ["COUNTED", "FITS", "SCENARIOS", "metering"]
+__all__ = ["COUNTED", "FITS", "QUANTUM", "SCENARIOS", "metering"]
 
 FITS: Final = "no more begin in a time than may"
 COUNTED: Final = "what is told to be admitted was counted"
@@ -33,6 +38,8 @@ FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE,
     Fault.NOT_DURABLE,
 )  # fmt: skip
+
+SWEPT_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
 
 
 async def asks(metering: Metering, times: int) -> int:
@@ -59,8 +66,9 @@ def admitted(state: State) -> tuple[tuple[Instant, int], ...]:
     found: tuple[tuple[Instant, int], ...] = ()
     before = 0
     for each in state.read(journal(METERS, SET)):
-        found = (*found, (each[WRITTEN_AT], each[ADMITTED] - before))
-        before = each[ADMITTED]
+        number = each[ADMITTED]
+        found = (*found, (each[WRITTEN_AT], number - before if number else 0))  # one that is new begins with none
+        before = number
     return found
 
 
@@ -70,8 +78,7 @@ def told(state: State) -> int:
 
 
 def counted(state: State) -> int:
-    found = state.read(document(METERS, SET))
-    return 0 if found is None else found[ADMITTED]
+    return sum(number for _, number in admitted(state))
 
 
 def metering(
@@ -84,6 +91,7 @@ def metering(
     budget: int = 1,
     faults: Faults = FAULTS,
     host: Host = HOST,
+    sweep: PurgingParts | None = None,
 ) -> Scenario:
     """The scenario, for our program or faulty variants of it.
 
@@ -96,17 +104,22 @@ def metering(
         budget: How many faults may strike.
         faults: Which.
         host: By how much the clocks of their machines may be wrong.
+        sweep: What removes meters that say nothing is made of; None if nobody does.
     """
     command = Metering(
         key=SET, rate=RATE, wanted=wanted, meters=METERS, attempts=2, pauses=Pauses(Fixed(0)), parts=parts
     )
     meaning = journaled(METERS, SET, written)
+    purging = Purging(meter_age=QUANTUM, meters=METERS, parts=sweep or PURGING_PARTS)
+    # One that was written before: who makes one anew comes to that version again.
+    meter = new_meter(SET, Instant(0)).put(VERSION, 2 if sweep else 1)
     return Scenario(
         name="metering",
         summary=summary,
-        world=world_with({METERS: (new_meter(SET, Instant(0)),)}),
+        world=world_with({METERS: (meter,)}),
         actors=(
             *(Process(each, asking(command, times), faults, meaning, host=host) for each in NAMES),
+            *((Process("sweeper", lambda _: purging.sweep_meters(), faults, meaning),) if sweep else ()),
             Network(meaning),
         ),
         budget=budget,
@@ -118,12 +131,26 @@ def metering(
         sometimes={
             "both begin some": lambda state: told(state) > RATE.at_most,
             "one is refused": lambda state: any(state.status(name) == Returned(0) for name in NAMES),
+            **({"it goes": lambda state: state.read(document(METERS, SET)) is None} if sweep else {}),
         },
     )
+
+
+SWEPT: Final = partial(
+    metering,
+    sweep=PURGING_PARTS,
+    summary="a meter that says nothing goes while two runners ask: no more begin than the rate lets through",
+)
 
 
 SCENARIOS: Final = (
     Shipped(
         "metering", metering, thorough=partial(metering, budget=2), large=partial(metering, budget=3, times=2, moves=3)
+    ),
+    Shipped(
+        "metering.swept",
+        partial(SWEPT, faults=SWEPT_FAULTS),
+        thorough=SWEPT,
+        large=partial(SWEPT, budget=2, times=2, moves=3),
     ),
 )

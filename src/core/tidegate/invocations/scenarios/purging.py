@@ -1,6 +1,7 @@
 """What has ended is purged while the same call is registered anew: it is gone for good, and the new one is not kept out.
 
-Of two that have ended, one was registered under control and still has its place, and triggers have yet to hear of the other.
+Of two that have ended, one was registered under control and still has its place, and triggers have yet to hear of the other. In
+a second scenario, the set in which nobody is goes while others register in it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from typing import Final
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
-from tidegate.invocations.place_documents import kept
+from tidegate.invocations.place_documents import kept, places_of
 from tidegate.invocations.purging import PURGING_PARTS, Purged, Purging, PurgingParts
-from tidegate.invocations.record_documents import NOTICE, new_record
-from tidegate.invocations.registration import PLACES_ID, Registered, Registrar
+from tidegate.invocations.record_documents import NOTICE, STATUS, VERSION, new_record, viewed
+from tidegate.invocations.registration import PARTS, PLACES_ID, Registered, Registrar, RegistrarParts
 from tidegate.invocations.status import StatusRecord
-from tidegate.model.documents import Document
+from tidegate.model.documents import ID, Document, Eq, Put
 from tidegate.model.instants import Instant
+from tidegate.model.operations import update_one
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
 from tidegate.sim.actors import Network, Process
@@ -27,12 +29,13 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, perform, world_with
 
-__all__ = ["ADMITTED", "LEFT", "OVER", "SCENARIOS", "STAYS", "purging"]
+__all__ = ["ADMITTED", "KEPT", "LEFT", "OVER", "SCENARIOS", "STAYS", "purging", "swept"]
 
 OVER: Final = "what goes is over"
 STAYS: Final = "what is gone stays so"
 LEFT: Final = "nothing is left of what was to go"
 ADMITTED: Final = "who calls is not kept out by what is gone"
+KEPT: Final = "nobody loses a place"
 
 RECORDS, PLACES, CALLS = "invocations", "places", "calls"
 OLD, UNHEARD, NEW = "old", "unheard", "new"
@@ -40,6 +43,7 @@ RULE: Final = Rule(Control.TASK)
 CALL: Final = Call("report", ())
 SET: Final = reservation_id(Purpose.REGISTRATION, RULE, CALL) or ""
 LOST: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
+FEW: Final = Faults.of(Fault.CRASH_BEFORE, Fault.LOST_REPLY)
 
 
 def ended(key: str, *more: tuple[str, tuple[int, ...]]) -> Document:
@@ -48,6 +52,13 @@ def ended(key: str, *more: tuple[str, tuple[int, ...]]) -> Document:
 
 def call_of(key: str) -> Document:
     return Document.of({"_id": key, "task": CALL.task, "names": (), "values": (), PLACES_ID.name: SET})
+
+
+def registrar_of(key: str, parts: RegistrarParts = PARTS) -> Registrar:
+    return Registrar(
+        key=key, call=CALL, rule=RULE, request=f"again {key}", attempts=6, pauses=Pauses(Fixed(0)),
+        records=RECORDS, places=PLACES, calls=CALLS, parts=parts,
+    )  # fmt: skip
 
 
 def purging(
@@ -65,6 +76,7 @@ def purging(
     """
     wanted = Purging(success_age=0, other_age=None, records=RECORDS, places=PLACES, calls=CALLS, parts=parts)
     place = kept(Reservation((Place(OLD, 0),)))
+    registrar = registrar_of(NEW)
     world = world_with(
         {
             RECORDS: (ended(OLD), ended(UNHEARD, (NOTICE.name, (3,)))),
@@ -72,10 +84,6 @@ def purging(
             CALLS: (call_of(OLD),),
         }
     )
-    registrar = Registrar(
-        key=NEW, call=CALL, rule=RULE, request="again", attempts=6, pauses=Pauses(Fixed(0)),
-        records=RECORDS, places=PLACES, calls=CALLS,
-    )  # fmt: skip
 
     def goes_when_over(before: State, after: State) -> bool:
         pairs = ((before.read(document(RECORDS, key)), after.read(document(RECORDS, key))) for key in (OLD, UNHEARD))
@@ -119,4 +127,65 @@ def purging(
     )
 
 
-SCENARIOS: Final = (Shipped("purging", purging, thorough=partial(purging, budget=2), large=partial(purging, budget=4)),)
+FIRST, SECOND, THIRD = "first", "second", "third"
+
+
+async def comes_and_goes(one: Registrar, other: Registrar) -> None:
+    """The first one is taken by a runner once it is registered; then the second one registers."""
+    if isinstance(await one.run(), Registered):
+        await update_one(RECORDS, Eq(ID, one.key), Put(STATUS, status.PENDING), Put(VERSION, 2))
+        await other.run()
+
+
+def swept(
+    parts: PurgingParts = PURGING_PARTS,
+    *,
+    registrar: RegistrarParts = PARTS,
+    summary: str = "a set in which nobody is goes while others register in it: none of them loses its place",
+    budget: int = 1,
+    faults: Faults = LOST,
+) -> Scenario:
+    """The scenario of places.
+
+    Args:
+        parts: What the sweep is made of.
+        registrar: What the program that registers is made of.
+        summary: One line for people.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    wanted = Purging(records=RECORDS, places=PLACES, calls=CALLS, parts=parts)
+    one, two, three = (registrar_of(key, registrar) for key in (FIRST, SECOND, THIRD))
+    # As it is left by one that was registered, and went.
+    left = Document.of({"_id": SET, "version": 2, "places": ()})
+
+    def records(state: State) -> dict[str, StatusRecord | None]:
+        return {key: viewed(state.read(document(RECORDS, key))) for key in (FIRST, SECOND, THIRD)}
+
+    def is_kept(before: State, after: State) -> bool:
+        was, now = (places_of(each.read(document(PLACES, SET))) for each in (before, after))
+        return laws.purging.nobody_loses_a_place(Purpose.REGISTRATION, was, now, records(before))
+
+    return Scenario(
+        name="purging.swept",
+        summary=summary,
+        world=world_with({RECORDS: (), PLACES: (left,), CALLS: ()}),
+        actors=(
+            Process("sweeper", lambda _: wanted.sweep_places(), faults, perform),
+            Process("one", lambda _: one.run(), faults, perform),
+            Process("two", lambda _: comes_and_goes(two, three), faults, perform),
+            Network(perform),
+        ),
+        budget=budget,
+        step={KEPT: is_kept},
+        sometimes={
+            "it goes": lambda state: state.read(document(PLACES, SET)) is None,
+            "two register": lambda state: state.read(document(RECORDS, THIRD)) is not None,
+        },
+    )
+
+
+SCENARIOS: Final = (
+    Shipped("purging", purging, thorough=partial(purging, budget=2), large=partial(purging, budget=4)),
+    Shipped("purging.swept", partial(swept, faults=FEW), thorough=swept, large=partial(swept, budget=3)),
+)

@@ -1,4 +1,4 @@
-"""Four ways to purge what has ended wrongly, each in one place of `tidegate.invocations.purging`."""
+"""Six ways to purge what has ended wrongly, each in one place of `tidegate.invocations.purging`, or of who registers beside it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Final
 
 import attrs
 
+from tidegate.invocations.admission import Reservation
+from tidegate.invocations.place_documents import PLACES, kept, take_places
 from tidegate.invocations.purging import PURGING_PARTS, Purging, PurgingParts
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS
-from tidegate.invocations.scenarios.purging import ADMITTED, LEFT, OVER, STAYS, purging
-from tidegate.model.documents import ID, AllOf, Eq, Filter, In, OlderThan
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS, VERSION
+from tidegate.invocations.registration import PARTS
+from tidegate.invocations.scenarios.purging import ADMITTED, KEPT, LEFT, OVER, STAYS, purging, swept
+from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, In, OlderThan, Put
 from tidegate.model.instants import Duration
-from tidegate.model.operations import delete_many
+from tidegate.model.operations import delete_many, update_one
+from tidegate.model.reading import needed
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -33,6 +37,20 @@ async def records_first(command: Purging, going: tuple[str, ...], calls: tuple[s
 async def records_alone(command: Purging, going: tuple[str, ...], _: tuple[str, ...]) -> int:
     """Nobody sees to the calls."""
     return await delete_many(command.records, In(ID, going))
+
+
+async def clears_what_was_read(collection: str, keys: tuple[str, ...], _: Filter) -> int:
+    """What was found empty is deleted, whoever is in it by then."""
+    return await delete_many(collection, In(ID, keys))
+
+
+async def by_version_alone(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
+    """A set that was removed and made anew has a version again that somebody has read of the one before."""
+    if found is None:
+        return await take_places(collection, places, found, wanted)
+    version = needed(found, VERSION)
+    where = AllOf((Eq(ID, places), Eq(VERSION, version)))
+    return await update_one(collection, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
 
 
 def planted(parts: PurgingParts, name: str, law: str, summary: str, source: str, *, alone: bool = False) -> Specimen:
@@ -71,5 +89,29 @@ SPECIMENS: Final = (
         "The invocation goes, and its call stays.",
         "Planted: so does whoever purges one of two collections.",
         alone=True,
+    ),
+    Specimen(
+        "purging.swept.clears_what_was_read",
+        partial(
+            swept,
+            attrs.evolve(PURGING_PARTS, clear=clears_what_was_read),
+            summary=(clears_what_was_read.__doc__ or "").partition("\n")[0],
+            budget=0,
+        ),
+        KEPT,
+        "Planted: who looks whether it is empty, and then deletes it, races with everybody who takes.",
+        of="purging.swept",
+    ),
+    Specimen(
+        "purging.swept.by_version_alone",
+        partial(
+            swept,
+            registrar=attrs.evolve(PARTS, take=by_version_alone),
+            summary=(by_version_alone.__doc__ or "").partition("\n")[0],
+            budget=0,
+        ),
+        KEPT,
+        "The ABA problem (IBM System/370 Principles of Operation, 1983): ours would have been, for versions began with 1 again.",
+        of="purging.swept",
     ),
 )
