@@ -2,7 +2,8 @@
 
 In a second one, two invocations are of a set of which one may run at a time: who gets no place is due again, and runs later.
 In a third one, whoever ends wakes who waits for its place, and in a fourth, of a set no more begin in a time than may. In a
-fifth one, many that wait for one place stand before one that needs none.
+fifth one, many that wait for one place stand before one that needs none, and in a sixth, many that are over their rate before
+one that has none.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ __all__ = [
     "crowded",
     "limited",
     "rated",
+    "rushed",
     "taking",
     "waking",
 ]
@@ -438,6 +440,52 @@ def rated(
     )
 
 
+def rushed(
+    parts: TakerParts = PARTS,
+    *,
+    summary: str = "many that are over their rate stand before one that has none: it begins soon",
+    waiting: int = 4,
+    looks: int = 4,
+    moves: int = 0,
+    budget: int = 0,
+    faults: Faults = RATED_FAULTS,
+) -> Scenario:
+    """The scenario of many that are over their rate: one runner takes one, another one takes one at a time.
+
+    Args:
+        parts: What the program is made of.
+        summary: One line for people.
+        waiting: How many are of a set of which one may begin in a second.
+        looks: How often the second one looks, beside a look for each fault, and each second: what is first may be another's; one
+            begins, the others are put off, and then `free` begins.
+        moves: How often a second may pass, after which one more may begin.
+        budget: How many faults may strike.
+        faults: Which.
+    """
+    one, two = (taker_of(each, parts, attrs.evolve(TASK, rate=RATE)) for each in RUNNERS)
+    keys = tuple(f"rated-{number}" for number in range(waiting))
+    jobs = {each: Job(task=TASK.name, rated_by=RATED, priority=1) for each in keys} | {"free": Job(task=TASK.name)}
+    programs: dict[str, Callable[[], Program[object]]] = {
+        one.runner: partial(take, one, 1, 1, 1),
+        two.runner: partial(take, two, looks + budget + moves, 1, 1),
+    }
+    all_of_them = scene(jobs, programs, faults, meters=(new_meter(RATED, Instant(0)),))
+    return attrs.evolve(
+        all_of_them,
+        name="taking.rushed",
+        summary=summary,
+        budget=budget,
+        clock=Clock(SECOND, moves=moves),
+        always={
+            **all_of_them.always,
+            WITHIN: partial(within_rate, keys),
+            PATIENT: partial(all_wait, keys),
+            HELD_UP: partial(not_held_up, "free"),
+        },
+        sometimes={"one begins": lambda state: begun(state, keys) > 0},
+    )
+
+
 SCENARIOS: Final = (
     Shipped("taking", taking, thorough=partial(taking, budget=2), large=partial(taking, budget=5, looks=3)),
     Shipped(
@@ -455,4 +503,10 @@ SCENARIOS: Final = (
         large=partial(crowded, waiting=9, looks=7),
     ),
     Shipped("taking.rated", rated, thorough=partial(rated, budget=2), large=partial(rated, budget=4, looks=3, moves=3)),
+    Shipped(
+        "taking.rushed",
+        rushed,
+        thorough=partial(rushed, budget=1),
+        large=partial(rushed, waiting=9, moves=2, budget=2),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Eleven ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
+"""Twelve ways to take wrongly. Each differs from `tidegate.invocations.taking` in one place."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from tidegate.invocations.scenarios.taking import (
     crowded,
     limited,
     rated,
+    rushed,
     taking,
     waking,
 )
@@ -249,5 +250,12 @@ SPECIMENS: Final = (
         partial(rated, attrs.evolve(PARTS, later=out_of_the_queue), budget=0),
         PATIENT,
         "Celery 5: a worker keeps what is over its rate limit, until it may begin.",
+    ),
+    planted(
+        "taking.rushed.only_its_own",
+        only_its_own,
+        partial(rushed, attrs.evolve(PARTS, head=only_its_own)),
+        HELD_UP,
+        "Celery 5, and ours until it was seen of places: what is over its rate is passed over one by one.",
     ),
 )
