@@ -9,7 +9,7 @@ import attrs
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.reducer import Step
-from tidegate.model.values import check_int
+from tidegate.model.values import check_int, check_type
 from tidegate.reactive.change_stream._batches import collected, free, passes
 from tidegate.reactive.change_stream.commands import (
     CANNOT_RESUME,
@@ -143,8 +143,14 @@ def is_followed(state: StreamState, command: Pass, lease_left: Duration) -> bool
     Args:
         state: The consumer, as it is now.
         command: A pass that it has asked for, at any time.
-        lease_left: How long the lease of its epoch is held, in microseconds: 0 or less where it is not.
+        lease_left: How long the lease of its epoch is held, in microseconds; 0 where it is not.
+
+    Raises:
+        Misuse: An argument is of another type.
     """
+    check_type(state, (Following, Consuming, Stopped), "the state of a consumer")
+    check_type(command, (HandleDeleted, HandleChanged), "a pass")
+    check_int(lease_left, "a duration in microseconds", 0)
     return lease_left > 0 and isinstance(state, Consuming) and command in state.awaited
 
 
