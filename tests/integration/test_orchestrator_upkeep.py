@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Lock
+from threading import Barrier, Event, Lock
+from time import sleep
 from typing import Any, Final, TypeAlias, TypeVar
 
 import pytest
@@ -187,10 +188,19 @@ def test_what_says_nothing_goes_by_an_index(client: MongoClient[Raw], database: 
 
 
 def test_nobody_loses_a_place_while_sets_go(client: MongoClient[Raw], database: str) -> None:
-    """Law PG5: two take the only place of a set again and again, while what has ended is taken out of it, and it goes."""
+    """Law PG5: two take the only place of a set again and again, while what has ended is taken out of it, and it goes.
+
+    Now and then both wait until it has gone: on a busy machine one of them may have it all the time.
+    """
     purging = Purging(success_age=0, batch=10)
     store = Mongo(client, database, indexes=purging.indexes)
     each, is_over, gone, inside = 100, Event(), list[int](), Lock()
+
+    def rest() -> None:
+        while run(one("places", "set"), store) is not None:
+            sleep(0.01)
+
+    both = Barrier(2, rest, timeout=60)
 
     def takes(who: str) -> int:
         has = 0
@@ -211,6 +221,8 @@ def test_nobody_loses_a_place_while_sets_go(client: MongoClient[Raw], database: 
             over = (Put(STATUS, SUCCESS), Put(VERSION, record.version + 1), PutServerTime(CHANGED_AT))
             run(changed(key, over), store)
             has += 1
+            if has % 20 == 0:
+                both.wait()
         return has
 
     def sweeps() -> None:
@@ -225,7 +237,7 @@ def test_nobody_loses_a_place_while_sets_go(client: MongoClient[Raw], database: 
         finally:
             is_over.set()
         sweeper.result()
-    assert sum(gone) > 0, "the set has gone meanwhile"
+    assert sum(gone) >= each // 20
 
 
 async def one(collection: str, key: str) -> Document | None:
