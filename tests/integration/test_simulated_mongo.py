@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import bson
@@ -96,6 +96,7 @@ from tidegate_adapters.simulated_mongo.reading import filter_of, query_of, sort_
 from tidegate_adapters.simulated_mongo.replica_set import Executed
 from tidegate_adapters.testing import run
 
+Told = TypeVar("Told")
 TURNS: Final = 3
 N: Final = Field[int]("n")
 NO_ARRAY: Final = Field[tuple[Any, ...]]("n")
@@ -536,6 +537,22 @@ def test_who_waits_for_a_transaction_that_nobody_ends_waits_a_minute(*, is_stepp
     assert (answer, is_committed, len(history)) == (1, False, 1)
 
 
+def told_alike(mongodb: str, ask: Callable[[AsyncMongoClient[dict[str, Any]]], Awaitable[Told]]) -> Told:
+    """What a client is told by both."""
+
+    async def really() -> Told:
+        async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
+            return await ask(client)
+
+    async def simulated(random: Random) -> Told:
+        async with Network(SimulatedReplicaSet(random, {}), random).client("a") as client:
+            return await ask(client)
+
+    told = asyncio.run(really())
+    assert run(simulated, 1) == told
+    return told
+
+
 def test_a_collection_is_listed_alike(mongodb: str, database: str) -> None:
     """By its name, before and after it is there."""
 
@@ -550,17 +567,7 @@ def test_a_collection_is_listed_alike(mongodb: str, database: str) -> None:
         await client[database]["things"].insert_one({"_id": 1})
         return [*found, *await asked()]
 
-    async def really() -> list[dict[str, Any]]:
-        async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
-            return await listed(client)
-
-    async def simulated(random: Random) -> list[dict[str, Any]]:
-        client = Network(SimulatedReplicaSet(random, {}), random).client("a")
-        found = await listed(client)
-        await client.close()
-        return found
-
-    assert run(simulated, 1) == asyncio.run(really())
+    _ = told_alike(mongodb, listed)
 
 
 def test_unique_indexes_are_listed_alike(mongodb: str, database: str) -> None:
@@ -573,17 +580,7 @@ def test_unique_indexes_are_listed_alike(mongodb: str, database: str) -> None:
         await held.insert_one({"_id": 1})
         return [*found, dict(await held.index_information())]
 
-    async def really() -> list[dict[str, Any]]:
-        async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
-            return await listed(client)
-
-    async def simulated(random: Random) -> list[dict[str, Any]]:
-        client = Network(SimulatedReplicaSet(random, {}), random).client("a")
-        found = await listed(client)
-        await client.close()
-        return found
-
-    assert run(simulated, 1) == asyncio.run(really())
+    _ = told_alike(mongodb, listed)
 
 
 def test_no_index_is_being_built_alike(mongodb: str, database: str) -> None:
@@ -594,15 +591,7 @@ def test_no_index_is_being_built_alike(mongodb: str, database: str) -> None:
         found = await (await client[database]["things"].aggregate([{"$collStats": {"storageStats": {}}}])).to_list()
         return [each["storageStats"]["indexBuilds"] for each in found]
 
-    async def really() -> object:
-        async with AsyncMongoClient[dict[str, Any]](mongodb) as client:
-            return await told(client)
-
-    async def simulated(random: Random) -> object:
-        async with Network(SimulatedReplicaSet(random, {}), random).client("a") as client:
-            return await told(client)
-
-    assert run(simulated, 1) == asyncio.run(really()) == [[]]
+    assert told_alike(mongodb, told) == [[]]
 
 
 def test_what_is_not_known_of_transactions_is_an_error() -> None:

@@ -224,11 +224,9 @@ class _Child:
 
 def _live(there: Connection) -> None:
     """Call what comes, until nothing more does."""
-    for each in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # of Ctrl-C, and of a service that is stopped, the parent hears, too, and decides
-        signal.signal(each, _unheard)  # and not SIG_IGN, which whatever a handler starts would inherit
+    # Of Ctrl-C, and of a service that is stopped, the parent hears, too, and decides. Whatever a handler starts would inherit SIG_IGN.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _unheard)
     with suppress(EOFError, OSError):
         while True:
             there.send(_called(there.recv()))
