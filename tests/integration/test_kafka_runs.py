@@ -34,6 +34,7 @@ from tests.integration.kafka_runs import (
 from tests.integration.planting import Bug, first, planted
 from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
+from tidegate.consumer.beginning import begins
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import PartitionRules
@@ -79,7 +80,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
     "where a group begins is found anew by the next owner": Bug(Beginnings._first, "return position, None", 'return position, ""', LATEST),
-    "who has committed all begins anew": Bug(Beginnings._still, "<=", "<", AGAIN),
+    "who has committed all begins anew": Bug(begins, "committed <= end else Begins.AS_TOLD", "committed < end else Begins.AS_TOLD", AGAIN),
     "a position beyond the end stays committed until something is done": Bug(Beginnings._first, "return position, None", 'return position, ""', BEYOND),
     "whose partition has gone while it looked where that begins has failed": Bug(
         Member._resumed, "if self._generations.get(partition) != generation:", "if False:", BEYOND

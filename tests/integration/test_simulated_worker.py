@@ -20,6 +20,7 @@ from tests.integration.planting import Bug, planted
 from tests.integration.transactional_runs import OUT, Reader, fence, producing
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
+from tidegate.consumer.beginning import begins
 from tidegate.consumer.commands import CommitRefused, Committed, CommitUnknown, Event, Measured, MetadataRefused
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
@@ -364,11 +365,11 @@ def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_unti
 
     async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
         partition = TopicPartition("t", 0)
-        for at, begins in ((9, (3, None)), (8, (5, None))):
+        for at, found in ((9, (3, None)), (8, (5, None))):
             commits(broker, at)
-            assert await beginnings.known(partition) == begins
+            assert await beginnings.known(partition) == found
             appends(broker, 2)
-            assert await beginnings.known(partition) == begins
+            assert await beginnings.known(partition) == found
         commits(broker, 5)
         assert await beginnings.known(partition) == (5, "done")
 
@@ -377,7 +378,10 @@ def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_unti
 
 def test_a_position_beyond_the_end_that_is_taken_for_one_is_found() -> None:
     """Runs by seed do not find it: where the client goes back, the partition begins anew, but at an end nothing comes back."""
-    with planted(Bug(Beginnings._still, "committed[0] <= self.ends[partition]", "True")), pytest.raises(AssertionError):
+    with (
+        planted(Bug(begins, "committed <= end else Begins.AS_TOLD", "True else Begins.AS_TOLD")),
+        pytest.raises(AssertionError),
+    ):
         test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_until_another_is_committed()
 
 
@@ -667,11 +671,11 @@ CUT: Final = {
 }
 CUT_BUGS: Final = {
     "it is not seen": Bug(Member._hand_over, "received[0].offset < self._stands[partition]", "False"),
-    "what is committed holds": Bug(Beginnings._still, "committed[0] <= (", "-1 <= ("),
-    "nothing that is committed holds": Bug(Beginnings._still, "if committed is not None and", "if False and"),
-    "what is done beyond it holds": Bug(Beginnings._still, 'begins = committed[0], ""', "begins = committed"),
-    "it reads on where it was": Bug(Beginnings._still, "self._client.seek(theirs(partition), begins[0])", "pass"),
-    "it begins as where nothing is committed": Bug(Beginnings._still, "partition not in self._cuts", "True"),
+    "what is committed holds": Bug(begins, "committed <= end else Begins.WHERE", "True else Begins.WHERE"),
+    "nothing that is committed holds": Bug(begins, "Begins.AT_THE_POSITION if", "Begins.WHERE_IT_GOES_ON if"),
+    "what is done beyond it holds": Bug(Beginnings._still, 'begins_at = committed[0], ""', "begins_at = committed"),
+    "it reads on where it was": Bug(Beginnings._still, "self._client.seek(theirs(partition), begins_at[0])", "pass"),
+    "it begins as where nothing is committed": Bug(begins, "if cut is None", "if True"),
 }
 
 

@@ -3,13 +3,9 @@
 What the settings say is found anew by each owner: at the end of the log, say, which has moved on meanwhile. So a beginning that
 was found so comes without metadata, and is committed before anything is taken (P16 of `tidegate.consumer.partition`).
 
-Where the log ends before what is committed (it has lost its end, is another one, or somebody has committed a wrong number), the
-partition begins as if nothing were: it would be read on from elsewhere, and whatever came below that position taken for done.
-The end is asked for once the position is known, and not beside it: what is committed meanwhile may be beyond an older end.
-
-A log may lose its end under a member, too (`cut`): its client then goes back by itself, to where it is told to begin. What is
-committed holds if the log still went as far when that was seen; else the partition begins where its client went back to. What was
-done beyond a position is done over: nobody knows from where on records are others than before.
+Whether what is committed holds is `tidegate.consumer.beginning`'s to say, where a log has lost its end before it was assigned or
+under a member (`cut`). The end is asked for once the position is known, and not beside it: what is committed meanwhile may be
+beyond an older end.
 
 What is asked for in one turn of the event loop is one question, however many partitions were assigned, and so are the ends of
 their logs. Where it fails, each is asked for by itself: the topic of one may have gone, and the client does not say which.
@@ -23,6 +19,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final, TypeAlias, final
 
+from tidegate.consumer.beginning import Begins, Cut, begins
 from tidegate.model.records import TopicPartition
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Client, Committed, theirs
@@ -60,8 +57,8 @@ class Beginnings:
         self.ends: dict[TopicPartition, int] = {}
         self._firsts: dict[tuple[TopicPartition, Committed | None], Beginning] = {}
         """Where partitions began that the group had committed nothing for, or this, which is beyond the end."""
-        self._cuts: dict[TopicPartition, tuple[int, int | None]] = {}
-        """Logs that have lost their ends since they were assigned: where the client goes on, and how far they went then."""
+        self._cuts: dict[TopicPartition, Cut] = {}
+        """Logs that have lost their ends since they were assigned."""
         self._question: asyncio.Task[None] | None = None
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
@@ -69,9 +66,9 @@ class Beginnings:
         for partition in partitions:
             self._cuts.pop(partition, None)
 
-    def cut(self, partition: TopicPartition, goes_on: int, end: int | None) -> None:
-        """The log of one that is assigned has lost its end: its client goes on there, and it goes so far now, if that is known."""
-        self._cuts[partition] = goes_on, end
+    def cut(self, partition: TopicPartition, cut: Cut) -> None:
+        """The log of one that is assigned has lost its end."""
+        self._cuts[partition] = cut
 
     async def at(self, partition: TopicPartition) -> Beginning:
         """Where the partition begins.
@@ -98,15 +95,16 @@ class Beginnings:
         return self._firsts[partition, committed]
 
     def _still(self, partition: TopicPartition, committed: Committed | None) -> Beginning | None:
-        """Where it begins, if what is committed is there still, or if its client has gone back by itself, and has read on."""
-        if partition not in self._cuts:
-            return committed if committed is not None and committed[0] <= self.ends[partition] else None
-        goes_on, end = self._cuts[partition]
-        begins: Beginning = goes_on, None
-        if committed is not None and committed[0] <= (self.ends[partition] if end is None else end):
-            begins = committed[0], ""
-        self._client.seek(theirs(partition), begins[0])
-        return begins
+        """Where it begins, unless that is where the settings say."""
+        cut = self._cuts.get(partition)
+        found = begins(None if committed is None else committed[0], self.ends.get(partition, 0), cut)
+        if found is Begins.AS_TOLD or cut is None:
+            return None if found is Begins.AS_TOLD else committed
+        begins_at: Beginning = cut.goes_on, None
+        if committed is not None and found is Begins.AT_THE_POSITION:
+            begins_at = committed[0], ""
+        self._client.seek(theirs(partition), begins_at[0])
+        return begins_at
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
         answer = self._waiting.get(partition)

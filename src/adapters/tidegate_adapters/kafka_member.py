@@ -39,6 +39,7 @@ from random import randint
 from typing import Final, final
 
 from tidegate.consumer.backpressure import Plan
+from tidegate.consumer.beginning import Cut
 from tidegate.consumer.commands import (
     Assigned,
     Batch,
@@ -464,7 +465,7 @@ class Member:
             goes_on,
             extra=placed(partition, goes_on),
         )
-        self._beginnings.cut(partition, goes_on, ports.end_seen(self._client, partition))
+        self._beginnings.cut(partition, Cut(goes_on, ports.end_seen(self._client, partition)))
         self._runtime.tell(Lost(partition))
         self._begin_all((partition,))
 

@@ -7,6 +7,7 @@ same predicates.
 from tidegate.consumer.laws import (
     backpressure,
     batching,
+    beginning,
     commit_answers,
     commit_metadata,
     consumer,
@@ -60,7 +61,7 @@ from tidegate.transactions import laws as transfers
 from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger, turn
 
 __all__ = [
-    "admission", "array_push_lock", "asking", "atomic_service", "backoff", "backpressure", "batching", "budget",
+    "admission", "array_push_lock", "asking", "atomic_service", "backoff", "backpressure", "batching", "beginning", "budget",
     "change_stream", "circuit_breaker", "claim_lock", "commit_answers", "commit_metadata", "conditions", "consumer",
     "counter", "dead_letters", "dead_records", "debounce", "delivery", "deployments", "desk", "dispatch", "drain",
     "election", "ending", "enqueueing", "evaluator", "evolution", "executions", "explanation", "failures", "fanout",

@@ -4,6 +4,7 @@ Read the questions first, then the machines that put the answers together:
     `watermark`        Up to which offset may be committed, and what beyond it is done?
     `explanation`      What does it wait for, and what would a crash cost?
     `commit_metadata`  How does the next owner learn that, in the string that is committed with the position?
+    `beginning`        Where does it begin, once it is known what is committed and how far its log goes?
     `backpressure`     Pause, resume or go on, and which partitions?
     `drain`            What becomes of work in flight when a partition is revoked?
     `fanout`           When is a record, and when is a window, settled?

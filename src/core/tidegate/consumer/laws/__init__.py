@@ -3,6 +3,7 @@
 from tidegate.consumer.laws import (
     backpressure,
     batching,
+    beginning,
     commit_answers,
     commit_metadata,
     consumer,
@@ -17,6 +18,6 @@ from tidegate.consumer.laws import (
 )
 
 __all__ = [
-    "backpressure", "batching", "commit_answers", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition",
+    "backpressure", "batching", "beginning", "commit_answers", "commit_metadata", "consumer", "drain", "explanation", "fanout", "health", "partition",
     "transactions", "watermark", "worker",
 ]  # fmt: skip
