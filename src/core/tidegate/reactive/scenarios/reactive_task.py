@@ -632,8 +632,10 @@ SCENARIOS: Final = (
         "reactive_task.rival",
         partial(
             reactive_task,
+            works=edits_first,
             rival=last_pass,
             summary="a leader that has not heard of the next one claims what it plans: what it runs with is there still, or runs again",
+            edits=(),
             workers=1,
             moves=0,
         ),
