@@ -1002,6 +1002,17 @@ def test_a_server_that_does_not_answer_is_named(connected: Callable[[str], bool]
 
 
 @each_way
+def test_of_many_servers_that_do_not_answer_some_are_named(connected: Callable[[str], bool]) -> None:
+    """A message has a bound, however many hosts a URI has, and what the driver says of each."""
+    hosts = ",".join(f"{LOOPBACK}:{port}" for port in free_ports(50))
+
+    for option in ("serverSelectionTimeoutMS=200", "nope=1"):
+        message = refusal(connected, f"mongodb://{hosts}/?replicaSet=rs&{option}")
+        assert f"mongodb://{hosts[:80]}" in message
+        assert len(message) < 1_500
+
+
+@each_way
 def test_a_wrong_password_is_reported_and_not_repeated(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
     """Nor the user's name."""
     message = refusal(connected, mongod.uri.replace("mongodb://", f"mongodb://ann:{SECRET}@"))

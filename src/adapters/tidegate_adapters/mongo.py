@@ -1093,7 +1093,7 @@ def _clear_errors(uri: str) -> Generator[None, None, None]:
     except ConnectionFailure as error:
         raise TidegateError(
             f"no MongoDB answers at {masked(uri)}",
-            why=str(error).partition(", Timeout:")[0],
+            why=_cut(str(error).partition(", Timeout:")[0]),
             todo="start it, or correct the address",
         ) from None
     except OperationFailure as error:
@@ -1129,7 +1129,14 @@ def masked(uri: str) -> str:
     authority = re.split(r"[/?]", rest)[0]
     hosts = authority.rpartition("@")[2]
     is_clear = authority.count("@") == rest.count("@") and re.fullmatch(f"{_HOST}(,{_HOST})*", hosts)
-    return f"{scheme}://{hosts}" if is_clear else "the URI that was given"
+    return _cut(f"{scheme}://{hosts}") if is_clear else "the URI that was given"
 
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _HOSTS_MAX else f"{text[:_HOSTS_MAX]}..."
+
+
+_HOSTS_MAX: Final = 500
+"""How many characters a message has of hosts: a URI may name thousands, and the driver says of each why it does not answer."""
 
 _HOST: Final = r"([\w.-]+|\[[\da-fA-F:.]+\])(:\d{1,5})?"
