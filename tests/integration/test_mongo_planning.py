@@ -301,11 +301,16 @@ def test_only_ids_of_what_changed_travel_to_whoever_reconciles(collection: Colle
     assert joined["totalDocsExamined"] == 100
 
 
-def test_an_expression_that_fails_is_a_refusal(collection: Collection[Raw]) -> None:
+@pytest.mark.parametrize(
+    "expression",
+    [{"$add": ["$a", 1]}, {"$function": {"body": "function() { throw 'no'; }", "args": [], "lang": "js"}}],
+    ids=["a type", "JavaScript"],
+)
+def test_an_expression_that_fails_is_a_refusal(collection: Collection[Raw], expression: Raw) -> None:
     """Then each document is looked at here; and an expression that is not there is said at once."""
     collection.insert_one({"_id": 1, "a": "text"})
     store = Mongo(collection.database.client, collection.database.name)
-    sums = Computed(lambda doc: doc, {"$add": ["$a", 1]})
+    sums = Computed(lambda doc: doc, expression)
     watched = Projection((), (("sum", sums),))
     assert isinstance(store(FindChanged("orders", "records", TASK, watched, None, 10)), Refused)
     collection.database.streams.insert_one({"_id": "s", "epoch": 1, "history": 0})

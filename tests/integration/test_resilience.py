@@ -425,6 +425,10 @@ WRONG: Final[tuple[tuple[Raw, type[NotDone | Unknown], int], ...]] = (
     ({"n": {"$regex": "("}}, NotDone, 3),
     ({"$and": [{"$nope": 1}]}, NotDone, 3),
     ({"$where": "("}, Unknown, 3),
+    ({"$where": "this.of.nothing"}, Unknown, 3),
+    ({"$where": "throw this.s"}, Unknown, 3),
+    ({"$where": "if (this.n == 1) throw 'no'; return true"}, Unknown, 2),
+    ({"$expr": {"$function": {"body": "function() { throw 'no'; }", "args": [], "lang": "js"}}}, Unknown, 3),
     ({"$expr": {"$nope": 1}}, Unknown, 3),
     ({"$expr": {"$divide": [1, "$n"]}}, Unknown, 1),
     ({"$or": [{"$expr": {"$toInt": {"$arrayElemAt": ["$s", "$n"]}}}]}, Unknown, 3),
@@ -448,6 +452,16 @@ def test_a_filter_that_is_wrong_for_good_is_sent_once(
     assert pipe.count("delete", Action.FORWARD) == 1
     assert client[database]["things"].count_documents({}) == left
     assert isinstance(kit.delete_many("things", {}), Done)
+
+
+def test_what_its_store_says_under_the_code_of_thrown_javascript_passes(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str
+) -> None:
+    """A server has one code for both (8, "unknown error"); what tells them apart are its words."""
+    failed: Raw = {"index": 0, "code": 8, "errmsg": "5: Input/output error"}
+    pipe.obey(Rule("delete", Action.ANSWER, times=1, reply={"ok": 1.0, "n": 0, "writeErrors": [failed]}))
+
+    assert Kit(client, database, PATIENT).delete_many("things", {"$where": "true"}) == Done(0, 2)
 
 
 @pytest.mark.parametrize(

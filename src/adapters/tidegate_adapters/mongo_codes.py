@@ -176,7 +176,7 @@ _OPEN: Final = {
     1: "the server failed",
     6: "a server within the cluster cannot be reached",
     7: "a server within the cluster is not known",
-    8: "the server failed",
+    8: "the server failed",  # or JavaScript has thrown, which its words tell (`mongo_errors`)
     24: "no lock in time",
     43: "the cursor is gone",
     46: "no lock",

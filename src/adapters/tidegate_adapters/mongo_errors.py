@@ -101,6 +101,11 @@ _UNCONFIRMED: Final = Meaning(NotDurable, "no majority has confirmed it")
 _NO_FORM: Final = Meaning(Misuse, "what is asked has no BSON form")
 _GARBLED: Final = Meaning(Ambiguous, "garbled reply")
 _FAILED: Final = Meaning(Ambiguous, "failed")
+_UNKNOWN: Final = 8
+_THROWN: Final = "uncaught exception: "
+_BY_JAVASCRIPT: Final = Meaning(Refused, "JavaScript has thrown")
+"""What `$where` and `$function` throw that is no object has the code of whatever the server's store has no code for, such as a
+disk that fails; its words alone tell them apart."""
 
 _TABLE: Final[tuple[tuple[type[Exception], Meaning], ...]] = (
     (ServerSelectionTimeoutError, Meaning(NotApplied, "no server")),  # the driver never raises it for a second try
@@ -319,8 +324,11 @@ def _meaning(error: DriverError) -> Meaning:
     """What the error says of its own request."""
     if isinstance(error, WriteConcernError):
         return _UNCONFIRMED
+    code = _code_of(error)
+    if code == _UNKNOWN and _THROWN in _details_of(error).get("errmsg", ""):
+        return _BY_JAVASCRIPT
     labels = {label for label in LABELS if isinstance(error, PyMongoError) and error.has_error_label(label)}
-    said = meaning(_code_of(error), labels)
+    said = meaning(code, labels)
     return said or next(row for kind, row in _TABLE if isinstance(error, kind))
 
 

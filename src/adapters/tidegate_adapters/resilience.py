@@ -346,10 +346,11 @@ def _delete(
 
     def failed_once(error: DriverError, before: Before) -> Failure:
         said = failed(error, before)
-        if is_fragile and isinstance(error, WriteError):  # each way in which an expression fails has a code of its own
-            meaning = CODES.get(error.code or 0)
-            return Refused(said.reason) if meaning is None or meaning.outcome is Refused else said
-        return said
+        # Each way in which an expression fails has a code of its own.
+        is_no = isinstance(error, WriteError) and (
+            error.code not in CODES or isinstance(failure(error, Before.NOTHING), Refused)
+        )
+        return Refused(said.reason) if is_fragile and is_no else said
 
     def ended(sent: Any, bounds: _Bounds) -> Any:
         """An expression may fail at any document: some were deleted by then."""
