@@ -13,6 +13,7 @@ from pymongo.monitoring import CommandListener, CommandStartedEvent
 from tests.integration.test_mongo_ids import IDS
 
 from tidegate.model.documents import Field, Gt
+from tidegate.model.effects import Refused
 from tidegate.model.instants import Instant
 from tidegate.reactive.deployments import Deployment, deploy, remembered_in
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
@@ -106,3 +107,21 @@ def test_what_is_over_runs_again_once_for_a_version(held: Database[Raw]) -> None
     stream = held.streams.find_one({"_id": "s"}) or {}
     known = remembered_in(loaded(stream, "streams"))
     assert known.definitions == ((task.name, Deployment(task, 3).definition),)
+
+
+def test_a_record_that_a_validator_refuses_ends_a_deployment(held: Database[Raw]) -> None:
+    """All others are reset, and who deploys learns where; ours asked each second for ever."""
+    task = ReactiveTask(name="bill", source="orders", watched=Projection(("total",)))
+    held[task.records].insert_many([record(task.name, f"{number:05}", 1) for number in range(COUNT)])
+    theirs = {"$or": [{"status": "completed"}, {"document": {"$nin": ["00007", "01500"]}}]}
+    held.command("collMod", task.records, validator=theirs)
+    held.streams.insert_one({**stored(new_stream("s")), "epoch": 1})
+    handle = choosing(documents(Mongo(held.client, held.name)), local())
+    policy = EvolutionPolicy(on_new_version=OnNewVersion.REPROCESS_ALL)
+    run(deploy("streams", "s", 1, (Deployment(task, 1, policy),)), handle)
+
+    with pytest.raises(
+        Refused, match=f"{task.records} .*bill, version 2.*: 2 of a bulk refused, 0 done: validation failed .*121"
+    ):
+        run(deploy("streams", "s", 1, (Deployment(task, 2, policy),), pause=0), handle)
+    assert held[task.records].count_documents({"reset_for": 2, "status": "pending"}) == COUNT - 2

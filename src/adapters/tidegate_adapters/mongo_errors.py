@@ -278,13 +278,12 @@ def _of_bulk(error: BulkWriteError, before: Before) -> Failure:
     """What it comes to: each of its updates was done, matched nothing, or was refused."""
     wrong, done = error.details["writeErrors"], error.details["nMatched"] + error.details["nInserted"]
     codes = sorted({each["code"] for each in wrong})
-    reason = (
-        f"{len(wrong)} of a bulk refused, {done} done ({type(error).__name__}{''.join(f' {code}' for code in codes)})"
-    )
     if not wrong:
         return NotDurable(f"{_UNCONFIRMED.reason} ({type(error).__name__})")
-    said = [meaning(code, ()) for code in codes]
-    is_no = before is not Before.OPEN and not done and all(each and each.outcome is Refused for each in said)
+    said = [meaning(code, ()) or _FAILED for code in codes]
+    reasons = ", ".join(f"{each.reason} {code}" for each, code in zip(said, codes, strict=True))
+    reason = f"{len(wrong)} of a bulk refused, {done} done: {reasons} ({type(error).__name__})"
+    is_no = before is not Before.OPEN and not done and all(each.outcome is Refused for each in said)
     return (Refused if is_no else Ambiguous)(reason)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Effect, Failure, Program, Refused, Sleep
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import update_one
 from tidegate.reactive import deployments
@@ -200,6 +200,19 @@ def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
     again = Run(run.world)
     assert again.of(deploy(STREAMS, "s", 3, (SECOND,))) is None
     assert len(again.asked) == 1
+
+
+def test_a_record_that_cannot_be_reset_ends_it() -> None:
+    """All others are reset by then, page by page; one whose number cannot grow stands for what a store refuses."""
+    full = over(1).put(Field[int]("version"), INT64_MAX)
+    known = decide_deployment(RememberedTasks(), (FIRST,)).known
+    run = Run(begun(known, full, *(over(key) for key in (2, 3, 4))))
+    said = run.of(deploy(STREAMS, "s", 3, (SECOND,), batch=2))
+    assert said == Refused(
+        "records cannot be reset (a.$bill, version 2: reset what is completed or failed): 1 of a bulk refused, 0 matched"
+    )
+    assert [each.get(RESET_FOR) for each in contents(run.world, "records")] == [None, 2, 2, 2]
+    assert remembered_in(stream_of(run.world)) == known
 
 
 def test_what_was_reset_for_a_version_is_not_reset_for_it_again() -> None:

@@ -61,7 +61,14 @@ from tidegate.model.documents import (
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
-from tidegate.model.operations import FOUND_MAX, check_collection, find_all, find_one, update_many, update_one
+from tidegate.model.operations import (
+    FOUND_MAX,
+    bulk_update,
+    check_collection,
+    find_all,
+    find_one,
+    update_one,
+)
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.change_stream import Elected
@@ -336,7 +343,10 @@ async def _deployed(streams: str, stream: str, epoch: int, deployments: tuple[De
     known = remembered_in(record)
     plan = decide_deployment(known, deployments)
     for each in plan.resets:
-        await reprocess(each, batch=batch)
+        try:
+            await reprocess(each, batch=batch)
+        except Refused as refused:
+            raise Refused(f"{each.task.records} cannot be reset ({each}): {refused.reason}") from None
     of_epoch = AllOf((Eq(ID, stream), Eq(EPOCH, epoch)))
     if plan.known != known and not await update_one(streams, of_epoch, *stored_tasks(plan.known)):
         raise Refused(_FENCED)
@@ -370,8 +380,10 @@ async def reprocess(reset: Reset, *, batch: int, left: Callable[[Reset], Filter]
             reset.task.records, left(reset), limit=batch, after=after, fields=(DOCUMENT,), sort=_BY_DOCUMENT
         )
         if page:
-            still = AllOf((In(ID, tuple(doc[ID] for doc in page)), left(reset)))
-            await update_many(reset.task.records, still, *RESET, Put(RESET_FOR, reset.version))
+            # In bulk, for one that is refused keeps no other from being reset: where those alone are left, that is `Refused`.
+            each = (AllOf((Eq(ID, doc[ID]), left(reset))) for doc in page)
+            done = (*RESET, Put(RESET_FOR, reset.version))
+            await bulk_update(*(update_one(reset.task.records, still, *done) for still in each))
         if len(page) < batch:
             return
         after = cursor(page[-1], _BY_DOCUMENT)
