@@ -196,7 +196,8 @@ def test_what_is_over_is_reset_once_and_then_remembered(lost: int) -> None:
     assert {each[STATUS] for each in of_task} == {"pending"}
     assert found[other[ID]] == other
     assert dict(remembered_in(stream_of(run.world)).definitions)[TASK.name].version == 2
-    assert any(isinstance(each, Sleep) for each in run.asked) == (lost > 0)
+    is_of_a_page = lost in {3, 5}  # which is written again at once
+    assert any(isinstance(each, Sleep) for each in run.asked) == (lost > 0 and not is_of_a_page)
     again = Run(run.world)
     assert again.of(deploy(STREAMS, "s", 3, (SECOND,))) is None
     assert len(again.asked) == 1

@@ -67,6 +67,7 @@ from tidegate.model.operations import (
     check_collection,
     find_all,
     find_one,
+    update_many,
     update_one,
 )
 from tidegate.model.reading import needed
@@ -380,10 +381,14 @@ async def reprocess(reset: Reset, *, batch: int, left: Callable[[Reset], Filter]
             reset.task.records, left(reset), limit=batch, after=after, fields=(DOCUMENT,), sort=_BY_DOCUMENT
         )
         if page:
-            # In bulk, for one that is refused keeps no other from being reset: where those alone are left, that is `Refused`.
-            each = (AllOf((Eq(ID, doc[ID]), left(reset))) for doc in page)
-            done = (*RESET, Put(RESET_FOR, reset.version))
-            await bulk_update(*(update_one(reset.task.records, still, *done) for still in each))
+            keys, done = tuple(doc[ID] for doc in page), (*RESET, Put(RESET_FOR, reset.version))
+            try:
+                await update_many(reset.task.records, AllOf((In(ID, keys), left(reset))), *done)
+            except Ambiguous:
+                # One of them may be refused, and of many that is never a no. A bulk takes five times as long, but does all others,
+                # and is `Refused` where nothing else is left.
+                each = (AllOf((Eq(ID, key), left(reset))) for key in keys)
+                await bulk_update(*(update_one(reset.task.records, still, *done) for still in each))
         if len(page) < batch:
             return
         after = cursor(page[-1], _BY_DOCUMENT)

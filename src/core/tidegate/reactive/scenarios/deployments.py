@@ -14,7 +14,7 @@ import attrs
 from tidegate.model.documents import ID, Add, AddToSet, AllOf, Document, Eq, Field, Put, Remove, show
 from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Refused
 from tidegate.model.instants import Instant
-from tidegate.model.operations import BulkUpdate, UpdateOne, update_one
+from tidegate.model.operations import BulkUpdate, UpdateMany, UpdateOne, update_one
 from tidegate.reactive.change_stream import From, Save
 from tidegate.reactive.deployments import (
     Deploying,
@@ -69,7 +69,7 @@ async def ours(streams: str, stream: str, epoch: int, deployed: tuple[Deployment
 
 
 def is_write(effect: Effect[object]) -> bool:
-    return isinstance(effect, (UpdateOne, BulkUpdate))
+    return isinstance(effect, (UpdateOne, UpdateMany, BulkUpdate))
 
 
 FAULTS: Final = Faults(
