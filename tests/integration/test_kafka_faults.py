@@ -239,11 +239,17 @@ def test_times_that_do_not_fit_one_another_are_refused() -> None:
     worker(rebalance_timeout_ms=3_300, heartbeat_interval_ms=300)
     with pytest.raises(Misuse):
         worker(rebalance_timeout_ms=6_000, heartbeat_interval_ms=3_001)
+    for unheard in ({"heartbeat_interval_ms": 10_000}, {"session_timeout_ms": 3_000}):
+        with pytest.raises(Misuse, match="session_timeout_ms") as raised:
+            worker(**unheard)
+        assert raised.value.todo.startswith("set heartbeat_interval_ms to ")
     for bad in (6_000.0, "6000", True, 0):
         with pytest.raises(Misuse):
             worker(rebalance_timeout_ms=bad)
         with pytest.raises(Misuse):
             worker(heartbeat_interval_ms=bad)
+        with pytest.raises(Misuse):
+            worker(session_timeout_ms=bad)
 
 
 @pytest.mark.parametrize(

@@ -383,7 +383,7 @@ def test_a_stuck_handler_is_seen_from_without(kafka: str, make_topic: Callable[[
         await producer.stop()
         worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", metrics_port=port, stalled_after=SOON)
         running = asyncio.create_task(worker.run())
-        await until(lambda: isinstance(worker.health(), Unhealthy))
+        await until(lambda: is_at(worker.health(), p0, 1))
         status, kind, text = await asyncio.to_thread(got, port, "/health")
         told = json.loads(text)
         (stalled,) = told["stalled"]
@@ -391,7 +391,6 @@ def test_a_stuck_handler_is_seen_from_without(kafka: str, make_topic: Callable[[
         assert (stalled["topic"], stalled["partition"], stalled["causes"]) == (topic, 0, [])
         assert stalled["for_s"] >= SOON / SECOND
 
-        await until(lambda: is_at(worker.health(), p0, 1))
         status, kind, text = await asyncio.to_thread(got, port, "/metrics")
         assert (status, kind.partition(";")[0]) == (200, "text/plain")
         assert f'tidegate_worker_lag_records{{partition="0",topic="{topic}"}} 2.0' in text
@@ -407,6 +406,35 @@ def test_a_stuck_handler_is_seen_from_without(kafka: str, make_topic: Callable[[
     asyncio.run(scenario())
     with pytest.raises(urllib.error.URLError):
         got(port, "/health")
+
+
+@pytest.mark.kafka
+def test_the_lag_of_a_partition_that_is_not_fetched_from_grows_with_its_log(
+    kafka: str, make_topic: Callable[[int], str]
+) -> None:
+    """The client hears how far a log goes along with its records, of which a partition that has stopped gets none."""
+    topic, registry = make_topic(1), CollectorRegistry()
+
+    async def handle(_: Record) -> None:
+        raise ValueError
+
+    def lag() -> float | None:
+        return registry.get_sample_value("tidegate_worker_lag_records", {"topic": topic, "partition": "0"})
+
+    async def scenario() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka)
+        await producer.start()
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", metrics=registry)
+        running = asyncio.create_task(worker.run())
+        for appended in (1, 101):
+            while (await producer.send_and_wait(topic, b"", partition=0)).offset + 1 < appended:
+                pass
+            await until(lambda appended=appended: lag() == appended)
+        await producer.stop()
+        worker.stop()
+        await running
+
+    asyncio.run(scenario())
 
 
 def is_at(health: object, partition: TopicPartition, position: int) -> bool:

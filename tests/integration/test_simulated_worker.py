@@ -321,6 +321,28 @@ def test_what_a_commit_is_answered_is_told(code: Any, kind: type[Event], caplog:
     assert ("commit of t-0 @1 failed: " in caplog.text) == (code is not None)
 
 
+def test_commits_that_fail_lastingly_are_told_to_people_ever_more_rarely(caplog: pytest.LogCaptureFixture) -> None:
+    """Law P12: they are sent again ever more slowly, too, and what is done is committed once they are taken."""
+    is_away = True
+
+    async def during(broker: SimulatedBroker) -> None:
+        nonlocal is_away
+        appends(broker, 1)
+        await asyncio.sleep(60)
+        is_away = False
+        await asyncio.sleep(30)
+        assert broker.committed("g")[Partition("t", 0)].offset == 1
+
+    async def handle(_: Record) -> None: ...
+
+    def strike(request: Request) -> object:
+        return errors.UnknownError if is_away and isinstance(request, OffsetCommit) else None
+
+    played(during, handle, strike)
+    told = [each for each in caplog.messages if each.endswith("commits of t-0 were not answered, now @1")]
+    assert [int(each.split()[0]) for each in told] == [4, 8, 16, 32]
+
+
 def with_beginnings(during: Callable[[SimulatedBroker, Beginnings], Awaitable[None]]) -> None:
     """Ask where a partition begins in a group that begins at the end of a log, which three records are in."""
 

@@ -178,8 +178,27 @@ def test_what_cannot_be_decoded_is_told_from_what_is_corrupt(
 )
 def test_an_option_that_there_is_not_is_told_from_one_that_is_the_workers(option: str, why: str) -> None:
     with pytest.raises(Misuse, match=option) as found:
-        check_options([option])
+        check_options({option: None})
     assert found.value.why == why
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "what"),
+    [
+        ("isolation_level", "nonsense", "choose one of read_uncommitted, read_committed"),
+        ("max_poll_interval_ms", "x", "it is an integer from 0 on"),
+        ("fetch_max_wait_ms", -1, "it is an integer from 0 on"),
+        ("fetch_min_bytes", 0.5, "it is an integer from 0 on"),
+        ("check_crcs", 1, "set it to a bool"),
+        ("sasl_plain_password", b"hunter2", "set it to a str"),
+    ],
+)
+def test_an_option_that_the_client_cannot_take_is_refused(option: str, value: object, what: str) -> None:
+    """It failed later with an error of Python's, or fetched nothing and said nothing."""
+    with pytest.raises(Misuse, match=what) as found:
+        check_options({option: value})
+    assert "hunter2" not in str(found.value)
+    check_options({option: None})
 
 
 def test_with_transactions_a_commit_is_due_for_whatever_is_done() -> None:

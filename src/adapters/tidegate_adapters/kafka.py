@@ -44,6 +44,7 @@ from tidegate_adapters.handlers import Called, Decode, Handlers, Later, Undecoda
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import (
     HEARTBEAT_MS,
+    SESSION_MS,
     Connect,
     Produce,
     Transact,
@@ -407,9 +408,16 @@ def _times(drain: Budget, options: Mapping[str, object]) -> dict[str, object]:
     """The options that say how long the group waits for a member, those that are left out or None included.
 
     Raises:
-        Misuse: It does not wait until a revocation has drained, or one of them is no number.
+        Misuse: It does not wait until a revocation has drained, or for the next heartbeat, or one of them is no number.
     """
     heartbeat_ms = _told_ms(options, "heartbeat_interval_ms") or HEARTBEAT_MS
+    session_ms = _told_ms(options, "session_timeout_ms") or SESSION_MS
+    if heartbeat_ms >= session_ms:
+        raise Misuse(
+            f"heartbeat_interval_ms={heartbeat_ms} is not less than session_timeout_ms={session_ms}",
+            why="the group puts a member out that it has not heard of for so long, and two work on one record",
+            todo=f"set heartbeat_interval_ms to {max(session_ms // 3, 1)}, a third, or less",
+        )
     needed = heartbeat_ms * MILLISECOND + drain.total + _ON_THE_WAY
     patience_ms = _told_ms(options, "rebalance_timeout_ms") or -((needed + _ON_THE_WAY) // -MILLISECOND)
     if patience_ms * MILLISECOND < needed:

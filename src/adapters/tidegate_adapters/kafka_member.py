@@ -195,6 +195,9 @@ class Member:
         self._absent = frozenset[str]()
         """Those of them that were not there at the last assignment."""
         self._looks_again: asyncio.TimerHandle | None = None
+        self._tallies = tallies
+        self._ends: dict[TopicPartition, int] = {}
+        """Of logs from which nothing is fetched, at the last look."""
         self._is_started = False
         self._leave_by_s: float | None = None
         """When it is to have left, on the loop's clock, once it begins to."""
@@ -215,9 +218,13 @@ class Member:
         seen = sights(state, dict(self._generations))
         came = {each.partition: self._records.first(each.partition, each.generation) for each in seen}
         ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
-        ends = {each.partition: ports.end_seen(self._client, each.partition) for each in seen}
+        ends = {each.partition: self._end(each.partition) for each in seen}
         known = {partition: end for partition, end in ends.items() if end is not None}
         return Glance(state, seen, ages_s, known, self._runtime.observer_failures)
+
+    def _end(self, partition: TopicPartition) -> int | None:
+        """How far the log goes: the client hears it along with records, and where nothing is fetched it is asked for."""
+        return self._ends.get(partition, ports.end_seen(self._client, partition))
 
     def health(self) -> Health:
         """How it is now; from any thread."""
@@ -241,6 +248,8 @@ class Member:
             if not await self._started():
                 return
             self._spawn(self._poll_on())
+            if self._tallies is not None:
+                self._spawn(self._look_at_ends())
             while self._runtime.state.phase is not ShutdownPhase.GONE:
                 try:
                     await self._runtime.until(lambda state: state.phase is ShutdownPhase.GONE)
@@ -425,6 +434,15 @@ class Member:
                 self._client.seek(theirs(partition), found.stop)
                 return
         raise TidegateError("the Kafka client cannot decode a record", why=named(error)) from error
+
+    async def _look_at_ends(self) -> None:
+        """Ask how far the logs go from which nothing is fetched, again and again."""
+        while True:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            held, found = tuple(map(ours, self._client.paused())), dict[TopicPartition, int]()
+            with suppress(ports.KAFKA_ERROR, TimeoutError):
+                found = await ports.ends(self._client, held) if held else found
+            self._ends = found
 
     def _look(self, state: ConsumerState) -> None:
         """Note which partitions stand, and that they are polled; a look at what is as it was changes nothing (HE2)."""
@@ -700,8 +718,9 @@ class Member:
                     extra=placed(partition, getattr(request, "offsets", None), attempt_of(request)),
                 )
                 return None
-            case CommitsUnanswered(partition, _, position):
-                say(logging.ERROR, "%s", command, extra=placed(partition, position))
+            case CommitsUnanswered(partition, _, position, failures):
+                what = "%s commits of %s were not answered, now @%s"
+                say(logging.ERROR, what, failures, partition, position, extra=placed(partition, position))
                 return None
 
     def _forget(self, partition: TopicPartition) -> None:

@@ -13,16 +13,18 @@ from contextvars import ContextVar
 from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final, Protocol, TypeAlias, cast, final
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, final, get_args, get_origin, get_type_hints
 
 import attrs
 
 from tidegate.consumer.commit_answers import CommitFailure
-from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.errors import MissingExtra, Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
+from tidegate.model.values import check_int
 from tidegate_adapters.handlers import undecoded
 from tidegate_adapters.printable import redacted
+from tidegate_adapters.worker_settings import ClientOptions
 
 try:
     import aiokafka
@@ -36,7 +38,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "PRODUCER_CLOSED", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
+    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "offset_at", "ours", "producer",
     "record_of", "refresh", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
@@ -139,14 +141,16 @@ _OF_TLS: Final = {
     "ssl_password": "password",
 }
 """The files that make an `ssl_context`, and how aiokafka calls them where it does so."""
-_OF_BOTH: Final = (
-    inspect.signature(aiokafka.AIOKafkaProducer).parameters.keys()
-    & inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys()
-) - _NOT_OPTIONS
+_PARAMETERS: Final = inspect.signature(aiokafka.AIOKafkaConsumer).parameters
+_OF_BOTH: Final = (inspect.signature(aiokafka.AIOKafkaProducer).parameters.keys() & _PARAMETERS.keys()) - _NOT_OPTIONS
 """The consumer's options that its producer has as well: how to reach the brokers, and how long to wait for them."""
-HEARTBEAT_MS: Final[int] = inspect.signature(aiokafka.AIOKafkaConsumer).parameters["heartbeat_interval_ms"].default
+HEARTBEAT_MS: Final[int] = _PARAMETERS["heartbeat_interval_ms"].default
 """How often a member hears of its group, where nobody says."""
-_OPTIONS: Final = (inspect.signature(aiokafka.AIOKafkaConsumer).parameters.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
+SESSION_MS: Final[int] = _PARAMETERS["session_timeout_ms"].default
+"""For how long the group waits to hear of a member, where nobody says."""
+_OPTIONS: Final = (_PARAMETERS.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
+_KINDS: Final[Mapping[str, Any]] = get_type_hints(ClientOptions)
+"""What they are set to, for those that can be written down."""
 
 
 class _OffsetAndMetadata(Protocol):
@@ -297,13 +301,26 @@ def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
         ) from None
 
 
-def check_options(options: Collection[str]) -> None:
-    """Raise Misuse unless the client has options of these names; what they are set to is not looked at."""
-    for name in options:
+def check_options(options: Mapping[str, object]) -> None:
+    """Raise Misuse unless the client has options of these names, and takes what they are set to.
+
+    aiokafka looks at few of them: with others it fails with an error of Python's, or fetches nothing.
+    """
+    for name, value in options.items():
         if name not in _OPTIONS:
             near = "".join(f"did you mean {each}?" for each in get_close_matches(name, _OPTIONS, n=1))
             why = "the worker says that itself" if name in _NOT_OPTIONS else "aiokafka's consumer has no such option"
             raise Misuse(f"{name} is not an option of a worker", why=why, todo=near)
+        kind = _KINDS.get(name)
+        if value is None or kind is None:
+            continue
+        if kind is int:
+            check_int(value, name, 0)
+        elif get_origin(kind) is Literal:
+            if value not in get_args(kind):
+                raise Misuse(f"{shown(value)} cannot be {name}", todo=f"choose one of {', '.join(get_args(kind))}")
+        elif not isinstance(value, kind):
+            raise Misuse(f"{name} cannot be a {type(value).__name__}", todo=f"set it to a {kind.__name__}")
 
 
 async def start(consumer: Client) -> None:
