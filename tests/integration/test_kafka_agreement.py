@@ -73,6 +73,10 @@ BY_HAND: Mapping[str, Script] = {
         *A_FEW, Start("a"), Settle(), Wait(), Call("a", "pause", 0), Call("a", "paused", 0), Poll("a"), Call("a", "resume", 0),
         Poll("a"), Call("a", "position", 0),
     ),
+    "what was fetched before a pause is dropped at a poll": (
+        Produce(count=9), Start("a"), Settle(), Wait(), Call("a", "pause", 0), Poll("a"), DeleteBelow(partition=0, offset=5),
+        Call("a", "resume", 0), Wait(), Poll("a"), Call("a", "position", 0),
+    ),
     "a pause does not outlive the assignment": (
         *ALONE, Call("a", "pause", 0), Start("b"), Settle(), Call("a", "paused", 0), Poll("a"),
     ),

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
@@ -418,8 +419,9 @@ def test_the_lag_of_a_partition_that_is_not_fetched_from_grows_with_its_log(
     async def handle(_: Record) -> None:
         raise ValueError
 
-    def lag() -> float | None:
-        return registry.get_sample_value("tidegate_worker_lag_records", {"topic": topic, "partition": "0"})
+    def is_behind(records: int) -> bool:
+        where = {"topic": topic, "partition": "0"}
+        return registry.get_sample_value("tidegate_worker_lag_records", where) == records
 
     async def scenario() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=kafka)
@@ -429,7 +431,7 @@ def test_the_lag_of_a_partition_that_is_not_fetched_from_grows_with_its_log(
         for appended in (1, 101):
             while (await producer.send_and_wait(topic, b"", partition=0)).offset + 1 < appended:
                 pass
-            await until(lambda appended=appended: lag() == appended)
+            await until(partial(is_behind, appended))
         await producer.stop()
         worker.stop()
         await running
