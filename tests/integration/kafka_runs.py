@@ -38,6 +38,10 @@ Judges, after the laws of `tidegate.consumer`:
     J20 Of two members with one name (`named`) one goes on, and the other ends with an error of ours that says so (SD8).
     J21 Whoever has partitions revoked and knows that it is no member lets go at once: there is nothing to drain.
     J22 What is to be tried again after a while is not tried before.
+    J23 Of the records of a key, or of the partition, as the order says (`ordered`), one is in work at a time, and each only after
+        those before it were settled (P8); the rest of a key that is held back or dead-lettered is not begun (P9).
+    J24 Of a partition whose undone records span its limit no more is fetched (P6), and of none where the undone records of all
+        have reached that of the gate (AS2): both are exceeded by one poll at most (`held`).
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias, cast, final
@@ -61,11 +66,21 @@ from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
 from tests.integration.transactional_runs import OUT, Reader, fence, place_of, places_in, producing, trouble
 
 from tidegate.consumer import laws
-from tidegate.consumer.commands import Committed, Event, RecordsHandled, Work, WorkReported
+from tidegate.consumer.backpressure import PartitionLimits, Thresholds, for_executors
+from tidegate.consumer.commands import (
+    Assigned,
+    Committed,
+    Event,
+    Fetched,
+    Handle,
+    RecordsHandled,
+    Work,
+    WorkReported,
+)
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, TasksReported
-from tidegate.consumer.partition import Owned, PartitionRules, Phase
+from tidegate.consumer.partition import Ordering, Owned, PartitionRules, Phase
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.documents import Document, Value
 from tidegate.model.errors import Misuse, TidegateError
@@ -101,8 +116,8 @@ from tidegate_adapters.simulated_kafka.requests import (
 from tidegate_adapters.store import Store
 from tidegate_adapters.testing import stall
 
-PARTITIONS, RECORDS = 4, 10
-AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15")
+PARTITIONS, RECORDS, KEYS = 4, 10, 3
+AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15", "J23", "J24")
 """Laws that are judged whenever something happens; others where a part of the run ends."""
 TURNS_MAX: Final = 50_000
 """Of the loop in a run: ten times what the longest takes."""
@@ -124,12 +139,6 @@ QUIET_S: Final = 2.0
 """And if nothing is told for so long, and the time to drain, nothing will be."""
 _LATE_S: Final = 1.0
 """What it takes at most beyond what the rules say, for code that has been cancelled, and by 30 s it is killed."""
-_FATAL: Final = (
-    "GroupAuthorizationFailedError",
-    "TopicAuthorizationFailedError",
-    "UnknownError",
-    "InvalidGroupIdError",
-)
 DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
 LOGS: Final = ("tidegate_adapters.kafka", "tidegate_adapters.runtime")
 _ADAPTERS: Final = Path(testing.__file__).parent
@@ -166,6 +175,14 @@ BEYOND: Final = ("beyond",)
 GROWING: Final = (*LATEST, *BEYOND)
 NAMED: Final = ("named",)
 """Members have names, and another comes under that of one; these have seeds of their own, too."""
+ORDERED: Final = ("ordered",)
+"""Records wait for each other, and every seventh fails for good; the seed says which order, and what follows. Seeds of their own."""
+ORDERS: Final = (*product((Ordering.BY_KEY, Ordering.BY_OFFSET), OnFailure),)
+HELD: Final = ("held",)
+"""Partitions are held again and again, each by itself or all, for what is undone; these have seeds of their own, too."""
+SPAN_MAX: Final = Thresholds(3, 1)
+POLLED_MAX: Final = 2
+"""At which span of undone records such a partition is held and let go, and how many records a poll brings."""
 OF_MEMBERS: Final = (
     "named",
     "stall",
@@ -182,8 +199,8 @@ OF_MEMBERS: Final = (
 """Faults that strike a member, or the group, at an instant; others strike what comes along."""
 RECREATED: Final = ("recreated",)
 """The topic is deleted, and after a while there is one of its name with other records; they have seeds of their own, too."""
-LATEST_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
-"""What strikes a group that begins where others may find another beginning, of a log that grows."""
+MEMBER_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
+"""What strikes where a kind is not of a fault."""
 LOST_FROM, COMMITTED_AT = 3, 5
 """Where logs end that have lost their ends, and what the group has committed of them."""
 LOOKED_S: Final = 15.0
@@ -191,7 +208,7 @@ LOOKED_S: Final = 15.0
 NAMED_STRIKES: Final = ("named", "named", "named", "evicted")
 """What strikes members with names: another of one, or the loss of a session, which leaves a member its name."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
-UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *LATEST, *BEYOND, *NAMED, "stall", "evicted")
+UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *LATEST, *BEYOND, *NAMED, *ORDERED, *HELD, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
@@ -203,6 +220,7 @@ MORE: Final[Mapping[str, Mapping[str, Any]]] = {
     "grows": {"metadata_max_age_ms": 1_000},
     "recreated": {"metadata_max_age_ms": 1_000},
     "latest": {"auto_offset_reset": "latest"},
+    "held": {"max_poll_records": POLLED_MAX},
 }
 """What workers are told besides."""
 COMMITS_MAX: Final = 2 * 4
@@ -372,30 +390,20 @@ class Member:
         self.is_stopped_at_once = False
         self.due_s: dict[Record_, float] = {}
         """Before when it may not try a record again, in this life of its partition."""
+        self.tried: set[Record_] = set()
+        self.failed: set[Record_] = set()
+        """What it has begun and what has failed for good, where records have an order, likewise."""
+        self.fetched: dict[tuple[TopicPartition, int], set[int]] = {}
+        """What came of a partition in each of its lives."""
         kind, mine = run_.course.kind, name == run_.course.whom
         self._once = {"observer": mine and kind == "observer", "recorder": mine and kind == "recorder"}
-        more: dict[str, Any] = {**MORE.get(kind, {})}
-        rules = PartitionRules() if run_.course.default else PartitionRules(drain=DRAIN)
-        if kind == "expected":
-            rules = attrs.evolve(rules, window_max=3)
-            more["expected"] = self._expected
-        if kind == "poison":
-            more["undecodable"] = Undecodable.RAW
-        if kind == "partial":
-            plain = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
-            rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
-            more["hooks"] = self._hooked
-        if kind in ("sends", "batches", "log"):
-            more |= {"retries": 100, "jitter_ppm": JITTER}
-        if kind == "batches":
-            more |= {"batch": 3}
+        self.rules, more = self._told()
         more["observe"] = self._observed
         self.recorder = None if run_.folder is None else Recorder(run_.folder / f"{name}.jsonl", name, kind="reducer")
         if kind == "recorder":
             more["record"] = self._recorded
         elif self.recorder is not None:
             more["record"] = self.recorder.stepped
-        self.rules = ConsumerRules(run_.course.executors, partition=rules)
         options = {} if run_.course.default else CLIENT
         if kind in NAMED:
             options = {**options, "group_instance_id": run_.course.whom if name == "c" else name}
@@ -410,6 +418,34 @@ class Member:
         )
         run_.story.tell(name, "starts", StepKind.RESTART)
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"run of {name}")
+
+    def _told(self) -> tuple[ConsumerRules, dict[str, Any]]:
+        """Its rules, and what its worker is told besides."""
+        told, kind, order = self.run.course, self.run.course.kind, self.run.order
+        more: dict[str, Any] = {**MORE.get(kind, {})}
+        rules = PartitionRules() if told.default else PartitionRules(drain=DRAIN)
+        if kind == "expected":
+            rules = attrs.evolve(rules, window_max=3)
+            more["expected"] = self._expected
+        if kind == "poison":
+            more["undecodable"] = Undecodable.RAW
+        if kind == "partial":
+            plain = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
+            rules = attrs.evolve(rules, hooks=True, window_max=2, fanout=plain)
+            more["hooks"] = self._hooked
+        if kind in ("sends", "batches", "log"):
+            more |= {"retries": 100, "jitter_ppm": JITTER}
+        if kind == "batches":
+            more |= {"batch": 3}
+        if order is not None:
+            rules, more["on_failure"] = attrs.evolve(rules, ordering=order[0]), order[1]
+            if order[1] in (OnFailure.DEAD_LETTER, OnFailure.DEAD_LETTER_KEY):
+                more["dead_letter"] = "{topic}.dead"
+        if kind in HELD:
+            gate = for_executors(told.executors, high_each=1, low_each=0)
+            rules = attrs.evolve(rules, limits=PartitionLimits(span=SPAN_MAX))
+            return ConsumerRules(told.executors, gate, rules), more
+        return ConsumerRules(told.executors, partition=rules), more
 
     async def _run(self) -> None:
         """As a process: whoever exits stops no loop but its own."""
@@ -483,6 +519,8 @@ class Member:
         story = self.run.story
         working = story.begun.setdefault(at, {})
         story.firsts[at[0]] = min(at[1], story.firsts.get(at[0], at[1]))
+        if self.run.order is not None:
+            self._judge_order(at, *self.run.order)
         others = [name for name in working if name != self.name]
         if others and story.course.kind not in (*UNHEARD, "stubborn"):
             story.accuse("J4", f"{self.name} begins {at}, on which {others[0]} works")
@@ -492,6 +530,19 @@ class Member:
         now_s = asyncio.get_running_loop().time()
         if (early_s := self.due_s.pop(at, 0.0) - now_s) > TINY_S:
             story.accuse("J22", f"{self.name} tries {at} again {early_s:.3f} s before it may")
+
+    def _judge_order(self, at: Record_, ordering: Ordering, then: OnFailure) -> None:
+        """J23; who begins anew begins with the first that is not committed, whoever has finished it."""
+        story, line = self.run.story, self.run.line_of(at, ordering)
+        opened = {each[1] for each in line if each not in story.finished or self.name in story.begun.get(each, ())}
+        failed = [each[1] for each in self.failed & {*line} if then not in (OnFailure.SKIP, OnFailure.DEAD_LETTER)]
+        closed = [offset for _, offset in line if any(each < offset for each in failed)]
+        is_first = laws.partition.waits_its_turn(at[1], [each[1] for each in line], opened)
+        if not is_first or any(each > at for each in self.tried & {*line}):
+            story.accuse("J23", f"{self.name} begins {at} out of turn, {ordering.name}")
+        if not laws.partition.is_not_run(at[1], Handle((at[1],)), closed):
+            story.accuse("J23", f"{self.name} begins {at} behind {failed}, {then.name}")
+        self.tried.add(at)
 
     def _put_off(self, at: Record_, delay: Duration) -> None:
         self.due_s[at] = asyncio.get_running_loop().time() + delay / SECOND
@@ -524,6 +575,12 @@ class Member:
         if told.kind == "letters" and sum(at) % 2:
             story.tell(self.name, f"fails at {at}", StepKind.CALL)
             raise RuntimeError("to the dead letters")
+        if self.run.fails(at) and self.name != LAST:
+            story.tell(self.name, f"fails at {at}", StepKind.CALL)
+            self.failed.add(at)
+            if self.run.order is not None and self.run.order[1] is OnFailure.SKIP:
+                self.run.finish(at)
+            raise RuntimeError("for good")
         if told.kind == "poison" and (undecoded(record) is not None) != (at == told.record):
             story.accuse("J14", f"{self.name} has handled {at} as if it were another")
         if record.key is not None and not record.key.startswith(b"%d." % story.life):
@@ -620,7 +677,28 @@ class Member:
             self.run.story.accuse("J15", f"{self.name} is told {event}")
         if isinstance(event, WorkReported) and isinstance(event.what, RecordsHandled):
             self._sends_failed(event, state)
+        if isinstance(event, Assigned):
+            for kept in (self.tried, self.failed):
+                kept.difference_update({at for at in kept if at[0] == event.partition.partition})
+        if isinstance(event, Fetched) and self.run.course.kind in HELD:
+            self._judge_fetched(event, state)
         self._fail("observer")
+
+    def _judge_fetched(self, event: Fetched, state: ConsumerState) -> None:
+        """J24."""
+        self.fetched.setdefault((event.partition, event.generation), set()).update(event.offsets)
+        load = 0
+        for part in state.partitions:
+            if part.phase is Phase.DRAINING:
+                continue  # what waited of it is dropped
+            came = self.fetched.get((part.partition, part.generation), set())
+            undone = {each for each in came if (part.partition.partition, each) not in self.run.story.finished}
+            load += len(undone)
+            span = sum(each >= min(undone) for each in came) if undone else 0
+            if span >= SPAN_MAX.high + POLLED_MAX:
+                self.run.story.accuse("J24", f"{self.name} fetches {event}, and {span} are undone of {part.partition}")
+        if load >= self.rules.thresholds.high + POLLED_MAX:
+            self.run.story.accuse("J24", f"{self.name} fetches {event}, and {load} are undone of all")
 
     def _sends_failed(self, event: WorkReported, state: ConsumerState) -> None:
         """J18; who drains is interrupted, too."""
@@ -803,15 +881,42 @@ class Run:
         """When commits of an assignment were sent of which nobody knows what became."""
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
         """The offsets that have a record."""
+        self.order = ORDERS[told.seed % len(ORDERS)] if told.kind in ORDERED else None
+        """Which records wait for each other, and what follows where one fails for good."""
+        self.held_back = self._held_back()
+        """What need not be done in the first part."""
+
+    def line_of(self, at: Record_, ordering: Ordering) -> list[Record_]:
+        """The records that wait for each other, this one included."""
+        number, offset = at
+        return [
+            (number, each)
+            for each in self.records[number]
+            if ordering is Ordering.BY_OFFSET or each % KEYS == offset % KEYS
+        ]
+
+    def fails(self, at: Record_) -> bool:
+        """Whether it does so for good, until all but the last have gone."""
+        return self.order is not None and (sum(at) + self.course.seed // len(ORDERS)) % 7 == 0
+
+    def _held_back(self) -> set[Record_]:
+        """What may stay undone: records that fail for good, where that stands, and those behind them."""
+        if self.order is None or self.order[1] not in (OnFailure.STOP, OnFailure.BLOCK_KEY):
+            return set()
+        ordering = Ordering.BY_OFFSET if self.order[1] is OnFailure.STOP else self.order[0]
+        failing = [
+            (number, at) for number, offsets in self.records.items() for at in offsets if self.fails((number, at))
+        ]
+        return {each for at in failing for each in self.line_of(at, ordering) if each >= at}
 
     def _filled(self, number: int) -> tuple[int, ...]:
         if self.course.kind in GROWING:
             for at in range(LOST_FROM if self.course.kind == "beyond" else 0):
-                self.broker.append("t", number, b"0.%d" % (at % 3))
+                self.broker.append("t", number, b"0.%d" % (at % KEYS))
             return tuple(range(RECORDS))  # of which others come later
         entries: list[LogEntry] = []
         for at in range(RECORDS):
-            entries.append(b"%d.%d" % (self.story.life, at % 3))
+            entries.append(b"%d.%d" % (self.story.life, at % KEYS))
             if self.course.kind == "gaps" and self.random.random() < 0.4:
                 entries.append(CONTROL)
         is_poisoned = self.course.kind == "poison" and self.course.record[0] == number
@@ -863,6 +968,8 @@ class Run:
 
     def finish(self, at: Record_) -> None:
         self.story.finished.add(at)
+        if self.held_back and self.story.finished >= {*self.left()} - self.held_back:
+            self.story.all_done.set()
 
     def _taken(self, request: OffsetCommit | TxnOffsetCommit, partition: Partition, position: Position) -> None:
         story, number, after = self.story, partition.partition, position.offset
@@ -911,7 +1018,7 @@ class Run:
             await asyncio.sleep(self.random.random() * self.course.pace_s / 5)
             ends = [self.broker.logs[Partition("t", number)].end for number in range(PARTITIONS)]
             number = self.random.choice([number for number, end in enumerate(ends) if end < RECORDS])
-            self.broker.append("t", number, b"0.%d" % (ends[number] % 3))
+            self.broker.append("t", number, b"0.%d" % (ends[number] % KEYS))
 
     def left(self) -> list[Record_]:
         """What is not committed."""
@@ -926,6 +1033,8 @@ class Run:
         told, story = self.course, self.story
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         story.tell("run", f"is {told}")
+        if self.order is not None:
+            story.tell("run", f"has records {self.order[0].name}, and for those that fail {self.order[1].name}")
         members = {"a": Member("a", self)}
         fault = asyncio.get_running_loop().create_task(self._fault(members), name="fault")
         produces = asyncio.get_running_loop().create_task(self._produce()) if told.kind in GROWING else None
@@ -1000,7 +1109,8 @@ class Run:
         ended = [member for member in members if not member.is_dead and member.task.done() and member.stopped_s is None]
         excused = (bool(ended) and self.course.kind not in NAMED) or not alive or self.course.kind == "cancel"
         held = {self.course.record[0]} if self.course.kind in OF_USERS else set()
-        left = [at for at in self.left() if at[0] not in held]
+        spared = self.held_back and self.held_back | self.story.finished  # the position stays before a failure
+        left = [at for at in self.left() if at[0] not in held and at not in spared]
         if left and not excused:
             self.story.accuse("J8", f"{left} are not committed, though nothing keeps them")
 
@@ -1017,6 +1127,7 @@ class Run:
 
     async def _last(self) -> None:
         """J1."""
+        self.held_back = set()
         self.story.all_done.clear()
         if self.left():
             last = Member(LAST, self)
@@ -1046,8 +1157,8 @@ class Run:
     async def _fault(self, members: dict[str, Member]) -> None:
         """What is done to a member, or to the group."""
         told, story = self.course, self.story
-        strikes = {"once": STRIKES, "latest": LATEST_STRIKES, "beyond": LATEST_STRIKES, "named": NAMED_STRIKES}.get(
-            told.kind, (told.kind,)
+        strikes = {"once": STRIKES, "named": NAMED_STRIKES}.get(
+            told.kind, MEMBER_STRIKES if told.kind in (*GROWING, *ORDERED, *HELD) else (told.kind,)
         )
         kind = strikes[int(told.outcome * len(strikes))]
         if kind not in OF_MEMBERS:

@@ -34,7 +34,7 @@ MODULES: Final = (
 )  # fmt: skip
 SEEDS: Final = (
     "import gc, logging, sys; from tests.integration.kafka_runs import *; logging.disable(50); gc.freeze();"
-    " sys.exit(found(range(200), (*KINDS, *KINDS, *ONCE, *LATEST, *GROWS, *RECREATED, *NAMED)) is not None)"
+    " sys.exit(found(range(200), (*KINDS, *KINDS, *ONCE, *LATEST, *GROWS, *RECREATED, *NAMED, *ORDERED, *HELD)) is not None)"
 )
 TESTS: Final = (
     "simulated_worker", "worker_parts", "worker_failures", "worker_logs", "runtime", "runtime_reducers", "handlers", "embedded_log",

@@ -19,9 +19,11 @@ import pytest
 from tests.integration.kafka_runs import (
     BEYOND,
     GROWS,
+    HELD,
     KINDS,
     LATEST,
     NAMED,
+    ORDERED,
     PARTITIONS,
     RECORDS,
     RECREATED,
@@ -36,7 +38,8 @@ from tests.length import KAFKA_RUNS, PLANTED_RUNS
 
 from tidegate.consumer.beginning import begins
 from tidegate.consumer.commits import Commits
-from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.consumer import ConsumerRules, _judged
+from tidegate.consumer.holding import Holding
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.sim.recording import Same, read
@@ -157,6 +160,16 @@ BUGS: Final[Mapping[str, Bug]] = {
     "whoever is put out has lost its name": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return True", NAMED),
     "whoever asks for its name joins no more": Bug(Member._has_namesake, "return False", "return True", NAMED),
     "whose name was taken is not told so": Bug(Member._has_namesake, "self._runtime.tell(NameTaken())", "pass", NAMED),
+    "keys are not told": Bug(Member._hand_over, "if self._needs_keys else ()", "if False else ()", ORDERED),
+    "each record has a key of its own": Bug(Member._hand_over, "each.key for", "b'%d' % each.offset for", ORDERED),
+    "records by offset do not wait": Bug(PartitionRules._assigned, "self.ordering is Ordering.BY_OFFSET", "False", ORDERED),
+    "the rest of a key that is dead-lettered is run": Bug(PartitionRules._judged, "part.order.closing(request.offsets, drops=False)", "part.order", ORDERED),
+    "held partitions are resumed and polled": Bug(
+        Member._poll, "asked = plan.poll or tuple(map(ours, self._client.paused()))",
+        "asked = tuple(self._generations); self._client.resume(*self._client.paused())", HELD,
+    ),
+    "what a partition holds up is not looked at": Bug(Holding.decided, "type(self.hold) is Free and", "True or", HELD),
+    "a gate does not close": Bug(_judged, "before if is_same", "before if True", HELD),
     "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
 }  # fmt: skip
@@ -186,7 +199,7 @@ AT_ONCE: Final = 200
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 
-ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND)
+ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD)
 EACH: Final = -(-KAFKA_RUNS // len(KINDS) // AT_ONCE) * AT_ONCE
 """So many runs of each kind, with seeds of their own: a seed draws when and whom, whatever the kind."""
 
