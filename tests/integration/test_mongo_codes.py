@@ -297,6 +297,9 @@ def test_ids_that_were_taken_are_told_from_all_else(error: DriverError, inserted
         (in_bulk(14, matched=1), Ambiguous, Ambiguous, Ambiguous),
         (in_bulk(14, matched=1, concern=64), Ambiguous, Ambiguous, Ambiguous),
         *((in_bulk(matched=matched, concern=64), NotDurable, NotDurable, NotDurable) for matched in (0, 2)),
+        *((in_bulk(11000, inserted=n, concern=64), NotDurable, NotDurable, NotDurable) for n in (0, 2)),
+        *((in_bulk(11000, key=key, concern=64), Refused, Ambiguous, Refused) for key in ("a", None)),
+        (in_bulk(11000, 121, concern=64), Refused, Ambiguous, Refused),
     ],
     ids=str,
 )

@@ -47,6 +47,7 @@ from tidegate.model.operations import (
     find_all,
     find_one,
     find_one_and_update,
+    insert_many,
     insert_one,
     update_one,
 )
@@ -435,6 +436,22 @@ def test_a_no_is_not_hidden_by_the_error_of_the_write_concern(
         [reply] = ask(mongod.uri, database, COMMANDS[command], retryWrites=False)
 
     assert type(reply) is Refused, reply
+
+
+@both
+@pytest.mark.parametrize("code", [64, 79, 100])
+@pytest.mark.parametrize("keys", [("x", "y"), ("x", "new")])
+def test_an_id_that_is_taken_is_not_confirmed_by_that(
+    mongod: MongoServer, client: MongoClient[Raw], database: str, *, ask: Ask, code: int, keys: tuple[str, ...]
+) -> None:
+    """A document whose first reply was lost stands under its id, and a majority may not have it."""
+    client[database][COLLECTION].insert_one({"_id": "y"})
+    docs = [Document.of({"_id": key}) for key in keys]
+    with mongod.fail("insert", times=1, **concerned(code)[0]):
+        [unconfirmed, confirmed] = ask(mongod.uri, database, *[insert_many(COLLECTION, *docs)] * 2, retryWrites=False)
+
+    assert type(unconfirmed) is NotDurable, unconfirmed
+    assert confirmed == 0
 
 
 def test_a_stored_key_is_told_from_one_that_is_not(mongod: MongoServer, database: str) -> None:

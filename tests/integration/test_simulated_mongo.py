@@ -169,6 +169,13 @@ BY_HAND: Final[Mapping[str, Script]] = {
         *(Ask(FindChanged(COLLECTION, "records", "bill", Projection(paths), where, 10, after)) for paths, where, after in PLANNED),
         *(Ask(FindOrphaned("records", COLLECTION, "bill", where, 1, after)) for where, after in ((None, ()), (Gt(N, 1), ("bill/a",)))),
     ),
+    "ids that are taken, which no majority confirms": (
+        Strike("insert", Code(64, concern=True)),
+        Ask(insert_many(COLLECTION, doc("a", 1), doc("b", 2))),
+        Strike("insert", Code(64, concern=True)),
+        Ask(insert_many(COLLECTION, doc("a", 1), doc("c", 3))),
+        Ask(insert_many(COLLECTION, doc("a", 1), doc("c", 3))),
+    ),
     "a stream": (Read(), Ask(update_one(COLLECTION, A, Add(N, 1))), Ask(delete_one(COLLECTION, B)), Read(), Ask(insert_one("others", doc("x", 1))), Ask(insert_one("strange", doc("x", 1))), Read()),
     "a stream whose reply is lost": (Read(), Ask(update_one(COLLECTION, A, Add(N, 1))), Strike("getMore", Outcome.LOST_REPLY), Read(), Read()),
     "a stream that cannot be opened": (Strike("aggregate", Code(286)), Read(), Read()),

@@ -261,24 +261,30 @@ def inserted_beside(error: DriverError) -> int | None:
     Args:
         error: What pymongo raised for an insert of many, without an order.
     """
-    if not isinstance(error, BulkWriteError) or error.details["writeConcernErrors"]:
+    if not isinstance(error, BulkWriteError) or error.details["writeConcernErrors"] or not _is_of_taken_ids(error):
         return None
-    wrong = error.details["writeErrors"]
-    is_taken = all(
+    inserted: int = error.details["nInserted"]
+    return inserted
+
+
+def _is_of_taken_ids(error: BulkWriteError) -> bool:
+    """Is nothing wrong but ids that were taken, if that?"""
+    return all(
         (said := meaning(each["code"], ()))
         and said.reason == DUPLICATE_KEY
         and [*each.get("keyPattern", ())] == ["_id"]
-        for each in wrong
+        for each in error.details["writeErrors"]
     )
-    inserted: int = error.details["nInserted"]
-    return inserted if is_taken else None
 
 
 def _of_bulk(error: BulkWriteError, before: Before) -> Failure:
-    """What it comes to: each of its updates was done, matched nothing, or was refused."""
+    """What it comes to: each of its updates was done, matched nothing, or was refused.
+
+    Where an id is taken, its document stands, and a majority may not have it: those of an insert whose reply was lost.
+    """
     wrong, done = error.details["writeErrors"], error.details["nMatched"] + error.details["nInserted"]
     codes = sorted({each["code"] for each in wrong})
-    if not wrong:
+    if error.details["writeConcernErrors"] and _is_of_taken_ids(error):
         return NotDurable(f"{_UNCONFIRMED.reason} ({type(error).__name__})")
     said = [meaning(code, ()) or _FAILED for code in codes]
     reasons = ", ".join(f"{each.reason} {code}" for each, code in zip(said, codes, strict=True))

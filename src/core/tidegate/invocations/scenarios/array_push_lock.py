@@ -32,9 +32,10 @@ from tidegate.invocations.array_push_lock import (
 )
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.model.documents import Document, Eq, Field, Push, Put
-from tidegate.model.effects import Ambiguous, NotApplied, Now, Sleep
+from tidegate.model.effects import Now, Sleep
 from tidegate.model.instants import MILLISECOND, SECOND, Duration
 from tidegate.model.operations import UpdateOne, find_one, update_one
+from tidegate.retries.repeating import PASSING
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Cancelled, Crashed, Returned
 from tidegate.sim.clocks import HOST, Host
@@ -207,7 +208,7 @@ async def counts(lock: ClaimedRecord, write: Writes) -> bool | None:
         try:
             found = await find_one(RECORDS, HERE)
             is_counted = found is not None and await write(lock, claim, found[COUNT] + 1) > 0
-        except (Ambiguous, NotApplied):
+        except PASSING:
             pass  # and it is left all the same
         await lock.release(claim)
         return is_counted

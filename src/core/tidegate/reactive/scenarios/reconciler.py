@@ -13,13 +13,13 @@ from typing import Final, final
 import attrs
 
 from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Value, show
-from tidegate.model.effects import Ambiguous
 from tidegate.model.operations import update_one
 from tidegate.reactive.change_stream import Elected
 from tidegate.reactive.laws import reconciliation as laws
 from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import Progress, ReconciliationRun, TaskTrigger
 from tidegate.reactive.stream_records import new_stream, take_over
+from tidegate.retries.repeating import PASSING
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario, State
@@ -65,7 +65,7 @@ class Version:
         while not isinstance(elected, Elected):
             try:
                 elected = await take_over(STREAMS, STREAM, epoch)
-            except Ambiguous:
+            except PASSING:
                 continue
             if elected is None:
                 return
