@@ -5,7 +5,7 @@
 Each process is a whole `Orchestrator`, which takes what is due, runs it and writes its end; a third one enqueues, waits, and now
 and then cancels, kills, holds and repeats. One process may be killed: from then on nothing that it sends arrives, and another one
 begins in its place. Handlers succeed, fail, call others and wait for them, some for a time only, outlast their limit, will not be
-cancelled; of some no two may run at one time.
+cancelled; of some no two may run at one time. Some emit an event of which two conditions hold.
 
 Judges:
     O1  In the end each invocation that was made has ended (RP3), and whoever waits for it is told how: with the result or the
@@ -20,6 +20,7 @@ Judges:
     O6  A process that is to stop ends in time, and gives back what it runs (DI7).
     O7  What was said to be cancelled has ended, and no run of it begins after that (AK2).
     O8  In a process no more handlers are active than there are slots, those that wait not counted (DI1).
+    O9  Both conditions have noticed what is emitted, or neither; both, where it was said to be kept (TE12).
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from tidegate_adapters.orchestrator import (
     InvocationFailed,
     Orchestrator,
     Task,
+    on_event,
 )
 from tidegate_adapters.orchestrator.handles import CURRENT
 from tidegate_adapters.orchestrator.services import RECOVERY
@@ -61,7 +63,9 @@ from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
 
 RECORDS: Final = "orchestrator_invocations"
+OCCURRENCES: Final = "orchestrator_occurrences"
 KEY: Final = Field[Value](ID.name)
+CONTEXT, EVENT = Field[Document]("context"), Field[str]("event")
 INVOCATIONS: Final = 5
 SETTINGS: Final = OrchestratorSettings(
     database=DATABASE,
@@ -137,6 +141,8 @@ class Orchestrating(Work):
         """What anything was asked of."""
         self.heard: dict[str, object] = {}
         """What those who waited were told."""
+        self.emitted: set[str] = set()
+        """The events that were said to be kept."""
         self._requests = iter(range(1_000))
 
     async def begin(self) -> None:
@@ -248,11 +254,29 @@ class Orchestrating(Work):
                 if self.random.random() < 0.7:
                     raise ArithmeticError("a bad day")
             case "slowly" | "too long" | "for long":
+                await self._emit(process)
                 await asyncio.sleep({"slowly": 0.3, "too long": 1.5, "for long": 5.0}[manner])
             case "stubbornly" if not self.run.is_calm:
                 await _stubbornly(3.0)
             case _:
                 await asyncio.sleep(0.01)
+
+    async def _emit(self, process: str) -> None:
+        """An event of which two conditions hold, and which no process that serves waits for, so it drops what is noticed.
+
+        Not within a limit: who is interrupted waits for its transaction to be ended.
+        """
+        app, run = Orchestrator(self.run.client(process), settings=SETTINGS), CURRENT.get().run
+        if run.task in ("limited", "hasty"):
+            return
+
+        @app.task(triggers=[on_event("begun"), on_event("begun", where={})])
+        async def hear() -> None: ...
+
+        event = f"{run.key}@{run.version}"
+        with suppress(Refused, TidegateError):
+            await app.emit("begun", event=event)
+            self.emitted.add(event)
 
     async def _patient(self, process: str, run: str, handle: Handle[Any]) -> object:
         """How an invocation has ended, as a handler is told that waits for it, as often as its patience ends."""
@@ -377,6 +401,7 @@ class Orchestrating(Work):
         for change in self.run.changes(RECORDS):
             self._judge_version(before, str(change.key), change.after)
         self._judge_ends()
+        self._judge_events()
 
     def _judge_calls(self) -> None:
         """O2 and O4."""
@@ -455,6 +480,16 @@ class Orchestrating(Work):
                 self.story.accuse("O7", f"{key} was cancelled, and is {show(doc)}")
             if any(each.began_s > self.cancelled.get(key, each.began_s) for each in self.handled[key]):
                 self.story.accuse("O7", f"{key} was cancelled, and runs after that: {self.handled[key]}")
+
+    def _judge_events(self) -> None:
+        """O9."""
+        noticed: dict[str, set[str]] = {event: set() for event in self.emitted}
+        for change in self.run.changes(OCCURRENCES):
+            if change.after is not None:
+                noticed.setdefault(change.after[CONTEXT][EVENT], set()).add(str(change.key))
+        for event, by in noticed.items():
+            if len(by) != 2:
+                self.story.accuse("O9", f"{len(by)} of two conditions have noticed {event}")
 
     def _was_done(self, key: str, doc: Document) -> bool:
         """Whether the run before this version has returned, and its result is there."""

@@ -19,6 +19,7 @@ from tests.length import ORCHESTRATOR_RUNS, PLANTED_RUNS
 
 from tidegate.invocations import dispatch, ending, heeding, placing, record_documents, recovery, settling
 from tidegate.invocations.taking import Taker
+from tidegate.triggers.evaluator import Evaluator
 from tidegate_adapters import connecting
 from tidegate_adapters.orchestrator.workers import Workers
 
@@ -40,6 +41,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "who is cancelled while it wants a slot goes on without one": Bug(Workers._waiting, "await _in_any_case(resumed)", "await resumed"),
     "who was interrupted waits for a slot": Bug(dispatch._resuming, "is None]\n    given = {each.run: Slot.WITHOUT for each in wanting if each.why is not None}", "is None or True]\n    given = {}"),
     "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
+    "conditions notice one by one": Bug(Evaluator.notice, "await self.parts.keep(self, found.occurrences, by)", "bool([await insert_new(self.occurrences, stored_occurrence(each)) for each in found.occurrences])", ("closed",)),
     "whoever is silent is alive": Bug(recovery._unless_owned, "if now - owned_until >= 0:", "if False:", ("kill",)),
 }  # fmt: skip
 

@@ -184,6 +184,41 @@ def test_triggers_are_given_what_is_large(mongodb: str, database: str, store: st
     in_loop(run())
 
 
+@pytest.mark.parametrize("store", STORES)
+def test_all_that_wait_for_an_event_hear_of_it(mongodb: str, database: str, store: str) -> None:
+    """Once each, though two emit it at the same time, and again when it is over."""
+    seen: list[str] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app(services=TURNS)
+
+            @app.task(triggers=[on_event("paid"), on_event("paid", where={"by": "card"})])
+            async def count() -> None:
+                seen.append("count")
+
+            @app.task(triggers=[on_event("paid", where=lambda what: what["by"] != "cash")])
+            async def check() -> None:
+                seen.append("check")
+
+            emits = [app.emit("paid", {"by": "card"}, event="e") for _ in range(2)]
+            _ = await asyncio.gather(*emits)
+            assert len(await office.records("orchestrator_occurrences")) == 3
+            async with served(app):
+
+                async def is_over() -> bool:
+                    return not await office.records("orchestrator_occurrences")
+
+                await until(lambda: len(seen) == 3, "each has heard of it")
+                await until(is_over, "nothing waits")
+                await app.emit("paid", {"by": "card"}, event="e")
+                await until(is_over, "nothing waits again")
+                await asyncio.sleep(0.3)
+            assert sorted(seen) == ["check", "count", "count"]
+
+    in_loop(run())
+
+
 def test_an_event_commits_with_what_its_caller_writes_or_not_at_all(mongodb: str, database: str) -> None:
     """And one that is there already does not end the transaction."""
     seen: list[str] = []

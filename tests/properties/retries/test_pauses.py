@@ -305,7 +305,7 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
         key="x", call=CALL, rule=Rule(Control.TASK), request="q", attempts=None, pauses=pauses
     ).run(),
     "notice": lambda pauses: Evaluator(triggers=(), next_after=EachPeriod(1), attempts=None, pauses=pauses).notice(
-        EventContext("e", "e")
+        EventContext("e", "e"), "r"
     ),
     "plan": lambda pauses: task(pauses).plan_pass(("x",), "q"),
     "renew": lambda pauses: task(pauses).renew("x", CLAIM),

@@ -34,7 +34,7 @@ from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.strategies import documents
 from tidegate.triggers import evaluator as evaluators
 from tidegate.triggers import laws
-from tidegate.triggers.conditions import Judge, OnCron, OnEvent, OnResult, condition_id
+from tidegate.triggers.conditions import Equal, Judge, OnCron, OnEvent, OnResult, condition_id
 from tidegate.triggers.contexts import (
     Context,
     CronContext,
@@ -79,6 +79,7 @@ MINUTE: Final = 60 * SECOND
 A: Final = OnEvent("a")
 MINUTELY: Final = OnCron(Schedule("* * * * *", Missed.EACH))
 ON_A: Final = Trigger(task="t", conditions=(A,))
+ON_N: Final = Trigger(task="t", conditions=(OnEvent("a", Equal(Document.of({"n": 1}))),))
 ON_MINUTE: Final = Trigger(task="t", conditions=(MINUTELY,))
 EVENT: Final = EventContext("a", "a1", Document.of({"n": 1}))
 TIMES: Final = st.integers(0, 10**6).map(lambda second: Instant(second * SECOND))
@@ -235,7 +236,7 @@ def test_a_document_that_holds_none_of_these_is_misuse() -> None:
 
 def noticed(*triggers: Trigger) -> Store:
     store = Store()
-    assert store.run(evaluator(*triggers).notice(EVENT)).is_kept
+    assert store.run(evaluator(*triggers).notice(EVENT, "r")).is_kept
     return store
 
 
@@ -244,12 +245,12 @@ def test_what_happened_is_kept_once_whatever_becomes_of_a_request() -> None:
     for trouble in (unsent, dropped, reply_lost):
         for at in (1, 2):
             store = Store(trouble={at: trouble})
-            assert store.run(evaluator(ON_A).notice(EVENT)) == Noted(is_kept=True)
+            assert store.run(evaluator(ON_A).notice(EVENT, "r")) == Noted(is_kept=True)
             assert len(contents(store.world, "occurrences")) == 1
     nobody = Store(trouble=dict.fromkeys(range(9), dropped))
-    assert nobody.run(evaluator(ON_A).notice(EVENT)) == Noted(is_kept=False)
+    assert nobody.run(evaluator(ON_A).notice(EVENT, "r")) == Noted(is_kept=False)
     store = Store()
-    assert store.run(evaluator(ON_A).notice(EventContext("b", "b1"))) == Noted(is_kept=True)
+    assert store.run(evaluator(ON_A).notice(EventContext("b", "b1"), "r")) == Noted(is_kept=True)
     assert contents(store.world, "occurrences") == ()
 
 
@@ -352,7 +353,7 @@ def test_the_rule_of_a_task_holds_for_what_is_fired() -> None:
     """Two events, and one invocation that answers for both: laws TE6 and AD2."""
     store = noticed(ON_A)
     programs = attrs.evolve(evaluator(ON_A), rules=(("t", Rule(Control.TASK)),))
-    assert store.run(programs.notice(EventContext("a", "a2"))).is_kept
+    assert store.run(programs.notice(EventContext("a", "a2"), "r")).is_kept
     for number in range(2):
         assert store.run(programs.evaluate(f"p{number}")) == TriggerPass(is_whole=True)
 
@@ -392,7 +393,7 @@ def test_a_provider_is_given_what_was_uploaded(*, is_there: bool, is_given: bool
 
     trigger = Trigger(task="t", conditions=(OnResult("s"),), provider=FromAll("all", given) if is_given else Static())
     store = Store()
-    store.run(evaluator(trigger).notice(ResultContext("s", "i", 3, arguments_at="i#a", result_at="i@2")))
+    store.run(evaluator(trigger).notice(ResultContext("s", "i", 3, arguments_at="i#a", result_at="i@2"), "r"))
     texts = {"i@2": "[1]", "i#a": """{"x": "[2]"}"""} if is_there else {}
 
     def answered(store: Store, effect: Effect[object]) -> object:
@@ -605,7 +606,7 @@ def test_who_reports_learns_of_what_could_not_be_decided() -> None:
     """Law TE8: the filter of one trigger raises, and the others notice."""
     broken = OnEvent("a", Judge("j", lambda _: 1 // 0))
     store = Store()
-    answer = store.run(evaluator(ON_A, Trigger(task="t", conditions=(broken,))).notice(EVENT))
+    answer = store.run(evaluator(ON_A, Trigger(task="t", conditions=(broken,))).notice(EVENT, "r"))
 
     assert answer.is_kept
     assert [key for key, _ in answer.unknown] == [condition_id(broken)]
@@ -617,9 +618,38 @@ def test_what_is_reported_in_a_transaction_is_kept_with_it(*, is_there: bool) ->
     """Law TE10, and what is there already is looked for: a duplicate key would end the transaction."""
     programs, store = evaluator(ON_A), Store()
     if is_there:
-        store.run(programs.notice(EVENT))
+        store.run(programs.notice(EVENT, "r"))
     assert store.run(programs.notice_beside(EVENT)).is_kept
     assert laws.evaluator.is_kept_with_the_rest(is_kept=len(contents(store.world, "occurrences")) == 1, is_written=True)
+
+
+@pytest.mark.parametrize("trouble", [unsent, dropped, reply_lost, refused])
+def test_all_conditions_of_an_event_notice_it_or_none(trouble: Trouble) -> None:
+    """Law TE12: whatever becomes of one request, or of all from one on."""
+    programs, kept = evaluator(ON_A, ON_N), 0
+    for at, times in product(range(1, 12), (1, 99)):
+        store = Store(trouble=dict.fromkeys(range(at, at + times), trouble))
+        try:
+            is_kept = store.run(programs.notice(EVENT, "r")).is_kept
+        except Refused:
+            is_kept = False
+        kept += is_kept
+        found = len(contents(store.world, "occurrences"))
+        assert laws.evaluator.all_have_noticed_or_none(found, 2, is_kept=is_kept)
+        assert is_kept or times == 99 or trouble is refused
+    assert kept
+
+
+def test_what_several_conditions_have_noticed_before_fires_no_more() -> None:
+    """It is reported where one of them has it already, and again each time that it has fired."""
+    programs, store = evaluator(ON_A, ON_N), noticed(ON_A)
+    for number in range(3):
+        assert store.run(programs.notice(EVENT, f"r{number}")).is_kept
+        assert len(contents(store.world, "occurrences")) == 2
+        for name in ("p", "q"):
+            store.run(programs.evaluate(f"{name}{number}"))
+        assert contents(store.world, "occurrences") == ()
+    assert len(store.invocations) == 2
 
 
 def test_a_run_that_cannot_be_recorded_is_given_up() -> None:
@@ -627,12 +657,12 @@ def test_a_run_that_cannot_be_recorded_is_given_up() -> None:
     programs, store = evaluator(BOTH, GOOD), Store()
     half = Document.of({"data": bytes(SIZE_MAX // 2)})
     for context in (EventContext("a", "1", half), EventContext("b", "1", half), EventContext("good", "good")):
-        assert store.run(programs.notice(context)).is_kept
+        assert store.run(programs.notice(context, "r")).is_kept
     for number in range(2):
         assert store.run(programs.evaluate(f"p{number}")) == TriggerPass(is_whole=True)
     assert [run.state.reasons for run in store.runs if isinstance(run.state, GivenUp)] == [("document too large",)]
     for context in (EventContext("a", "2"), EventContext("b", "2")):
-        assert store.run(programs.notice(context)).is_kept
+        assert store.run(programs.notice(context, "r")).is_kept
     assert store.run(programs.evaluate("last")).skipped == ()
     assert fired_by(store).keys() == {BOTH.id, GOOD.id}
     assert [run.firing.number for run in store.runs if run.firing.trigger_id == BOTH.id] == [1, 2]
@@ -643,7 +673,7 @@ def test_what_cannot_even_be_given_up_is_named_by_each_pass() -> None:
     refuses = takes_not("not authorised", lambda name, doc: name == "runs" and doc[TRIGGER] == LARGE.id)
     store = noticed(LARGE, GOOD)
     for code in ("large", "good"):
-        assert store.run(evaluator(LARGE, GOOD).notice(EventContext(code, code))).is_kept
+        assert store.run(evaluator(LARGE, GOOD).notice(EventContext(code, code), "r")).is_kept
     store.trouble = dict.fromkeys(range(99), refuses)
     for number in range(2):
         answer = store.run(evaluator(LARGE, GOOD).evaluate(f"p{number}"))
@@ -681,7 +711,7 @@ def test_what_takes_longer_counts_for_more() -> None:
     for trigger, alone in ((given, 2), (Trigger(task="t", conditions=(OnResult("s"),)), 0)):
         store = Store()
         for key in ("i", "j"):
-            store.run(evaluator(trigger).notice(ResultContext("s", key, 3, result_at=f"{key}@2")))
+            store.run(evaluator(trigger).notice(ResultContext("s", key, 3, result_at=f"{key}@2"), "r"))
         read: Trouble = lambda at, effect: "[1]" if isinstance(effect, Ask) else at.do(effect)  # noqa: E731
         store.trouble = dict.fromkeys(range(100), read)
         store.run(evaluator(trigger).evaluate("p1"))
@@ -840,7 +870,7 @@ def test_what_was_uploaded_and_is_none_of_it_keeps_no_other() -> None:
     given = Trigger(task="t", conditions=(OnResult("s"),), provider=FromAll("all", lambda _: {}))
     store = Store()
     for context in (ResultContext("s", "i", 3, arguments_at="i#a"), EVENT):
-        store.run(evaluator(given, ON_A).notice(context))
+        store.run(evaluator(given, ON_A).notice(context, "r"))
     store.trouble = dict.fromkeys(range(99), lambda at, effect: "[1]" if isinstance(effect, Ask) else at.do(effect))
     answer = store.run(evaluator(given, ON_A).evaluate("p1"))
     assert [each.reason for each in answer.skipped] == ["a tuple is not arguments that were uploaded"]
@@ -909,7 +939,7 @@ def test_each_minute_of_a_cron_fires_and_is_closed() -> None:
     """Law TE4: none before the first sight, each after it, however late somebody looks."""
     store = Store()
     programs = evaluator(ON_MINUTE, ON_A)
-    store.run(programs.notice(EVENT))
+    store.run(programs.notice(EVENT, "r"))
     store.run(programs.evaluate("p1"))
     assert len(store.invocations) == 1
     store.later(3 * MINUTE)

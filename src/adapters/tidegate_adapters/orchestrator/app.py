@@ -435,6 +435,8 @@ class Orchestrator:
     ) -> None:
         """Say that something has happened, to the triggers of this app that wait for it (`on_event`).
 
+        All of them hear of it; or all or none, where this raises.
+
         Args:
             code: Of which kind it is.
             payload: What it carries.

@@ -18,6 +18,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar, final
+from uuid import uuid4
 
 import attrs
 
@@ -193,7 +194,7 @@ class Services:
 
     async def emit(self, event: EventContext) -> Noted:
         """Keep an event for the triggers that wait for it."""
-        return await self._site.run(self._evaluator.notice(event))
+        return await self._site.run(self._evaluator.notice(event, uuid4().hex))
 
     def emitted(self, event: EventContext) -> Program[Noted]:
         """The same as a program, for a transaction of the user's."""

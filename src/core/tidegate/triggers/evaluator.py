@@ -3,15 +3,15 @@
 The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `tidegate.triggers.firing`. Several
 processes may evaluate at the same time, over views of different ages, and each may die anywhere.
 
-    notice      what happened is kept as an occurrence of each condition that holds of it; beside what is written in a
-                transaction of the caller's (`notice_beside`)
+    notice      what happened is kept as an occurrence of each condition that holds of it, of several in a transaction; beside
+                what is written in a transaction of the caller's (`notice_beside`)
     evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; drop what nobody waits for
                 any more; claim runs, register the invocation of each under the run's id, and record that: a hundred at a time
     purge       forget runs that have been over for long enough, a page at a time
 
-Each document is written by itself: an insert under an id that is made of what it is, or a compare-and-set on a version. So a
-write that matches nothing, or has no answer, is read back and may be asked for again, for what it was to do is seen on the
-document: a claim shows whose it is. Writes of several documents go in one request; where the store refuses one of them, or does
+Each other document is written by itself: an insert under an id that is made of what it is, or a compare-and-set on a version.
+So a write that matches nothing, or has no answer, is read back and may be asked for again, for what it was to do is seen on
+the document: a claim shows whose it is. Writes of several documents go in one request; where the store refuses one of them, or does
 not say what became of all, each is asked for by itself, so that none keeps the others (TE7).
 
 However many instants are due of a cron, one write moves its cell past them, and one closes those that have fired; what nobody
@@ -40,8 +40,11 @@ Laws, over what is stored:
     TE10 What is reported in a transaction is kept exactly if what else was written in it is.
     TE11 A purge forgets a run only once it has been over for as long as runs are kept, where nothing waits that it is of, and
          it is not the last one of a trigger of all conditions.
+    TE12 At rest all conditions that hold of what is reported have noticed it, or none has; all, where it is said to be kept.
 
 Known not to work
+    - Where somebody dies as what several conditions hold of is about to be committed, the store ends that after its time (MongoDB
+      after 60 s): who reports the same again until then is told that it is not kept, if its attempts are over before.
     - A pass reads all that waits, and all runs of triggers of all conditions, so it takes as long as they are many.
     - A run that the store refuses to record, since all its occurrences together are larger than a document may be, is
       given up at once. One that is recorded, and leaves no room for the reason of its failure, is named by each pass.
@@ -106,8 +109,9 @@ from tidegate.model.operations import (
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
-from tidegate.retries.backoff import check_delay
+from tidegate.retries.backoff import Policy, check_delay
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.resending import Done, NotDone
 from tidegate.retries.schedule import (
     Broken,
     Due,
@@ -121,6 +125,7 @@ from tidegate.retries.schedule import (
     closed,
     look,
 )
+from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers.conditions import Condition, OnCron, condition_id
 from tidegate.triggers.contexts import Context
 from tidegate.triggers.definitions import Definition, definition_of, spared
@@ -392,12 +397,17 @@ class Evaluator:
 
     # --- notice ---
 
-    async def notice(self, context: Context) -> Noted:
-        """Keep what has happened, for each condition that holds of it.
+    async def notice(self, context: Context, by: str) -> Noted:
+        """Keep what has happened, for all conditions that hold of it, or for none.
+
+        Args:
+            context: What has happened.
+            by: The id of this report; no other has it, or has had.
 
         Raises:
             Refused: The store said no, definitely: what happened is too large for a document, for one.
         """
+        check_name(by, "a report")
         unknown: tuple[tuple[str, str], ...] = ()
         since = await begins(self.pauses)
         attempt = 0
@@ -406,28 +416,22 @@ class Evaluator:
                 break
             attempt += 1
             try:
-                seen = await StoreTime()
-                found = noticed(self.conditions, context, seen)
+                found = noticed(self.conditions, context, await StoreTime())
                 unknown = found.unknown
-                for each in found.occurrences:
-                    await insert_new(self.occurrences, stored_occurrence(each))
+                is_kept = await self.parts.keep(self, found.occurrences, by)
             except (Ambiguous, NotApplied, NotDurable):
                 continue
-            return Noted(is_kept=True, unknown=unknown)
+            return Noted(is_kept=is_kept, unknown=unknown)
         return Noted(is_kept=False, unknown=unknown)
 
     async def notice_beside(self, context: Context) -> Noted:
-        """The same in a transaction of the caller's: what is there is looked for first, since a duplicate key would end it, and nothing is
-        asked again, for that is up to whoever runs the transaction.
+        """The same in a transaction of the caller's: nothing is asked again, for that is up to whoever runs the transaction.
 
         Raises:
             Failure: Whatever happens.
         """
         found = noticed(self.conditions, context, await StoreTime())
-        for each in found.occurrences:
-            doc = stored_occurrence(each)
-            if await find_one(self.occurrences, Eq(ID, doc[ID]), fields=(ID,)) is None:
-                await insert_one(self.occurrences, doc)
+        await _add_missing(self, found.occurrences)
         return Noted(is_kept=True, unknown=found.unknown)
 
     # --- evaluate ---
@@ -763,6 +767,33 @@ def _claim(wanted: Firing, run: TriggerRun | None, claims: Claims, by: str, now:
     return claim(wanted, run, claims, by=by, now=now)
 
 
+async def _keep(evaluator: Evaluator, occurrences: tuple[Occurrence, ...], by: str) -> bool:
+    if len(occurrences) < 2:
+        for each in occurrences:
+            await insert_new(evaluator.occurrences, stored_occurrence(each))
+        return True
+    pauses = evaluator.pauses
+    policy = Policy(
+        backoff=pauses.delays,
+        attempts_max=evaluator.attempts,
+        elapsed_max=pauses.elapsed_max,
+        jitter_ppm=pauses.jitter_ppm,
+    )
+    sent = await in_transaction(by, lambda: _add_missing(evaluator, occurrences), policy)
+    if isinstance(sent, NotDone) and isinstance(sent.failure, Refused):
+        raise sent.failure.fresh()
+    return isinstance(sent, Done)
+
+
+async def _add_missing(evaluator: Evaluator, occurrences: tuple[Occurrence, ...]) -> None:
+    """Insert those that are not there: in a transaction, which a duplicate key would end."""
+    found = await _by_ids(evaluator.occurrences, tuple([each.id for each in occurrences]), ())
+    there = frozenset([needed(each, ID) for each in found])
+    for each in occurrences:
+        if each.id not in there:
+            await insert_one(evaluator.occurrences, stored_occurrence(each))
+
+
 def _at_version(key: str, version: int) -> Filter:
     return AllOf((Eq(ID, key), Eq(VERSION, version)))
 
@@ -935,6 +966,8 @@ class EvaluatorParts:
     """What an evaluator is made of.
 
     Attributes:
+        keep: Inserts the occurrences of one happening, all of them or none, in a transaction of that name if they are several;
+            whether they are known to be there.
         look: What is due of a cron.
         plan: What fires, and what may be dropped.
         spare: Leaves alone what triggers wait for that this process does not know.
@@ -947,6 +980,7 @@ class EvaluatorParts:
         forget: Deletes those of a page of runs that are needed no more.
     """
 
+    keep: Callable[[Evaluator, tuple[Occurrence, ...], str], Program[bool]] = _keep
     look: Callable[[Schedule, NextAfter, ScheduleCell | None, Instant], Look] = look
     plan: Callable[[tuple[Trigger, ...], tuple[Occurrence, ...], tuple[TriggerRun, ...], Instant], Plan] = plan
     spare: Callable[[Plan, tuple[Definition, ...], tuple[Occurrence, ...]], Plan] = spared

@@ -8,8 +8,8 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.triggers.firing import Fired, Firing, GivenUp, Held, TriggerRun
 
 __all__ = [
-    "a_claim_is_not_taken", "instants_are_due", "instants_are_invoked_once", "is_kept_with_the_rest",
-    "no_occurrence_is_invoked_twice", "nothing_is_dropped_unfired", "nothing_waits", "others_find_what_they_wait_for", "runs_are_numbered", "what_fired_is_invoked",
+    "a_claim_is_not_taken", "all_have_noticed_or_none", "instants_are_due", "instants_are_invoked_once",
+    "is_kept_with_the_rest", "no_occurrence_is_invoked_twice", "nothing_is_dropped_unfired", "nothing_waits", "others_find_what_they_wait_for", "runs_are_numbered", "what_fired_is_invoked",
     "what_is_forgotten_is_over",
 ]  # fmt: skip
 
@@ -119,3 +119,14 @@ def what_is_forgotten_is_over(
     )
     is_old = isinstance(gone.state, (Fired, GivenUp)) and now - gone.state.at >= keep
     return is_old and not is_last and not any(each.id in waiting for each in firing.occurrences)
+
+
+def all_have_noticed_or_none(noticed: int, conditions: int, *, is_kept: bool) -> bool:
+    """Law TE12: at rest all conditions that hold of what is reported have noticed it, or none has; all, where it is said to be kept.
+
+    Args:
+        noticed: How many have noticed it.
+        conditions: How many hold of it.
+        is_kept: Whether somebody was told that it is kept.
+    """
+    return noticed == conditions or (noticed == 0 and not is_kept)

@@ -20,7 +20,8 @@ from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.resending import Done
 from tidegate.retries.schedule import Missed, Schedule, ScheduleCell
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.automaton import Crashed
+from tidegate.sim.automaton import Crashed, Returned
+from tidegate.sim.expiry import Expiry
 from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
@@ -40,10 +41,10 @@ from tidegate.sim.world import (
 )
 from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers import laws
-from tidegate.triggers.conditions import OnCron, OnEvent, condition_id
+from tidegate.triggers.conditions import Equal, OnCron, OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext, Kind
 from tidegate.triggers.definitions import defined, stored_definition
-from tidegate.triggers.evaluator import PARTS, Evaluator, EvaluatorParts
+from tidegate.triggers.evaluator import PARTS, Evaluator, EvaluatorParts, Noted
 from tidegate.triggers.firing import Claims, Failed, Firing, GivenUp, Held, TriggerRun, plan
 from tidegate.triggers.trigger import FromContext, Occurrence, Static, Trigger, ticks
 from tidegate.triggers.trigger_documents import (
@@ -59,8 +60,9 @@ from tidegate.triggers.trigger_documents import (
 )
 
 __all__ = [
-    "BOTH", "CLAIMED", "DROPPED", "EACH", "FORGOTTEN", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
-    "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_ONE", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "rolling", "triggers",
+    "ALL_OR_NONE", "BOTH", "CLAIMED", "DROPPED", "EACH", "FORGOTTEN", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
+    "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_ONE", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "reporting", "rolling",
+    "triggers",
 ]  # fmt: skip
 
 Purging: TypeAlias = Callable[[Evaluator], Program[object]]
@@ -80,6 +82,7 @@ NUMBERED: Final = "runs of all conditions are numbered"
 TOGETHER: Final = "what fires together was seen together"
 INVOKED: Final = "what has fired is invoked"
 THEIRS: Final = "what others wait for stays"
+ALL_OR_NONE: Final = "at rest all conditions of an event have noticed it, or none"
 FORGOTTEN: Final = "what is forgotten is over and nothing needs it"
 
 A: Final = OnEvent("a")
@@ -122,6 +125,9 @@ ORDERS: Final = "orders"
 PACKED: Final = Field[bool]("packed")
 SEEN: Final = Field[bool]("seen")
 POLICY: Final = Policy(backoff=Fixed(0), attempts_max=3)
+REPORTS: Final = Faults.of(
+    Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.CANCELLED, Fault.STALL
+)
 BESIDE: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 ANY_NUMBER: Final = 1_000
 """More passes than anybody makes."""
@@ -222,7 +228,7 @@ async def evaluator(programs: Evaluator, name: str, passes_max: int) -> None:
 
 async def reporter(programs: Evaluator, events: tuple[str, ...]) -> None:
     for name in events:
-        await programs.notice(EventContext(name[0], name))
+        await programs.notice(EventContext(name[0], name), name)
 
 
 async def purger(programs: Evaluator, purge: Purging) -> None:
@@ -534,7 +540,52 @@ def beside(
     )
 
 
+# --- of several conditions ----------------------------------------------------------------------------------------------
+
+ANY_A: Final = Trigger(task="u", conditions=(OnEvent("a", Equal(Document())),))
+
+
+def reporting(
+    parts: EvaluatorParts = PARTS,
+    *,
+    summary: str = "two report an event that two conditions hold of, and crash or get no answer: both have noticed it, or neither",
+    budget: int = 1,
+    faults: Faults = REPORTS,
+) -> Scenario:
+    """The scenario of an event that is sent twice.
+
+    Args:
+        parts: What the programs are made of; those of a faulty variant, perhaps.
+        summary: One line for people.
+        budget: How many faults may strike.
+        faults: Which may strike.
+    """
+    programs = Evaluator(triggers=(ON_A, ANY_A), next_after=next_minute, attempts=2, parts=parts)
+    names = ("first", "second")
+
+    def report(name: str) -> Callable[[int], Program[Noted]]:
+        return lambda _: programs.notice(EventContext("a", "a1"), name)
+
+    def all_or_none(state: State) -> bool:
+        noticed, is_kept = len(contents(state, "occurrences")), Returned(Noted(is_kept=True))
+        return laws.evaluator.all_have_noticed_or_none(
+            noticed, len(programs.conditions), is_kept=any(state.status(name) == is_kept for name in names)
+        )
+
+    actors = tuple(Process(name, report(name), faults) for name in names)
+    return Scenario(
+        name="triggers.reporting",
+        summary=summary,
+        world=world_with({"occurrences": ()}),
+        actors=(*actors, Network(), Expiry(actors)),
+        budget=budget,
+        eventually={ALL_OR_NONE: all_or_none},
+        sometimes={"both have noticed it": lambda state: len(contents(state, "occurrences")) == 2},
+    )
+
+
 SCENARIOS: Final = (
+    Shipped("triggers.reporting", reporting, thorough=partial(reporting, budget=2), large=partial(reporting, budget=3)),
     Shipped("triggers.beside", beside, thorough=partial(beside, budget=3), large=partial(beside, budget=4)),
     Shipped(
         "triggers",

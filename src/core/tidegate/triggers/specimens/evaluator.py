@@ -1,4 +1,4 @@
-"""Twenty ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
+"""Twenty-two ways to get triggers wrong. Each differs from `tidegate.triggers.evaluator` in one place."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.retries.resending import Done
 from tidegate.retries.schedule import Due, FirstSeen, Look, NextAfter, Schedule, ScheduleCell, TooLate
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen
 from tidegate.transactions.transacting import in_transaction
@@ -24,6 +25,7 @@ from tidegate.triggers.definitions import Definition
 from tidegate.triggers.evaluator import PARTS, Asked, Evaluator, Invoked, Skipped
 from tidegate.triggers.firing import Claims, Firing, Held, Plan, RunClaim, TriggerRun
 from tidegate.triggers.scenarios.evaluator import (
+    ALL_OR_NONE,
     BOTH,
     CLAIMED,
     DROPPED,
@@ -45,11 +47,12 @@ from tidegate.triggers.scenarios.evaluator import (
     TWICE,
     beside,
     packed,
+    reporting,
     rolling,
     triggers,
 )
 from tidegate.triggers.trigger import NotProvided, Occurrence, Trigger, provided
-from tidegate.triggers.trigger_documents import AT, OF, loaded_run, stored_run
+from tidegate.triggers.trigger_documents import AT, OF, loaded_run, stored_occurrence, stored_run
 
 __all__ = ["SPECIMENS"]
 
@@ -213,8 +216,22 @@ async def forgets_by_id(evaluator: Evaluator, found: tuple[Document, ...]) -> No
 
 async def reported_before(programs: Evaluator) -> bool:
     """It is reported before the transaction, as a message is that a broker of its own keeps."""
-    await programs.notice(EventContext("a", "a1"))
+    await programs.notice(EventContext("a", "a1"), "r")
     return isinstance(await in_transaction("session", packed, POLICY), Done)
+
+
+async def one_by_one(evaluator: Evaluator, occurrences: Occurrences, by: str) -> bool:
+    """Each condition of an event notices it by a write of its own, and whoever reports it may die in between."""
+    del by
+    for each in occurrences:
+        await insert_new(evaluator.occurrences, stored_occurrence(each))
+    return True
+
+
+async def kept_unheard(evaluator: Evaluator, occurrences: Occurrences, by: str) -> bool:
+    """It is said to be kept, whatever has become of the transaction."""
+    await PARTS.keep(evaluator, occurrences, by)
+    return True
 
 
 def planted(
@@ -452,5 +469,21 @@ SPECIMENS: Final = (
         BOTH,
         "What users of Oban and River praise that theirs do not: news of an order that was rolled back.",
         of="triggers.beside",
+    ),
+    planted(
+        "one_by_one",
+        one_by_one,
+        partial(reporting, attrs.evolve(PARTS, keep=one_by_one), budget=2, faults=Faults.of(Fault.CRASH_BEFORE)),
+        ALL_OR_NONE,
+        "Ours, until it was asked what becomes of the conditions behind the one at which the process dies.",
+        of="triggers.reporting",
+    ),
+    planted(
+        "kept_unheard",
+        kept_unheard,
+        partial(reporting, attrs.evolve(PARTS, keep=kept_unheard), budget=2, faults=Faults.of(Fault.DROPPED)),
+        ALL_OR_NONE,
+        "Planted: so it is where nobody looks at what a transaction has come to.",
+        of="triggers.reporting",
     ),
 )
