@@ -12,7 +12,12 @@ from typing import Any, Final, TypeAlias
 import attrs
 import pytest
 
-from tidegate.model.documents import ID, Eq
+from tidegate.invocations.invocation import INVOCATION, PENDING, RUNNING
+from tidegate.invocations.record_documents import new_record
+from tidegate.invocations.settling import RecordMove, Settling
+from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.transition import Transition
+from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -28,9 +33,16 @@ from tidegate.model.effects import (
 )
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, WALL, Instant
-from tidegate.model.operations import find_one
+from tidegate.model.operations import BulkUpdate, InsertOne, UpdateOne, find_one, insert_one
+from tidegate.model.transactions import CommitTransaction, InTransaction
+from tidegate.retries import resending
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.retries.failures import Duplicate
+from tidegate.retries.pauses import Pauses
+from tidegate.transactions.transacting import in_transaction
 from tidegate_adapters import driver
-from tidegate_adapters.driver import CLOSINGS_MAX, Handle, choosing, local, local_async, run, run_async
+from tidegate_adapters.driver import CLOSINGS_MAX, Handle, choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.embedded import Embedded
 
 FAILURES: Final = (Refused("no"), NotApplied("not yet"), Ambiguous("who knows"), NotDurable("not by many"))
 
@@ -285,6 +297,60 @@ def test_a_failure_that_is_returned_is_not_given_up(drive: Drive, caplog: pytest
 
     assert drive(tells(), lambda _: Ambiguous("no reply")) == Ambiguous("no reply")
     assert logged(caplog) == [("DEBUG", "tells: Call has failed (1): Ambiguous(no reply)")]
+
+
+BRIEF: Final = Pauses(Fixed(1))
+RECORD: Final = StatusRecord(PENDING, "runner", 1)
+MOVE: Final = RecordMove("x", RECORD, RUNNING, "r1")
+
+
+THREE: Final = Policy(backoff=Fixed(1), attempts_max=3)
+
+
+async def looks() -> Duplicate:
+    return Duplicate.GONE if await find_one("records", Eq(ID, "y")) is None else Duplicate.OWN
+
+
+async def writes() -> None:
+    await insert_one("records", Document.of({"_id": "y"}))
+
+
+PERSISTENT: Final[dict[str, tuple[Callable[[], Program[Any]], type[Effect[Any]]]]] = {
+    "transition": (
+        lambda: Transition("records", INVOCATION, "x", RUNNING, "runner", "r1", attempts=3, pauses=BRIEF).run(),
+        UpdateOne,
+    ),
+    "settling": (
+        lambda: Settling("records", INVOCATION, (MOVE,), "runner", attempts=3, pauses=BRIEF).run(),
+        BulkUpdate,
+    ),
+    "insert": (
+        lambda: resending.insert(insert_one("records", Document.of({"_id": "y"})), looks, THREE),
+        InsertOne,
+    ),
+    "a statement": (lambda: in_transaction("s", writes, THREE), InTransaction),
+    "a commit": (lambda: in_transaction("s", writes, THREE), CommitTransaction),
+}
+
+
+@both
+@pytest.mark.parametrize("failure", FAILURES[1:], ids=str)
+@pytest.mark.parametrize("name", PERSISTENT)
+def test_who_looks_or_clears_away_after_a_failure_has_given_up_all_the_same(
+    drive: Drive, caplog: pytest.LogCaptureFixture, name: str, failure: Failure
+) -> None:
+    """What is found is no success, and neither is an abort; and each attempt but the first one has a pause before it."""
+    caplog.set_level("DEBUG", driver.__name__)
+    made, struck = PERSISTENT[name]
+    store = Embedded({"records": (new_record("x", RECORD, "made", Instant(0)),)})
+    handle = choosing(documents(lambda effect: failure if type(effect) is struck else store(effect)), local())
+
+    drive(made(), handle)
+
+    told = [text.split(": ")[1].split()[0] for _, text in logged(caplog)]
+    assert told[:5] == [struck.__name__, "goes", struck.__name__, "goes", struck.__name__]
+    level, text = logged(caplog)[-1]
+    assert (level, text.split(": ")[1]) == ("ERROR", "given up; 3 attempts have failed")
 
 
 # What does not reach the program

@@ -16,9 +16,10 @@ that is for the next life to find out, as after a crash.
 A transaction that a run has begun, and has heard of no end of, is aborted when the run ends, however it ends.
 
 Of each run, the first attempt that fails is logged at the level debug, later ones as warnings, each with how long the program
-waited before it went on, and a run that ends after an attempt that has failed as an error, for it has given up; one that
-returns the failure has not, for whoever asked decides what comes of it. What is refused is an answer, and is not logged. A line
-names the program, the kind of effect and what the handler said of it, and shows no values.
+waited before it went on, and a run that has given up as an error: one of which an attempt has failed, and that ends with that or
+says so by its result (`tidegate.retries.pauses.Attempted`), whatever it has looked up or cleared away since. One that returns
+the failure has not, for whoever asked decides what comes of it. What is refused is an answer, and is not logged. A line names
+the program, the kind of effect and what the handler said of it, and shows no values.
 
 Handlers are chosen by the type of the effect:
 
@@ -46,6 +47,7 @@ from tidegate.model.operations import Operation, StoreTime
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate.retries.pauses import Attempted
 
 __all__ = [
     "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",
@@ -102,7 +104,7 @@ def run(program: Program[T], handle: Handle) -> T:
                 _unwanted(reply)
             if type(asked) in _OF_TRANSACTIONS:
                 begun.answered(asked, reply)
-            if attempts.is_last or isinstance(reply, Failure):
+            if attempts.is_pending or isinstance(reply, Failure):
                 attempts.note(asked, reply)
             asked = _resumed(program, reply)
     except BaseException as error:
@@ -149,7 +151,7 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
                 reply = failure
             if type(asked) in _OF_TRANSACTIONS:
                 begun.answered(asked, reply)
-            if attempts.is_last or isinstance(reply, Failure):
+            if attempts.is_pending or isinstance(reply, Failure):
                 attempts.note(asked, reply)
             asked = _resumed(program, reply)
     except BaseException as error:
@@ -188,22 +190,27 @@ class _Begun(dict[str, Transaction]):
 class _Attempts:
     """Those of one run that have failed, and the log of them."""
 
-    __slots__ = ("_failed", "_program", "is_last")
+    __slots__ = ("_failed", "_is_last", "_program", "is_pending")
 
     def __init__(self, program: Program[Any]) -> None:
         self._program: Final[str] = getattr(program, "__name__", type(program).__name__)
-        self._failed, self.is_last = 0, False  # the last one, so far
+        self._failed = 0
+        self._is_last = False  # nothing has succeeded since
+        self.is_pending = False  # the same, or it has not waited since
 
     def note(self, asked: Effect[object], reply: object) -> None:
         """Logs what has failed on the way, and how long it waited before it went on."""
-        if isinstance(asked, Sleep) and self.is_last:
+        if isinstance(reply, Failure):
+            if not isinstance(reply, Refused):
+                self.is_pending = self._is_last = True
+                self._failed += 1
+                what = self._program, type(asked).__name__, self._failed, reply
+                _LOG.log(self._level, "%s: %s has failed (%d): %s", *what)
+        elif isinstance(asked, Sleep):
             _LOG.log(self._level, "%s: goes on after a %s", self._program, asked)
-        elif not isinstance(reply, Failure):
-            self.is_last = self.is_last and type(asked) in _ALWAYS
-        elif not isinstance(reply, Refused):
-            self.is_last, self._failed = True, self._failed + 1
-            what = self._program, type(asked).__name__, self._failed, reply
-            _LOG.log(self._level, "%s: %s has failed (%d): %s", *what)
+            self.is_pending = self._is_last
+        else:
+            self._is_last = self._is_last and type(asked) in _ALWAYS
 
     @property
     def _level(self) -> int:
@@ -211,8 +218,15 @@ class _Attempts:
 
     def end(self, result: object) -> None:
         """Logs that a run has given up: not where it returns the failure, or was stopped, as by a cancellation."""
-        if self.is_last and not isinstance(result, Failure):
+        if self._failed and not isinstance(result, Failure) and (self._is_last or _is_given_up(result)):
             _LOG.error("%s: given up; %d attempts have failed", self._program, self._failed)
+
+
+def _is_given_up(result: object) -> bool:
+    """Also where one of several is."""
+    if isinstance(result, tuple):
+        return any(map(_is_given_up, result))
+    return isinstance(result, Attempted) and result.is_given_up
 
 
 _ALWAYS: Final = frozenset({Now, Note, Sleep})

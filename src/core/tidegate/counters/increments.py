@@ -48,7 +48,7 @@ from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne, check_collection, find_all, find_one
 from tidegate.model.values import check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
     "ATTEMPTS",
@@ -69,7 +69,7 @@ SWEPT_AT_ONCE: Final = 100
 
 @final
 @attrs.frozen
-class Unsettled:
+class Unsettled(Attempted):
     """It is not counted yet as far as anybody knows; if a first step of it was applied, a sweep counts it."""
 
     attempts: int

@@ -65,7 +65,7 @@ from tidegate.model.operations import UPDATES_MAX, StoreTime, check_collection
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.backoff import Policy, Retry, decide, draw_of
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
     "ENDING_PARTS",
@@ -326,7 +326,7 @@ def _kept(due: Instant) -> Instant:
 
 @final
 @attrs.frozen
-class EndingOutcome:
+class EndingOutcome(Attempted):
     """What has become of ends.
 
     Attributes:
@@ -336,6 +336,10 @@ class EndingOutcome:
 
     answers: tuple[TransitionOutcome, ...]
     is_more: bool = False
+
+    @property
+    def is_given_up(self) -> bool:
+        return any(isinstance(each, Attempted) and each.is_given_up for each in self.answers)
 
 
 @final

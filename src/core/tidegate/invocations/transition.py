@@ -60,7 +60,7 @@ from tidegate.model.operations import StoreTime, check_collection, find_one, upd
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
     "ATTEMPTS", "PARTS", "GaveUp", "Granted", "Outdated", "Transition", "TransitionOutcome", "TransitionParts",
@@ -92,7 +92,7 @@ class Granted:
 
 @final
 @attrs.frozen
-class GaveUp:
+class GaveUp(Attempted):
     """Others were faster at every attempt, or the store was never reached. This request is not, and never will be, done.
 
     Attributes:
@@ -111,7 +111,7 @@ class GaveUp:
 
 @final
 @attrs.frozen
-class Unknown:
+class Unknown(Attempted):
     """The request may have been done, and it can no longer be known."""
 
     attempts: int

@@ -68,7 +68,7 @@ from tidegate.payloads.upload_records import (
     upload_of,
     upload_record_of,
 )
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
     "Abandoned", "Absent", "Deleted", "PayloadStore", "PutOutcome", "Replaced", "Stored", "Swept",
@@ -105,7 +105,7 @@ class Abandoned:
 
 @final
 @attrs.frozen
-class Unanswered:
+class Unanswered(Attempted):
     """Nobody answered, or others were faster, often enough. If a switch was sent without an answer, it may be done."""
 
     attempts: int

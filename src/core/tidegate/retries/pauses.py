@@ -41,7 +41,18 @@ from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant,
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Delays, Exponential, check_delay, delay_after
 
-__all__ = ["PAUSES", "Pauses", "begins", "check_attempts", "goes_on", "pause"]
+__all__ = ["PAUSES", "Attempted", "Pauses", "begins", "check_attempts", "goes_on", "pause"]
+
+
+class Attempted:
+    """What a program that tries again may come to, for whoever runs it and logs that (`tidegate_adapters.driver`)."""
+
+    __slots__ = ()
+
+    @property
+    def is_given_up(self) -> bool:
+        """No attempt is left: it is not done, or nobody knows."""
+        return True
 
 
 _DELAYS: Final = Exponential(100 * MILLISECOND, cap=10 * SECOND)

@@ -45,6 +45,7 @@ from tidegate.retries.failures import (
     decide_failure,
     failed,
 )
+from tidegate.retries.pauses import Attempted
 
 __all__ = ["RETRIES", "Done", "LookUp", "NotDone", "Sent", "Unknown", "insert", "send"]
 
@@ -74,11 +75,15 @@ class Done(Generic[T]):
 
 @final
 @attrs.frozen
-class NotDone:
+class NotDone(Attempted):
     """No request for it was done, or will be: the last failure says why."""
 
     failure: Failure
     attempts: int = 1
+
+    @property
+    def is_given_up(self) -> bool:
+        return not isinstance(self.failure, Refused)
 
     @property
     def todo(self) -> str:
@@ -94,7 +99,7 @@ class NotDone:
 
 @final
 @attrs.frozen
-class Unknown:
+class Unknown(Attempted):
     """A request for it may have been done, or be done later; or it was done, and a failover may take it back."""
 
     failure: Failure

@@ -76,7 +76,7 @@ from tidegate.model.operations import (
 from tidegate.model.programs import find_every, insert_new
 from tidegate.model.reading import needed, one_of
 from tidegate.model.values import check_callable, check_int, check_name, check_type
-from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,
@@ -190,7 +190,7 @@ class Skipped:
 
 @final
 @attrs.frozen
-class Unanswered:
+class Unanswered(Attempted):
     """There was no answer, however often the runner asked: what was begun is left to those who reap."""
 
     run: str
