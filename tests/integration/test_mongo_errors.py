@@ -57,6 +57,7 @@ from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
 from tidegate_adapters.mongo_attempts import Attempts
+from tidegate_adapters.resilience import AsyncKit, Kit
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
@@ -742,6 +743,33 @@ def test_a_standalone_server_is_refused_before_anything_is_asked(standalone: int
             assert [*looking.alone[COLLECTION].index_information()] == ["_id_"]
         finally:
             looking.drop_database("alone")
+
+
+@pytest.mark.mongo
+@pytest.mark.parametrize(
+    "asked",
+    [("insert", {"_id": "y"}), ("delete", "x"), ("delete_many", {}), ("count", "x", "token")],
+    ids=lambda asked: asked[0],
+)
+def test_a_kit_refuses_a_standalone_server_before_anything_is_asked(standalone: int, asked: tuple[Any, ...]) -> None:
+    """Of a client of one's own; by both."""
+    method, *arguments = asked
+
+    async def of_a_loop() -> None:
+        async with AsyncMongoClient[Raw](LOOPBACK, standalone, event_listeners=[Attempts()]) as client:
+            with pytest.raises(TidegateError, match="is not a replica set"):
+                await getattr(AsyncKit(client, "alone"), method)(COLLECTION, *arguments)
+
+    with MongoClient[Raw](LOOPBACK, standalone, event_listeners=[Attempts()]) as client:
+        client.alone[COLLECTION].insert_one({"_id": "x"})
+        try:
+            with pytest.raises(TidegateError, match="is not a replica set"):
+                getattr(Kit(client, "alone"), method)(COLLECTION, *arguments)
+            in_loop(of_a_loop())
+
+            assert [*client.alone[COLLECTION].find()] == [{"_id": "x"}]
+        finally:
+            client.drop_database("alone")
 
 
 each_store = pytest.mark.parametrize("unique", [NO_INDEXES, UNIQUE], ids=["no indexes", "an index to be made"])

@@ -220,7 +220,7 @@ class Mongo:
         if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
             return now
         send, told = _request(effect, self._handles, self._within)
-        if (self._unmade or not self._is_replicated) and (missing := self._unready(effect)) is not None:
+        if (self._unmade or not self._is_replicated) and (missing := self.unready(effect)) is not None:
             return missing
         requests: Requests | None = None if isinstance(effect, _READS) else []
         earlier = REQUESTS.set(requests)
@@ -241,12 +241,12 @@ class Mongo:
             with _in_time(self._limit):
                 return carried_out(self.sessions.ended(effect))
         operation = cast("Operation", effect.operation)
-        if (self._unmade or not self._is_replicated) and (missing := self._unready(operation)) is not None:
+        if (self._unmade or not self._is_replicated) and (missing := self.unready(operation)) is not None:
             return missing
         with _in_time(self._limit):
             return carried_out(self.sessions.stated(effect, _carrying(operation, self._handles)))
 
-    def _unready(self, effect: Asked) -> Failure | None:
+    def unready(self, effect: object) -> Failure | None:
         """What is to be there before anything is asked: a replica set, and the indexes of the collection.
 
         Returns:
@@ -322,7 +322,7 @@ class AsyncMongo:
             if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
                 return now
             send, told = _request(effect, self._handles, self._within)
-            if (self._unmade or not self._is_replicated) and (missing := await self._unready(effect)) is not None:
+            if (self._unmade or not self._is_replicated) and (missing := await self.unready(effect)) is not None:
                 return missing
             requests: Requests | None = None if isinstance(effect, _READS) else []
             earlier = REQUESTS.set(requests)
@@ -348,12 +348,13 @@ class AsyncMongo:
             with _in_time(self._limit):
                 return await carried_out_async(self.sessions.ended(effect))
         operation = cast("Operation", effect.operation)
-        if (self._unmade or not self._is_replicated) and (missing := await self._unready(operation)) is not None:
+        if (self._unmade or not self._is_replicated) and (missing := await self.unready(operation)) is not None:
             return missing
         with _in_time(self._limit):
             return await carried_out_async(self.sessions.stated(effect, _carrying(operation, self._handles)))
 
-    async def _unready(self, effect: Asked) -> Failure | None:
+    async def unready(self, effect: object) -> Failure | None:
+        """As `Mongo.unready`."""
         if not self._is_replicated:
             try:
                 with _in_time(self._limit):

@@ -446,7 +446,7 @@ def _checked(client: MongoClient[Any] | AsyncMongoClient[Any], rules: Rules) -> 
 class Kit:
     """Writes of application code that survive the network. Its methods may be called from any thread.
 
-    Each of them returns `Done`, `NotDone` or `Unknown`, and raises for misuse alone.
+    Each of them returns `Done`, `NotDone` or `Unknown`, and raises for misuse, and for a server that is no replica set, alone.
 
     Args:
         client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and database: what its calls have in
@@ -554,6 +554,8 @@ class Kit:
         bounds, held = _Bounds(self._shared), self._database[order.collection]
 
         def asked(ask: _Ask) -> object:
+            if (missing := self._store.unready(ask)) is not None:
+                raise missing
             with _failing(self._client, ask):
                 return ask.reply(ask.send(held))
 
@@ -622,6 +624,8 @@ class AsyncKit:
         bounds, held = _Bounds(self._shared), self._database[order.collection]
 
         async def asked(ask: _Ask) -> object:
+            if (missing := await self._store.unready(ask)) is not None:
+                raise missing
             with _failing(self._client, ask):
                 return ask.reply(await ask.send(held))
 
