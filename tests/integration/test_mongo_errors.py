@@ -54,6 +54,7 @@ from tidegate.model.operations import (
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate_adapters import mongo
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
+from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
 from tidegate_adapters.mongo_attempts import Attempts
@@ -770,6 +771,20 @@ def test_a_kit_refuses_a_standalone_server_before_anything_is_asked(standalone: 
             assert [*client.alone[COLLECTION].find()] == [{"_id": "x"}]
         finally:
             client.drop_database("alone")
+
+
+@pytest.mark.mongo
+def test_a_change_stream_refuses_a_standalone_server(standalone: int) -> None:
+    """It has none; and says so before it is read, too."""
+
+    async def asked() -> None:
+        async with AsyncMongoClient[Raw](LOOPBACK, standalone) as client:
+            changes = ChangeStream(client, "alone", (COLLECTION,))
+            for ask in (changes.locate, changes.check):
+                with pytest.raises(TidegateError, match="is not a replica set"):
+                    await ask()
+
+    in_loop(asked())
 
 
 each_store = pytest.mark.parametrize("unique", [NO_INDEXES, UNIQUE], ids=["no indexes", "an index to be made"])

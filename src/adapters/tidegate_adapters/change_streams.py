@@ -58,7 +58,7 @@ try:
     from pymongo.errors import NotPrimaryError, OperationFailure
 
     from tidegate_adapters.bson_values import CODEC, encoded, loaded
-    from tidegate_adapters.mongo import REPLY_MS, database_of, misplaced
+    from tidegate_adapters.mongo import REPLY_MS, check_replicated, database_of, misplaced
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.change_streams", "mongo", missing) from missing
@@ -172,7 +172,11 @@ class ChangeStream:
             await self.close()
 
     async def locate(self) -> Position | Ambiguous:
-        """Where the stream stands now: behind the last write that a majority has, which nothing takes back."""
+        """Where the stream stands now: behind the last write that a majority has, which nothing takes back.
+
+        Raises:
+            TidegateError: The server is not a replica set.
+        """
         try:
             async with asyncio.timeout(self._patience):
                 answer = await self._client.admin.command("hello", codec_options=CODEC)
@@ -180,6 +184,7 @@ class ChangeStream:
             return Ambiguous(_named(error))
         except RuntimeError as error:
             raise misplaced(error) from None
+        check_replicated(answer)
         last = answer["lastWrite"]["majorityOpTime"]["ts"] if "lastWrite" in answer else answer["operationTime"]
         time = loaded({"time": Timestamp(last.time, last.inc + 1)}, "a time of the cluster")
         return From(time.put(_WATCHED, self._of))

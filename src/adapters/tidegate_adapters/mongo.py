@@ -150,7 +150,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo", "mongo", missing) from missing
 
 __all__ = [
-    "CHECK_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "condition", "connect", "connect_async",
+    "CHECK_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "check_replicated", "condition", "connect", "connect_async",
     "database_of", "make_unique", "make_unique_async", "masked", "misplaced",
 ]  # fmt: skip
 
@@ -255,7 +255,7 @@ class Mongo:
         if not self._is_replicated:
             try:
                 with _in_time(self._limit):
-                    _check_replicated(self._handles.hello())
+                    check_replicated(self._handles.hello())
             except DRIVER_ERRORS as error:
                 return failure(error, Before.NEVER)
             self._is_replicated = True
@@ -358,7 +358,7 @@ class AsyncMongo:
         if not self._is_replicated:
             try:
                 with _in_time(self._limit):
-                    _check_replicated(await self._handles.hello())
+                    check_replicated(await self._handles.hello())
             except DRIVER_ERRORS as error:
                 return failure(error, Before.NEVER)
             self._is_replicated = True
@@ -1059,7 +1059,7 @@ def _patience(options: ClientOptions) -> float:
 
 
 def _check_reached(client: MongoClient[Any] | AsyncMongoClient[Any], hello: Mapping[str, Any], where: str) -> None:
-    _check_replicated(hello, where)
+    check_replicated(hello, where)
     if client.options.direct_connection and not hello.get("isWritablePrimary"):
         raise TidegateError(
             f"the MongoDB{where} is not the primary of its set",
@@ -1068,7 +1068,12 @@ def _check_reached(client: MongoClient[Any] | AsyncMongoClient[Any], hello: Mapp
         )
 
 
-def _check_replicated(hello: Mapping[str, Any], where: str = "") -> None:
+def check_replicated(hello: Mapping[str, Any], where: str = "") -> None:
+    """Refuse a server whose answer to `hello` says that it is no replica set.
+
+    Raises:
+        TidegateError: It is none.
+    """
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise TidegateError(
             f"the MongoDB{where} is not a replica set",
