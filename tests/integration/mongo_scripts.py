@@ -18,11 +18,11 @@ from pymongo.errors import OperationFailure
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 from tests.integration.servers import MongoServer
 
-from tidegate.model.documents import Document
+from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Ambiguous, Failure
 from tidegate.model.operations import Operation
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.reactive.change_stream import Broken, Position
+from tidegate.reactive.change_stream import After, Broken, Position
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.bson_values import encoded
@@ -77,6 +77,10 @@ class Read(NamedTuple):
     """Read the change stream until nothing more comes; the first time from where it stands."""
 
 
+class Damage(NamedTuple):
+    """Damage the resume token that is kept."""
+
+
 class Call(NamedTuple):
     """Call the resilience kit."""
 
@@ -90,7 +94,7 @@ class Admin(NamedTuple):
     what: str
 
 
-Step: TypeAlias = Ask | Begin | Finish | Strike | Wait | Read | Call | Admin
+Step: TypeAlias = Ask | Begin | Finish | Strike | Wait | Read | Damage | Call | Admin
 Script: TypeAlias = Sequence[Step]
 
 
@@ -265,6 +269,10 @@ async def play(script: Script, place: Place, heard: Heard) -> Account:
                         position = found
                     position, line = await followed(stream, position)
                     told.append(line)
+                case Damage():
+                    assert isinstance(position, After)
+                    assert isinstance(position.token, Document)
+                    position = After(position.token.put(Field("token"), Document.of({"_data": "none"})))
                 case Admin(what):
                     with suppress(OperationFailure):
                         await administered(place, what)

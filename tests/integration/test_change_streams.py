@@ -16,7 +16,7 @@ from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
 
-from tidegate.model.documents import Document
+from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
@@ -364,6 +364,40 @@ def test_a_position_is_one_whatever_was_watched(mongodb: str, database: str, oth
             assert await again.read(unknown) == Broken(HISTORY_LOST)
         await again.close()
         await others.close()
+
+    with_stream(mongodb, database, work)
+
+
+def test_a_position_that_is_damaged_is_of_a_history_that_is_lost(mongodb: str, database: str) -> None:
+    """The server would begin now where a token or a time is null, and what had happened since the position would never be told.
+    Of what else is wrong with a token it says so, in many words, each time that it is asked.
+    """
+
+    async def work(held: Any, changes: ChangeStream) -> None:
+        begin = await located(changes)
+        await held.orders.insert_one({"_id": "a"})
+        _, position = await told(changes, begin)
+        assert isinstance(begin, From)
+        assert isinstance(begin.time, Document)
+        assert isinstance(position, After)
+        assert isinstance(position.token, Document)
+        of, token = Field[Any]("token"), position.token
+        data = token[of][Field("_data")]
+        chance = Random(1)
+        spoilt = [data[: 2 * chance.randrange(len(data) // 2)] for _ in range(20)]
+        for _ in range(100):
+            at = chance.randrange(len(data))
+            spoilt.append(data[:at] + chance.choice("0123456789ABCDEFx") + data[at + 1 :])
+        for each in (None, 7, "a token", Document(), Document.of({"_data": None}), Document.of({"_data": ""})):
+            assert await changes.read(After(token.put(of, each))) == Broken(HISTORY_LOST)
+        for wrong in (None, 7, "a time"):
+            assert await changes.read(From(begin.time.put(Field("time"), wrong))) == Broken(HISTORY_LOST)
+        codes = set()
+        for each in spoilt:
+            found = await changes.read(After(token.put(of, Document.of({"_data": each}))))
+            codes.add(found.code if isinstance(found, Broken) else None)
+        assert codes - {None} <= stream.CANNOT_RESUME
+        assert HISTORY_LOST in codes
 
     with_stream(mongodb, database, work)
 

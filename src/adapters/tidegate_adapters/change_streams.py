@@ -23,7 +23,7 @@ whole; another server says 10334, and then the consumer looks at every document.
 
 A position says of which collections it is. Of others what has happened since is told as well, and nobody knows of what was before:
 whoever watches more than that looks at those documents, each of them (`tidegate.reactive.deployments`, law DEP4). A position of another
-database, or of none, is of a history that is lost.
+database, or of none, is of a history that is lost; so is one that is damaged, be it seen here or by the server.
 
 Nobody waits for ever: a client that sets no limit itself waits for a reply `REPLY_MS` longer than the server may. Under a
 `timeoutMS` the driver would tell the server to wait for as long as itself (pymongo 4.20), so that limit is kept here.
@@ -59,6 +59,7 @@ try:
 
     from tidegate_adapters.bson_values import CODEC, encoded, loaded
     from tidegate_adapters.mongo import REPLY_MS, check_replicated, database_of, misplaced
+    from tidegate_adapters.mongo_codes import meaning
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.change_streams", "mongo", missing) from missing
@@ -69,6 +70,10 @@ log: Final = logging.getLogger(__name__)
 
 HISTORY_LOST: Final = 286
 """MongoDB's code for a stream whose position is older than what the server remembers."""
+_OF_A_TOKEN: Final = frozenset({9, 14, 15, 207})
+"""What the server says of a resume token that is damaged: it cannot be parsed, is of a wrong type, is too short, or names no
+collection. Each other way has a code of its own, which nothing else has (23 were seen, of 6.0).
+"""
 _REFUSED: Final[Mapping[int | None, str]] = {
     13: "grant the user `changeStream` and `find` on this database",
     73: "follow collections of another database: of admin, config and local no changes are told",
@@ -195,7 +200,8 @@ class ChangeStream:
         The first read of a cursor does not wait: so it is soon known that the stream can be read.
         """
         check_type(position, (From, After), "a position")
-        if self._begin(position) is None:
+        begin = self._begin(position)
+        if begin is None:
             log.warning("a position that is none of %s: its history is lost", self._database.name)
             await self.close()
             return Broken(HISTORY_LOST)
@@ -203,8 +209,9 @@ class ChangeStream:
             return await self._read(position)
         except DRIVER_ERRORS as error:
             log.warning("the change stream of %s fails: %s", self._database.name, _named(error))
+            is_of_the_token = self._cursor is None and "startAfter" in begin and _is_of_a_token(_code(error))
             await self.close()
-            return Broken(_code(error))
+            return Broken(HISTORY_LOST if is_of_the_token else _code(error))
         except TimeoutError:
             log.warning("the change stream of %s does not answer", self._database.name)
             await self._given_up()
@@ -293,11 +300,16 @@ class ChangeStream:
         if not isinstance(of, tuple) or of[:1] != (self._database.name,):
             return None
         if not isinstance(position, After):
-            return {"startAtOperationTime": encoded(made[_TIME])}
-        token = made[_TOKEN]
+            time = made.get(_TIME)
+            is_one = isinstance(time, Foreign) and time.type == "timestamp"
+            return {"startAtOperationTime": encoded(time)} if is_one else None
+        token = made.get(_TOKEN)
+        data = token.held(_DATA) if isinstance(token, Document) else None
+        if not isinstance(data, str):  # the server would take null for no position, and begin now
+            return None
         if of == self._of:
             return {"startAfter": encoded(token)}
-        begins = _BEGINS.match(str(token.held(_DATA))) if isinstance(token, Document) else None
+        begins = _BEGINS.match(data)
         return begins and {"startAtOperationTime": Timestamp(int(begins[1], 16), int(begins[2], 16))}
 
     def _pipeline(self, position: Position) -> list[dict[str, Any]]:
@@ -349,6 +361,10 @@ def _made(position: Position) -> Document:
     """What a position holds; nothing where it was made by something else."""
     held = position.token if isinstance(position, After) else position.time
     return held if isinstance(held, Document) else Document()
+
+
+def _is_of_a_token(code: int | None) -> bool:
+    return code is not None and (code in _OF_A_TOKEN or meaning(code, ()) is None)
 
 
 def splits(version: Sequence[int]) -> bool:

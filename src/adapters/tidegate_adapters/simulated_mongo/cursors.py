@@ -12,6 +12,7 @@ it. A cursor lives on one member: when the primary steps down or dies, all of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, TypeAlias, cast, final
@@ -256,6 +257,8 @@ class Cursors:
             case {"startAfter": {"_data": str(token)}, **others} | {"resumeAfter": {"_data": str(token)}, **others} if (
                 not others
             ):
+                if not re.fullmatch("[0-9a-f]+", token):
+                    raise ServerError(9, "resume token string was not a valid hex string")
                 position = int(token, 16)
             case {"startAtOperationTime": Timestamp() as time, **others} if not others:
                 later = (change.number for change in self._set.history[:position] if change.time >= time)
