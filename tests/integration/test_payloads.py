@@ -189,13 +189,14 @@ def test_a_payload_has_one_thread_beside_the_event_loop(mongodb: str, database: 
 def test_how_often_it_is_tried_is_told() -> None:
     """And what lies in between; by both."""
     told: Any = {"attempts": 2, "pauses": Pauses(Fixed(1))}
+    nobody: Any = {"host": "mongodb://127.0.0.1:1", "timeoutMS": 5}
 
     async def work() -> None:
-        async with AsyncMongoClient[dict[str, Any]]("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=5) as client:
+        async with AsyncMongoClient[dict[str, Any]](**nobody) as client:
             with pytest.raises(PayloadUnsettled, match="others were faster, 2 times"):
                 await AsyncPayloads(client, "nowhere", **told).delete("k")
 
-    with MongoClient[dict[str, Any]]("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=5) as client:
+    with MongoClient[dict[str, Any]](**nobody) as client:
         with pytest.raises(PayloadUnsettled, match="others were faster, 2 times"):
             Payloads(client, "nowhere", **told).delete("k")
         with pytest.raises(Misuse, match="a number of attempts"):
