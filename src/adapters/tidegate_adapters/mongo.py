@@ -20,7 +20,7 @@ Whatever the client's defaults are, reads go to the primary and see what a major
 after an election (`tidegate_adapters.mongo_elections`), and writes are acknowledged by a majority, journaled. Less would lose
 acknowledged writes when a primary stands still and comes back. Otherwise a client is used as it is: its deadlines and its `retryWrites` are the caller's. One that would wait for ever, for it has neither
 `timeoutMS` nor `socketTimeoutMS`, is given `REPLY_MS` beyond its `serverSelectionTimeoutMS` for each call; as under a `timeoutMS`,
-the driver sends again what may be until then.
+the driver sends again what may be until then, and waits until then for a server, too.
 
 With `retryWrites`, the driver sends a write again, and the first request may be carried out after the second one was
 answered with a no, or has matched nothing. A client of `connect` tells of each request, and both are `Ambiguous` then
