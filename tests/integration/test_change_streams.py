@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from itertools import count, islice
@@ -271,6 +272,26 @@ def test_an_error_is_told_by_its_code(mongod: MongoServer, database: str, comman
         assert (await told(changes, position))[0] == [DocumentChange("orders", "b")]
 
     with_stream(mongod.uri, database, work)
+
+
+def test_what_fails_again_is_a_warning_and_what_fails_once_is_none(
+    mongod: MongoServer, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """But where the history is lost by that. A read that succeeds lies between two that fail once."""
+    caplog.set_level(logging.DEBUG, change_streams.__name__)
+
+    async def work(_: Any, changes: ChangeStream) -> None:
+        position = await located(changes)
+        for code, times in ((43, 1), (43, 3), (286, 1)):
+            with mongod.fail("aggregate", times=times, errorCode=code):
+                for _ in range(times):
+                    assert await changes.read(position) == Broken(code)
+            assert isinstance(await changes.read(position), Page)
+            await changes.close()
+
+    with_stream(mongod.uri, database, work)
+    levels = [each.levelname for each in caplog.records if each.name == change_streams.__name__]
+    assert levels == ["DEBUG", "DEBUG", "WARNING", "WARNING", "WARNING"]
 
 
 @pytest.mark.parametrize("how", ["drop", "rename away", "rename to", "drop the database"])

@@ -25,6 +25,8 @@ A position says of which collections it is. Of others what has happened since is
 whoever watches more than that looks at those documents, each of them (`tidegate.reactive.deployments`, law DEP4). A position of another
 database, or of none, is of a history that is lost; so is one that is damaged, be it seen here or by the server.
 
+A read that fails after one that has not is logged at the level debug, further ones in a row, and a history that is lost, as warnings.
+
 Nobody waits for ever: a client that sets no limit itself waits for a reply `REPLY_MS` longer than the server may. Under a
 `timeoutMS` the driver would tell the server to wait for as long as itself (pymongo 4.20), so that limit is kept here.
 
@@ -49,7 +51,7 @@ from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant, seconds
 from tidegate.model.operations import check_collection
 from tidegate.model.values import check_int, check_type, check_types
-from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
+from tidegate.reactive.change_stream import CANNOT_RESUME, After, Broken, DocumentChange, From, Page, Position
 
 try:
     import pymongo
@@ -152,6 +154,7 @@ class ChangeStream:
         self._patience = total or (None if reply else (self._wait_ms + REPLY_MS) / 1_000)
         self._splits: bool | None = None
         self._cursor: _Cursor | None = None
+        self._has_failed = False
 
     async def check(self) -> None:
         """Open it once, so that what will never be otherwise is known before anybody relies on it.
@@ -206,14 +209,16 @@ class ChangeStream:
             await self.close()
             return Broken(HISTORY_LOST)
         try:
-            return await self._read(position)
+            page = await self._read(position)
         except DRIVER_ERRORS as error:
-            log.warning("the change stream of %s fails: %s", self._database.name, _named(error))
-            is_of_the_token = self._cursor is None and "startAfter" in begin and _is_of_a_token(_code(error))
+            code = _code(error)
+            if self._cursor is None and "startAfter" in begin and _is_of_a_token(code):
+                code = HISTORY_LOST
+            self._note(f"fails: {_named(error)}", is_lasting=code in CANNOT_RESUME)
             await self.close()
-            return Broken(HISTORY_LOST if is_of_the_token else _code(error))
+            return Broken(code)
         except TimeoutError:
-            log.warning("the change stream of %s does not answer", self._database.name)
+            self._note("does not answer")
             await self._given_up()
             return Broken(None)
         except RuntimeError as error:
@@ -222,6 +227,14 @@ class ChangeStream:
         except BaseException:  # cancelled, or what came cannot be read: it is lost, so this cursor is not read on
             await self._given_up()
             raise
+        self._has_failed = False
+        return page
+
+    def _note(self, what: str, *, is_lasting: bool = False) -> None:
+        """Log a failure: what goes on after another read concerns only who looks for it."""
+        level = logging.WARNING if self._has_failed or is_lasting else logging.DEBUG
+        self._has_failed = True
+        log.log(level, "the change stream of %s %s", self._database.name, what)
 
     async def _given_up(self) -> None:
         """Leave the cursor to the server."""
