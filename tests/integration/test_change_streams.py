@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import count, islice
 from random import Random
 from typing import Any, Final
@@ -543,17 +544,21 @@ def test_a_server_that_dies_is_read_on_from(disposable_mongod: MongoServer) -> N
 
 
 def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe], database: str) -> None:
-    """Laws CS1 and CS2 on a real server: nothing is saved before it was looked at, and all is looked at in the end."""
-    looked: dict[tuple[str, Any], float] = {}
-    saved: list[Position] = []
+    """Laws CS1 and CS2 on a real server: nothing is saved before it was looked at, and all is looked at in the end.
+
+    Each document changes once, so what has been looked at when a position was saved has to have all that is told before it.
+    """
+    looked: set[DocumentChange] = set()
+    saved: list[tuple[Position, frozenset[DocumentChange]]] = []
+    chance = Random(3)
 
     async def work(held: Any, changes: ChangeStream) -> None:
-        async def handle(collection: str, ids: tuple[Any, ...]) -> None:
-            await asyncio.sleep(0.01)
-            looked.update({(collection, each): time.monotonic() for each in ids})
+        async def handle(collection: str, ids: tuple[Any, ...], *, is_gone: bool) -> None:
+            await asyncio.sleep(chance.random() / 5)
+            looked.update(DocumentChange(collection, each, is_gone) for each in ids)
 
         async def save(position: Position) -> None:
-            saved.append(position)
+            saved.append((position, frozenset(looked)))
 
         def begin(command: stream.StreamCommand) -> Job | None:
             match command:
@@ -561,8 +566,10 @@ def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe]
                     return Call(changes.locate)
                 case stream.Read(_, position):
                     return Call(lambda: changes.read(position))
-                case stream.HandleChanged(_, _, collection, ids) | stream.HandleDeleted(_, _, collection, ids):
-                    return Call(lambda: handle(collection, ids))
+                case stream.HandleChanged(_, _, collection, ids):
+                    return Call(lambda: handle(collection, ids, is_gone=False))
+                case stream.HandleDeleted(_, _, collection, ids):
+                    return Call(lambda: handle(collection, ids, is_gone=True))
                 case stream.Save(_, _, position):
                     return Call(lambda: save(position))
                 case stream.StartTimer(duration=duration):
@@ -571,29 +578,38 @@ def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe]
                     return None
 
         runtime: Runtime[stream.StreamState, stream.StreamEvent, stream.StreamCommand] = Runtime(
-            stream.ChangeStreamConsumer(wait=50 * MILLISECOND, pause=50 * MILLISECOND),
+            stream.ChangeStreamConsumer(wait=50 * MILLISECOND, rest=0, pause=50 * MILLISECOND),
             stream.Following(),
             begin,
             lambda command, reply: stream.event_for(command, as_failure(reply)),
         )
+        for collection in WATCHED:
+            await held[collection].insert_many([{"_id": number} for number in range(100)])
         runtime.tell(stream.Elected(1, 1, None))
         await runtime.until(lambda _: bool(saved))
-        last: dict[tuple[str, Any], float] = {}
-        all_written: list[DocumentChange] = []
-        for seed in range(10):
-            began = time.monotonic()
-            more = await written(held, Random(seed), 20)
-            all_written += more
-            last |= {(each.collection, each.id): began for each in more}
-        async with asyncio.timeout(30):
-            while any(looked.get(each, 0) < instant for each, instant in last.items()):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        expected: list[DocumentChange] = []
+        for number in chance.sample(range(150), 150):
+            collection, is_gone = chance.choice(WATCHED), number < 50
+            if is_gone:
+                await held[collection].delete_one({"_id": number})
+            else:
+                await held[collection].update_one({"_id": number}, {"$set": {"n": 1}}, upsert=True)
+            expected.append(DocumentChange(collection, number, is_gone))
+            await asyncio.sleep(0.01)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(20):
+                while not looked.issuperset(expected):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
         runtime.tell(stream.StopRequested())
         await runtime.until(lambda state: isinstance(state, stream.Stopped))
         await runtime.close()
-        everything, rest = [(await told(changes, each))[0] for each in (saved[0], saved[-1])]
-        assert everything == all_written
-        assert len(rest) < len(everything)
+        after: list[DocumentChange] = []
+        for position, seen in saved:
+            after, _ = await told(changes, position)
+            assert {*expected[: len(expected) - len(after)]} - seen == set()
+        assert {*expected} - looked == set()
+        assert (await told(changes, saved[0][0]))[0] == expected
+        assert len(after) < len(expected)
 
     pipe = make_proxy(Rule("getMore", Action.CUT_REPLY, probability=0.2, times=5), seed=3)
     with_stream(pipe.uri, database, work)
