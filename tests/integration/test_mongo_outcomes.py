@@ -21,6 +21,7 @@ from tests.length import MONGO_CODES_STEP, OUTCOMES_STEP
 
 from tidegate.model.documents import ID, Add, Document, Eq, Field
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.instants import Instant
 from tidegate.model.operations import (
     Operation,
     StoreTime,
@@ -37,14 +38,17 @@ from tidegate.model.operations import (
     update_one,
     upsert_one,
 )
+from tidegate.model.record_counts import CountRecords
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
+from tidegate.reactive.snapshot import Projection
 from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
-from tidegate_adapters.mongo import AsyncMongo, Mongo
+from tidegate_adapters.mongo import Asked, AsyncMongo, Mongo
 from tidegate_adapters.mongo_attempts import Attempts
 from tidegate_adapters.mongo_codes import CODES
 
 Raw: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = type[Failure]
-Operations: TypeAlias = Mapping[str, Operation | StoreTime]
+Operations: TypeAlias = Mapping[str, Asked]
 Ask: TypeAlias = Callable[..., list[object]]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
 
@@ -91,7 +95,7 @@ PATIENT: Final = {"socketTimeoutMS": 20_000}
 
 
 def ask_sync(uri: str, database: str, options: Raw, operations: Operations = WRITES) -> list[object]:
-    def ask(effect: Operation | StoreTime) -> object:
+    def ask(effect: Asked) -> object:
         with MongoClient[Raw](uri, appname=database, **{**PATIENT, **options}) as client:
             return Mongo(client, of(effect, database), UNIQUE)(effect)
 
@@ -100,7 +104,7 @@ def ask_sync(uri: str, database: str, options: Raw, operations: Operations = WRI
 
 
 def ask_async(uri: str, database: str, options: Raw, operations: Operations = WRITES) -> list[object]:
-    async def ask(effect: Operation | StoreTime) -> object:
+    async def ask(effect: Asked) -> object:
         async with AsyncMongoClient[Raw](uri, appname=database, **{**PATIENT, **options}) as client:
             return await AsyncMongo(client, of(effect, database), UNIQUE)(effect)
 
@@ -110,7 +114,7 @@ def ask_async(uri: str, database: str, options: Raw, operations: Operations = WR
     return in_loop(ask_all())
 
 
-def of(effect: Operation | StoreTime, database: str) -> str:
+def of(effect: Asked, database: str) -> str:
     """The database that is asked; all ask for the time when they begin, so who asks for nothing else has one of its own."""
     return f"{database}-t" if isinstance(effect, StoreTime) else database
 
@@ -232,20 +236,26 @@ def test_what_is_lost_on_the_way_is_ambiguous_and_done_once_at_most(
 TIMEOUT_MS: Final = 2_000
 LATE_S: Final = 3.0
 PEOPLE: Final = "people"
+PLANNING: Final = ("changed", "orphaned", "counted")
+"""What planners ask, by the name of the task."""
 OPERATIONS: Final[Operations] = {
     **WRITES,
     "read": find_one(PEOPLE, Eq(ID, "read")),
     "all read": find_all(PEOPLE, Eq(ID, "all read"), limit=5),
     "told the time": StoreTime(),
     "indexed": insert_one(INDEXED, Document.of({"_id": "indexed"})),
+    "changed": FindChanged(PEOPLE, "records", "changed", Projection(()), None, 5),
+    "orphaned": FindOrphaned("records", PEOPLE, "orphaned", None, 5),
+    "counted": CountRecords("records", ("counted",), ("new",), Field[Instant]("due")),
 }
 COMMAND: Final = {
     "found": "findAndModify", "updated": "update", "deleted": "delete", "inserted": "insert", "all inserted": "insert", "upserted": "findAndModify",
     "all updated": "update", "all deleted": "delete", "in bulk": "update",
     "read": "find", "all read": "find", "told the time": "hello", "indexed": "createIndexes",
+    **dict.fromkeys(PLANNING, "aggregate"),
 }  # fmt: skip
 """Which command of each operation meets what happens."""
-NEVER_AGAIN: Final = {*ONCE, "told the time", "indexed"}
+NEVER_AGAIN: Final = {*ONCE, *PLANNING, "told the time", "indexed"}
 """The driver sends these once, whatever becomes of them."""
 
 LOST: Final = (Action.CUT_REQUEST, Action.HANG_REQUEST, Action.ANSWER)
@@ -260,6 +270,9 @@ ANSWERED: Final[Mapping[str, object]] = {
     **dict.fromkeys(("inserted", "indexed")),
     "read": Document.of({"_id": "read"}),
     "all read": (Document.of({"_id": "all read"}),),
+    "changed": PlanPage(("all read", "read"), ("read",)),
+    "orphaned": PlanPage(),
+    "counted": (),
 }
 """The replies; of the time nobody knows."""
 CELLS: Final = [*product(Action, ("sync", "async"), (False, True))]
