@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tidegate
 from tidegate.catalogue import shipped
+from tidegate.counters.counter import new_counter
 from tidegate.counters.increments import increment
 from tidegate.invocations import asking
 from tidegate.invocations.admission import Call as Called
@@ -36,7 +37,7 @@ from tidegate.invocations.transition import transition
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, NotDurable, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, WALL, Duration, Instant
-from tidegate.model.operations import FindOneAndUpdate, Operation, StoreTime, UpdateOne
+from tidegate.model.operations import FindOne, FindOneAndUpdate, Operation, StoreTime, UpdateOne
 from tidegate.payloads import uploads
 from tidegate.reactive.desk import Desk
 from tidegate.reactive.reactive_task import ReactiveTask
@@ -372,8 +373,21 @@ def task(pauses: Pauses) -> ReactiveTask:
     return ReactiveTask(name="t", source="docs", attempts=None, pauses=pauses)
 
 
-def begun(program: Program[object], requests: int) -> list[Duration]:
-    """When it asks a store that is out of reach, each time for a second, until it ends or has asked that often."""
+def out_of_reach(_: Effect[object], __: Duration) -> object:
+    return NotApplied("no server")
+
+
+def unconfirmed(effect: Effect[object], now: Duration) -> object:
+    """A store that is out of reach for 50 s, and then has no majority."""
+    if not isinstance(effect, FindOne):
+        return NotDurable("no majority")
+    return new_counter("c") if now > 50 * SECOND else NotApplied("no server")
+
+
+def begun(
+    program: Program[object], requests: int, answer: Callable[[Effect[object], Duration], object] = out_of_reach
+) -> list[Duration]:
+    """When it asks a store, each time for a second, until it ends or has asked that often."""
     now, asked = 0, list[Duration]()
     reply: object = None
     calls = {"whole": b"payload", "facts": (7, "digest")}
@@ -387,7 +401,8 @@ def begun(program: Program[object], requests: int) -> list[Duration]:
             reply = calls[effect.name]
         else:
             asked.append(now)
-            now, reply = now + SECOND, NotApplied("no server")
+            now += SECOND
+            reply = answer(effect, now)
     program.close()
     return asked
 
@@ -400,6 +415,15 @@ def test_every_program_tries_as_long_as_it_may(name: str) -> None:
     assert 8 < len(within) < 300
     assert 60 * SECOND - 11 * SECOND < within[-1] <= 60 * SECOND
     assert len(begun(NAMES[name](PAUSES), 300)) == 300
+
+
+def test_a_step_that_is_sent_again_is_an_attempt_like_any_other() -> None:
+    """Of an increment: no more of them are made, and none later, than of looks."""
+    minute = begun(increment("counters", "c", "t", attempts=None, pauses=MINUTE_LONG), 300, unconfirmed)
+    eight = begun(increment("counters", "c", "t", attempts=8), 300, lambda effect, _: unconfirmed(effect, 60 * SECOND))
+
+    assert 50 * SECOND < minute[-1] <= 60 * SECOND
+    assert len(eight) == 1 + 8  # a look, and the step
 
 
 def trying() -> dict[str, object]:

@@ -46,6 +46,7 @@ from tidegate.counters.counter import (
 from tidegate.model.documents import ID, Document, Eq, Filter, HasOther, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
 from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_all, find_one
 from tidegate.model.values import check_name, check_type
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
@@ -81,22 +82,20 @@ class Unsettled(Attempted):
 IncrementOutcome: TypeAlias = Counted | Full | Forgotten | Unsettled
 
 
-async def _send(update: UpdateOne, attempts: int | None, pauses: Pauses) -> bool:
-    """Whether an update was applied, for good. False says nothing: look again."""
-    since = await begins(pauses)
-    tries = 0
+async def _send(
+    update: UpdateOne, made: int, attempts: int | None, pauses: Pauses, since: Instant | None
+) -> tuple[bool, int]:
+    """Whether an update was applied, for good, and how many attempts there were by then. False says nothing: look again."""
     while True:
-        if not await goes_on(pauses, attempts, tries, since):
-            break
-        tries += 1
         try:
-            matched = await update
+            return await update > 0, made
         except NotDurable:
-            continue  # done, and a failover may take it back: sent again it finds nothing to do, or does it anew
+            pass  # done, and a failover may take it back: sent again it finds nothing to do, or does it anew
         except (Ambiguous, NotApplied):
-            return False
-        return matched > 0
-    return False
+            return False, made
+        if not await goes_on(pauses, attempts, made, since):
+            return False, made
+        made += 1
 
 
 def swept(collection: str, key: str, found: Counter) -> tuple[UpdateOne, ...]:
@@ -116,7 +115,7 @@ class IncrementParts:
     decide: Callable[[Counter, Increment, int], IncrementVerdict] = counter.decide_increment
     first_step: Callable[[str, str, str, int], UpdateOne] = counter.first_step
     second_step: Callable[[str, str, str, int], UpdateOne] = counter.second_step
-    send: Callable[[UpdateOne, int | None, Pauses], Program[bool]] = _send
+    send: Callable[[UpdateOne, int, int | None, Pauses, Instant | None], Program[tuple[bool, int]]] = _send
     swept: Callable[[str, str, Counter], tuple[UpdateOne, ...]] = swept
     left_behind: Callable[[], Filter] = _left_behind
 
@@ -141,8 +140,8 @@ async def increment(
         key: The counter's id; its record is there (`new_counter`).
         token: An id used for this increment only.
         parts: The steps that it is made of.
-        attempts: How often to look before giving up; None for any number.
-        pauses: How long it waits before it looks again, or sends a step again.
+        attempts: How often to look, or to send a step again, before giving up; None for any number.
+        pauses: How long it waits in between.
         tokens_max: From how many tokens on the record is full.
 
     Returns:
@@ -173,14 +172,16 @@ async def increment(
         if isinstance(verdict, NoteToken):
             known = Increment(token, verdict.in_round)
             first = parts.first_step(collection, key, token, verdict.in_round)
-            if not await parts.send(first, attempts, pauses):
+            is_applied, attempt = await parts.send(first, attempt, attempts, pauses, since)
+            if not is_applied:
                 continue
             known = Increment(token, verdict.in_round, is_noted=True)
             verdict = CountToken(verdict.in_round)
         if isinstance(verdict, CountToken):
             known = Increment(token, verdict.noted, is_noted=True)
             second = parts.second_step(collection, key, token, verdict.noted)
-            if await parts.send(second, attempts, pauses):
+            is_applied, attempt = await parts.send(second, attempt, attempts, pauses, since)
+            if is_applied:
                 return Counted()
             continue
         if isinstance(verdict, (Counted, Full, Forgotten)):

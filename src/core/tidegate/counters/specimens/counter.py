@@ -66,35 +66,35 @@ async def new_token_on_retry(collection: str, key: str, token: str, parts: Incre
     return await increment(collection, key, f"{token}/2", parts)
 
 
-async def no_reply_is_yes(update: UpdateOne, *_: object) -> bool:
+async def no_reply_is_yes(update: UpdateOne, made: int, *_: object) -> tuple[bool, int]:
     """No reply is taken for a yes."""
     try:
         matched = await update
     except Ambiguous:
-        return True
+        return True, made
     except (NotApplied, NotDurable):
-        return False
-    return matched > 0
+        return False, made
+    return matched > 0, made
 
 
-async def not_durable_is_done(update: UpdateOne, *_: object) -> bool:
+async def not_durable_is_done(update: UpdateOne, made: int, *_: object) -> tuple[bool, int]:
     """What no majority has confirmed passes for done, and a failover takes it back."""
     try:
         matched = await update
     except NotDurable:
-        return True
+        return True, made
     except (Ambiguous, NotApplied):
-        return False
-    return matched > 0
+        return False, made
+    return matched > 0, made
 
 
-async def looks_after_not_durable(update: UpdateOne, *_: object) -> bool:
+async def looks_after_not_durable(update: UpdateOne, made: int, *_: object) -> tuple[bool, int]:
     """After a write that no majority has confirmed it looks, and takes what it sees for what will stay."""
     try:
         matched = await update
     except (Ambiguous, NotApplied, NotDurable):
-        return False
-    return matched > 0
+        return False, made
+    return matched > 0, made
 
 
 def forgotten_is_noted_again(counter: Counter, known: Increment, tokens_max: int) -> IncrementVerdict:
