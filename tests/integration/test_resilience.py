@@ -732,6 +732,27 @@ def test_a_document_that_is_no_counter_is_misuse(mongod: MongoServer, database: 
             _ = Kit(mongo, database).count("counters", "visits", "t")
 
 
+@pytest.mark.parametrize("key", ["c0", None])
+@pytest.mark.parametrize("command", ["find", "update"])
+def test_each_request_of_a_sweep_is_sent_again(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str, command: str, key: str | None
+) -> None:
+    """As the rules say, and as it is: a second sweep in its place would close a second round."""
+    held = client[database].counters
+    held.insert_many([{"_id": f"c{n}", "count": 0, "round": 1, "token t": 1} for n in range(2)])
+    kit = Kit(client, database, attrs.evolve(PATIENT, retries=attrs.evolve(ALWAYS, attempts_max=3)))
+    pipe.obey(Rule(command, Action.ANSWER, times=2, reply=command_error(112)))
+    assert kit.sweep("counters", key) == Done(None, 3)
+    pipe.obey(Rule(command, Action.ANSWER, times=3, reply=command_error(112)))
+    not_done = kit.sweep("counters", key)
+    assert isinstance(not_done, NotDone)
+    assert not_done.attempts == 3
+    pipe.obey(Rule("update", Action.AMEND, times=2, reply=command_error(50)))
+    assert kit.sweep("counters", key) == Done(None, 3)
+    assert kit.sweep("counters", key) == Done(None)
+    assert held.find_one({"_id": "c0"}) == {"_id": "c0", "count": 1, "round": 4}
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_sweep_of_all_finds_what_is_left_behind(mongodb: str, database: str, is_async: bool) -> None:
     """By one request for the counters in which something is, and of no others; what is no counter is passed by."""

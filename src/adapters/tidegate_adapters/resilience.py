@@ -370,9 +370,7 @@ def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
     check_name(key, "a counter")
     _ = token_field(token)
     policy = rules.retries
-    elapsed = None if policy.attempts_max == 1 else policy.elapsed_max
-    pauses = Pauses(policy.backoff, policy.jitter_ppm, elapsed)  # type: ignore[arg-type]  # no cron
-    increased = partial(increment, collection, key, token, attempts=policy.attempts_max, pauses=pauses)
+    increased = partial(increment, collection, key, token, attempts=policy.attempts_max, pauses=_pauses(policy))
 
     async def there() -> Duplicate:
         return Duplicate.GONE if await find_one(collection, Eq(ID, key)) is None else Duplicate.OWN
@@ -401,17 +399,26 @@ def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
     return _Order(collection, counted, {}, ended)
 
 
-def _sweep(collection: str, key: str | None) -> _Order[None]:
+def _pauses(policy: Policy) -> Pauses:
+    elapsed = None if policy.attempts_max == 1 else policy.elapsed_max
+    return Pauses(policy.backoff, policy.jitter_ppm, elapsed)  # type: ignore[arg-type]  # no cron
+
+
+def _sweep(rules: Rules, collection: str, key: str | None) -> _Order[None]:
     check_collection(collection)
     if key is not None:
         check_name(key, "a counter")
+    swept = partial(sweep_all, collection) if key is None else partial(sweep, collection, key)
+    attempts, pauses = rules.retries.attempts_max, _pauses(rules.retries)
 
     def ended(result: object, bounds: _Bounds) -> Sent[None]:
         if isinstance(result, Failure):
-            return NotDone(result)
-        return NotDone(Ambiguous("not all is swept")) if bounds.has_failed else Done(None)
+            return NotDone(result, bounds.failures + 1)
+        if not result:
+            return NotDone(Ambiguous(f"not all is swept{bounds.last}"), bounds.failures)
+        return Done(None, bounds.failures + 1)
 
-    return _Order(collection, lambda: sweep_all(collection) if key is None else sweep(collection, key), {}, ended)
+    return _Order(collection, lambda: swept(attempts=attempts, pauses=pauses), {}, ended)
 
 
 def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
@@ -548,7 +555,7 @@ class Kit:
         Returns:
             `Done`, or `NotDone` if some of it is left for the next sweep.
         """
-        return _read(self._carry_out(_sweep(collection, key)))
+        return _read(self._carry_out(_sweep(self._rules, collection, key)))
 
     def _carry_out(self, order: _Order[T]) -> Sent[T]:
         bounds, held = _Bounds(self._shared), self._database[order.collection]
@@ -618,7 +625,7 @@ class AsyncKit:
 
     async def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
         """As `Kit.sweep`."""
-        return _read(await self._carry_out(_sweep(collection, key)))
+        return _read(await self._carry_out(_sweep(self._rules, collection, key)))
 
     async def _carry_out(self, order: _Order[T]) -> Sent[T]:
         bounds, held = _Bounds(self._shared), self._database[order.collection]

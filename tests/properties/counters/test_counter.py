@@ -595,7 +595,7 @@ def test_what_makes_no_sense_is_refused(build: Callable[[], object]) -> None:
         build()
 
 
-def carried_out(program: Program[None], world: Cells) -> tuple[Cells, list[Effect[object]]]:
+def carried_out(program: Program[object], world: Cells) -> tuple[Cells, list[Effect[object]]]:
     """The world after the program, and what it has asked."""
     asked: list[Effect[object]] = []
     reply: object = None

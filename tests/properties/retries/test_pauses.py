@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tidegate
 from tidegate.catalogue import shipped
+from tidegate.counters import increments as counting
 from tidegate.counters.counter import new_counter
 from tidegate.counters.increments import increment
 from tidegate.invocations import asking
@@ -291,6 +292,7 @@ RUNNING = StatusRecord("running", "r", 3)
 CLAIM = Claim("t@x", "w", 1, None, 1, None)
 NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
     "increment": lambda pauses: increment("counters", "c", "t", attempts=None, pauses=pauses),
+    "sweep a counter": lambda pauses: counting.sweep("counters", "c", attempts=None, pauses=pauses),
     "put": lambda pauses: uploads.put(stored(pauses), "k", "u", "zlib"),
     "find": lambda pauses: uploads.find(stored(pauses), "k"),
     "delete": lambda pauses: uploads.delete(stored(pauses), "k", "u"),

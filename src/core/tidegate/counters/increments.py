@@ -22,7 +22,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -44,12 +44,13 @@ from tidegate.counters.counter import (
     updates,
 )
 from tidegate.model.documents import ID, Document, Eq, Filter, HasOther, Value
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_all, find_one
 from tidegate.model.values import check_name, check_type
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
+from tidegate.retries.repeating import PASSING
 
 __all__ = [
     "ATTEMPTS",
@@ -62,6 +63,8 @@ __all__ = [
     "sweep_all",
     "swept",
 ]
+
+T = TypeVar("T")
 
 ATTEMPTS: Final = 8
 SWEPT_AT_ONCE: Final = 100
@@ -189,7 +192,14 @@ async def increment(
     return Unsettled(attempt)
 
 
-async def sweep(collection: str, key: str, parts: IncrementParts = _RIGHT) -> None:
+async def sweep(
+    collection: str,
+    key: str,
+    parts: IncrementParts = _RIGHT,
+    *,
+    attempts: int | None = 1,
+    pauses: Pauses = PAUSES,
+) -> bool:
     """Count what owners left behind in a counter, and close the round; three sweeps at rest leave nothing but the count.
 
     What one sweep does not come to do, the next one does.
@@ -198,6 +208,11 @@ async def sweep(collection: str, key: str, parts: IncrementParts = _RIGHT) -> No
         collection: Where the counters are.
         key: The counter's id.
         parts: The steps that it is made of.
+        attempts: How often to send each request before it is left to the next sweep; None for any number.
+        pauses: How long it waits in between.
+
+    Returns:
+        Whether all of it is done.
 
     Raises:
         Misuse: An argument is of the wrong type or empty.
@@ -206,15 +221,17 @@ async def sweep(collection: str, key: str, parts: IncrementParts = _RIGHT) -> No
     check_collection(collection)
     check_name(key, "a counter")
     check_type(parts, IncrementParts, "the parts of an increment")
+    check_attempts(attempts, pauses)
     try:
-        record = await find_one(collection, Eq(ID, key))
-    except (Ambiguous, NotApplied):
-        return
-    if record is not None:
-        await _sweep(parts.swept(collection, key, counter_of(record)))
+        record = await _asked(find_one(collection, Eq(ID, key)), attempts, pauses)
+    except PASSING:
+        return False
+    return record is None or await _sweep(parts.swept(collection, key, counter_of(record)), attempts, pauses)
 
 
-async def sweep_all(collection: str, parts: IncrementParts = _RIGHT) -> None:
+async def sweep_all(
+    collection: str, parts: IncrementParts = _RIGHT, *, attempts: int | None = 1, pauses: Pauses = PAUSES
+) -> bool:
     """The same for each counter of a collection in which something is left; the others are passed by where they are.
 
     What is no counter is left as it is.
@@ -222,6 +239,11 @@ async def sweep_all(collection: str, parts: IncrementParts = _RIGHT) -> None:
     Args:
         collection: Where the counters are.
         parts: The steps that it is made of.
+        attempts: How often to send each request before it is left to the next sweep; None for any number.
+        pauses: How long it waits in between.
+
+    Returns:
+        Whether all of it is done.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -229,16 +251,19 @@ async def sweep_all(collection: str, parts: IncrementParts = _RIGHT) -> None:
     """
     check_collection(collection)
     check_type(parts, IncrementParts, "the parts of an increment")
+    check_attempts(attempts, pauses)
     after: tuple[Value, ...] = ()
+    is_all = True
     while True:
+        look = find_all(collection, parts.left_behind(), limit=SWEPT_AT_ONCE, after=after)
         try:
-            found = await find_all(collection, parts.left_behind(), limit=SWEPT_AT_ONCE, after=after)
-        except (Ambiguous, NotApplied):
-            return
+            found = await _asked(look, attempts, pauses)
+        except PASSING:
+            return False
         for record in found:
-            await _sweep(_found_to_sweep(collection, record, parts))
+            is_all &= await _sweep(_found_to_sweep(collection, record, parts), attempts, pauses)
         if len(found) < SWEPT_AT_ONCE:
-            return
+            return is_all
         after = (found[-1][ID],)
 
 
@@ -250,10 +275,26 @@ def _found_to_sweep(collection: str, record: Document, parts: IncrementParts) ->
         return ()
 
 
-async def _sweep(updates: tuple[UpdateOne, ...]) -> None:
-    """As far as the store answers."""
+async def _sweep(updates: tuple[UpdateOne, ...], attempts: int | None, pauses: Pauses) -> bool:
+    """As far as the store answers. Each is sent again as it is: a sweep that was begun anew might close a second round."""
     for update in updates:
         try:
-            await update
-        except (Ambiguous, NotApplied, NotDurable):
-            return
+            await _asked(update, attempts, pauses)
+        except PASSING:
+            return False
+    return True
+
+
+async def _asked(effect: Effect[T], attempts: int | None, pauses: Pauses) -> T:
+    """What it is answered."""
+    attempt, since = 0, await begins(pauses)
+    failure: Failure | None = None
+    while True:
+        if not await goes_on(pauses, attempts, attempt, since):
+            assert failure is not None
+            raise failure
+        attempt += 1
+        try:
+            return await effect
+        except PASSING as passing:
+            failure = passing.fresh()
