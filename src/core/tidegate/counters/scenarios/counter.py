@@ -14,6 +14,7 @@ from tidegate.counters.counter import Counted, Counter, Full, counter_of, new_co
 from tidegate.counters.increments import IncrementOutcome, IncrementParts, increment, sweep, sweep_all
 from tidegate.model.documents import Document
 from tidegate.model.effects import Program
+from tidegate.model.operations import FindOne, UpdateOne
 from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.failover import Failover
@@ -40,6 +41,11 @@ FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE, Fault.CANCELLED
 )
 FAILOVERS: Final = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK, Fault.LOST_REPLY)
+NO_FAULTS: Final = Faults()
+SWEEP_FAULTS: Final = Faults.of(
+    *(Fault.UNSENT, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE, Fault.NOT_DURABLE, Fault.ROLLED_BACK),
+    on=lambda effect: isinstance(effect, (FindOne, UpdateOne)),
+)
 
 Tally: TypeAlias = tuple[tuple[str, int], ...]
 TALLY: Final[Cell[Tally]] = seen("counted", ())
@@ -114,6 +120,11 @@ async def all_of_them(parts: IncrementParts) -> None:
     await sweep_all(COUNTERS, parts)
 
 
+async def resent(parts: IncrementParts) -> None:
+    """Of which each request is sent again, as often as faults may strike it."""
+    await sweep(COUNTERS, KEY, parts, attempts=3)
+
+
 async def clean(parts: IncrementParts, early: int, sweeps: Sweeps = one) -> None:
     """Sweep at any time, and three times when all is quiet."""
     for _ in range(early):
@@ -133,6 +144,7 @@ def counting(
     sweeps: Sweeps = one,
     budget: int = 1,
     faults: Faults = FAULTS,
+    sweep_faults: Faults = NO_FAULTS,
 ) -> Scenario:
     """The scenario.
 
@@ -145,6 +157,7 @@ def counting(
         sweeps: What a sweep goes over: this counter, or whichever has something left.
         budget: How many faults may strike.
         faults: Which may strike owners.
+        sweep_faults: Which may strike the sweep.
     """
     means = observed(COUNTERS, KEY, TALLY, tallied, perform)
     tokens = ("t", "u", "v")[:owners]
@@ -155,7 +168,7 @@ def counting(
         world=world_with({COUNTERS: (new_counter(KEY),)}),
         actors=(
             *working,
-            Process("sweep", factory(clean, parts, early, sweeps), meaning=when_quiet(working, means)),
+            Process("sweep", factory(clean, parts, early, sweeps), sweep_faults, when_quiet(working, means)),
             Network(means),
             Failover(),
         ),
@@ -192,5 +205,17 @@ SCENARIOS: Final = (
         ),
         thorough=partial(counting, budget=3, faults=FAILOVERS),
         large=partial(counting, owners=3, budget=4, faults=FAILOVERS),
+    ),
+    Shipped(
+        "counter.resent",
+        partial(
+            counting,
+            summary="the same where each request of a sweep is sent again until it is answered",
+            sweeps=resent,
+            faults=FAILOVERS,
+            sweep_faults=SWEEP_FAULTS,
+        ),
+        thorough=partial(counting, sweeps=resent, budget=2, faults=FAILOVERS, sweep_faults=SWEEP_FAULTS),
+        large=partial(counting, owners=3, sweeps=resent, budget=2, faults=FAILOVERS, sweep_faults=SWEEP_FAULTS),
     ),
 )
