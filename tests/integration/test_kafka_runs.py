@@ -162,7 +162,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "whose name was taken is not told so": Bug(Member._has_namesake, "self._runtime.tell(NameTaken())", "pass", NAMED),
     "keys are not told": Bug(Member._hand_over, "if self._needs_keys else ()", "if False else ()", ORDERED),
     "each record has a key of its own": Bug(Member._hand_over, "each.key for", "b'%d' % each.offset for", ORDERED),
-    "records by offset do not wait": Bug(PartitionRules._assigned, "self.ordering is Ordering.BY_OFFSET", "False", ORDERED),
+    "records by offset do not wait": Bug(PartitionRules._assigned, "self.ordering is not Ordering.BY_OFFSET", "True", ORDERED),
     "the rest of a key that is dead-lettered is run": Bug(PartitionRules._judged, "part.order.closing(request.offsets, drops=False)", "part.order", ORDERED),
     "held partitions are resumed and polled": Bug(
         Member._poll, "asked = plan.poll or tuple(map(ours, self._client.paused()))",

@@ -465,6 +465,36 @@ def test_a_batch_of_which_nothing_can_be_decoded_is_done_without_its_handler() -
     assert handle.seen == []
 
 
+@pytest.mark.parametrize("times", [1, 1_000])
+def test_batches_by_offset_follow_one_another(times: int) -> None:
+    """Law P8: one that has failed is tried again before the next one begins, or goes to the dead letters whole."""
+    course: list[str] = []
+
+    async def handle(records: list[Record]) -> None:
+        values = "".join([(each.value or b"").decode() for each in records])
+        course.append(f"{values} begins")
+        await asyncio.sleep(0.01 if values == "012" else 0)
+        if "4" in values and course.count("345 begins") <= times:
+            raise ValueError("on purpose")
+        course.append(f"{values} ends")
+
+    letters: dict[str, Any] = {
+        "on_failure": OnFailure.DEAD_LETTER,
+        "dead_letter": "dead",
+        "retries": 1,
+        "backoff": SOON,
+    }
+    outcome = on_log(worker(handle, batch=3, consumer=BY_OFFSET, **letters), *(b"%d" % at for at in range(8)))
+
+    assert outcome.is_whole
+    assert course == [
+        *("012 begins", "012 ends", "345 begins", "345 begins"),
+        *(["345 ends"] if times == 1 else []),
+        *("67 begins", "67 ends"),
+    ]
+    assert [each.value for each in outcome.sent] == ([] if times == 1 else [b"3", b"4", b"5"])
+
+
 def test_to_park_a_batch_is_a_failure_of_it() -> None:
     """A window is tried again by its attempts alone."""
     seen: list[int] = []
@@ -495,7 +525,6 @@ def test_how_large_a_batch_is_can_be_told_from_outside() -> None:
     ("said", "why"),
     [
         ({"batch": 0}, "a number of records"),
-        ({"batch": 5, "consumer": BY_OFFSET}, "each of which waits for the one before"),
         ({"batch": 5, "hooks": Poisoned()}, "hooks that arrange windows"),
     ],
 )

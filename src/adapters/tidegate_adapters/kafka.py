@@ -31,7 +31,7 @@ import attrs
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.health import Health, Healthy
-from tidegate.consumer.partition import FailurePolicy, Ordering
+from tidegate.consumer.partition import FailurePolicy
 from tidegate.consumer.transactions import transactional_id
 from tidegate.consumer.worker import LEAVE
 from tidegate.model.errors import Misuse
@@ -369,12 +369,6 @@ def _with_batches(rules: ConsumerRules, batch: int, hooks: Hooks | None) -> Cons
     """The rules with windows of so many records, each of which is one task."""
     if hooks is not None:
         raise Misuse("batches, and hooks that arrange windows", why="a batch is a window", todo="leave one of them out")
-    if rules.partition.ordering is Ordering.BY_OFFSET:
-        raise Misuse(
-            "batches of records each of which waits for the one before",
-            why="there would be one record in each",
-            todo="leave batch out, or set ordering=Ordering.BY_KEY or UNORDERED",
-        )
     return attrs.evolve(rules, partition=attrs.evolve(rules.partition, hooks=True, window_max=batch))
 
 

@@ -426,6 +426,7 @@ class Course:
         for offset in new:
             mine = self.line(offset, keys)
             others = {each for each in self.delivered if mine is not None and self.line(each, keys) == mine}
+            others -= new if isinstance(request, Arrange) else set()
             self.must("P8", laws.waits_its_turn(offset, others, opened))
             self.must("P9", laws.is_not_run(offset, request, closed))
         if isinstance(part, Owned) and part.phase is Phase.STOPPED:

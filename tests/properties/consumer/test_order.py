@@ -18,7 +18,8 @@ KEYS: Final = (b"k", b"l", None)
 SCRIPTS: Final = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 9), st.integers(0, 9)), max_size=30)
 KINDS: Final[dict[str, Callable[[], Order]]] = {
     "unordered": lambda: Queue(0),
-    "one line": lambda: Queue(0, is_line=True),
+    "one line": lambda: Queue(0, together=1),
+    "one line of three together": lambda: Queue(0, together=3),
     "lines of keys": Lines,
 }
 
@@ -60,7 +61,7 @@ class Dumb:
                 may.append(offset)
                 if own in self.closed:
                     break
-            if own is not None:
+            if own is not None and len(may) >= max(1, getattr(self.order, "together", 1)):
                 busy.add(own)
         self.order, taken = self.order.taken(self.tracker, most)
         assert len({*taken} - self.begun) == len(taken), "OR1"
@@ -105,7 +106,7 @@ def run(order: Order, keys: Sequence[bytes | None], script: Collection[tuple[int
 
     def key(offset: int) -> bytes | None:
         if isinstance(order, Queue):
-            return b"" if order.is_line else None
+            return b"" if order.together else None
         return keys[offset % len(keys)]
 
     dumb = Dumb(order, key)

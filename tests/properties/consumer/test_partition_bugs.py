@@ -270,6 +270,7 @@ IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
     "fetches on": (FETCHES_ON, "P6", {"limits": PartitionLimits(span=Thresholds(2, 1))}),
     "commits when revoked": (parts(position_to_commit=commits_when_revoked), "P7", ANY_MODE),
     "keeps no order": (steps(keeps_no_order), "P8", {"ordering": Ordering.BY_KEY}),
+    "keeps no order of windows": (steps(keeps_no_order), "P8", {"ordering": Ordering.BY_OFFSET, "hooks": True}),
     "runs the rest": (
         parts(is_diverted=specimens.runs_the_rest),
         "P9",

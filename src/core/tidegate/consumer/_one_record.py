@@ -30,7 +30,7 @@ def one_done(part: Owned, offset: int, limits: PartitionLimits) -> Owned | None:
         or type(work) is not Handling
         or (work.deviations and work.of(offset) is not None)
         or type(order) is not Queue
-        or order.is_line
+        or order.together
         or order.late
         or offset >= order.cursor
         or commits.committing is None
@@ -71,13 +71,13 @@ def one_begun(part: Owned) -> tuple[Owned, Work] | None:
         type(work) is not Handling
         or work.ready
         or type(order) is not Queue
-        or order.is_line
+        or order.together
         or order.late
         or order.cursor >= order.until
     ):
         return None
     offset = order.cursor
-    taken = Queue(offset + 1, order.waiting - 1, (), order.stop, False, order.busy + 1, order.is_closed, order.until)
+    taken = Queue(offset + 1, order.waiting - 1, (), order.stop, 0, order.busy + 1, order.is_closed, order.until)
     after = Owned(
         part.partition, part.generation, part.phase, part.tracker, taken, work.begun(1), part.failed, part.commits,
         part.holding, part.revocation,

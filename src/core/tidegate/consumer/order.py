@@ -15,7 +15,8 @@ pages of keys; to drop what waits, all that is in sight.
 
 Laws
     OR1  A record is taken once, and only after it came.
-    OR2  Of the records of a line, one is in work at a time; the others follow in order of their offsets, as each is settled.
+    OR2  Of the records of a line, one is in work at a time, or where all are one line, so many as may be taken together; the others
+         follow in order of their offsets, as all of these are settled.
     OR3  What was dropped is never taken, and does not count as waiting.
     OR4  What is taken first has the lowest offset of all that may be taken.
 """
@@ -47,7 +48,7 @@ ALL_KEYS: Final = b""
 @final
 @sealed
 class Queue:
-    """Records are taken as they lie in the log: several at a time, or one after the other.
+    """Records are taken as they lie in the log: several at a time, or one line of all, a record or a few together after the other.
 
     Invariants: what is late is below the cursor, and the cursor is not beyond `until`.
 
@@ -57,7 +58,7 @@ class Queue:
         waiting: How many records wait.
         late: Those that wait below the cursor, for they came after higher ones, in order.
         stop: What waits from here on is dropped.
-        is_line: Whether each waits until the one before it is settled.
+        together: How many may be taken together once those before them are settled; 0 where none waits for another.
         busy: How many were taken and are not settled.
         is_closed: Whether the rest is held back or diverted.
     """
@@ -66,7 +67,7 @@ class Queue:
     waiting: int = 0
     late: tuple[int, ...] = ()
     stop: int = OFFSET_MAX + 1
-    is_line: bool = False
+    together: int = 0
     busy: int = 0
     is_closed: bool = False
     until: int = attrs.field(default=attrs.Factory(lambda self: self.cursor, takes_self=True), eq=False, repr=False)
@@ -79,7 +80,7 @@ class Queue:
     @property
     def has_next(self) -> bool:
         """Whether a record may be taken."""
-        return self.waiting > 0 and not (self.is_line and self.busy)
+        return self.waiting > 0 and not (self.together and self.busy)
 
     def came(self, offsets: tuple[int, ...], keys: Sequence[Key] = (), *, drops: bool = False) -> Queue:  # noqa: ARG002  as with lines
         """With these records, too, in order; `drops` says that nothing of a closed key is to be taken any more."""
@@ -91,13 +92,14 @@ class Queue:
         if offsets and offsets[0] == until and offsets[-1] - until == len(offsets) - 1:
             until += len(offsets)
         waiting = self.waiting + new
-        return Queue(self.cursor, waiting, late, self.stop, self.is_line, self.busy, self.is_closed, until)
+        return Queue(self.cursor, waiting, late, self.stop, self.together, self.busy, self.is_closed, until)
 
     def taken(self, tracker: OffsetTracker, most: int) -> tuple[Queue, tuple[int, ...]]:
-        """The next records, at most so many, in order; and the order without them."""
+        """The next records, at most so many, in order, and the order without them. What is diverted is taken by itself."""
         if not self.has_next:
             return self, ()
-        most = 1 if self.is_line else most
+        if self.together:
+            most = min(most, 1 if self.is_closed else self.together)
         offsets: tuple[int, ...] = ()
         rest, cursor, until = self.late, self.cursor, self.until
         if rest:
@@ -112,7 +114,7 @@ class Queue:
         taken = len(offsets)
         waiting, busy = self.waiting - taken, self.busy + taken
         known = max(cursor, until)
-        return Queue(cursor, waiting, rest, self.stop, self.is_line, busy, self.is_closed, known), offsets
+        return Queue(cursor, waiting, rest, self.stop, self.together, busy, self.is_closed, known), offsets
 
     def is_taken(self, offset: int) -> bool:
         """Whether a record that is open was taken."""
@@ -124,13 +126,13 @@ class Queue:
 
     def settled(self, count: int, offsets: Collection[int] = ()) -> Queue:  # noqa: ARG002  as with lines
         """After these were settled, so many."""
-        if not self.is_line:
+        if not self.together:
             return self
         return attrs.evolve(self, busy=self.busy - count)
 
     def closing(self, offsets: tuple[int, ...], *, drops: bool) -> Queue:
         """With the keys of these closed."""
-        if not self.is_line or not offsets:
+        if not self.together or not offsets:
             return self
         return attrs.evolve(self.stopped(0) if drops else self, is_closed=True)
 

@@ -45,8 +45,8 @@ Laws
     P6  No more than `running_max` tasks run, and nothing is fetched while the partition is held on its own account.
     P7  At rest, with a member alive and no failure left unanswered, every record was processed at least once, and
         committed.
-    P8  Of the records of a key, or of the partition, as the order says, one is in work at a time, and each only after
-        those before it were settled.
+    P8  Of the records of a key, or of the partition, as the order says, one is in work at a time, or with an order by offset
+        those of one window, and each only after those before it, or before its window, were settled.
     P9  The rest of a key that is held back is not begun; the rest of one that is diverted is not run, but answered for.
     P10 What user code raises is a failure of that work and of nothing else: whatever it raises at, each record is settled,
         or its failure stands and is seen, and nothing else waits for it.
@@ -176,7 +176,7 @@ class Ordering(Enum):
 
     UNORDERED = "none"
     BY_KEY = "those of a key"
-    BY_OFFSET = "all of the partition"
+    BY_OFFSET = "all of the partition; with hooks, all windows"
 
 
 @final
@@ -350,13 +350,13 @@ class PartitionRules:
         tracker = OffsetTracker(event.committed)
         if event.metadata and self.metadata_max:
             tracker = decoded(event.metadata, position=event.committed, end=max(event.committed, event.end)).tracker
-        is_line = self.ordering is Ordering.BY_OFFSET
+        together = 0 if self.ordering is not Ordering.BY_OFFSET else self.window_max if self.hooks else 1
         return Owned(
             event.partition,
             event.generation,
             Phase.FLOWING,
             tracker,
-            Lines() if self.ordering is Ordering.BY_KEY else Queue(event.committed, is_line=is_line),
+            Lines() if self.ordering is Ordering.BY_KEY else Queue(event.committed, together=together),
             Handling() if self.is_plain else Windowed(),
             commits=Commits(Alphabet.WIDE if self.metadata_max else None, begins=event.metadata is None),
         )

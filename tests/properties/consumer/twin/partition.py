@@ -170,7 +170,7 @@ class Ordering(Enum):
 
     UNORDERED = "none"
     BY_KEY = "those of a key"
-    BY_OFFSET = "all of the partition"
+    BY_OFFSET = "all of the partition; with hooks, all windows"
 
 
 @final
@@ -447,6 +447,8 @@ class PartitionRules:
         most = self.window_max if self.hooks else min(self.window_max, room - part.running)
         if self.ordering is Ordering.UNORDERED:
             return part.queued[:most]
+        if self.ordering is Ordering.BY_OFFSET and self.hooks and not part.closed:
+            return () if fanout.records(part.windows) else part.queued[:most]
         key = _lines(self.ordering, part)
         busy = {key[offset] for offset in fanout.records(part.windows) if offset in key}
         chosen: list[int] = []

@@ -104,7 +104,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
-    "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "Client", "group",
+    "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "WINDOWS", "Client", "a_task_each", "group",
     "hands_over", "in_batches", "is_commit", "is_delivery", "is_timer", "is_work", "moves", "one_by_one", "parks", "partition", "with_a_sink",
 ]  # fmt: skip
 
@@ -155,6 +155,14 @@ _HOOKS: Final = PartitionRules(
     failure_policy=FailurePolicy.SKIP,
     metadata_max=0,
 )
+WINDOWS: Final = PartitionRules(
+    running_max=2,
+    window_max=2,
+    hooks=True,
+    fanout=attrs.evolve(PLAIN, retries_max=1),
+    ordering=Ordering.BY_OFFSET,
+    metadata_max=0,
+)
 _IN_ORDER: Final = PartitionRules(
     running_max=2, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY, metadata_max=0
 )
@@ -200,6 +208,22 @@ def _with_hooks(means: Meaning) -> Meaning:
             case Work(TopicPartition(_, number), _, DeliverRecords(_, offsets)):
                 done = processed(number)
                 yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
+            case _:
+                yield from means(effect, world, who)
+
+    return meaning
+
+
+def a_task_each(means: Meaning) -> Meaning:
+    """User code has one task for the records of a window, which it may judge to be tried again, or gives up."""
+
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Work(_, _, Arrange(_, offsets)):
+                yield world, Tasks((offsets,))
+            case Work(_, _, Judge()):
+                yield world, Report.RETRIED
+                yield world, Report.SKIPPED
             case _:
                 yield from means(effect, world, who)
 
@@ -707,6 +731,22 @@ SCENARIOS: Final = (
         ),
         thorough=partial(partition, _HOOKS, records=2, rebalances=1, kinds=FAILS, user=_with_hooks),
         large=partial(partition, _HOOKS, records=4, rebalances=3, budget=4, kinds=FAILS, user=_with_hooks),
+    ),
+    Shipped(
+        "partition.windows",
+        partial(
+            partition,
+            WINDOWS,
+            summary="one window of two records after the other; one that has failed is tried again before the next one begins",
+            records=3,
+            rebalances=0,
+            budget=1,
+            kinds=FAILS,
+            user=a_task_each,
+            goals={"a window is tried again": is_tried_again},
+        ),
+        thorough=partial(partition, WINDOWS, records=3, rebalances=1, budget=1, kinds=FAILS, user=a_task_each),
+        large=partial(partition, WINDOWS, records=5, rebalances=3, budget=3, kinds=FAILS, user=a_task_each),
     ),
     Shipped(
         "partition.sinks",

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from tidegate.consumer import laws
 from tidegate.consumer.backpressure import Held, Hold, Plan
-from tidegate.consumer.commands import Request, Work
+from tidegate.consumer.commands import Handle, Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import DeliverRecords
 from tidegate.consumer.handling import Handling, RecordPhase
@@ -154,34 +154,35 @@ def is_bounded(name: str, running_max: int) -> Law:
     return holds
 
 
-def _in_work(state: State, name: str) -> Iterator[tuple[Owned, Request, int]]:
+def _in_work(state: State, name: str) -> Iterator[tuple[Owned, Work, int]]:
     """What user code is asked for in this generation, record by record, and the partition that asks."""
     machine = state.status(name)
     if isinstance(machine, Machine) and isinstance(machine.state, Owned):
         for command in machine.commands:
             if isinstance(command, Work) and command.generation == machine.state.generation:
                 for offset in command.offsets:
-                    yield machine.state, command.request, offset
+                    yield machine.state, command, offset
 
 
 def is_in_turn(name: str, ordering: Ordering, records: int) -> Law:
-    """Where all records of the partition are one line, or those of a key."""
+    """Where all records of the partition are one line, or those of a key; the task of a window has all that are in it."""
 
-    def line(offset: int) -> tuple[int, ...]:
+    def line(offset: int, work: Work) -> tuple[int, ...]:
+        together = () if isinstance(work.request, Handle) else work.offsets
         of_key = (each for each in range(records) if ordering is Ordering.BY_OFFSET or KEYS[each] == KEYS[offset])
-        return tuple(of_key)
+        return tuple([each for each in of_key if each == offset or each not in together])
 
     return lambda state: all(
-        laws.partition.waits_its_turn(offset, line(offset), open_offsets(part.tracker))
-        for part, _, offset in _in_work(state, name)
+        laws.partition.waits_its_turn(offset, line(offset, work), open_offsets(part.tracker))
+        for part, work, offset in _in_work(state, name)
     )
 
 
 def runs_nothing_diverted(name: str) -> Law:
     """Where all records of the partition have one key."""
     return lambda state: all(
-        laws.partition.is_not_run(offset, request, (offset,) if part.order.closed else ())
-        for part, request, offset in _in_work(state, name)
+        laws.partition.is_not_run(offset, work.request, (offset,) if part.order.closed else ())
+        for part, work, offset in _in_work(state, name)
     )
 
 
@@ -306,9 +307,10 @@ def is_dead_lettered(state: State) -> bool:
 
 
 def is_tried_again(state: State) -> bool:
-    """Is a record in work, or about to be, that has failed before?"""
-    works = [part.work for _, _, part in _owned(state) if isinstance(part.work, Handling)]
-    return any(each.attempt > 1 for work in works for each in work.deviations)
+    """Is a record or a window in work, or about to be, that has failed before?"""
+    works = [part.work for _, _, part in _owned(state)]
+    again = [work.deviations if isinstance(work, Handling) else work.backing_off for work in works]
+    return any(each.attempt > 1 for those in again for each in those)
 
 
 def is_unanswered(state: State) -> bool:

@@ -52,6 +52,8 @@ from tidegate.consumer.scenarios.partition import (
     HOLES,
     SINKS,
     SINKS_FAIL,
+    WINDOWS,
+    a_task_each,
     group,
     hands_over,
     in_batches,
@@ -544,6 +546,14 @@ SPECIMENS: Final = (
         IN_TURN,
         "Planted: so does any pool of executors that takes whatever is next.",
         of="partition.diverts",
+    ),
+    planted(
+        "windows_out_of_turn",
+        takes_out_of_turn,
+        partial(partition, WINDOWS, step=takes_out_of_turn, records=3, rebalances=0, budget=0, user=a_task_each),
+        IN_TURN,
+        "Planted: so do batches of which several are in work at once.",
+        of="partition.windows",
     ),
     planted(
         "runs_the_rest",
