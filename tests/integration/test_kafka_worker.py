@@ -487,14 +487,17 @@ def test_an_address_is_a_host_and_perhaps_a_port(bootstrap: str) -> None:
 
 
 def test_an_option_of_a_wrong_value_is_a_clear_error() -> None:
-    """Bad input: what the client says is passed on as ours."""
+    """Bad input: at once, or what the client says is passed on as ours."""
 
     async def handle(record: Record) -> None:
         raise AssertionError(record)
 
-    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", security_protocol="TLS")
-
     with pytest.raises(Misuse, match="security_protocol"):
+        Worker(["orders"], handle, bootstrap="b:1", group="g", security_protocol="TLS")
+    worker = Worker(
+        ["orders"], handle, bootstrap="b:1", group="g", security_protocol="SASL_SSL", sasl_mechanism="PLAIN"
+    )
+    with pytest.raises(Misuse, match="sasl_plain_username"):
         asyncio.run(worker.run())
 
 
