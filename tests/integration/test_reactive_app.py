@@ -778,7 +778,22 @@ def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
     assert statuses == ["completed"] * 2
 
 
-@pytest.mark.parametrize(("number", "said"), [(1, "invoiced 7\n"), (2, "7 5\n")], ids=["a transaction", "no server"])
+def test_a_task_with_all_that_can_be_said_of_it_runs_and_a_failure_is_seen(mongodb: str, database: str) -> None:
+    """Whoever sets up no log sees warnings and errors."""
+    with MongoClient[Raw](mongodb) as client:
+        orders = client[database]["orders"]
+        _ = orders.insert_one({"_id": 1, "status": "new", "lines": [7, 8]})
+        code = sample(1, mongodb, database).replace("flush=True)", "flush=True)\n    raise ValueError('on purpose')")
+        with Popen([sys.executable, "-c", code], stdout=PIPE, stderr=PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == "1 2\n"
+            assert "invoice" in process.stderr.readline()
+            process.send_signal(SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize(("number", "said"), [(2, "invoiced 7\n"), (3, "7 5\n")], ids=["a transaction", "no server"])
 def test_the_samples_of_the_page_do_what_it_says(mongodb: str, database: str, number: int, said: str) -> None:
     with MongoClient[Raw](mongodb) as client:
         _ = client[database]["orders"].insert_one({"_id": 7, "total": 5})
@@ -789,7 +804,7 @@ def test_the_samples_of_the_page_do_what_it_says(mongodb: str, database: str, nu
         invoices = list(client[database]["invoices"].find({}, {"_id": 0}))
 
     assert done.stdout == said
-    assert invoices == ([{"order": 7, "total": 5}] if number == 1 else [])
+    assert invoices == ([{"order": 7, "total": 5}] if number == 2 else [])
 
 
 def test_the_page_names_the_options_that_there_are() -> None:
@@ -971,6 +986,50 @@ def test_who_has_lost_the_claim_is_told_in_the_transaction(mongodb: str, databas
 
     in_loop(run())
     assert "it is under another claim" in told[0]
+
+
+def test_a_session_of_other_servers_is_refused(
+    mongodb: str, database: str, disposable_mongod: MongoServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It said that the claim was lost, for there is no such record there."""
+
+    async def run() -> None:
+        async with shop_of("mongod", mongodb, database) as shop, await connect_async(disposable_mongod.uri) as other:
+            app = shop.app()
+
+            @app.task("orders", debounce=AT_ONCE, retries=0)
+            async def invoice(change: Change) -> None:
+                async with other.start_session() as session, await session.start_transaction():
+                    await change.complete(session)
+
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await until(lambda: is_failed(shop, "a"), "it has failed")
+
+    in_loop(run())
+    assert "of a client of other servers than those of the app" in caplog.text
+
+
+def test_a_plain_function_around_an_async_handler_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    """It waited in the event loop for what comes by it: the whole process stood still."""
+
+    async def run() -> None:
+        async with shop_of("embedded", "", "") as shop:
+            app = shop.app()
+
+            async def invoice(change: SyncChange) -> None:
+                _ = change.document()
+
+            @app.task("orders", debounce=AT_ONCE, retries=0, name="invoice")
+            def around(change: SyncChange) -> Any:
+                return invoice(change)
+
+            async with served(app):
+                await shop.insert({"_id": "a"})
+                await until(lambda: is_failed(shop, "a"), "it has failed")
+
+    in_loop(run())
+    assert "write the function around the async handler as `async def`" in caplog.text
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])

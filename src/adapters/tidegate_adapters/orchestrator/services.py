@@ -64,7 +64,6 @@ __all__ = ["PURGE", "RECOVERY", "Services", "Work", "recovered"]
 
 T = TypeVar("T")
 log: Final = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())
 
 Work: TypeAlias = Callable[[AtomicServiceRun, int], Awaitable[object]]
 """A work of yours, done once a round in the process that has the turn: given the run, and its token, which grows."""

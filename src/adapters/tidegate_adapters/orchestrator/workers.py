@@ -92,7 +92,6 @@ T = TypeVar("T")
 DispatchObserver: TypeAlias = Observer[DispatchEvent, DispatchState, DispatchCommand]
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
-log.addHandler(logging.NullHandler())
 
 _LOOP: Final = ClockName("loop")
 _INTERRUPTED: Final = Refused("interrupted")

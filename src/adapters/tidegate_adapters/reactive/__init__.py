@@ -25,7 +25,15 @@ Modules, in reading order
     running, command_line   `tidegate reactive ...`
 """
 
+from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.evolution import OnNewVersion
+from tidegate.reactive.orphans import CleanUp, DeleteWhen
+from tidegate.reactive.snapshot import Computed
+from tidegate.retries.backoff import Policy
 from tidegate_adapters.reactive.app import Reactive
 from tidegate_adapters.reactive.changes import Change, ClaimLost, Later, SyncChange
 
-__all__ = ["Change", "ClaimLost", "Later", "Reactive", "SyncChange"]
+__all__ = [
+    "Change", "ClaimLost", "CleanUp", "Computed", "Debounce", "DeleteWhen", "Later", "OnNewVersion", "Policy", "Reactive",
+    "SyncChange",
+]  # fmt: skip

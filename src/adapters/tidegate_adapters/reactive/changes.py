@@ -32,7 +32,7 @@ try:
     from pymongo.client_session import ClientSession
 
     from tidegate_adapters.bson_values import natural
-    from tidegate_adapters.connecting import check_session
+    from tidegate_adapters.connecting import check_same_server, check_session
     from tidegate_adapters.mongo import AsyncMongo, Mongo
     from tidegate_adapters.mongo_errors import retold
 except ImportError as missing:
@@ -123,7 +123,7 @@ class Change(_Changed):
 
         Raises:
             ClaimLost: The run is another's by now, or has ended.
-            Misuse: The session has begun no transaction.
+            Misuse: The session has begun no transaction, or is of other servers.
             OperationFailure: The transaction is over, and may begin anew, as `with_transaction` does.
             Failure: The store does not answer, or refuses.
         """
@@ -131,6 +131,7 @@ class Change(_Changed):
             self._checked(await self._site.run(self._task.complete(self._run)))
             return
         check_session(session, AsyncClientSession)
+        check_same_server(session, self._site.client)
         store = AsyncMongo(session.client, self._site.name, session=session)
         try:
             end = await run_async(self._task.complete(self._run), choosing(documents(store), local_async()))
@@ -153,14 +154,15 @@ class SyncChange(_Changed):
 
     def document(self) -> dict[str, Any] | None:
         """As `Change.document`."""
-        return _natural(self._waited(self._found()))
+        return _natural(self._waited(self._found))
 
     def complete(self, session: ClientSession | None = None) -> None:
         """As `Change.complete`, in the transaction of a session of a `MongoClient`."""
         if session is None:
-            self._checked(self._waited(self._site.run(self._task.complete(self._run))))
+            self._checked(self._waited(lambda: self._site.run(self._task.complete(self._run))))
             return
         check_session(session, ClientSession)
+        check_same_server(session, self._site.client)
         store = Mongo(session.client, self._site.name, session=session)
         try:
             end = run(self._task.complete(self._run), choosing(documents(store), local()))
@@ -172,8 +174,14 @@ class SyncChange(_Changed):
         """As `Change.throttle`."""
         self._loop.call_soon_threadsafe(self._throttle, self.task, _length(length))
 
-    def _waited(self, asked: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+    def _waited(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  the public one raises where there is none
+            raise Misuse(
+                "a handler waits in the event loop for an answer that comes by it",
+                why="a plain function has answered with a coroutine, which was given what plain handlers are",
+                todo="write the function around the async handler as `async def`",
+            )
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result()
 
 
 @repeated

@@ -58,7 +58,6 @@ __all__ = ["Pool", "PoolObserver"]
 PoolObserver: TypeAlias = Observer[PoolEvent, PoolState, PoolCommand]
 
 log: Final = logging.getLogger("tidegate_adapters.reactive")
-log.addHandler(logging.NullHandler())
 
 _LOOP: Final = ClockName("loop")
 _INTERRUPTED: Final = Refused("interrupted")
