@@ -280,7 +280,8 @@ pausing("resume", "Have handlers of these tasks begin again.")
         "Take over the records that mongodash has left of a task, once.\n\n"
         "TASK is its name here. What was to run there runs here, and what was finished is finished. Their collection stays as it "
         "is; rename it first where it is called as that of the records here, for its indexes refuse them. It is refused "
-        "while mongodash still writes there: stop all of its instances for good.",
+        "while mongodash still writes there: stop all of its instances for good. Take over before the app is started for the first "
+        "time, or it handles every document as one that is new.",
         (
             "tidegate reactive import shop.tasks:app invoice --from orders_tasks_of_mongodash --dry-run",
             "tidegate reactive import tasks.py:app invoice --from orders_tasks_of_mongodash --named makeInvoice",

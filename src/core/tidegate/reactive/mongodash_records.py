@@ -160,7 +160,7 @@ def _shared(records: str) -> Misuse:
     return Misuse(
         f"records of mongodash's and of ours in {records}",
         why="their unique index refuses the second record of each task of ours, and theirs are to stay as they are",
-        todo=f"stop mongodash, rename theirs, and take them over: tidegate reactive import APP TASK --from {records}_of_mongodash",
+        todo=f"stop mongodash, rename theirs, and take them over before the app starts: tidegate reactive import APP TASK --from {records}_of_mongodash",
     )
 
 
