@@ -189,6 +189,16 @@ def test_health_tells_who_leads_and_that_the_pool_moves(serve: Serve, shop: Any)
     eventually(lambda: served.got("/health")[0] == 200)
 
 
+def test_health_does_not_tell_of_a_pool_that_waits_on_purpose(serve: Serve, shop: Any) -> None:
+    """All its places are taken, and no lease is to be renewed yet: nothing is to happen."""
+    served = serve("stalled_after=1500 ms", "concurrency=1")
+    shop.orders.insert_one({"_id": "a", "how": "hang"})
+    eventually(lambda: bills(shop).get("a") == "processing")
+    time.sleep(4)
+    status, text = served.got("/health")
+    assert (status, json.loads(text)["silent_s"]) == (200, 0.0)
+
+
 def test_health_tells_that_nobody_leads(serve: Serve, disposable_mongod: MongoServer) -> None:
     """Where the server has gone; the process goes on, and says so."""
     served = serve("stalled_after=3 s", uri=disposable_mongod.uri)

@@ -5,8 +5,8 @@
                 "led_s": 312.5, "error": "...", "not_computed": 0,
                 "unplanned": []}]}
 
-It is not healthy where nothing has happened in its pool for too long, for the event loop is held up then, or the pool stands;
-and where for too long nobody led in one of its databases, for then no change is looked at. What its databases say is asked for
+It is not healthy where nothing has happened in its pool for too long, though something was to, for the event loop is held up
+then, or the pool stands; and where for too long nobody led in one of its databases, for then no change is looked at. What its databases say is asked for
 every few seconds: who leads, by each process, and how many records stand where, by the one that leads.
 """
 
@@ -92,8 +92,13 @@ class Lookout:
     def health(self) -> Answer:
         """What is answered to whoever asks how the app is; from any thread."""
         now, seen = time.monotonic(), self.glance()
-        is_still = seen.pool.is_idle and seen.pool.paused.issuperset(seen.tasks)  # nothing is to happen
-        silent_s = 0.0 if is_still else now - self._at
+        silent_s = now - self._at
+        if (
+            seen.pool.wake_at is not None
+        ):  # until then nothing need happen: its task is throttled, say, or all its places are taken
+            silent_s = min(silent_s, max(0.0, now - seen.pool.wake_at.at / SECOND))
+        elif seen.pool.is_idle and seen.pool.paused.issuperset(seen.tasks):
+            silent_s = 0.0
         led_s = {name: now - at for name, at in self._led.items()}
         return of_health(seen, silent_s, led_s, self._told.stalled_after)
 
@@ -151,7 +156,7 @@ def of_health(seen: Glance, silent_s: float, led_s: Mapping[str, float], stalled
 
     Args:
         seen: What it is like.
-        silent_s: For how many seconds nothing has happened in its pool.
+        silent_s: For how many seconds nothing has happened in its pool, though something was to.
         led_s: How many seconds ago somebody led in each database.
         stalled_after: How long either may last, in microseconds.
     """
