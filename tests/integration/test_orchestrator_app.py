@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
@@ -38,9 +39,10 @@ from tidegate.invocations.invocation_queries import InvocationQuery
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import MILLISECOND, SECOND, moment
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Instant, moment
 from tidegate.model.operations import delete_one, find_all
 from tidegate.retries.polling import PollingBounds
+from tidegate_adapters import driver
 from tidegate_adapters.bson_values import natural
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import connect_async
@@ -637,6 +639,29 @@ def test_who_waits_for_so_long_does_so_whatever_the_clock_says(monkeypatch: pyte
     monkeypatch.setattr(time, "time_ns", lambda: 1_800_000_000 * 10**9)
     with pytest.raises(Unfinished):
         handle.result_sync(timedelta(milliseconds=50))
+
+
+def test_who_gives_no_time_looks_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At no clock, which may be set meanwhile: who looked by one looked on until it was where it had been."""
+    hours = itertools.count()
+    monkeypatch.setattr(driver, "_now", lambda _: Instant(-60 * MINUTE * next(hours), WALL))
+    app = Orchestrator(Embedded(), database="jobs")
+
+    @app.task()
+    async def quick() -> int:
+        return 7
+
+    async def main() -> None:
+        async with served(app):
+            late, handle = await quick.enqueue(delay=timedelta(days=1)), await quick.enqueue()
+            waits = asyncio.create_task(late.result())
+            assert await asyncio.wait_for(handle.result(), 20) == 7
+            assert await handle.result(timedelta(0)) == 7
+            with pytest.raises(Unfinished):
+                await late.result(timedelta(0))
+            waits.cancel()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("how", ["async", "sync", "rolled back"])

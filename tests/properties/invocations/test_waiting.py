@@ -107,7 +107,7 @@ def test_who_gives_a_time_waits_as_long_and_looks_once_more_at_its_end() -> None
     assert store.kinds[-2:] == [FindAll, Now]
     nobody = (at(0), DROPPED, at(0), slept, DROPPED, at(6 * SECOND))
     assert waits(stored(), wanted, *nobody) == (Open("d", None),)
-    assert waits(stored(SUCCEEDED), Waiting(keys=("a",), limit=0), at(0)) == (Ended("a", status.SUCCESS, 42),)
+    assert waits(stored(SUCCEEDED), Waiting(keys=("a",), limit=0)) == (Ended("a", status.SUCCESS, 42),)
 
 
 def test_a_refusal_is_passed_on() -> None:

@@ -19,7 +19,7 @@ from tidegate.invocations.dispatch import Run
 from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation import CANCELLED, FAILED, SUCCESS
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
-from tidegate.invocations.waiting import Absent, Ended, Open, Waiting
+from tidegate.invocations.waiting import Absent, Awaited, Ended, Open, Waiting
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import SECOND, Duration, duration, seconds
 from tidegate.model.operations import FOUND_MAX
@@ -116,6 +116,11 @@ class Results:
             awaited.by -= 1
             if not awaited.by and self._waiting.get(key) is awaited:
                 del self._waiting[key]
+
+    async def now(self, key: str) -> Awaited:
+        """How it has ended, or that it has not."""
+        (found,) = await self._site.run(Waiting(keys=(key,), records=self._records, limit=0).run())
+        return found
 
     def told(self, key: str) -> None:
         """It may have ended, as somebody knows in this process."""
@@ -242,7 +247,7 @@ class Handle(Generic[R]):
         """Its result, once it has succeeded.
 
         Args:
-            timeout: How long to wait; None for as long as it takes. In a handler there comes to that the wait for a slot,
+            timeout: How long to wait; None for as long as it takes, nothing for one look. In a handler there comes to that the wait for a slot,
                 without which nothing goes on.
 
         Raises:
@@ -254,13 +259,14 @@ class Handle(Generic[R]):
         limit = None if timeout is None else duration(timeout)
         results = await self._app.results()
         current = CURRENT.get(None)
-        waiting = results.of(self.id)
         try:
-            async with nullcontext() if current is None else current.waits():
-                async with asyncio.timeout(None if limit is None else limit / SECOND):
-                    found = await waiting
+            async with nullcontext() if current is None or limit == 0 else current.waits():
+                async with asyncio.timeout(limit / SECOND if limit else None):
+                    found = await (results.now(self.id) if limit == 0 else results.of(self.id))
         except TimeoutError:
             raise _unfinished(self.id, limit) from None
+        if isinstance(found, Open):
+            raise _unfinished(self.id, limit)
         upload = _upload_of(self.id, found)
         return cast("R", self._value(found if upload is None else await self._app.uploaded(upload)))
 

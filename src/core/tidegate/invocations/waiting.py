@@ -172,7 +172,7 @@ class Waiting:
         """
         ended: tuple[Ended | Absent, ...] = ()
         left: tuple[Open, ...] = tuple(Open(key, None) for key in self.keys)
-        began = None if self.limit is None else await Now()
+        began = await Now() if self.limit else None  # who looks once needs no clock, which may be set meanwhile
         pause = self.least
         while True:
             try:
@@ -183,8 +183,8 @@ class Waiting:
             if not left:
                 break
             wait = pause
-            if began is not None and self.limit is not None:
-                wait = min(wait, self.limit - (await Now() - began))
+            if self.limit is not None:
+                wait = min(wait, self.limit - (0 if began is None else await Now() - began))
                 if wait <= 0:
                     break
             await Sleep(wait)
