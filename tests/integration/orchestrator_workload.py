@@ -274,9 +274,14 @@ class Orchestrating(Work):
         async def hear() -> None: ...
 
         event = f"{run.key}@{run.version}"
-        with suppress(Refused, TidegateError):
+        try:
             await app.emit("begun", event=event)
             self.emitted.add(event)
+        except (Refused, TidegateError):
+            pass
+        finally:
+            if not self.run.is_calm and app._open is not None:  # noqa: SLF001  nobody tells
+                self.run.kept += len(app._open.site.store.sessions)  # type: ignore[attr-defined]  # noqa: SLF001
 
     async def _patient(self, process: str, run: str, handle: Handle[Any]) -> object:
         """How an invocation has ended, as a handler is told that waits for it, as often as its patience ends."""
