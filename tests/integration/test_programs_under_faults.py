@@ -102,7 +102,7 @@ ROWS: Final[Mapping[str, Row]] = dict(
             waived=("a claim stands at most once", "at rest no claim remains"),  # known not to work: a reply is lost
         ),
         ships("array_push_lock.guarded", "a", "b", waived=("at rest no claim remains",)),  # likewise
-        ships("recovery", "a", "b", left=("at rest it is done, or not stuck yet",)),
+        ships("recovery", "a", "b"),
         ships("recovery.held_back", "a", "b", ago=5 * SECOND, left=("at rest it is done, or not stuck yet",)),
         ("recovery of the dead", Row(own.stuck, ("a", "b"), ago=5 * SECOND)),
         ships("registration", "runner"),

@@ -1,6 +1,6 @@
 """What a worker shows to Prometheus: `tidegate_worker_...`, by topic and partition, never by what a record carries.
 
-    lag_records                  from what is committed to the end of the log, as the client has last seen it
+    lag_records                  from what is committed to the end of the log, as that was last seen
     in_flight_records            delivered and not settled, by where they are
     failed_records               whose failure stands
     oldest_record_age_seconds    since the oldest record that is not done was delivered

@@ -39,8 +39,8 @@ Laws
     P6  No more than `running_max` tasks run, and nothing is fetched while the partition is held on its own account.
     P7  At rest, with a member alive and no failure left unanswered, every record was processed at least once, and
         committed.
-    P8  Of the records of a key, or of the partition, as the order says, one is in work at a time, and each only after
-        those before it were settled.
+    P8  Of the records of a key, or of the partition, as the order says, one is in work at a time, or with an order by offset
+        those of one window, and each only after those before it, or before its window, were settled.
     P9  The rest of a key that is held back is not begun; the rest of one that is diverted is not run, but answered for.
     P10 What user code raises is a failure of that work and of nothing else: whatever it raises at, each record is settled,
         or its failure stands and is seen, and nothing else waits for it.
