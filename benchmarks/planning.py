@@ -4,7 +4,7 @@
 
 N documents (100,000) of half a kilobyte have their records, and one in a hundred has changed since.
 
-    asks     the store is asked, page by page, as `ReactiveTask.find_changed` does: only ids travel
+    asks     the store is asked, page by page, as the reconciler of an app does: only ids travel
     bare     pymongo that sends the same aggregations
     joined   pymongo: one aggregation over all documents that joins, compares and projects ids, without pages
     reads    every document and every record is read and compared here
@@ -31,13 +31,16 @@ from tests.integration.servers import MongoServer
 
 from tidegate.model.documents import ID, Document, Eq, Field, Value
 from tidegate.model.operations import find_one
-from tidegate.reactive.plan_queries import LOOKED_AT_MAX, FindChanged, PlanPage, must_look
+from tidegate.reactive.plan_queries import LOOKED_AT_MAX, FindChanged, must_look
 from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reconciler import Reconciler, ScannedTask
+from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import Projection
 from tidegate_adapters.bson_values import CODEC, loaded
 from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.mongo_planning import pipeline
+from tidegate_adapters.reactive.planner import PlannerRules
 
 TASK: Final = ReactiveTask(name="bill", source="orders", watched=Projection(("status", "place.city")))
 KEY: Final = Field[Value](ID.name)
@@ -86,17 +89,21 @@ def query(limit: int, *after: Value) -> FindChanged:
 
 
 def asks(client: MongoClient[dict[str, Any]]) -> int:
-    """Page by page."""
+    """Page by page, and how far that is written down."""
+    client["bench"]["streams"].replace_one({"_id": "bench"}, {"_id": "bench", "epoch": 1, "history": 0}, upsert=True)
+    found: list[Value] = []
 
-    async def program() -> int:
-        page: PlanPage = await TASK.find_changed((), LOOKED_AT_MAX)
-        found = 0
-        while page.after:
-            found += len(page.ids)
-            page = await TASK.find_changed(page.after, LOOKED_AT_MAX)
-        return found
+    async def look(_: str, ids: tuple[Value, ...], __: frozenset[str]) -> tuple[Value, ...]:
+        found.extend(ids)
+        return ()
 
-    return run(program(), choosing(documents(Mongo(client, "bench")), local()))
+    async def sweep(_: str, __: frozenset[str]) -> tuple[Value, ...]:
+        return ()
+
+    scanned = (ScannedTask(TASK.source, TaskTrigger(TASK.name, None), TASK.find_changed),)
+    reconciler = Reconciler("bench", "streams", scanned, look, sweep, PlannerRules().batch)
+    run(reconciler.run(ReconciliationRun(1, 0)), choosing(documents(Mongo(client, "bench")), local()))
+    return len(found)
 
 
 def no_filter(_: object) -> dict[str, Any]:
@@ -104,7 +111,7 @@ def no_filter(_: object) -> dict[str, Any]:
 
 
 def bare(client: MongoClient[dict[str, Any]]) -> int:
-    """The same aggregations."""
+    """The same aggregations, of the largest pages."""
     database, found = client["bench"], 0
     after: tuple[Value, ...] = ()
     while True:

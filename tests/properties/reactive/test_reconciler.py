@@ -216,6 +216,50 @@ def test_what_one_of_several_tasks_asks_for_is_looked_at_as_far_as_all_were_aske
     assert progress_of(of_stream(world)).reconciled == {one.trigger, two.trigger}
 
 
+@pytest.mark.parametrize(
+    ("changed", "limits", "looks"),
+    [
+        ({39}, [4, 8, 16, 32], [(39,)]),
+        ({*range(40)}, [4] * 11, [tuple(range(at, at + 4)) for at in range(0, 40, 4)]),
+        ({*range(14, 26)}, [4, 8, 16, 4, 4, 4, 8], [(14, 15, 16, 17), (18, 19, 20, 21), (22, 23, 24, 25)]),
+    ],
+    ids=["few", "all", "some in a row"],
+)
+def test_where_few_have_changed_it_asks_about_ever_more_and_looks_at_no_more_than_before(
+    changed: set[int], limits: list[int], looks: list[tuple[int, ...]]
+) -> None:
+    """Each that has changed is looked at once, a batch at a time."""
+    asked: list[int] = []
+    looked: list[object] = []
+
+    async def find_next(after: tuple[Value, ...], limit: int) -> PlanPage:
+        asked.append(limit)
+        begin = after[0] + 1 if after and isinstance(after[0], int) else 0
+        page = range(begin, min(begin + limit, 40))
+        return PlanPage(tuple(each for each in page if each in changed), tuple(page)[-1:])
+
+    scanned = attrs.evolve(recording(looked, ScannedTask("orders", TaskTrigger("1", None), find_next)), batch=4)
+    carried_out(scanned, begun())
+    assert looked == [*(("orders", ids, "1") for ids in looks), ("orders", "1")]
+    assert asked[: len(limits)] == limits
+
+
+def test_where_many_are_too_many_to_ask_about_it_asks_about_fewer() -> None:
+    """As where documents are so large that the store does not get through them in time."""
+    asked: list[int] = []
+
+    async def find_next(_: tuple[Value, ...], limit: int) -> PlanPage:
+        asked.append(limit)
+        if limit > 8:
+            raise Ambiguous("it takes too long")
+        return PlanPage((), (len(asked),) if len(asked) < 8 else ())
+
+    scanned = attrs.evolve(recording([], ScannedTask("orders", TaskTrigger("1", None), find_next)), batch=4)
+    world, _ = carried_out(scanned, begun())
+    assert asked == [4, 8, 16, 4, 8, 16, 4, 8]
+    assert len(progress_of(of_stream(world)).reconciled) == 1
+
+
 def test_where_one_of_several_cannot_be_asked_each_is_looked_at() -> None:
     """For no store can say it of a function without an expression, or of one that fails."""
     silent, failing = ScannedTask("orders", TaskTrigger("2", None)), [Refused("it fails")] * 2

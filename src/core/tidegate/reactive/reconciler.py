@@ -10,7 +10,7 @@ history of the run, so that one that is over matches nothing, writes nothing and
 written down is looked at again.
 
 The tasks of a collection that are not reconciled are scanned together. Where the store can be asked for each of them which
-documents differ, only ids travel that one of them asks for.
+documents differ, only ids travel that one of them asks for; where few do, it is asked about ever more documents at once.
 
 Laws
     RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.
@@ -37,7 +37,7 @@ from tidegate.model.operations import FOUND_MAX, check_collection, find_all, fin
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.reactive import reconciliation
-from tidegate.reactive.plan_queries import PlanPage, together
+from tidegate.reactive.plan_queries import LOOKED_AT_MAX, PlanPage, together
 from tidegate.reactive.reconciliation import (
     BatchPlanned,
     Checkpoint,
@@ -169,7 +169,7 @@ class Reconciler:
         tasks: The tasks.
         look: Looks at documents.
         sweep: Looks at what is left of documents that are gone.
-        batch: How many documents are looked at before that is written down.
+        batch: How many documents are looked at before that is written down, at most.
         pause: How long what failed waits before it is tried again, in microseconds.
         known: What counts of a record; a specimen counts more.
     """
@@ -196,59 +196,68 @@ class Reconciler:
 
     async def run(self, run: ReconciliationRun) -> None:
         """Reconcile until everything is, or the epoch or the history of the run is over; what fails is tried again."""
+        limit = self.batch
         while True:
             try:
-                follows = await self._batch(run)
+                follows, limit = await self._batch(run, limit)
             except (Ambiguous, NotApplied, NotDurable):
-                follows = _Follows.AGAIN
+                follows, limit = _Follows.AGAIN, self.batch
             if follows is _Follows.NOTHING:
                 return
             if follows is _Follows.AGAIN:
                 await Sleep(self.pause)
 
-    async def _batch(self, run: ReconciliationRun) -> _Follows:
-        """Reconcile the next batch: what follows it?"""
+    async def _batch(self, run: ReconciliationRun, limit: int) -> tuple[_Follows, int]:
+        """Reconcile the next batch of so many documents: what follows it, and about how many is asked then?"""
         record = await find_one(self.streams, Eq(ID, self.stream))
         if record is None or needed(record, EPOCH) != run.epoch:
-            return _Follows.NOTHING
+            return _Follows.NOTHING, limit
         progress = self.known(record)
         left = scans(progress, self._by_collection())
         if not left:
-            return _Follows.NOTHING
-        outcome = await self._scanned(left[0])
+            return _Follows.NOTHING, limit
+        outcome, limit = await self._scanned(left[0], limit)
         verdict = reconciliation.reconcile(run, progress, left[0], outcome)
         if isinstance(verdict, ScanAgain):
-            return _Follows.AGAIN
+            return _Follows.AGAIN, limit
         if isinstance(verdict, RunSuperseded):
-            return _Follows.NOTHING
+            return _Follows.NOTHING, limit
         of_run = AllOf((Eq(ID, self.stream), Eq(EPOCH, run.epoch), Eq(HISTORY, run.history)))
         written = await update_one(self.streams, of_run, stored_progress(verdict.progress))
-        return _Follows.NEXT if written else _Follows.NOTHING
+        return (_Follows.NEXT if written else _Follows.NOTHING), limit
 
-    async def _scanned(self, scan: Scan) -> PassOutcome:
+    async def _scanned(self, scan: Scan, limit: int) -> tuple[PassOutcome, int]:
         """Look at the next batch, or, where there is none, at what is left of documents that are gone."""
         names = frozenset(each.task for each in scan.triggers)
-        page = await self._next(scan.collection, names, () if scan.after is None else (scan.after.last_id,))
+        after = () if scan.after is None else (scan.after.last_id,)
+        page, limit = await self._next(scan.collection, names, after, limit)
         if page.after:
             left = await self.look(scan.collection, page.ids, names) if page.ids else ()
-            return PassFailed() if left else BatchPlanned(page.after)
-        return PassFailed() if await self.sweep(scan.collection, names) else CleanedUp()
+            return (PassFailed() if left else BatchPlanned(page.after)), limit
+        return (PassFailed() if await self.sweep(scan.collection, names) else CleanedUp()), limit
 
-    async def _next(self, collection: str, names: Names, after: tuple[Value, ...]) -> PlanPage:
-        """What of the next documents has to be looked at; each where nobody can say."""
+    async def _next(self, collection: str, names: Names, after: tuple[Value, ...], limit: int) -> tuple[PlanPage, int]:
+        """What of the next documents has to be looked at; each where nobody can say. And about how many is asked then."""
         asks = tuple(each.find_next for each in self.tasks if each.trigger.task in names)
         if None not in asks:
             pages: tuple[PlanPage, ...] = ()
             try:
                 for find_next in asks:
                     assert find_next is not None, "none is"
-                    pages = (*pages, await find_next(after, self.batch))
-                return together(pages)
+                    pages = (*pages, await find_next(after, limit))
+                return self._cut(together(pages), limit)
             except Refused:  # an expression fails on one of them: of the others it is known when they are looked at
                 pass
         found = await find_all(collection, limit=self.batch, after=after)
         ids = tuple(needed(doc, _KEY) for doc in found)
-        return PlanPage(ids, ids[-1:])
+        return PlanPage(ids, ids[-1:]), self.batch
+
+    def _cut(self, page: PlanPage, limit: int) -> tuple[PlanPage, int]:
+        """No more of it than are looked at at once."""
+        ids = page.ids[: self.batch]
+        if len(ids) < len(page.ids):
+            return PlanPage(ids, ids[-1:]), self.batch
+        return page, min(2 * limit, LOOKED_AT_MAX) if 2 * len(ids) <= self.batch else limit
 
     def _by_collection(self) -> Mapping[str, frozenset[TaskTrigger]]:
         return {
