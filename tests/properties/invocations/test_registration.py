@@ -6,18 +6,19 @@ from collections.abc import Mapping
 
 import attrs
 import pytest
-from tests.properties.on_documents import one
+from tests.properties.on_documents import one, run
 
 from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
 from tidegate.invocations.place_documents import kept
 from tidegate.invocations.record_documents import DUE
 from tidegate.invocations.registration import NotRegistered, Registered, Registrar, Reused
 from tidegate.model.documents import Document
-from tidegate.model.effects import Refused
+from tidegate.model.effects import Effect, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.model.operations import InsertOne, StoreTime
+from tidegate.model.operations import FindOne, InsertOne, StoreTime
 from tidegate.sim.automaton import Returned
+from tidegate.sim.world import world_with
 
 BY_A = Rule(Control.KEYS, ("a",))
 
@@ -57,11 +58,26 @@ def test_a_call_is_registered_or_answered_or_differs() -> None:
     )
 
 
+def test_who_is_answered_by_another_leaves_nothing_behind() -> None:
+    """It reads, and no more: its call would stay for ever."""
+    asked: list[Effect[object]] = []
+
+    def noting(effect: Effect[object]) -> None:
+        asked.append(effect)
+
+    call = Call("t", (("a", "1"), ("b", "2")))
+    registrar = Registrar(key="x", call=call, rule=BY_A, request="r")
+    outcome, _ = run(registrar.run(), world_with(registered(call, status="registered")), noting)
+    assert outcome == Reused("y")
+    assert {type(each) for each in asked} == {FindOne}
+
+
 def test_a_time_from_now_is_counted_from_the_time_of_the_store() -> None:
     """And is stored with the call, for whoever makes the record in its place."""
     program = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r", due=5_000).run()
     assert isinstance(program.send(None), StoreTime)
-    asked = program.send(Instant(1_000_000))
+    assert isinstance(program.send(Instant(1_000_000)), FindOne)
+    asked = program.send(None)
     assert isinstance(asked, InsertOne)
     assert asked.doc.get(DUE) == Instant(1_005_000)
     with pytest.raises(Misuse, match="a time in microseconds"):
@@ -71,6 +87,7 @@ def test_a_time_from_now_is_counted_from_the_time_of_the_store() -> None:
 def test_a_refusal_of_the_store_is_passed_on() -> None:
     """One that has nothing to do with ids ends the program."""
     program = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r").run()
+    assert isinstance(program.send(None), FindOne)
     assert isinstance(program.send(None), InsertOne)
     with pytest.raises(Refused, match="not authorised"):
         program.throw(Refused("not authorised"))

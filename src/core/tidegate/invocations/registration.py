@@ -4,8 +4,8 @@ What is decided is in `tidegate.invocations.admission`; this is what is asked of
 places of a set of calls that exclude each other are one document with a version, as for running
 (`tidegate.invocations.place_documents`).
 
-    1  store the call under the id made for it: {_id, task, names, values, places, origin, job, due}, the last ones if it has any
-    2  read the places, THEN the record and THEN the call of whoever holds one
+    1  read the places, THEN the record and THEN the call of whoever holds one; who is answered by another is done
+    2  store the call under the id made for it: {_id, task, names, values, places, origin, job, due}, the last ones if it has any
     3  take the place, if the places are still as they were read; where that matches nothing, or has no answer, look again:
        they show whether one has it already
     4  make the record, as registered; also that of another one who has the place and has not come to make it
@@ -17,7 +17,7 @@ Laws
 
 Known not to work
     - A registrar that gives up may have a place without a record: whoever comes next makes the record, and it is run.
-    - The call of one whose place was lost to another stays behind; whoever deletes old calls deletes it.
+    - The call of one whose place was taken by another between 1 and 3 stays behind.
 """
 
 from __future__ import annotations
@@ -189,7 +189,6 @@ class Registrar:
             try:
                 if isinstance(self.due, int):
                     return await attrs.evolve(self, due=await StoreTime() + self.due).run()
-                await insert_new(self.calls, self.stored_call)  # it is harmless if it was stored before
                 admission = await self.parts.admit(self, places)
                 match admission:
                     case HasPlace():
@@ -226,6 +225,7 @@ class Registrar:
 
 async def _admit(registrar: Registrar, places: str | None) -> RegistrationAdmission:
     if places is None:
+        await insert_new(registrar.calls, registrar.stored_call)  # it is harmless if it was stored before
         return HasPlace()
     found = await find_one(registrar.places, Eq(ID, places))
     reservation = places_of(found)
@@ -235,6 +235,7 @@ async def _admit(registrar: Registrar, places: str | None) -> RegistrationAdmiss
         verdict = _decide(registrar, reservation, known)
     match verdict:
         case Admitted(wanted):
+            await insert_new(registrar.calls, registrar.stored_call)
             is_taken = await registrar.parts.take(registrar.places, places, found, wanted)
             return HasPlace() if is_taken else LookAgain()  # others were faster
         case AlreadyAdmitted():
