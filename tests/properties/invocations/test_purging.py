@@ -34,21 +34,24 @@ AGE: Final = 10 * SECOND
 def ended(key: str, *, ago: int, which: str = status.SUCCESS, **more: Any) -> Document:
     owner = "r" if INVOCATION[which].requires_owner else None
     fields = Document(tuple(more.items()))
-    return new_record(key, StatusRecord(which, owner, 3), "made", Instant(60 * SECOND - ago), more=fields)
+    return new_record(key, StatusRecord(which, owner, 3), "made", NOW + -ago, more=fields)
 
 
 def stored(*records: Document, **others: tuple[Document, ...]) -> Store:
     world = world_with({RECORDS: records, **others})
-    return Store(cast("Any", world.write(CLOCK, Instant(60 * SECOND))))
+    return Store(cast("Any", world.write(CLOCK, NOW)))
 
 
 def purging(**more: Any) -> Purging:
     return attrs.evolve(Purging(success_age=AGE, other_age=2 * AGE, payload_age=AGE), **more)
 
 
-def purged(store: Store, *ways: Way, **more: Any) -> Purged:
+NOW: Final = Instant(60 * SECOND)
+
+
+def purged(store: Store, *ways: Way, until: Instant | None = None, **more: Any) -> Purged:
     store.asked.clear()
-    return cast("Purged", store.run(cast("Any", purging(**more).purge()), *ways))
+    return cast("Purged", store.run(cast("Any", purging(**more).purge(until)), *ways))
 
 
 def swept(store: Store, *ways: Way) -> Purged:
@@ -78,12 +81,14 @@ def test_what_ended_long_ago_goes_and_nothing_else() -> None:
 
 
 def test_the_longest_ended_go_first_page_by_page() -> None:
-    """Law PG3: up to so many in a pass; the next one goes on."""
-    store = stored(*(ended(f"{ago}", ago=ago * AGE) for ago in range(2, 9)))
-    assert purged(store, batch=2, pages=2) == Purged(4, is_done=False)
-    assert keys(store) == ["2", "3", "4"]
-    assert purged(store, batch=2, pages=2) == Purged(3, is_done=True)
-    assert [type(each) for each in store.asked].count(DeleteMany) == 2
+    """Law PG3: once its time is over it begins no more pages, but for one of each status; the next pass goes on."""
+    store = stored(
+        *(ended(f"{ago}", ago=ago * AGE) for ago in range(2, 9)), ended("f", ago=3 * AGE, which=status.FAILED)
+    )
+    assert purged(store, batch=2, until=NOW) == Purged(3, is_done=False)
+    assert keys(store) == ["2", "3", "4", "5", "6"]
+    assert purged(store, batch=2, until=NOW + 1) == Purged(5, is_done=True)
+    assert [type(each) for each in store.asked].count(DeleteMany) == 3
 
 
 CALL: Final = Document.of({"_id": "a", PLACES_ID.name: "set"})
@@ -199,9 +204,9 @@ def test_places_of_more_sets_than_are_found_at_a_time_are_left() -> None:
     assert cleared(store, "places") == Purged(1, is_done=True)
 
 
-def cleared(store: Store, which: str, *ways: Way, **more: Any) -> Purged:
+def cleared(store: Store, which: str, *ways: Way, until: Instant | None = None, **more: Any) -> Purged:
     sweeping = purging(**more)
-    program = sweeping.sweep_places() if which == "places" else sweeping.sweep_meters()
+    program = sweeping.sweep_places(until) if which == "places" else sweeping.sweep_meters(until)
     store.asked.clear()
     return cast("Purged", store.run(cast("Any", program), *ways))
 
@@ -224,7 +229,10 @@ def test_a_meter_goes_once_it_says_nothing_and_nobody_has_asked_for_long() -> No
         assert cleared(store, "meters", meter_age=AGE, batch=batch) == Purged(2, is_done=True)
         assert keys(store, "meters") == ["awaited", "full", "late", "none"]
     store = stored(meters=meters)
-    assert cleared(store, "meters", meter_age=AGE, batch=2, pages=2) == Purged(1, is_done=False)
+    assert cleared(store, "meters", meter_age=AGE, batch=2, until=NOW) == Purged(1, is_done=False)
+    store = stored(places=tuple(Document.of({"_id": which, "version": 1, "places": ()}) for which in "abc"))
+    assert cleared(store, "places", batch=2, until=NOW) == Purged(2, is_done=False)
+    assert cleared(store, "places", batch=2, until=NOW) == Purged(1, is_done=True)
 
 
 @pytest.mark.parametrize(("which", "requests"), [("places", 2), ("meters", 3)])
@@ -240,8 +248,8 @@ def test_a_sweep_without_an_answer_is_gone_on_with_by_the_next_one(which: str, r
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: purging(success_age=-1), lambda: purging(batch=0), lambda: purging(pages=0), lambda: purging(records="")],
-    ids=["age", "batch", "pages", "collection"],
+    [lambda: purging(success_age=-1), lambda: purging(batch=0), lambda: purging(records="")],
+    ids=["age", "batch", "collection"],
 )
 def test_what_cannot_be_kept_so_is_refused(make: Callable[[], object]) -> None:
     """Before anything is removed."""

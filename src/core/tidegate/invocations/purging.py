@@ -42,6 +42,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import NoneType
 from typing import Final, final
 
 import attrs
@@ -154,6 +155,10 @@ def _is_spent(doc: Document, now: Instant) -> bool:
         return False  # nobody knows
 
 
+async def _is_past(until: Instant | None) -> bool:
+    return until is not None and await StoreTime() - until >= 0
+
+
 @final
 @attrs.frozen
 class PurgingParts:
@@ -183,7 +188,7 @@ PURGING_PARTS: Final = PurgingParts()
 @final
 @attrs.frozen(kw_only=True)
 class Purging:
-    """How long what has ended is kept. Invariants: 0 <= each age; 1 <= batch <= FOUND_MAX; 1 <= pages.
+    """How long what has ended is kept. Invariants: 0 <= each age; 1 <= batch <= FOUND_MAX.
 
     Attributes:
         success_age: For how long after its end an invocation that has succeeded is kept, in microseconds; None for ever.
@@ -192,7 +197,6 @@ class Purging:
         meter_age: For how long a meter is kept that nobody asks.
         records, places, calls, payloads, meters: The collections.
         batch: How many are removed at a time.
-        pages: How many times in a pass, of each status.
         parts: What the programs are made of.
     """
 
@@ -206,7 +210,6 @@ class Purging:
     payloads: str = "payloads"
     meters: str = "meters"
     batch: int = FOUND_MAX
-    pages: int = 100
     parts: PurgingParts = attrs.field(default=PURGING_PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -216,7 +219,6 @@ class Purging:
         for collection in (self.records, self.places, self.calls, self.payloads, self.meters):
             check_collection(collection)
         check_int(self.batch, "a number of invocations", 1, FOUND_MAX)
-        check_int(self.pages, "a number of pages", 1)
         check_type(self.parts, PurgingParts, "what programs are made of")
 
     @property
@@ -234,19 +236,24 @@ class Purging:
 
     # --- invocations ---
 
-    async def purge(self) -> Purged:
+    async def purge(self, until: Instant | None = None) -> Purged:
         """The program: one pass over what has ended.
+
+        Args:
+            until: When its time is over, by the store's clock: it begins no more pages then, but for the first of each status. None for
+                never.
 
         Raises:
             Refused: The store refuses for good.
         """
+        check_type(until, (Instant, NoneType), "an instant or None")
         removed = 0
         is_done = True
         for definition in INVOCATION.definitions:
             age = self.success_age if definition.status == SUCCESS else self.other_age
             if not definition.final or age is None:
                 continue
-            for _ in range(self.pages):
+            while True:
                 try:
                     found = await find_all(
                         self.records,
@@ -256,14 +263,12 @@ class Purging:
                         sort=(Ascending(CHANGED_AT),),
                     )
                     gone = await self._gone(found) if found else 0
+                    removed += gone
+                    if len(found) < self.batch or not gone or await _is_past(until):
+                        is_done = is_done and len(found) < self.batch and gone == len(found)
+                        break
                 except (Ambiguous, NotApplied, NotDurable):
                     return Purged(removed, is_done=False)
-                removed += gone
-                if len(found) < self.batch or not gone:
-                    is_done = is_done and gone == len(found)
-                    break
-            else:
-                is_done = False
         return Purged(removed, is_done)
 
     async def _gone(self, page: tuple[Document, ...]) -> int:
@@ -346,34 +351,41 @@ class Purging:
 
     # --- places and meters ---
 
-    async def sweep_places(self) -> Purged:
+    async def sweep_places(self, until: Instant | None = None) -> Purged:
         """The program: one pass over sets in which nobody is.
+
+        Args:
+            until: As of `purge`.
 
         Raises:
             Refused: The store refuses for good.
         """
+        check_type(until, (Instant, NoneType), "an instant or None")
         removed = 0
-        for _ in range(self.pages):
+        while True:
             try:
                 found = await find_all(self.places, _EMPTY, limit=self.batch, fields=(VERSION,), sort=_BY_VERSION)
                 keys = tuple(needed(each, ID) for each in found)
                 removed += await self.parts.clear(self.places, keys, _EMPTY) if keys else 0
+                if (is_done := len(found) < self.batch) or await _is_past(until):
+                    return Purged(removed, is_done)
             except (Ambiguous, NotApplied, NotDurable):
                 return Purged(removed, is_done=False)
-            if len(found) < self.batch:
-                return Purged(removed, is_done=True)
-        return Purged(removed, is_done=False)
 
-    async def sweep_meters(self) -> Purged:
+    async def sweep_meters(self, until: Instant | None = None) -> Purged:
         """The program: one pass over meters that nobody has asked for long enough.
+
+        Args:
+            until: As of `purge`.
 
         Raises:
             Refused: The store refuses for good.
         """
+        check_type(until, (Instant, NoneType), "an instant or None")
         removed = 0
         after: tuple[Value, ...] = ()
         idle = OlderThan(WRITTEN_AT, self.meter_age)
-        for _ in range(self.pages):
+        while True:
             try:
                 found = await find_all(self.meters, idle, limit=self.batch, after=after, sort=_IDLE)
                 now = await StoreTime()
@@ -381,9 +393,8 @@ class Purging:
                 # What has been written since was written later than all of these, however long this one stands still.
                 unwritten = Le(WRITTEN_AT, needed(found[-1], WRITTEN_AT)) if found else idle
                 removed += await self.parts.clear(self.meters, keys, unwritten) if keys else 0
+                if (is_done := len(found) < self.batch) or await _is_past(until):
+                    return Purged(removed, is_done)
             except (Ambiguous, NotApplied, NotDurable):
                 return Purged(removed, is_done=False)
-            if len(found) < self.batch:
-                return Purged(removed, is_done=True)
             after = cursor(found[-1], _IDLE)
-        return Purged(removed, is_done=False)
