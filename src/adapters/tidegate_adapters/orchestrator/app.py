@@ -37,7 +37,7 @@ from tidegate.invocations.asking import Asked, Asking, Command
 from tidegate.invocations.dispatch import DispatchRules, Held
 from tidegate.invocations.enqueueing import arguments_name
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
-from tidegate.invocations.jobs import DEFAULT_QUEUE, Job
+from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX, Job
 from tidegate.invocations.purging import Purging
 from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.registration import RegistrationOutcome
@@ -45,7 +45,7 @@ from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import PPM, Duration, Instant, duration
+from tidegate.model.instants import MINUTE, PPM, Duration, Instant, duration
 from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes
 from tidegate.model.record_counts import RecordCount
 from tidegate.model.values import check_name, check_type, check_types
@@ -78,7 +78,7 @@ from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.monitor import Lookout
 from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.orchestrator.services import PURGE, RECOVERY, Services, Work, recovered
+from tidegate_adapters.orchestrator.services import OWN_QUEUE, PURGE, RECOVERY, Services, Work, recovered
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.standing import Standing, counts_of, standing_of
 from tidegate_adapters.orchestrator.sync_store import SyncStore
@@ -100,6 +100,8 @@ __all__ = ["Orchestrator"]
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 T = TypeVar("T")
+_PURGE_FOR: Final[Duration] = 5 * MINUTE
+"""After how long a purge leaves the rest to the next one."""
 
 
 @final
@@ -495,24 +497,26 @@ class Orchestrator:
                     log.error("%s", redacted(str(each)))
 
         async def purge() -> None:
-            await self._services(there).purge()
-            told = self.settings
+            told, until = self.settings, await there.site.now() + _PURGE_FOR
+            await self._services(there).purge(until)
             await there.site.run(repeated(forget)(self.collections.members, told.dead_after, told.forget_after))
             purging = self._purging()
-            if not (await there.site.run(purging.purge())).is_done:
-                log.info("more has ended than is removed at a time: the next purge goes on")
+            for pass_over, what in (
+                (purging.purge, "invocations"),
+                (purging.sweep_places, "keys of limits"),
+                (purging.sweep_meters, "rates"),
+            ):
+                if not (await there.site.run(pass_over(until))).is_done:
+                    log.info("more %s are over than are removed at a time: the next purge goes on", what)
             await there.site.run(purging.sweep_payloads())
-            for each in (await there.site.run(purging.sweep_places()), await there.site.run(purging.sweep_meters())):
-                if not each.is_done:
-                    log.info(
-                        "more keys of limits and rates are idle than are removed at a time: the next purge goes on"
-                    )
             await there.uploads.sweep()
 
         rules = self.settings.services
         for name, handler, cron in ((RECOVERY, recover, rules.recover), (PURGE, purge, rules.purge)):
             if name not in self._declared:
-                self._declared[name] = declared(handler, name=name, concurrency=Concurrency())
+                self._declared[name] = declared(
+                    handler, name=name, queue=OWN_QUEUE, priority=PRIORITY_MAX, concurrency=Concurrency()
+                )
                 self._triggers[name] = (on_cron(cron),)
 
     def _purging(self) -> Purging:
@@ -593,7 +597,12 @@ class Orchestrator:
     @property
     def queues(self) -> tuple[str, ...]:
         """The queues that it takes from, and then those in which its tasks wait otherwise."""
-        return (*dict.fromkeys((*self.settings.queues, *(each.queue for each in self._declared.values()))),)
+        return (*dict.fromkeys((*self._mine, *(each.queue for each in self._declared.values()))),)
+
+    @property
+    def _mine(self) -> tuple[str, ...]:
+        """The queues that it takes from."""
+        return (*dict.fromkeys((*self.settings.queues, OWN_QUEUE)),)
 
     async def pause(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
         """Have no process take anything more of these tasks, or from these queues; what runs goes on.
@@ -714,7 +723,7 @@ class Orchestrator:
         there, held = begun
         self._add_core_tasks(there, lambda: None if self._workers is None else self._workers.member)
         post = Post(
-            site=there.site, collections=self.collections, uploads=there.uploads, queues=self.settings.queues, who=life_name(),
+            site=there.site, collections=self.collections, uploads=there.uploads, queues=self._mine, who=life_name(),
             name=self.settings.name, dead_after=self.settings.dead_after, settings=self.settings, listened=self._services(there).listened,
         )  # fmt: skip
         lookout = Lookout(self, self._metrics)
@@ -728,7 +737,7 @@ class Orchestrator:
         )
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
         for task in self._declared.values():
-            if task.queue not in self.settings.queues:
+            if task.queue not in self._mine:
                 log.info("this process takes nothing from the queue %s, where %s waits", task.queue, task.name)
         try:
             for each in held:
@@ -740,9 +749,9 @@ class Orchestrator:
             await self.close()
 
     async def _begun(self) -> tuple[_Open, Sequence[Held]]:
-        """Where it has connected, and what is paused, if anybody tells."""
+        """Where it has connected, and what is paused."""
         there, held = await self._opened(), list[Held]()
-        await self._holding(there).look(held.append)
+        await self._holding(there).begin(held.append, self.settings.paused_every)
         return there, held
 
     async def _work(self, workers: Workers, others: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -766,7 +775,7 @@ class Orchestrator:
     def _beside(self, there: _Open, workers: Workers, lookout: Lookout) -> tuple[Coroutine[Any, Any, None], ...]:
         """What goes on beside the workers, until they have ended."""
         listening = listen(
-            there.site, self.collections.invocations, self.settings.queues, tuple(self._declared), workers.announce
+            there.site, self.collections.invocations, self._mine, tuple(self._declared), workers.announce
         )
         heeding = self._holding(there).heed(workers.hold, self.settings.paused_every)
         return listening, heeding, self._services(there, workers, lookout.tallies.turn).run()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from tidegate.invocations.dispatch import Held
-from tidegate.model.effects import Failure
+from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.reactive.pausing import PausedTask, Pausing
@@ -58,18 +58,27 @@ class Holding:
         """Take of these again; what is paused then. Otherwise as `pause`."""
         return _held(await self._site.run(self._pausing.resume(*_names(tasks, queues))))
 
+    async def begin(self, hold: Callable[[Held], None], every: Duration) -> None:
+        """Look until that is answered: nothing is taken before it is known."""
+        is_told = await self.look(hold)
+        while not is_told:
+            await asyncio.sleep(every / SECOND)
+            is_told = await self.look(hold)
+
     async def heed(self, hold: Callable[[Held], None], every: Duration) -> None:
         """Look again and again, and tell what is paused, until it is cancelled."""
         while True:
             await asyncio.sleep(every / SECOND)
             await self.look(hold)
 
-    async def look(self, hold: Callable[[Held], None]) -> None:
-        """Tell what is paused now, if anybody answers."""
+    async def look(self, hold: Callable[[Held], None]) -> bool:
+        """Tell what is paused now, if anybody answers: whether anybody has, or nobody ever will."""
         try:
             hold(await self.held())
         except (Failure, Misuse) as failure:  # nobody answers, or others have written there
             log.warning("nobody says what is paused: %s", failure)
+            return isinstance(failure, (Refused, Misuse))
+        return True
 
 
 def _names(tasks: Iterable[str], queues: Iterable[str]) -> tuple[str, ...]:

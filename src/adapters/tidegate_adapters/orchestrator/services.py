@@ -7,8 +7,8 @@ All processes ask whose turn it is, every `check_every` (`tidegate.services.serv
 window is over (`tidegate.triggers.turn`). The store's clock judges, and no other is read. What a round could do nothing for is
 logged, once as long as it is the same.
 
-The services of the app's own are tasks like any other, started by a cron: declare a task of the same name (`RECOVERY`, `PURGE`), and yours
-is run in the place of ours.
+The services of the app's own are tasks like any other, started by a cron, in a queue that every process takes from (`OWN_QUEUE`), whatever
+else it takes: declare a task of the same name (`RECOVERY`, `PURGE`), and yours is run in the place of ours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegate.invocations.transition import Granted, TransitionOutcome
 from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MINUTE, SECOND, Duration
+from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import Indexes
 from tidegate.model.programs import insert_new
 from tidegate.services.atomic_service import (
@@ -60,7 +60,7 @@ from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.sites import Site
 
-__all__ = ["PURGE", "RECOVERY", "Services", "Work", "recovered"]
+__all__ = ["OWN_QUEUE", "PURGE", "RECOVERY", "Services", "Work", "recovered"]
 
 T = TypeVar("T")
 log: Final = logging.getLogger(__name__)
@@ -72,6 +72,8 @@ RECOVERY: Final = "tidegate.recover"
 """The task that recovers what is stuck."""
 PURGE: Final = "tidegate.purge"
 """The task that removes what has ended, and what triggers have started, once it was kept for long enough."""
+OWN_QUEUE: Final = "tidegate"
+"""Where these wait: what is stuck behind a backlog, or in a queue that nobody takes from, is recovered all the same."""
 KEY: Final = "turn"
 
 
@@ -104,8 +106,6 @@ def _told(tasks: Mapping[str, str]) -> Callable[[Evaluator, Ended], Program[tupl
     return settled
 
 
-_PURGE_FOR: Final[Duration] = 5 * MINUTE
-"""After how long a purge of runs leaves the rest to the next one."""
 _DECLARE_S: Final = 60.0
 """How often a process says which triggers it knows: some times before they would be forgotten."""
 
@@ -185,9 +185,9 @@ class Services:
         """Those that it needs."""
         return {**self._noticer.indexes, **self._evaluator.indexes}
 
-    async def purge(self) -> None:
-        """Forget what triggers have started, and is over since a week; what is not reached in time is for the next purge."""
-        if not await self._site.run(self._evaluator.purge(await self._site.now() + _PURGE_FOR)):
+    async def purge(self, until: Instant) -> None:
+        """Forget what triggers have started, and is over since a week; what is not reached until then is for the next purge."""
+        if not await self._site.run(self._evaluator.purge(until)):
             log.info("more runs of triggers are over than are forgotten at a time: the next purge goes on")
         await self._site.run(self._definitions.forget())
 

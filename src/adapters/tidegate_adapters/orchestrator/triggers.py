@@ -214,6 +214,7 @@ def on_status(task: OfTask, *statuses: str, where: Where = None) -> When:
     Args:
         task: Of which task.
         statuses: Which ones, of those that a run begins or ends with: "running", "success", "failed", "retry", "rerouted", "cancelled".
+            What is cancelled while it waits has no run that would end, nor has what recovery takes from who is gone.
         where: Of which arguments.
 
     Raises:

@@ -293,8 +293,9 @@ class Reactive:
     async def _work(self, pool: Pool, placed: Sequence[Declared]) -> None:
         """Handle, and plan beside that; whoever plans and fails for good ends both."""
         pausing = _Paused(pool, placed)
-        await unless(self._is_stopping, pausing.look(), CLOSE_S)
-        heeding = asyncio.create_task(pausing.heed(self.settings.paused_every))
+        every = self.settings.paused_every
+        await unless(self._is_stopping, pausing.begin(every), CLOSE_S)
+        heeding = asyncio.create_task(pausing.heed(every))
         planning = [asyncio.create_task(each.run()) for each in self._planners]
         for each in planning:
             each.add_done_callback(self._stop_if_failed)
@@ -361,22 +362,36 @@ class _Paused:
         self._sites = {each.site.name: each.site for each in placed}
         self._tasks = {name: {each.name for each in placed if each.site.name == name} for name in self._sites}
 
+    async def begin(self, every: Duration) -> None:
+        """Look until each database has answered: nothing is taken before that is known."""
+        is_told = await self.look()
+        while not is_told:
+            await asyncio.sleep(every / SECOND)
+            is_told = await self.look()
+
     async def heed(self, every: Duration) -> None:
         """Look again and again."""
         while True:
             await asyncio.sleep(every / SECOND)
             await self.look()
 
-    async def look(self) -> None:
-        """Pause what is paused now, and nothing else; of whom nobody hears, what was known goes on to hold."""
+    async def look(self) -> bool:
+        """Pause what is paused now, and nothing else; of whom nobody hears, what was known goes on to hold.
+
+        Returns:
+            Whether each has answered, or never will.
+        """
+        is_told = True
         for name, site in self._sites.items():
             try:
                 paused = await site.run(Pausing().paused())
             except (Failure, Misuse) as failure:  # nobody answers, or others have written there
                 log.warning("nobody says what is paused in %s: %s", name, failure)
+                is_told = is_told and isinstance(failure, (Refused, Misuse))
                 continue
             self._known[name] = frozenset(each.task for each in paused if each.task in self._tasks[name])
         self._pool.pause(frozenset().union(*self._known.values()))
+        return is_told
 
 
 async def _prepared(site: Site, task: ReactiveTask) -> None:

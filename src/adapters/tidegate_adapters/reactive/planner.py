@@ -386,7 +386,7 @@ class Planner:
                 ) as held:  # fmt: skip
                     await self._lead(held)
             except LeaseBusy:
-                pass
+                self._errors = {}  # another leads, and nothing of the last time holds
             except LeaseLost as lost:
                 self._failed("lease", lost)
             except (Failure, Misuse) as failure:
