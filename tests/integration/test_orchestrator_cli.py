@@ -359,6 +359,7 @@ def test_what_waits_is_held_released_and_cancelled(jobs: Jobs, asking: Asking) -
             "lag_s": 0,
             "paused": False,
         },  # where a task waits, and nobody takes
+        {"queue": "tidegate", "waiting": 0, "more": False, "lag_s": 0, "paused": False},
     ]
     assert "no process runs it\nqueue default: 1 waiting, the oldest due for" in asking.said("status").out
     assert asking.told("status")["tasks"] == [{"task": "send", "counts": {"registered": 2}}]
@@ -401,6 +402,7 @@ def test_tasks_and_queues_are_paused_and_resumed(run: Run, jobs: Jobs, asking: A
     assert [(each["queue"], each["waiting"], each["paused"]) for each in status["queues"]] == [
         ("default", 1, False),
         ("slow", 1, True),
+        ("tidegate", 0, False),
     ]
     assert "begun" not in running.log.read_text()
     assert asking.said("resume", "send").out == "paused: queue slow\n"

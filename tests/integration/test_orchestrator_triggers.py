@@ -387,15 +387,15 @@ def test_who_dies_in_its_turn_keeps_triggers_still_until_some_beats_are_missing(
 
 
 def test_what_is_stuck_is_recovered_by_a_task_that_is_started_by_a_cron(mongodb: str, database: str) -> None:
-    """Also where the recovery itself was stuck, with a runner that is gone, and no other of it may run."""
+    """Also where the recovery itself was stuck, with a runner that is gone, and no other of it may run; by who takes of another queue."""
     seen: list[str] = []
 
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
             rules = attrs.evolve(TURNS, recover="* * * * * *")
-            app = office.app(services=rules, dead_after=500 * MILLISECOND)
+            app = office.app(services=rules, dead_after=500 * MILLISECOND, queues=("bulk",))
 
-            @app.task()
+            @app.task(queue="bulk")
             async def work(name: str) -> None:
                 seen.append(name)
 

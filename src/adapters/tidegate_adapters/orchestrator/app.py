@@ -596,8 +596,9 @@ class Orchestrator:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that it takes from, and then those in which its tasks wait otherwise."""
-        return (*dict.fromkeys((*self._mine, *(each.queue for each in self._declared.values()))),)
+        """The queues that its settings name, those in which its tasks wait otherwise, and that of the app's own services."""
+        theirs = (each.queue for each in self._declared.values())
+        return (*dict.fromkeys((*self.settings.queues, *theirs, OWN_QUEUE)),)
 
     @property
     def _mine(self) -> tuple[str, ...]:
