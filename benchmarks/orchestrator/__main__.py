@@ -20,7 +20,7 @@ an invocation that the contender has enqueued, or of one that has ended, by its 
     bare       claims: `find_one_and_update` with a sort, an invocation at a time, on our records with our indexes. Ends: the
                commands that cannot be avoided, for a hundred at a time: a find of what is due, a bulk that takes them, a bulk that
                ends them. It renews nothing, counts no try, keeps no history
-    again      ends: all that our app has sent for as many, each command as it was, once more to the same queue, one after the other:
+    again      ends: all that each of our processes has sent for as many, each command as it was, once more to the same queue:
                what cannot be avoided of what it does do: history, tries, owners and versions included
     taskiq     taskiq-mongodb 0.1.0 with taskiq 0.12.6, the last that it can be imported with: its broker's `listen`
     pynenc     pynenc 0.3.1 with pynenc-mongo 0.3.0: what its runners take by, and its runner whose workers never sleep. With
@@ -186,13 +186,14 @@ def serves_told(uri: str, database: str, _seconds: float) -> None:
             app, _ = app_of(cast("Any", client), database)
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, app.stop)
             await app.serve()
-        _ = commands_of(database).write_bytes(b"".join(map(bson.encode, sent.commands)))
+        kept = Path(tempfile.gettempdir()) / f"tidegate-{database}.{os.getpid()}.commands"
+        _ = kept.write_bytes(b"".join(map(bson.encode, sent.commands)))
 
     asyncio.run(serve())
 
 
 def serves_again(uri: str, database: str, _seconds: float) -> None:
-    """All that the app has sent, one after the other, by the bare driver; streams are left out."""
+    """All that a process of the app has sent, one after the other, by the bare driver; streams are left out."""
     commands = bson.decode_all(commands_of(database).read_bytes())
     some = [each for each in commands if "$changeStream" not in str(each.get("pipeline", ""))]
     with Client(uri) as client:
@@ -203,7 +204,11 @@ def serves_again(uri: str, database: str, _seconds: float) -> None:
 
 
 def commands_of(database: str) -> Path:
-    return Path(tempfile.gettempdir()) / f"tidegate-{database}.commands"
+    """Those of a process that nobody else sends again."""
+    for path in Path(tempfile.gettempdir()).glob(f"tidegate-{database}.*.commands"):
+        with suppress(FileNotFoundError):  # another one has it
+            return path.rename(path.with_suffix(".again"))
+    raise SystemExit("there is nothing to be sent again")
 
 
 KINDS: Final[dict[str, Callable[[str, str, float], None]]] = {
@@ -423,31 +428,34 @@ def ends(client: Client, uri: str, some: Contender, processes: int, count: int) 
     )
 
 
-def again(client: Client, uri: str, count: int) -> Ends:
-    """What all commands of our app take that ends so many, where the bare driver sends them once more to the same queue."""
+def again(client: Client, uri: str, processes: int, count: int) -> Ends:
+    """What all commands of our processes take that end so many, where as many bare drivers send them once more to the same queue."""
     database = f"again_{uuid4().hex[:8]}"
     filled(client, uri, OURS, count, database)
     records = client[database][RECORDS]
     there = records.find().to_list()
     try:
-        with contenders(OURS, "told", uri, 1, database=database):
+        with contenders(OURS, "told", uri, processes, database=database):
             while records.count_documents({"status": "success"}) < count * 19 // 20:
                 time.sleep(0.2)
         _ = records.delete_many({})
         for start in range(0, len(there), 10_000):
             _ = records.insert_many(there[start : start + 10_000])
-        with contenders(OURS, "again", uri, 1, database=database) as (process,):
-            told = cast("Any", process.stdout)
-            assert told.readline() == "ready\n"
-            began, cost = time.monotonic(), spent(client, [process])
-            cast("Any", process.stdin).write("\n")
-            cast("Any", process.stdin).flush()
-            _ = told.readline()
-            took, after = time.monotonic() - began, spent(client, [process])
+        with contenders(OURS, "again", uri, processes, database=database) as running:
+            for each in running:
+                assert cast("Any", each.stdout).readline() == "ready\n"
+            began, cost = time.monotonic(), spent(client, running)
+            for each in running:
+                cast("Any", each.stdin).write("\n")
+                cast("Any", each.stdin).flush()
+            for each in running:
+                _ = cast("Any", each.stdout).readline()
+            took, after = time.monotonic() - began, spent(client, running)
         ended = records.count_documents({"status": "success"})
     finally:
         client.drop_database(database)
-        commands_of(database).unlink(missing_ok=True)
+        for path in Path(tempfile.gettempdir()).glob(f"tidegate-{database}.*"):
+            path.unlink()
     return Ends(ended / took, (after.theirs - cost.theirs) / ended, (after.server - cost.server) / ended)
 
 
@@ -653,14 +661,15 @@ class Bench:
                     row = f"{name}, {processes} processes, ends, {field}"
                     yield row, median(getattr(turn[name], field) for turn in turns)
             yield from beside(f"ends, {processes} processes", turns)
-            if processes == 1:
-                for turn in turns:
-                    turn["again"] = again(self.client, self.uri, ENDS)
-                yield "again, ends, worker_us", median(turn["again"].worker_us for turn in turns)
-                yield "again, ends, server_us", median(turn["again"].server_us for turn in turns)
-                yield from beside(
-                    "ends, 1 process", [{who: turn[who] for who in (OURS.name, "again")} for turn in turns]
+            for turn in turns:
+                turn["again"] = again(self.client, self.uri, processes, ENDS)
+            for field in Ends._fields:
+                yield (
+                    f"again, {processes} processes, ends, {field}",
+                    median(getattr(turn["again"], field) for turn in turns),
                 )
+            those = [{who: turn[who] for who in (OURS.name, "again")} for turn in turns]
+            yield from beside(f"ends, {processes} processes", those)
 
     def latency(self) -> Figures:
         full = median(latency(self.client, self.uri, math.inf, FLOOD)[2] for _ in self.turns)
