@@ -38,7 +38,7 @@ SEEDS: Final = (
 )
 TESTS: Final = (
     "simulated_worker", "worker_parts", "worker_failures", "worker_logs", "runtime", "runtime_reducers", "handlers", "embedded_log",
-    "monitor", "namesakes", "kafka_worker", "configuration",
+    "monitor", "namesakes", "kafka_worker", "kafka_faults", "configuration",
 )  # fmt: skip
 JUDGES: Final[Mapping[str, Sequence[str]]] = {
     "seeds": ("-c", SEEDS),
