@@ -310,7 +310,9 @@ def test_a_loop_that_is_held_up_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     with loop() as one, served_live("127.0.0.1", 0, None, Shop("a"), run_in(one)) as port:
         one.call_soon_threadsafe(held.wait)
         got = ask(port, "GET", "/state")
+        told = ask(port, "POST", "/act", '{"action": "pay", "given": {"key": "a"}}', X_Tidegate="page")
         held.set()
+    assert "may be done in part: look, and tell it again" in str(told.told["error"])
     assert (got.status, got.told["error"]) == (
         503,
         "the application does not answer within 0.1 s",

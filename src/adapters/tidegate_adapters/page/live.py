@@ -493,7 +493,8 @@ def _pages(provider: Provider, run: Run, guard: _Guard) -> tuple[Mapping[str, Pa
                 return _refused(HTTPStatus.SERVICE_UNAVAILABLE, _said(error))
             except TimeoutError:
                 why = f"the application does not answer within {_PATIENCE_S:g} s"
-                return _refused(HTTPStatus.SERVICE_UNAVAILABLE, why)
+                more = "; what it was told to do may be done in part: look, and tell it again" if asked.content else ""
+                return _refused(HTTPStatus.SERVICE_UNAVAILABLE, why + more)
 
         return at_the_door(answer, door=_refused(HTTPStatus.UNAUTHORIZED, "needs the token"))
 
