@@ -25,6 +25,7 @@ from tidegate.model.documents import Document, Value, exactly
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration, instant
 from tidegate.model.operations import InsertOne
+from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.record_queries import Order, Query
 from tidegate.reactive.task_documents import stored
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
@@ -109,6 +110,10 @@ def test_each_database_is_asked_about_its_own_tasks(mongodb: str, database: str)
             assert {each.task for each in await office.paused()} == {"greet", "bill"}
             await office.resume(["bill"])
             assert [each.task for each in await office.paused()] == ["greet"]
+            await office.resume(["greet"])
+            async with two(mongodb, database).connected() as sites:
+                _ = await sites[database].run(Pausing().pause("greet"))  # another app's, of that name
+            assert await office.paused() == ()
             assert (await office.retry(Query(tasks=("greet", "bill"), documents=(1,)))).reset == 2
 
             for wrong in (office.retry(Query(tasks=("bil",))), office.pause(["bil"]), office.find("bil", 1)):

@@ -782,7 +782,11 @@ class Orchestrator:
         return listening, heeding, self._services(there, workers, lookout.tallies.turn).run()
 
     def stop(self) -> None:
-        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
+        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none.
+
+        It is called in the event loop of `serve`: from another thread, such as that of a plain handler, by
+        `loop.call_soon_threadsafe(app.stop)`.
+        """
         self._is_stopping.set()
         if self._workers is not None:
             self._workers.stop()

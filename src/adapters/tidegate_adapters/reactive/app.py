@@ -315,7 +315,11 @@ class Reactive:
             self.stop()
 
     def stop(self) -> None:
-        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none."""
+        """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none.
+
+        It is called in the event loop of `serve`: from another thread, such as that of a plain handler, by
+        `loop.call_soon_threadsafe(app.stop)`.
+        """
         self._is_stopping.set()
         if self._pool is not None:
             self._pool.stop()

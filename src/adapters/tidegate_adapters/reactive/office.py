@@ -147,8 +147,8 @@ class Office:
 
     async def paused(self) -> tuple[PausedTask, ...]:
         """Which tasks of the app are paused."""
-        found = [await site.run(desk.paused()) for site, desk in self._desks]
-        return tuple(each for some in found for each in some if each.task in self.tasks)
+        found = [({each.name for each in desk.tasks}, await site.run(desk.paused())) for site, desk in self._desks]
+        return tuple(each for names, some in found for each in some if each.task in names)
 
     async def take_over(
         self, task: str, theirs: str, *, named: str | None = None, quiet: Duration = QUIET, is_dry: bool = False
