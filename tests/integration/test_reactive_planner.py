@@ -37,6 +37,7 @@ from tidegate.reactive.stream_records import take_over
 from tidegate.reactive.tasks import TaskRules
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import AsyncMongo, connect_async
+from tidegate_adapters.reactive import planner
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.sites import Site
@@ -372,8 +373,11 @@ async def has_saved_all(held: Any, number: int) -> bool:
     return bool((await held[STREAMS].find_one({"_id": KEY}))["after"] == position)
 
 
-def test_who_has_lost_the_lease_ends_at_once_and_leads_again_later(mongodb: str, database: str) -> None:
-    """Another one has it now, and lets it lapse; what changed meanwhile is planned then."""
+def test_who_has_lost_the_lease_ends_at_once_and_leads_again_later(
+    mongodb: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one has it now, which is no trouble of this one, and lets it lapse; what changed meanwhile is planned then."""
+    monkeypatch.setattr(planner, "_HEEDED_EVERY_S", 0.05)
 
     async def work(client: Any) -> None:
         held = client[database]
@@ -381,6 +385,10 @@ def test_who_has_lost_the_lease_ends_at_once_and_leads_again_later(mongodb: str,
             await until(lambda: life.planner.standing.leads)
             await stolen(held)
             await until(lambda: not life.planner.standing.leads)
+            await until(lambda: life.planner.standing.error is not None)
+            await site_of(client, database).run(take_over(STREAMS, KEY, 2))
+            await until(lambda: life.planner.standing.error is None)
+            assert life.planner.standing.epoch == 1
             await held.orders.insert_one({"_id": 1})
             await until(lambda: life.planner.standing.leads)
             await until(lambda: life.planner.standing.epoch > 1)

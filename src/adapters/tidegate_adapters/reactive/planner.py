@@ -55,6 +55,7 @@ from tidegate.model.effects import Ambiguous, Failure, Program, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, find_one
+from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.reactive import reactive_task, stream_records
 from tidegate.reactive.change_stream import (
@@ -87,7 +88,7 @@ from tidegate.reactive.deployments import Deployment, begin_leading, deploy, unp
 from tidegate.reactive.evolution import EvolutionPolicy
 from tidegate.reactive.orphans import DAY
 from tidegate.reactive.reactive_task import ReactiveTask, Run
-from tidegate.reactive.reconciler import Reconciler, progress_of
+from tidegate.reactive.reconciler import EPOCH, Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import NotComputed
 from tidegate.reactive.sweeper import Sweeper, remove_orphans
@@ -386,7 +387,7 @@ class Planner:
                 ) as held:  # fmt: skip
                     await self._lead(held)
             except LeaseBusy:
-                self._errors = {}  # another leads, and nothing of the last time holds
+                pass
             except LeaseLost as lost:
                 self._failed("lease", lost)
             except (Failure, Misuse) as failure:
@@ -434,11 +435,14 @@ class Planner:
     # --- another leads ---
 
     async def _heed(self) -> None:
-        """While another leads, find out which tasks of this application it does not plan."""
+        """While another leads, find out which tasks of this application it does not plan; what has failed here is its to do."""
         while True:
             if self._held is None:
                 with suppress(Failure, Misuse):
-                    self._tell_unplanned(unplanned(await self._site.run(_record(self._key)), self._names))
+                    record = await self._site.run(_record(self._key))
+                    self._tell_unplanned(unplanned(record, self._names))
+                    if record is not None and needed(record, EPOCH) > self._epoch:
+                        self._errors = {}
             await asyncio.sleep(_HEEDED_EVERY_S)
 
     def _tell_unplanned(self, found: tuple[str, ...]) -> None:
