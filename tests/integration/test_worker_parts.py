@@ -201,6 +201,14 @@ def test_an_option_that_the_client_cannot_take_is_refused(option: str, value: ob
     check_options({option: None})
 
 
+def test_rules_that_ask_for_more_than_to_handle_records_need_hooks() -> None:
+    """Or nobody would answer."""
+    rules = ConsumerRules(partition=PartitionRules(hooks=True))
+    with pytest.raises(Misuse, match="more than to handle records") as found:
+        _ = Worker(["t"], lambda _: None, bootstrap="nowhere", group="g", consumer=rules)
+    assert found.value.todo == "pass hooks="
+
+
 def test_with_transactions_a_commit_is_due_for_whatever_is_done() -> None:
     """For its answers wait for it."""
     worker = Worker(["t"], lambda _: None, bootstrap="nowhere", group="g", exactly_once=True)
