@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -29,13 +30,13 @@ from tidegate.consumer.fanout import Rules
 from tidegate.consumer.health import Healthy, Stall, Unhealthy
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Fixed
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.serving import Answer, served
-from tidegate_adapters.tallies import BOUNDS_S, Handled
+from tidegate_adapters.tallies import BOUNDS_S, Handled, HandlerTimes
 from tidegate_adapters.worker_monitor import of_health
 
 P0: Final = TopicPartition("orders", 0)
@@ -252,6 +253,19 @@ def test_durations_are_counted_as_one_by_one() -> None:
         assert at_once.counts == one_by_one.counts
         assert sum(at_once.counts) == len(seconds)
         assert at_once.total_s == pytest.approx(one_by_one.total_s)
+
+
+def test_how_long_a_handler_of_a_task_took_is_told_in_seconds() -> None:
+    """From its call to its end; of one that nobody saw begin nothing is known, and it took none."""
+    times, began = HandlerTimes(), Instant(0)
+    times.begin(("a", "b"), began)
+    times.end("send", ("a",), began + 1_500 * MILLISECOND)
+    times.end("send", ("b", "unseen"), began + 40 * MILLISECOND)
+    took = times.took["send"]
+    assert took.total_s == pytest.approx(1.54)
+    assert [bisect_left(BOUNDS_S, each) for each in (0.0, 0.04, 1.5)] == [
+        at for at, count in enumerate(took.counts) if count
+    ]
 
 
 def test_a_registry_shows_one_worker_at_a_time() -> None:
