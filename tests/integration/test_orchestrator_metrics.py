@@ -155,6 +155,10 @@ def test_an_end_counts_once_it_is_written() -> None:
     tallies.follow(EndsWritten(now, WriteEnds(ends), ends[1:]), DispatchState(), ())
     assert tallies.ended == {("send", "succeeded"): 1}
 
+    tallies.follow(EndsWritten(now, WriteEnds(ends[:1]), lost=ends[:1]), DispatchState(), ())
+    assert tallies.ended == {("send", "succeeded"): 1, ("send", "lost"): 1}
+    del tallies.ended["send", "lost"]
+
     tallies.follow(EndsWritten(now, WriteEnds(ends[1:])), DispatchState(), ())
     assert tallies.ended == {("send", each): 1 for each in ("succeeded", "failed", "cancelled", "given_back")}
 

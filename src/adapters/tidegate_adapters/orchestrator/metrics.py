@@ -3,7 +3,7 @@
     begun_runs_total         whose handler was called
     retried_runs_total       of these, those that were not the first of their invocation
     ended_runs_total         of whose end the store was told, by outcome: succeeded, failed (to be tried again or not), cancelled,
-                             given_back
+                             given_back, lost (its invocation had gone on without it)
     handler_seconds          how long handlers took, what they waited for included, as a histogram
     interruptions_total      of handlers, by reason: cancel, kill, lost, too_long, silent, stopping
     active_runs              whose handler has a slot
@@ -27,7 +27,7 @@ from typing import Final, final
 from tidegate.invocations.dispatch import InterruptReason, Slot
 from tidegate.model.instants import SECOND
 from tidegate_adapters.exposition import Collector, Metric, counter, gauge, handler_seconds
-from tidegate_adapters.orchestrator.tallies import NOTHING, OUTCOMES, TURNS, Glance, Tallies
+from tidegate_adapters.orchestrator.tallies import LOST, NOTHING, OUTCOMES, TURNS, Glance, Tallies
 
 __all__ = ["OrchestratorCollector"]
 
@@ -63,7 +63,8 @@ def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
     yield counter(f"{_PREFIX}begun_runs", "Runs whose handler was called.", ("task",), begun)
     retried = ((task, tallies.retried[task]) for task in now.tasks)
     yield counter(f"{_PREFIX}retried_runs", "Runs that were not the first of their invocation.", ("task",), retried)
-    ended = ((task, each, tallies.ended[task, each]) for task in now.tasks for each in OUTCOMES.values())
+    outcomes = (*OUTCOMES.values(), LOST)
+    ended = ((task, each, tallies.ended[task, each]) for task in now.tasks for each in outcomes)
     yield counter(f"{_PREFIX}ended_runs", "Runs of whose end the store was told.", ("task", "outcome"), ended)
     interrupted = ((task, each, tallies.interrupted[task, each]) for task in now.tasks for each in _REASONS)
     yield counter(f"{_PREFIX}interruptions", "Handlers that were interrupted.", ("task", "reason"), interrupted)

@@ -23,12 +23,14 @@ from tidegate.services.service_runner import Abandoned, Completed, NoMember, Ser
 from tidegate_adapters.orchestrator.standing import Backlog
 from tidegate_adapters.tallies import HandlerTimes
 
-__all__ = ["NOTHING", "OUTCOMES", "TURNS", "Glance", "Tallies"]
+__all__ = ["LOST", "NOTHING", "OUTCOMES", "TURNS", "Glance", "Tallies"]
 
 OUTCOMES: Final[Mapping[type[End], str]] = {
     Succeeded: "succeeded", Failed: "failed", Cancelled: "cancelled", GivenBack: "given_back",
 }  # fmt: skip
 """How a run has ended, in a word."""
+LOST: Final = "lost"
+"""That of a run whose invocation had gone on without it."""
 TURNS: Final[Mapping[type[ServiceOutcome], str]] = {
     Completed: "completed", Abandoned: "abandoned", Skipped: "skipped", Unanswered: "unanswered", NoMember: "no_member",
 }  # fmt: skip
@@ -60,10 +62,9 @@ class Tallies:
         """Count what a step of the workers tells: for their runtime, as an observer."""
         del state
         match event:
-            case EndsWritten(_, written, left):
-                self.ended.update(
-                    (each.run.task, OUTCOMES[type(each.end)]) for each in written.ends if each not in left
-                )
+            case EndsWritten(_, written, left, _, lost):
+                done = (each for each in written.ends if each not in left)
+                self.ended.update((each.run.task, LOST if each in lost else OUTCOMES[type(each.end)]) for each in done)
             case HandlersEnded(at, ended):
                 for run, _ in ended:
                     self.times.end(run.task, (run,), at)

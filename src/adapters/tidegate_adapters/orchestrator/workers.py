@@ -59,7 +59,7 @@ from tidegate.invocations.heeding import heed
 from tidegate.invocations.invocation import RUNNING
 from tidegate.invocations.record_documents import FAILING_SINCE
 from tidegate.invocations.taking import TakenRun, Taker
-from tidegate.invocations.transition import GaveUp, Unknown
+from tidegate.invocations.transition import GaveUp, Granted, Unknown
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
@@ -301,9 +301,10 @@ class Workers:
 
     async def _write(self, ends: tuple[Outcome, ...]) -> EndsOutcome:
         """Write ends; those of which nobody knows whether that is done. Of what was lost nothing is written: it is another's."""
+        gone = tuple(each for each in ends if each.run not in self._taken)
         ends = tuple(each for each in ends if each.run in self._taken)
         if not ends:
-            return EndsOutcome()
+            return EndsOutcome(lost=gone)
         runs = tuple(
             _run_end(each, self._taken[each.run], is_listened=bool(self._heard(each.run.task) - {RUNNING}))
             for each in ends
@@ -313,14 +314,14 @@ class Workers:
             ended = await self._post.site.run(program)
         except Misuse as misuse:  # what they have come to can be no document, or one is no record any more
             raise Refused(str(misuse)) from misuse
-        left = tuple(
-            each for each, answer in zip(ends, ended.answers, strict=True) if isinstance(answer, (GaveUp, Unknown))
-        )
+        answered = tuple(zip(ends, ended.answers, strict=True))
+        left = tuple(each for each, answer in answered if isinstance(answer, (GaveUp, Unknown)))
+        lost = tuple(each for each, answer in answered if not isinstance(answer, (GaveUp, Unknown, Granted)))
         for each in ends:
             if each not in left:
                 self._taken.pop(each.run, None)
                 self._tell_ended(each.run.key)
-        return EndsOutcome(left, ended.is_more)
+        return EndsOutcome(left, ended.is_more, (*gone, *lost))
 
     async def _beat(self, command: Beat) -> Heeded | None:
         """Join, or beat; and what there is in its name."""

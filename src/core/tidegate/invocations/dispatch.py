@@ -468,21 +468,26 @@ class EndsOutcome:
     Attributes:
         left: Those of which nobody knows whether they are written.
         is_more: Whether somebody is due by that.
+        lost: Those that are not written, for their invocations had gone on without them.
     """
 
     left: tuple[Outcome, ...] = ()
     is_more: bool = False
+    lost: tuple[Outcome, ...] = ()
 
 
 @final
 @attrs.frozen
 class EndsWritten:
-    """Ends are written, but for those of which nobody knows; where somebody waited for what they had, he is due (`is_more`)."""
+    """Ends are written, but for those of which nobody knows, and those whose invocations had gone on without them (`lost`); where
+    somebody waited for what they had, he is due (`is_more`).
+    """
 
     at: Instant
     command: WriteEnds
     left: tuple[Outcome, ...] = ()
     is_more: bool = False
+    lost: tuple[Outcome, ...] = ()
 
 
 @final
@@ -602,7 +607,7 @@ def dispatch_event_for(command: Effect[object], reply: object, at: Instant) -> D
         case WriteEnds(ends):
             written = EndsOutcome(ends) if isinstance(reply, Failure) else cast("EndsOutcome", reply)
             check_type(written, EndsOutcome, "what a request to write ends has come to")
-            event = EndsWritten(at, command, written.left, written.is_more)
+            event = EndsWritten(at, command, written.left, written.is_more, written.lost)
         case Beat() if isinstance(reply, Failure):
             event = Beaten(at, command, None)
         case Beat():
@@ -748,9 +753,10 @@ def _check_event(event: object) -> None:
                 check_int(len(each), "the length of a pair", 2, 2)
                 check_type(each[0], Run, "a run")
                 check_type(each[1], (Succeeded, Failed, GivenBack, Cancelled, NoneType), "how a run has ended")
-        case EndsWritten(_, command, left, is_more):
+        case EndsWritten(_, command, left, is_more, lost):
             check_type(command, WriteEnds, "a request to write ends")
             check_tuple(left, Outcome, "the end of a run")
+            check_tuple(lost, Outcome, "the end of a run")
             check_type(is_more, bool, "whether somebody is due by that")
         case EndsRefused(_, command):
             check_type(command, WriteEnds, "a request to write ends")
