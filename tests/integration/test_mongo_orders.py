@@ -38,7 +38,7 @@ from tidegate.model.documents import (
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Instant
 from tidegate.model.operations import Index, find_all, find_one, find_one_and_update, insert_one
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reactive_task import ReactiveTask, dues
 from tidegate_adapters.bson_values import stored
 from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.embedded import Embedded, process_clock
@@ -254,3 +254,25 @@ def test_a_process_reads_what_is_in_its_name_and_nothing_of_others(
     used, keys = explained(client, database)
     assert "COLLSCAN" not in used
     assert keys <= EACH // 100 + 2 * len(OPEN)
+
+
+def test_a_glance_reads_what_is_due_of_all_its_tasks_and_nothing_else(
+    client: MongoClient[dict[str, Any]], database: str
+) -> None:
+    """By the partial index that a look has, too: however many records are over, or due later."""
+    now, tasks = process_clock(), ("bill", "ship", "tell")
+    made = ReactiveTask(name="bill", source="orders").indexes
+    handle = choosing(documents(Mongo(client, database, indexes=made)), local())
+    ((records, _),) = made.items()
+    due = {number: now + (60 + number) * SECOND for number in range(0, EACH, 2)} | {
+        0: now + -SECOND,
+        2: now + -2 * SECOND,
+    }
+    each = ({"document": number, **({"next_run_at": due[number]} if number in due else {})} for number in range(EACH))
+    docs = [Document.of({"_id": f"{task}{of['document']}", "task": task, **of}) for of in each for task in tasks]
+    client[database][records].insert_many([stored(doc) for doc in docs])
+    found = run(dues(records, tasks, SECOND), handle)
+    assert found == tuple((task, 0) for task in tasks)
+    used, keys = explained(client, database)
+    assert not used & {"COLLSCAN", "SORT"}
+    assert keys <= len(tasks) * (2 + 2)
