@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
+from itertools import pairwise
 from typing import Final
 
 import pytest
@@ -33,8 +34,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Fixed
+from tidegate_adapters import testing
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
+from tidegate_adapters.monitor import looking
 from tidegate_adapters.serving import Answer, served
 from tidegate_adapters.tallies import BOUNDS_S, Handled, HandlerTimes
 from tidegate_adapters.worker_monitor import of_health
@@ -266,6 +269,24 @@ def test_how_long_a_handler_of_a_task_took_is_told_in_seconds() -> None:
     assert [bisect_left(BOUNDS_S, each) for each in (0.0, 0.04, 1.5)] == [
         at for at, count in enumerate(took.counts) if count
     ]
+
+
+def test_a_store_that_takes_long_to_say_how_it_is_is_asked_for_a_tenth_of_the_time() -> None:
+    """As where much waits; one that answers at once is asked every five seconds."""
+    asked: list[float] = []
+
+    async def asking(takes: float, _: object) -> None:
+        async def look() -> None:
+            asked.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(takes)
+
+        async with looking(look, 60 * SECOND):
+            await asyncio.sleep(210)
+
+    for takes, every in ((10.0, 100.0), (0.0, 5.0)):
+        asked.clear()
+        testing.run(partial(asking, takes), 1)
+        assert {round(after - at) for at, after in pairwise(asked)} == {every}
 
 
 def test_a_registry_shows_one_worker_at_a_time() -> None:

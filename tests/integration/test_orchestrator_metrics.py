@@ -16,17 +16,21 @@ from tests.integration.mongo_loop import in_loop
 from tests.integration.test_monitor import free_port, got
 from tests.integration.test_orchestrator_app import AT_ONCE, QUICK, STORES, Office, office_of, served, until
 from tests.integration.test_orchestrator_triggers import TURNS
+from tests.properties.on_documents import run
 
 from tidegate.invocations.dispatch import DispatchState, EndsWritten, Held, Outcome, Run, WriteEnds
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, ClockName, Instant
 from tidegate.services.atomic_service import AtomicServiceRun
+from tidegate.sim.world import world_with
 from tidegate.triggers.turn import DutyFailedError, Turn
 from tidegate_adapters.orchestrator import Orchestrator, Unfinished
 from tidegate_adapters.orchestrator.monitor import of_health
+from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.standing import Backlog
+from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, backlogs_of
 from tidegate_adapters.orchestrator.tallies import NOTHING, Tallies
 
 SOON: Final = 400 * MILLISECOND
@@ -161,6 +165,20 @@ def test_an_end_counts_once_it_is_written() -> None:
 
     tallies.follow(EndsWritten(now, WriteEnds(ends[1:])), DispatchState(), ())
     assert tallies.ended == {("send", each): 1 for each in ("succeeded", "failed", "cancelled", "given_back")}
+
+
+@pytest.mark.parametrize("waiting", [0, 3, BACKLOG_MAX, BACKLOG_MAX + 1])
+def test_of_more_than_are_counted_the_oldest_is_found_all_the_same(waiting: int) -> None:
+    """It may be one that others come before; of another queue, or later, nothing counts."""
+    names, now = Collections("jobs"), Instant(10_000 * SECOND)
+    due = [now + -number * SECOND for number in range(waiting)]
+    docs = [Document.of({"_id": f"{number:05}", "queue": "mine", "due": at}) for number, at in enumerate(due)]
+    others = [
+        Document.of({"_id": "0", "queue": "other", "due": now}),
+        Document.of({"_id": "1", "queue": "mine", "due": now + SECOND}),
+    ]
+    found, _ = run(backlogs_of(names, ("mine",), now), world_with({names.invocations: (*others, *docs)}))
+    assert found == (Backlog("mine", min(waiting, BACKLOG_MAX), max(waiting - 1, 0) * SECOND),)
 
 
 # --- health -------------------------------------------------------------------------------------------------------------

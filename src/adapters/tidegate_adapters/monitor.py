@@ -95,16 +95,20 @@ async def looking(look: Callable[[], Awaitable[None]], stalled_after: Duration) 
 
     Args:
         look: Asks.
-        stalled_after: It is asked three times in so many microseconds, and every five seconds at least.
+        stalled_after: It is asked three times in so many microseconds, and every five seconds at least; but where it takes long to
+            answer, no more than a tenth of the time.
     """
+    loop = asyncio.get_running_loop()
 
     async def look_on() -> None:
         while True:
+            wait, began = min(_LOOKED_EVERY, stalled_after / SECOND / 3), loop.time()
             try:
                 await look()
+                wait = max(wait, 9 * (loop.time() - began))
             except (Failure, TidegateError) as error:
                 log.warning("the store does not say how it is: %s", redacted(str(error)))
-            await asyncio.sleep(min(_LOOKED_EVERY, stalled_after / SECOND / 3))
+            await asyncio.sleep(wait)
 
     task = asyncio.create_task(look_on())
     try:

@@ -143,11 +143,12 @@ async def backlogs_of(collections: Collections, queues: Collection[str], now: In
     found: tuple[Backlog, ...] = ()
     for queue in queues:
         where = AllOf((Eq(QUEUE, queue), Lt(DUE, now + MILLISECOND)))
-        oldest = await find_one(collections.invocations, where, fields=(DUE,), sort=(Ascending(DUE),))
-        waiting = (
-            () if oldest is None else await find_all(collections.invocations, where, limit=BACKLOG_MAX, fields=(ID,))
-        )
-        found = (*found, Backlog(queue, len(waiting), 0 if oldest is None else now - oldest[DUE]))
+        waiting = await find_all(collections.invocations, where, limit=BACKLOG_MAX, fields=(DUE,))
+        lags = tuple(now - each[DUE] for each in waiting)
+        if len(waiting) == BACKLOG_MAX:  # the oldest may be another one: all keys of the queue are read
+            oldest = await find_one(collections.invocations, where, fields=(DUE,), sort=(Ascending(DUE),))
+            lags = (*lags, *(() if oldest is None else (now - oldest[DUE],)))
+        found = (*found, Backlog(queue, len(waiting), max(lags, default=0)))
     return found
 
 
