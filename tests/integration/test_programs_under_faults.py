@@ -380,6 +380,7 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.invocations.array_push_lock.ClaimedRecord.leave": "of who is ended (`tests/integration/test_array_push_lock.py`)",
     "tidegate.invocations.enqueueing.Enqueue._beside": "in a body, as transfers.move (the row `enqueueing.beside`)",
     "tidegate.invocations.heeding._give_back": "where a process has taken what it was not told of, which a run may show or not",
+    "tidegate.invocations.purging._is_past": "where a page is full (`tests/properties/invocations/test_purging.py`)",
     "tidegate.payloads.uploads._why_missing": "where a sweep overtakes a reader, which a run may show or not",
     "tidegate.reactive.reactive_task.ReactiveTask._held_of": "where a claim has no answer, or another was faster",
     "tidegate.reactive.reactive_task._is_not_known": "where no planner says (`tests/integration/test_reactive_planner.py` has one)",
