@@ -223,8 +223,10 @@ MORE: Final[Mapping[str, Mapping[str, Any]]] = {
     "held": {"max_poll_records": POLLED_MAX},
 }
 """What workers are told besides."""
-COMMITS_MAX: Final = 2 * 4
-"""How many commits of a partition a member may send in a second, in vain: by its back-off 4, along with others and by itself."""
+COMMITS_MAX: Final = 2 * 5
+"""How many commits of a partition a member may send in a second, in vain: by its back-off, where each delay is half as long by chance,
+5, along with others and by itself.
+"""
 JITTER: Final = PPM // 2
 """Of retries."""
 TINY_S: Final = 0.000_01
