@@ -29,6 +29,7 @@ from tidegate.sim.world import CLOCK, contents, document, world_with
 
 RECORDS, PLACES, CALLS, PAYLOADS = "invocations", "places", "calls", "payloads"
 AGE: Final = 10 * SECOND
+NOW: Final = Instant(60 * SECOND)
 
 
 def ended(key: str, *, ago: int, which: str = status.SUCCESS, **more: Any) -> Document:
@@ -44,9 +45,6 @@ def stored(*records: Document, **others: tuple[Document, ...]) -> Store:
 
 def purging(**more: Any) -> Purging:
     return attrs.evolve(Purging(success_age=AGE, other_age=2 * AGE, payload_age=AGE), **more)
-
-
-NOW: Final = Instant(60 * SECOND)
 
 
 def purged(store: Store, *ways: Way, until: Instant | None = None, **more: Any) -> Purged:
