@@ -1,4 +1,4 @@
-"""What a planner has to look at is what a look would write about: laws PQ1 to PQ4. A server is asked in the integration tests."""
+"""What a planner has to look at is what a look would write about: laws PQ1 to PQ5. A server is asked in the integration tests."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tidegate.reactive.plan_queries import (
     FindChanged,
     FindOrphaned,
     PlanPage,
+    first_of,
     is_orphaned,
     must_look,
     of_document,
@@ -205,6 +206,18 @@ def test_a_planted_page_breaks_the_law(planted: Callable[[tuple[PlanPage, ...]],
     """Law PQ4."""
     with pytest.raises(AssertionError, match="PQ4"):
         judge_together(planted)
+
+
+@given(pages(), st.integers(1, 5))
+def test_what_is_cut_off_a_page_is_asked_for_again(page: PlanPage, count: int) -> None:
+    """Law PQ5."""
+    assert laws.is_cut(page, count, first_of(page, count))
+
+
+def test_a_page_that_goes_on_behind_what_is_cut_off_breaks_the_law() -> None:
+    """Law PQ5."""
+    page = PlanPage((1, 2), (3,))
+    assert not laws.is_cut(page, 1, PlanPage((1,), (3,)))
 
 
 def test_a_task_asks_by_its_own_rules() -> None:

@@ -16,6 +16,7 @@ Laws
          digest, is there twice, or a value cannot be computed.
     PQ3  Page by page each document is asked about once, in the order of ids of all types.
     PQ4  What several tasks have to look at (`together`) is what one of them has to, as far as all of them were asked.
+    PQ5  Of a page that is cut (`first_of`) the rest is asked for again, and nothing of what is before it.
 
 A record that is processed is always looked at: its run may have seen the document before, and be about to write that.
 
@@ -59,6 +60,7 @@ __all__ = [
     "FindChanged",
     "FindOrphaned",
     "PlanPage",
+    "first_of",
     "is_orphaned",
     "must_look",
     "of_document",
@@ -104,6 +106,14 @@ def together(pages: tuple[PlanPage, ...]) -> PlanPage:
     end = min(ends, key=lambda after: in_order(after[0]))
     ids = {in_order(key): key for page in pages for key in page.ids}
     return PlanPage(tuple(ids[at] for at in sorted(ids) if at <= in_order(end[0])), end)
+
+
+def first_of(page: PlanPage, count: int) -> PlanPage:
+    """So many ids of a page at most: up to the last of these, where there are more."""
+    check_type(page, PlanPage, "a page")
+    check_int(count, "a number of ids", 1)
+    ids = page.ids[:count]
+    return page if len(ids) == len(page.ids) else PlanPage(ids, ids[-1:])
 
 
 @final

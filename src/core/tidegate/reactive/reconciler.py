@@ -37,7 +37,7 @@ from tidegate.model.operations import FOUND_MAX, check_collection, find_all, fin
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.reactive import reconciliation
-from tidegate.reactive.plan_queries import LOOKED_AT_MAX, PlanPage, together
+from tidegate.reactive.plan_queries import LOOKED_AT_MAX, PlanPage, first_of, together
 from tidegate.reactive.reconciliation import (
     BatchPlanned,
     Checkpoint,
@@ -172,6 +172,7 @@ class Reconciler:
         batch: How many documents are looked at before that is written down, at most.
         pause: How long what failed waits before it is tried again, in microseconds.
         known: What counts of a record; a specimen counts more.
+        cut: How many ids of a page are looked at at once; a specimen goes on behind what it leaves out.
     """
 
     stream: str
@@ -182,6 +183,7 @@ class Reconciler:
     batch: int = 100
     pause: Duration = SECOND
     known: Callable[[Document], Progress] = attrs.field(default=progress_of, eq=id)
+    cut: Callable[[PlanPage, int], PlanPage] = attrs.field(default=first_of, eq=id)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.stream, "a stream")
@@ -191,6 +193,7 @@ class Reconciler:
         check_callable(self.look, "what looks at documents")
         check_callable(self.sweep, "what looks at what is left")
         check_callable(self.known, "what counts of a record")
+        check_callable(self.cut, "what cuts a page")
         check_int(self.batch, "a number of documents", 1, FOUND_MAX)
         check_int(self.pause, "a duration in microseconds", 0)
 
@@ -245,19 +248,18 @@ class Reconciler:
                 for find_next in asks:
                     assert find_next is not None, "none is"
                     pages = (*pages, await find_next(after, limit))
-                return self._cut(together(pages), limit)
+                page = together(pages)
+                first = self.cut(page, self.batch)
+                return first, self.batch if first != page else self._wider(page, limit)
             except Refused:  # an expression fails on one of them: of the others it is known when they are looked at
                 pass
         found = await find_all(collection, limit=self.batch, after=after)
         ids = tuple(needed(doc, _KEY) for doc in found)
         return PlanPage(ids, ids[-1:]), self.batch
 
-    def _cut(self, page: PlanPage, limit: int) -> tuple[PlanPage, int]:
-        """No more of it than are looked at at once."""
-        ids = page.ids[: self.batch]
-        if len(ids) < len(page.ids):
-            return PlanPage(ids, ids[-1:]), self.batch
-        return page, min(2 * limit, LOOKED_AT_MAX) if 2 * len(ids) <= self.batch else limit
+    def _wider(self, page: PlanPage, limit: int) -> int:
+        """About how many is asked where about so many there was this page: twice as many where few have to be looked at."""
+        return min(2 * limit, LOOKED_AT_MAX) if 2 * len(page.ids) <= self.batch else limit
 
     def _by_collection(self) -> Mapping[str, frozenset[TaskTrigger]]:
         return {

@@ -6,7 +6,7 @@ from tidegate.model.documents import in_order
 from tidegate.reactive.plan_queries import PlanPage
 from tidegate.reactive.tasks import Leave, PlanVerdict
 
-__all__ = ["is_for_all", "no_more_is_looked_at", "what_is_not_looked_at_is_left"]
+__all__ = ["is_cut", "is_for_all", "no_more_is_looked_at", "what_is_not_looked_at_is_left"]
 
 
 def what_is_not_looked_at_is_left(verdict: PlanVerdict, *, must_look: bool) -> bool:
@@ -42,3 +42,17 @@ def is_for_all(pages: tuple[PlanPage, ...], page: PlanPage) -> bool:
     end = min(in_order(each.after[0]) for each in pages if each.after)
     asked = {in_order(key) for each in pages for key in each.ids if in_order(key) <= end}
     return [in_order(key) for key in page.ids] == sorted(asked) and [in_order(key) for key in page.after] == [end]
+
+
+def is_cut(page: PlanPage, count: int, first: PlanPage) -> bool:
+    """Law PQ5: of a page that is cut the rest is asked for again, and nothing of what is before it.
+
+    Args:
+        page: The whole.
+        count: How many ids of it there may be at once.
+        first: What is left of it.
+    """
+    if len(page.ids) <= count:
+        return first == page
+    rest = tuple(key for key in page.ids if in_order(key) > in_order(first.after[0]))
+    return len(first.ids) == count and first.ids + rest == page.ids

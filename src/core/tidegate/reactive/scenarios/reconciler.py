@@ -1,7 +1,7 @@
-"""Two versions of an application reconcile, one after the other, over two collections.
+"""Two versions of an application reconcile, one after the other, over two collections; another one asks what has changed.
 
-They have another trigger for one task, and the later one does not know of another; the name of a task holds what may stand in
-no name of a field.
+The two have another trigger for one task, and the later one does not know of another; the name of a task holds what may stand
+in no name of a field. Whoever asks asks about ever more at once, and comes upon more that has changed than it looks at.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Final, final
 import attrs
 
 from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Value, show
-from tidegate.model.operations import update_one
+from tidegate.model.operations import find_all, update_one
 from tidegate.reactive.change_stream import Elected
 from tidegate.reactive.laws import reconciliation as laws
+from tidegate.reactive.plan_queries import PlanPage, first_of
 from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import Progress, ReconciliationRun, TaskTrigger
 from tidegate.reactive.stream_records import new_stream, take_over
@@ -26,7 +27,7 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
 
-__all__ = ["KEPT", "LATER", "LOOKED", "SCENARIOS", "Version", "reconciler"]
+__all__ = ["KEPT", "LATER", "LOOKED", "SCENARIOS", "Version", "asking", "reconciler"]
 
 STREAMS: Final = "streams"
 STREAM: Final = "stream"
@@ -47,9 +48,13 @@ class Version:
 
     Attributes:
         tasks: What it reconciles.
+        known: What of a record counts for it, or a faulty variant of it.
+        cut: How it cuts a page, or a faulty variant of it.
     """
 
     tasks: tuple[ScannedTask, ...]
+    known: Callable[[Document], Progress] = progress_of
+    cut: Callable[[PlanPage, int], PlanPage] = first_of
 
     async def look(self, collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
         """Keep beside which task has looked, and for which trigger."""
@@ -59,7 +64,7 @@ class Version:
                     await update_one(LOOKS, Eq(ID, place_of(collection, key)), AddToSet(SEEN, _look(each)))
         return ()
 
-    async def lead(self, known: Callable[[Document], Progress], epoch: int) -> None:
+    async def lead(self, epoch: int) -> None:
         """Take the stream over, and reconcile."""
         elected = None
         while not isinstance(elected, Elected):
@@ -70,7 +75,8 @@ class Version:
             if elected is None:
                 return
         run = ReconciliationRun(epoch, elected.history)
-        await Reconciler(STREAM, STREAMS, self.tasks, self.look, nothing_left, batch=1, pause=0, known=known).run(run)
+        parts = (STREAM, STREAMS, self.tasks, self.look, nothing_left)
+        await Reconciler(*parts, batch=1, pause=0, known=self.known, cut=self.cut).run(run)
 
 
 async def nothing_left(_: str, __: frozenset[str]) -> tuple[Value, ...]:
@@ -134,6 +140,7 @@ def reconciler(
         summary: One line for people.
         budget: How many faults may strike.
     """
+    later = attrs.evolve(LATER, known=known)
     contents = {
         STREAMS: (new_stream(STREAM),),
         LOOKS: tuple(Document.of({"_id": place_of(collection, key), "seen": ()}) for collection, key in DOCS),
@@ -145,8 +152,8 @@ def reconciler(
         summary=summary,
         world=world_with(contents),
         actors=(
-            Process("older", lambda life: OLDER.lead(progress_of, 2 * life + 1), FAULTS),
-            Process("later", lambda life: LATER.lead(known, 2 * life + 2), FAULTS),
+            Process("older", lambda life: OLDER.lead(2 * life + 1), FAULTS),
+            Process("later", lambda life: later.lead(2 * life + 2), FAULTS),
         ),
         budget=budget,
         always={LOOKED: is_looked_at},
@@ -155,6 +162,58 @@ def reconciler(
     )
 
 
+# --- what has changed is asked for ------------------------------------------------------------------------------------
+
+CHANGED: Final = Field[bool]("changed")
+KEYS: Final = ("a", "b", "c")
+"""The first of them has not changed, so that both others are asked about at once."""
+
+
+async def changed(after: tuple[Value, ...], limit: int) -> PlanPage:
+    found = await find_all("orders", limit=limit, after=after)
+    return PlanPage(tuple(each[ID] for each in found if each[CHANGED]), tuple(each[ID] for each in found[-1:]))
+
+
+ASKING: Final = ScannedTask("orders", BILL.trigger, changed)
+
+
+def is_all_looked_at(state: State) -> bool:
+    """Law RJ1: of what has changed each was looked at once all is reconciled."""
+    looks = [state.read(document(LOOKS, place_of("orders", key))) for key in KEYS[1:]]
+    return not progress(state).reconciled or all(each is not None and each[SEEN] for each in looks)
+
+
+def asking(
+    cut: Callable[[PlanPage, int], PlanPage] = first_of,
+    *,
+    summary: str = "whoever asks what has changed looks at all of it, however much of it there is at once",
+    budget: int = 1,
+) -> Scenario:
+    """The scenario.
+
+    Args:
+        cut: How a page is cut, or a faulty variant of it.
+        summary: One line for people.
+        budget: How many faults may strike.
+    """
+    version = Version((ASKING,), cut=cut)
+    contents = {
+        STREAMS: (new_stream(STREAM),),
+        LOOKS: tuple(Document.of({"_id": place_of("orders", key), "seen": ()}) for key in KEYS),
+        "orders": tuple(Document.of({"_id": key, "changed": key != KEYS[0]}) for key in KEYS),
+    }
+    return Scenario(
+        name="reconciler",
+        summary=summary,
+        world=world_with(contents),
+        actors=(Process("leader", lambda life: version.lead(life + 1), FAULTS),),
+        budget=budget,
+        always={LOOKED: is_all_looked_at},
+        sometimes={"it is done": lambda state: bool(progress(state).reconciled)},
+    )
+
+
 SCENARIOS: Final = (
     Shipped("reconciler", reconciler, thorough=partial(reconciler, budget=2), large=partial(reconciler, budget=4)),
+    Shipped("reconciler.asking", asking, thorough=partial(asking, budget=2), large=partial(asking, budget=4)),
 )

@@ -1,4 +1,4 @@
-"""Three ways to misread what another version of an application has reconciled."""
+"""Three ways to misread what another version of an application has reconciled, and one to pass over what was asked for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Final
 import attrs
 
 from tidegate.model.documents import Document
+from tidegate.reactive.plan_queries import PlanPage
 from tidegate.reactive.reconciler import progress_of
 from tidegate.reactive.reconciliation import Progress, TaskTrigger
-from tidegate.reactive.scenarios.reconciler import KEPT, LATER, LOOKED, reconciler
+from tidegate.reactive.scenarios.reconciler import KEPT, LATER, LOOKED, asking, reconciler
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -38,6 +39,11 @@ def knows_only_its_own(record: Document) -> Progress:
     return attrs.evolve(known, reconciled=known.reconciled & frozenset(_OWN.values()))
 
 
+def goes_on_behind(page: PlanPage, count: int) -> PlanPage:
+    """What is left out of a page is not asked for again."""
+    return PlanPage(page.ids[:count], page.after)
+
+
 def _renamed(triggers: frozenset[TaskTrigger]) -> frozenset[TaskTrigger]:
     return frozenset(_OWN.get(each.task, each) for each in triggers)
 
@@ -51,4 +57,11 @@ SPECIMENS: Final = (
     planted(flags_by_name, LOOKED, "Planted: a flag without the trigger that it was set for."),
     planted(checkpoints_by_name, LOOKED, "mongodash 2.3.1 compares the tasks of a checkpoint by name."),
     planted(knows_only_its_own, KEPT, "Planted: in a rolling deploy the versions take turns."),
+    Specimen(
+        "reconciler.goes_on_behind",
+        partial(asking, goes_on_behind, summary=(goes_on_behind.__doc__ or "").partition("\n")[0], budget=0),
+        LOOKED,
+        "Planted: a page that is wider than a batch, and a position that is the page's.",
+        of="reconciler.asking",
+    ),
 )
