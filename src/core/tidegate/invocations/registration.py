@@ -14,6 +14,7 @@ Laws
     IR1  At most one invocation of one set is registered at any time.
     IR2  Where an invocation is said to be registered, it has a record.
     IR3  Where another invocation is said to answer the call, that one has a record.
+    IR4  Whoever is answered by one that was there before it came leaves nothing behind.
 
 Known not to work
     - A registrar that gives up may have a place without a record: whoever comes next makes the record, and it is run.

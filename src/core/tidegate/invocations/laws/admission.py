@@ -27,7 +27,7 @@ from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PEND
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 
 __all__ = [
-    "asking_again_changes_nothing", "has_a_way_on", "no_more_are_registered", "no_more_run", "no_place_goes_back",
+    "asking_again_changes_nothing", "has_a_way_on", "leaves_nothing_behind", "no_more_are_registered", "no_more_run", "no_place_goes_back",
     "refused_by_those_who_hold", "share_exactly_if_they_exclude_each_other", "takes_away_one_place",
 ]  # fmt: skip
 
@@ -42,6 +42,17 @@ def no_more_run(records: Iterable[StatusRecord], at_most: int) -> bool:
 def no_more_are_registered(records: Iterable[StatusRecord]) -> bool:
     """Law AD2: at most one invocation of one set is registered at any time."""
     return sum(record.status == REGISTERED for record in records) <= 1
+
+
+def leaves_nothing_behind(key: str, answered_by: str, left: Collection[str]) -> bool:
+    """Law IR4: who is answered by one that was there before it came has stored nothing.
+
+    Args:
+        key: The id made for the call.
+        answered_by: What it is told: its own id, or that of another.
+        left: The ids of what is stored, of any kind.
+    """
+    return key == answered_by or key not in left
 
 
 def refused_by_those_who_hold(verdict: _AdmissionVerdict, holding: Collection[str], at_most: int) -> bool:

@@ -1,6 +1,7 @@
 """Two calls of one task that may be registered once at a time, and a runner that starts what is registered.
 
-Callers crash, and all of their requests may meet the faults of the network.
+Callers crash, and all of their requests may meet the faults of the network. In a second scenario one is registered before
+another calls.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from typing import Final
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
-from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
+from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import viewed
+from tidegate.invocations.place_documents import kept
+from tidegate.invocations.record_documents import new_record, viewed
 from tidegate.invocations.registration import PARTS, Registered, Registrar, RegistrarParts, Reused
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Transition
 from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.instants import Instant
 from tidegate.model.operations import find_one
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Birth, Returned
@@ -25,10 +28,11 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
 
-__all__ = ["ANSWERED", "AT_MOST", "REGISTERED", "SCENARIOS", "registration"]
+__all__ = ["ANSWERED", "AT_MOST", "CLEAN", "REGISTERED", "SCENARIOS", "answered", "registration"]
 
 RECORDS: Final = "invocations"
 PLACES: Final = "places"
+CALLS: Final = "calls"
 KEYS: Final = ("x", "y", "z")
 TASK: Final = "report"
 RULE: Final = Rule(Control.TASK)
@@ -36,6 +40,7 @@ RULE: Final = Rule(Control.TASK)
 AT_MOST: Final = "no more are registered than may be"
 REGISTERED: Final = "who says so has registered it"
 ANSWERED: Final = "who says so is answered by one that is there"
+CLEAN: Final = "who is answered leaves nothing behind"
 
 FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE)
 
@@ -125,6 +130,56 @@ def registration(
     )
 
 
+def answered(
+    parts: RegistrarParts = PARTS,
+    *,
+    summary: str = "one is registered, and another calls: it is answered and leaves nothing behind, or comes in its turn",
+    budget: int = 1,
+) -> Scenario:
+    """The scenario of one that was there before.
+
+    Args:
+        parts: As of `registration`.
+        summary: One line for people.
+        budget: How many faults may strike.
+    """
+    there, key = KEYS[:2]
+    caller, call = f"caller {key}", Call(TASK, ())
+    registrar = Registrar(key=key, call=call, rule=RULE, request=caller, parts=parts)
+    places = reservation_id(Purpose.REGISTRATION, RULE, call)
+    contents = {
+        RECORDS: (new_record(there, StatusRecord(status.REGISTERED, None, 1), "made", Instant(0)),),
+        PLACES: (Document.of({"_id": places, "version": 1, "places": kept(Reservation((Place(there, 0),)))}),),
+        CALLS: (Document.of({"_id": there, "task": TASK, "names": (), "values": ()}),),
+    }
+
+    def is_clean(state: State) -> bool:
+        match state.status(caller):
+            case Returned(Reused(by)):
+                left = tuple(key for each in (RECORDS, CALLS) if state.read(document(each, key)) is not None)
+                return laws.admission.leaves_nothing_behind(key, by, left)
+            case _:
+                return True
+
+    return Scenario(
+        name="registration",
+        summary=summary,
+        world=world_with(contents),
+        actors=(Process(caller, born_as(registrar), FAULTS), Process("runner", lambda _: start()), Network()),
+        budget=budget,
+        always={
+            AT_MOST: no_more_are_registered,
+            REGISTERED: gives_true_answers(key, Registered),
+            ANSWERED: gives_true_answers(key, Reused),
+            CLEAN: is_clean,
+        },
+        sometimes={
+            "it is answered": lambda state: state.status(caller) == Returned(Reused(there)),
+            "it comes in its turn": lambda state: known(state, key) is not None,
+        },
+    )
+
+
 SCENARIOS: Final = (
     Shipped(
         "registration",
@@ -132,4 +187,5 @@ SCENARIOS: Final = (
         thorough=partial(registration, budget=2, is_used=True),
         large=partial(registration, callers=3, budget=4),
     ),
+    Shipped("registration.answered", answered, thorough=partial(answered, budget=2), large=partial(answered, budget=4)),
 )

@@ -1,4 +1,4 @@
-"""Ways to register too many. Each differs from `tidegate.invocations.registration` in one place."""
+"""Ways to register too many, or to leave too much. Each differs from `tidegate.invocations.registration` in one place."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from tidegate.invocations.invocation import REGISTERED as IS_REGISTERED
 from tidegate.invocations.place_documents import HasPlace
 from tidegate.invocations.record_documents import viewed
 from tidegate.invocations.registration import PARTS, Registrar, RegistrarParts, RegistrationAdmission
-from tidegate.invocations.scenarios.registration import ANSWERED, AT_MOST, REGISTERED, registration
+from tidegate.invocations.scenarios.registration import ANSWERED, AT_MOST, CLEAN, REGISTERED, answered, registration
 from tidegate.invocations.specimens.admission import places_not_compared
 from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Ambiguous
 from tidegate.model.operations import find_all
+from tidegate.model.programs import insert_new
 from tidegate.sim.shipping import Specimen
 
 __all__ = ["SPECIMENS"]
@@ -47,6 +48,12 @@ async def name_is_enough(registrar: Registrar, places: str | None) -> Registrati
     """Whoever has the place answers the call, whether it has come to be made or not."""
     verdict = await PARTS.admit(registrar, places)
     return attrs.evolve(verdict, is_made=True) if isinstance(verdict, Reuse) else verdict
+
+
+async def stores_its_call_first(registrar: Registrar, places: str | None) -> RegistrationAdmission:
+    """It stores its call before it looks who has the place, and nobody removes that of one who is answered."""
+    await insert_new(registrar.calls, registrar.stored_call)
+    return await PARTS.admit(registrar, places)
 
 
 def planted(name: str, wrong: object, parts: RegistrarParts, law: str, source: str) -> Specimen:
@@ -83,5 +90,17 @@ SPECIMENS: Final = (
         attrs.evolve(PARTS, admit=name_is_enough),
         ANSWERED,
         "Planted: the caller is answered by an invocation whose maker has crashed before it made it.",
+    ),
+    Specimen(
+        "registration.stores_its_call_first",
+        partial(
+            answered,
+            attrs.evolve(PARTS, admit=stores_its_call_first),
+            summary=(stores_its_call_first.__doc__ or "").partition("\n")[0],
+            budget=0,
+        ),
+        CLEAN,
+        "Ours, until a store was full of the calls of those who had been answered.",
+        of="registration.answered",
     ),
 )
