@@ -34,7 +34,7 @@ PLANNER = PlannerRules(terms=Terms(ttl=3 * SECOND, heartbeat=SECOND, margin=500 
 
 
 def handler(name: str, path: str, pauses: random.Random, failing: float = 0.01) -> Callable[[Change], Awaitable[None]]:
-    """One that writes down what it does, takes a while, and fails at times."""
+    """One that writes down what it does, takes a while, at times a long one, and fails at times."""
     log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     async def handle(change: Change) -> None:
@@ -44,7 +44,7 @@ def handler(name: str, path: str, pauses: random.Random, failing: float = 0.01) 
         write("began", change.values["n"], change.token)
         how = "failed"
         try:
-            await asyncio.sleep(pauses.expovariate(1 / 0.004))
+            await asyncio.sleep(pauses.expovariate(1 / (0.2 if pauses.random() < 0.02 else 0.004)))
             if pauses.random() < failing:
                 raise ArithmeticError(f"{change.id} was unlucky")
             how = "ended"

@@ -26,6 +26,8 @@ class Processes:
         """Process ids by name."""
         self.killed: dict[str, int] = {}
         """When, in ns."""
+        self.stood: list[tuple[str, int, int]] = []
+        """Which stood still, from when to when, in ns."""
         self._keeper, self._born = Keeper(), 0
 
     def start(self, *more: object) -> str:
@@ -51,11 +53,13 @@ class Processes:
 
     async def stand_still(self, name: str, seconds: float) -> None:
         """It does, for so long."""
+        began = time.monotonic_ns()
         self._keeper.signal(self.processes[name], signal.SIGSTOP)
         try:
             await asyncio.sleep(seconds)
         finally:
             self._keeper.signal(self.processes[name], signal.SIGCONT)
+            self.stood.append((name, began, time.monotonic_ns()))
 
     async def end(self, name: str) -> None:
         """With SIGTERM, once it can be ended so."""

@@ -1,8 +1,9 @@
-"""A storm over an application of reactive tasks on a real replica set: its processes are killed, whoever leads as well, the
-history of the stream is lost, and a new version comes while the old one is at work.
+"""A storm over an application of reactive tasks on a real replica set: its processes are killed, or stand still for longer than a
+lease, whoever leads as well, the history of the stream is lost, and a new version comes while the old one is at work.
 
-Whatever strikes: what each document says in the end is handled, no two handlers run for one document at one time, each run
-has a higher token than those before, and in the end nothing is left to do. One of the tasks fails often, and has a limited number of
+Whatever strikes: what each document says in the end is handled, no two handlers run for one document at one time, but for that
+of a process that stood still, which is over as soon as it goes on; each run has a higher token than those before, and in the end
+nothing is left to do. One of the tasks fails often, and has a limited number of
 attempts: what it gives up an operator has run again, now and then.
 """
 
@@ -22,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 from pymongo import AsyncMongoClient
 from pymongo.errors import DuplicateKeyError
-from tests.integration.reactive_member import ATTEMPTS_MAX, application
+from tests.integration.reactive_member import ATTEMPTS_MAX, LEASE, application
 from tests.integration.servers import MongoServer
 from tests.integration.servers.processes import wait_until
 from tests.integration.storming import Processes
@@ -35,6 +36,9 @@ from tidegate_adapters.reactive.office import Office
 
 MEMBER: Final = Path(__file__).with_name("reactive_member.py")
 PATIENCE_S: Final = 60.0
+STILL_S: Final = LEASE.total_seconds() + 1
+GOES_ON_S: Final = 1.0
+"""By when a handler of a process that has stood still is over, once that goes on."""
 TASKS: Final = ("first", "second", "limited")
 Key = tuple[str, str]
 """A task and the id of a document."""
@@ -105,7 +109,7 @@ async def write(database: Any, number: int, values: itertools.count[int]) -> Non
 
 
 async def strike(app: Application, database: Any, server: MongoServer, chance: random.Random) -> list[str]:
-    """Processes are killed and started again, the one that leads every third time; the history is lost once."""
+    """Processes are killed and started again, or stand still for a while, the one that leads every third time; the history is lost once."""
     told = list[str]()
     for number in range(REACTIVE_STORM.strikes):
         await asyncio.sleep(chance.uniform(0.3, REACTIVE_STORM.pause_s))
@@ -115,8 +119,12 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
         if number % 3 == 1:
             name = await leading(app, database)
             told.append("the leader:")
-        await app.kill(name)
-        told.append(f"killed {name}, started {app.start(version, 'limited')} of version {version}")
+        if number % 5 == 4:
+            await app.stand_still(name, STILL_S)
+            told.append(f"{name} stood still")
+        else:
+            await app.kill(name)
+            told.append(f"killed {name}, started {app.start(version, 'limited')} of version {version}")
         if number == REACTIVE_STORM.strikes // 3:
             while not await lost(database):  # whoever leads is asked, or somebody else
                 with server.fail("getMore", times=1, errorCode=286):
@@ -187,9 +195,15 @@ async def calm(app: Application, database: Any, tasks: tuple[str, ...]) -> dict[
         await asyncio.sleep(0.5)
 
 
-def wrong(
-    found: dict[Key, list[Work]], said: dict[str, int], tasks: tuple[str, ...], retried: Counter[str]
-) -> list[str]:
+def stood_still(app: Application, before: Work, after: Work) -> bool:
+    """Whether a process stood still for longer than its lease while it was at the first of two, which was over once it went on."""
+    return any(
+        before.name == name and before.began <= to and before.ended <= to + GOES_ON_S * 1e9 and after.began >= since
+        for name, since, to in app.stood
+    )
+
+
+def wrong(app: Application, found: dict[Key, list[Work]], said: dict[str, int], tasks: tuple[str, ...]) -> list[str]:
     """What must not be."""
     lines = list[str]()
     for task, (key, value) in itertools.product(tasks, said.items()):
@@ -197,7 +211,7 @@ def wrong(
             lines.append(f"{key} says {value}, and {task} never handled that")
     for at, works in found.items():
         for before, after in itertools.pairwise(works):
-            if before.ended > after.began:
+            if before.ended > after.began and not stood_still(app, before, after):
                 lines.append(f"{at}: two at one time: {before}, {after}")
             if before.token >= after.token:
                 lines.append(f"{at}: no higher token: {before}, {after}")
@@ -205,8 +219,10 @@ def wrong(
         failed = Counter(work.value for work in works if work.how == "failed")
         lost = Counter(work.value for work in works if work.how == "killed")
         for value, times in failed.items() if task == "limited" else ():
-            if times > ATTEMPTS_MAX * (1 + retried[key]) + lost[value]:
-                lines.append(f"{key}: {times} attempts for {value}, and it was retried {retried[key]} times: {works}")
+            if times > ATTEMPTS_MAX * (1 + app.retried[key]) + lost[value]:
+                lines.append(
+                    f"{key}: {times} attempts for {value}, and it was retried {app.retried[key]} times: {works}"
+                )
     return lines
 
 
@@ -242,13 +258,18 @@ def test_what_documents_say_is_handled_in_a_storm(disposable_mongod: MongoServer
     finally:
         app.close()
     found = app.work()
-    lines = wrong(found, said, TASKS, app.retried)
+    lines = wrong(app, found, said, TASKS)
     assert not lines, "\n".join([*strikes, f"{len(lines)} wrong", *lines[:5]])
     assert app.retried, "nothing was given up"
     runs = sum(map(len, found.values()))
     killed = sum(not work.is_done for works in found.values() for work in works)
     again = app.retried.total()
-    print(f"{len(said)} documents, {runs} runs, {killed} failed or killed, {again} given up; {len(strikes)} strikes")
+    outlived = sum(
+        before.ended > after.began for works in found.values() for before, after in itertools.pairwise(works)
+    )
+    print(
+        f"{len(said)} documents, {runs} runs, {killed} failed or killed, {again} given up, {outlived} outlived; {len(strikes)} strikes"
+    )
 
 
 async def deployed(app: Application, server: MongoServer, documents: int) -> None:
