@@ -405,7 +405,7 @@ def test_what_documents_say_is_handled_though_the_primary_is_killed(three: Mongo
         app.close()
     found = app.work()
 
-    lines = wrong(found, said, ("first",), app.retried)
+    lines = wrong(app, found, said, ("first",))
     assert not lines, "\n".join([f"{len(lines)} wrong", *lines[:5]])
     ends = sorted(work.ended for works in found.values() for work in works if work.is_done)
     gap = max(after - before for before, after in pairwise(ends)) / 10**9
