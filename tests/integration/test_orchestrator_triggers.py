@@ -327,6 +327,26 @@ def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, data
     in_loop(run())
 
 
+def test_that_there_are_too_many_processes_for_turns_is_said(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By an error: of more than have windows none has a turn, and nothing else would show it."""
+    few = ServiceRules(processes=1, interval=SECOND, spread=600 * MILLISECOND, check_every=50 * MILLISECOND)
+
+    async def run() -> None:
+        async with office_of("mongod", mongodb, database) as office:
+            apps = office.app(services=few), office.app(services=few)
+            for app in apps:
+
+                @app.task()
+                async def nothing() -> None: ...
+
+            async with served(apps[0]), served(apps[1]):
+                await until(lambda: "too many processes: none has a turn" in caplog.text, "it is said")
+
+    in_loop(run())
+
+
 def test_work_of_the_users_that_ignores_cancellation_is_left_behind(mongodb: str, database: str) -> None:
     """Whoever serves the app hears of no error: it has ended."""
     is_at_work, let_go = asyncio.Event(), asyncio.Event()

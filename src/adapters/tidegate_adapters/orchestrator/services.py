@@ -75,6 +75,9 @@ PURGE: Final = "tidegate.purge"
 OWN_QUEUE: Final = "tidegate"
 """Where these wait: what is stuck behind a backlog, or in a queue that nobody takes from, is recovered all the same."""
 KEY: Final = "turn"
+_CROWDED: Final = (
+    "too many processes: none has a turn, no cron fires and nothing is recovered; make the interval of services longer"
+)
 
 
 async def recovered(recoverer: Recoverer) -> RecoveryPass:
@@ -242,6 +245,9 @@ class Services:
             log.debug("%s has had its turn", me)
         elif not isinstance(outcome, Skipped) or outcome.is_recorded:
             log.log(logging.WARNING if isinstance(outcome, NoMember) else logging.INFO, "no turn: %s", outcome)
+        self._say(
+            "turns", f"{_CROWDED} ({outcome.reason})" if isinstance(outcome, Skipped) and outcome.is_crowded else ""
+        )
         self._told(outcome)
         return outcome
 

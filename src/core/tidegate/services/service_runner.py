@@ -83,6 +83,7 @@ from tidegate.services.atomic_service import (
     AtomicServiceRun,
     Claiming,
     Runner,
+    SlotWindowInvalid,
     decide_atomic_service_claim,
 )
 from tidegate.services.executions import (
@@ -181,11 +182,13 @@ class Skipped:
         run: Its id.
         reason: Why.
         is_recorded: The history has a row that says why.
+        is_crowded: There are more runners than have windows, so that none is let in until some have left.
     """
 
     run: str
     reason: str
     is_recorded: bool
+    is_crowded: bool = False
 
 
 @final
@@ -324,7 +327,8 @@ class ServiceRunner:
             for row in skipped(claim, run_id=run_id, now=now):
                 is_recorded = await self.parts.record(self, row)
             await self.parts.reap(self, self.parts.living(known, now), now)
-            return Skipped(run_id, str(claim.verdict), is_recorded=is_recorded)
+            is_crowded = isinstance(claim.verdict, SlotWindowInvalid)
+            return Skipped(run_id, str(claim.verdict), is_recorded=is_recorded, is_crowded=is_crowded)
         return await self._entered(claim.verdict.run, self.parts.living(known, now))
 
     async def _entered(self, run: AtomicServiceRun, live: tuple[str, ...]) -> ServiceOutcome:
