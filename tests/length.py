@@ -38,8 +38,9 @@ class ReactiveStorm(NamedTuple):
         writers: How many change them.
         rate: How many changes there are in a second, about.
         processes: How many handle them.
-        strikes: How often one of those is killed.
+        strikes: How often one of those is killed, or stands still.
         pause_s: How long it is calm between two of those at most.
+        outlived: How many runs of those that stood still others have outlived by then, at least.
     """
 
     documents: int
@@ -49,6 +50,7 @@ class ReactiveStorm(NamedTuple):
     processes: int
     strikes: int
     pause_s: float
+    outlived: int
 
 
 class OrchestratorStorm(NamedTuple):
@@ -195,7 +197,7 @@ SOAK: Final = _either(BRIEF_SOAK, Soak(1_200.0, 500, 2.0, 15.0))
 
 # Of reactive tasks, on a real replica set.
 REACTIVE_STORM: Final = _either(
-    ReactiveStorm(400, 3_000, 8, 400, 3, 6, 1.5), ReactiveStorm(20_000, 100_000, 8, 800, 4, 40, 4.0)
+    ReactiveStorm(400, 3_000, 8, 400, 3, 6, 1.5, 0), ReactiveStorm(20_000, 100_000, 8, 800, 4, 40, 4.0, 1)
 )
 """A storm over an application: rarer strikes at rarer moments, and more records than one look takes."""
 

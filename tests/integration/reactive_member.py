@@ -44,7 +44,7 @@ def handler(name: str, path: str, pauses: random.Random, failing: float = 0.01) 
         write("began", change.values["n"], change.token)
         how = "failed"
         try:
-            await asyncio.sleep(pauses.expovariate(1 / (0.2 if pauses.random() < 0.02 else 0.004)))
+            await asyncio.sleep(pauses.expovariate(1 / (0.2 if pauses.random() < 0.2 else 0.004)))
             if pauses.random() < failing:
                 raise ArithmeticError(f"{change.id} was unlucky")
             how = "ended"
