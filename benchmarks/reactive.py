@@ -11,6 +11,7 @@
     latency    documents are changed one by one, at half of the rate of the slower one: from before the write to the handler
     backlog    so many records (100,000) are due: how many a second 1, 2, 4 and 8 processes of the app handle, from the first
                twentieth to the last, while one of them looks at every document; and the memory of the largest
+    working    a tenth of that, and handlers that wait for 200 ms: one process has room for 250 a second
 
 Contenders take turns, each in a process of its own; a figure is the median of its rounds, and a quotient that of each round.
 """
@@ -24,12 +25,14 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from types import TracebackType
-from typing import IO, Any, Final, Self, cast
+from typing import IO, Any, Final, Self, TypeAlias, cast
 
 from pymongo import AsyncMongoClient, MongoClient, UpdateOne
 from tests.integration.servers import MongoServer
@@ -46,6 +49,7 @@ DATABASE: Final = "bench"
 AT_A_TIME: Final = 50
 LATENCIES: Final = 2_000
 WATCHED: Final = ["at"]
+WORK_S: Final = 0.2
 
 
 # --- contenders, each in a process of its own ---------------------------------------------------------------------------
@@ -79,12 +83,14 @@ class Told:
         print(json.dumps({"ended": time.monotonic_ns(), "latencies": self.latencies, "kb": memory}), flush=True)
 
 
-async def tidegate(uri: str, documents: int, expected: int) -> None:
+async def tidegate(uri: str, documents: int, expected: int, work_s: float = 0.0) -> None:
     told = Told(documents, expected)
     app = Reactive(uri, database=DATABASE, concurrency=AT_A_TIME)
 
     @app.task(collection="docs", watch=WATCHED, debounce=timedelta(0))
     async def handle(change: Change) -> None:
+        if work_s:
+            await asyncio.sleep(work_s)
         told.handled(change.values["at"])
 
     serving = asyncio.create_task(app.serve())
@@ -124,7 +130,9 @@ async def bare(uri: str, _: int, expected: int) -> None:
     await client.close()
 
 
-KINDS: Final = {"tidegate": tidegate, "bare": bare}
+Contending: TypeAlias = Callable[[str, int, int], Coroutine[Any, Any, None]]
+KINDS: Final[dict[str, Contending]] = {"tidegate": tidegate, "bare": bare}
+CONTENDERS: Final = KINDS | {"working": partial(tidegate, work_s=WORK_S)}
 
 
 # --- who asks them ------------------------------------------------------------------------------------------------------
@@ -207,7 +215,7 @@ def latency(client: MongoClient[dict[str, Any]], uri: str, kind: str, a_second: 
     return cuts[49] / 1e6, cuts[98] / 1e6
 
 
-def backlog(client: MongoClient[dict[str, Any]], uri: str, processes: int, count: int) -> tuple[float, int]:
+def backlog(client: MongoClient[dict[str, Any]], uri: str, kind: str, processes: int, count: int) -> tuple[float, int]:
     """Records a second, and the memory of the largest process in kB."""
     filled(client, count)
     task = ReactiveTask(
@@ -218,19 +226,18 @@ def backlog(client: MongoClient[dict[str, Any]], uri: str, processes: int, count
         assert not run(task.plan_pass(tuple(range(begin, min(begin + 1_000, count))), f"fill-{begin}"), handle)
     records = client[DATABASE][task.records]
 
-    def done_at(some: int) -> float:
-        while records.count_documents({"status": "completed"}) < some:
-            time.sleep(0.05)
-        return time.monotonic()
-
     with ExitStack() as stack:
-        contenders = [stack.enter_context(Contender("tidegate", uri, count + 1, 1)) for _ in range(processes)]
-        least, most = count // 20, count - count // 20
-        began, ended = done_at(least), done_at(most)
+        contenders = [stack.enter_context(Contender(kind, uri, count + 1, 1)) for _ in range(processes)]
+        while records.find_one(
+            {"task": task.name, "next_run_at": {"$exists": True}}
+        ):  # by its index: no load beside them
+            time.sleep(0.2)
         memory = max(each.memory_kb() for each in contenders)
         for each in contenders:
             each.terminate()
-    return (most - least) / (ended - began), memory
+    ended = sorted(each["history"][-1]["at"] for each in records.find({}, {"history": {"$slice": -1}}))
+    began, until = count // 20, count - count // 20
+    return (until - began) / (ended[until] - ended[began]).total_seconds(), memory
 
 
 class Found(dict[str, float]):
@@ -251,7 +258,7 @@ def main() -> None:
     told = parser.parse_args()
     if told.contender:
         kind, uri, documents_, expected = told.contender
-        asyncio.run(KINDS[kind](uri, int(documents_), int(expected)))
+        asyncio.run(CONTENDERS[kind](uri, int(documents_), int(expected)))
         return
     found = Found()
     with MongoServer() as server, MongoClient[dict[str, Any]](server.uri) as client:
@@ -264,10 +271,14 @@ def main() -> None:
         for kind in KINDS:
             p50, p99 = zip(*(latency(client, server.uri, kind, half) for _ in range(told.rounds)), strict=True)
             found[f"{kind}, p50 ms"], found[f"{kind}, p99 ms"] = median(p50), median(p99)
-        for processes in (1, 2, 4, 8):
-            turns = [backlog(client, server.uri, processes, told.backlog) for _ in range(told.rounds)]
-            found[f"backlog, {processes} processes, a second"] = median(a_second for a_second, _ in turns)
-            found[f"backlog, {processes} processes, MB"] = max(memory for _, memory in turns) / 1_000
+        for kind, name, count in (
+            ("tidegate", "backlog", told.backlog),
+            ("working", "working", told.backlog // 10),
+        ):
+            for processes in (1, 2, 4, 8):
+                turns = [backlog(client, server.uri, kind, processes, count) for _ in range(told.rounds)]
+                found[f"{name}, {processes} processes, a second"] = median(a_second for a_second, _ in turns)
+                found[f"{name}, {processes} processes, MB"] = max(memory for _, memory in turns) / 1_000
     if told.json:
         told.json.parent.mkdir(parents=True, exist_ok=True)
         told.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
