@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -1685,3 +1686,28 @@ def test_what_is_due_between_two_milliseconds_is_due_with_the_second() -> None:
         await app.close()
 
     asyncio.run(run())
+
+
+def test_an_app_is_used_in_one_event_loop_after_another_and_in_several_at_once(
+    mongodb: str, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by scripts and by tests that share an app, and close nothing: where two calls met in the second loop, one of them failed."""
+    app = Orchestrator(mongodb, database=database)
+    send = app.task()(good)
+
+    async def several(count: int) -> None:
+        for _ in range(count):
+            _ = await asyncio.gather(*(send.enqueue(Mail("a")) for _ in range(3)))
+
+    async def closing() -> int:
+        there = sum(each.count for each in await app.counts())
+        await app.close()
+        return there
+
+    for _ in range(2):
+        asyncio.run(several(1))
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(asyncio.run, several(20)) for _ in range(2)]:
+            done.result()
+    assert asyncio.run(closing()) == 2 * 3 + 2 * 20 * 3
+    assert not caplog.records

@@ -20,8 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from itertools import count
 from types import MappingProxyType
@@ -157,8 +157,8 @@ class Orchestrator:
         self._declared: dict[str, Declared] = {}
         self._triggers: dict[str, tuple[When, ...]] = {}
         self._works: dict[str, Work] = {}
-        self._open: _Open | None = None
-        self._opening: asyncio.Lock | None = None
+        self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
         self._workers: Workers | None = None
         self._sync: SyncStore | None = None
         self._is_served, self._is_stopping = False, asyncio.Event()
@@ -310,7 +310,7 @@ class Orchestrator:
         Raises:
             Misuse: It has connected, or they do not fit its store.
         """
-        if self._is_served or self._open is not None or self._sync is not None:
+        if self._is_served or self._open or self._sync is not None:
             raise Misuse(f"{self!r} is told too late", why="it has connected", todo="configure it before")
         self.settings = self._checked(settings)
         return self
@@ -374,8 +374,8 @@ class Orchestrator:
     @property
     def _client(self) -> object | None:
         """The client that it is connected by, or would be."""
-        if self._open is not None:
-            return self._open.site.client
+        if self._open:
+            return next(iter(self._open.values())).site.client
         return self._store if isinstance(self._store, AsyncMongoClient) else None
 
     def enqueue_job_sync(
@@ -411,7 +411,7 @@ class Orchestrator:
         return self._sync
 
     def other_loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop in which it is connected, for who is in another thread; None where it is connected in none.
+        """An event loop in which it is connected, for who is in another thread; None where it is connected in none.
 
         Raises:
             Misuse: Whoever asks is in an event loop, which a plain function would hold up.
@@ -419,8 +419,7 @@ class Orchestrator:
         try:
             _ = asyncio.get_running_loop()
         except RuntimeError:
-            there = self._open
-            return there.loop if there is not None and there.loop.is_running() else None
+            return next((loop for loop in (*self._open,) if loop.is_running()), None)
         raise Misuse(
             "a plain function in an event loop",
             why="it would hold up everything else until the database answers",
@@ -654,21 +653,22 @@ class Orchestrator:
     async def _opened(self) -> _Open:
         """Where it has connected, in this event loop; it connects if need be."""
         loop = asyncio.get_running_loop()
-        if self._open is None or self._open.loop is not loop:
-            if self._opening is None:
-                self._opening = asyncio.Lock()
-            async with self._opening:
-                if self._open is None or self._open.loop is not loop:
-                    stack = AsyncExitStack()
-                    site = await stack.enter_async_context(self._connected())
-                    self._open = _Open(loop, stack, site, self)
-        return self._open
+        if loop not in self._open:
+            async with self._opening.setdefault(loop, asyncio.Lock()):
+                if loop not in self._open:
+                    self._forget_closed()
+                    stack, settings = AsyncExitStack(), self.settings
+                    store = settings.uri or "" if self._store is None else self._store
+                    sites = await stack.enter_async_context(connected_sites(store, {settings.database: self.indexes}))
+                    self._open[loop] = _Open(stack, sites[settings.database], self)
+        return self._open[loop]
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[Site, None]:
-        store = self.settings.uri or "" if self._store is None else self._store
-        async with connected_sites(store, {self.settings.database: self.indexes}) as sites:
-            yield sites[self.settings.database]
+    def _forget_closed(self) -> None:
+        """What was connected in event loops that have ended went with them."""
+        for loop in (*self._opening,):
+            if loop.is_closed():
+                self._open.pop(loop, None)
+                self._opening.pop(loop, None)
 
     @property
     def is_embedded(self) -> bool:
@@ -698,9 +698,10 @@ class Orchestrator:
         return made
 
     async def close(self) -> None:
-        """Disconnect; a client of yours stays open."""
-        there, self._open, self._opening = self._open, None, None
-        if there is not None:
+        """Disconnect, in this event loop; a client of yours stays open."""
+        loop = asyncio.get_running_loop()
+        _ = self._opening.pop(loop, None)
+        if (there := self._open.pop(loop, None)) is not None:
             await there.results.close()
             await there.stack.aclose()
 
@@ -815,9 +816,9 @@ class Orchestrator:
 
 @final
 class _Open:
-    """What an app has while it is connected."""
+    """What an app has while it is connected in an event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, stack: AsyncExitStack, site: Site, app: Orchestrator) -> None:
-        self.loop, self.stack, self.site = loop, stack, site
+    def __init__(self, stack: AsyncExitStack, site: Site, app: Orchestrator) -> None:
+        self.stack, self.site = stack, site
         self.uploads = Uploads(site, app.collections, app.settings.inline_bytes, app.settings.warn_bytes)
         self.results = Results(site, app.collections.invocations, app.settings.result_every)
