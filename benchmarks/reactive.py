@@ -225,12 +225,11 @@ def backlog(client: MongoClient[dict[str, Any]], uri: str, kind: str, processes:
     for begin in range(0, count, 1_000):
         assert not run(task.plan_pass(tuple(range(begin, min(begin + 1_000, count))), f"fill-{begin}"), handle)
     records = client[DATABASE][task.records]
+    is_left = {"task": task.name, "next_run_at": {"$exists": True}}
 
     with ExitStack() as stack:
         contenders = [stack.enter_context(Contender(kind, uri, count + 1, 1)) for _ in range(processes)]
-        while records.find_one(
-            {"task": task.name, "next_run_at": {"$exists": True}}
-        ):  # by its index: no load beside them
+        while records.find_one(is_left):  # by its index: no load beside them
             time.sleep(0.2)
         memory = max(each.memory_kb() for each in contenders)
         for each in contenders:
@@ -271,10 +270,7 @@ def main() -> None:
         for kind in KINDS:
             p50, p99 = zip(*(latency(client, server.uri, kind, half) for _ in range(told.rounds)), strict=True)
             found[f"{kind}, p50 ms"], found[f"{kind}, p99 ms"] = median(p50), median(p99)
-        for kind, name, count in (
-            ("tidegate", "backlog", told.backlog),
-            ("working", "working", told.backlog // 10),
-        ):
+        for kind, name, count in (("tidegate", "backlog", told.backlog), ("working", "working", told.backlog // 10)):
             for processes in (1, 2, 4, 8):
                 turns = [backlog(client, server.uri, kind, processes, count) for _ in range(told.rounds)]
                 found[f"{name}, {processes} processes, a second"] = median(a_second for a_second, _ in turns)

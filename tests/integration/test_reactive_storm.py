@@ -2,8 +2,8 @@
 lease, whoever leads as well, the history of the stream is lost, and a new version comes while the old one is at work.
 
 Whatever strikes: what each document says in the end is handled, no two handlers run for one document at one time, but for that
-of a process that stood still, which is over as soon as it goes on; each run has a higher token than those before, and in the end
-nothing is left to do. One of the tasks fails often, and has a limited number of
+of a process that stood still, which is over as soon as it goes on, and not followed before its lease is over; each run has a
+higher token than those before, and in the end nothing is left to do. One of the tasks fails often, and has a limited number of
 attempts: what it gives up an operator has run again, now and then.
 """
 
@@ -39,6 +39,8 @@ PATIENCE_S: Final = 60.0
 STILL_S: Final = LEASE.total_seconds() + 4
 GOES_ON_S: Final = 1.0
 """By when a handler of a process that has stood still is over, once that goes on."""
+CLAIMED_S: Final = 1.0
+"""For how long a run may be claimed before its handler begins."""
 TASKS: Final = ("first", "second", "limited")
 Key = tuple[str, str]
 """A task and the id of a document."""
@@ -196,9 +198,9 @@ async def calm(app: Application, database: Any, tasks: tuple[str, ...]) -> dict[
 
 
 def stood_still(app: Application, before: Work, after: Work) -> bool:
-    """Whether a process stood still for longer than its lease while it was at the first of two, which was over once it went on."""
-    return any(
-        before.name == name and before.began <= to and before.ended <= to + GOES_ON_S * 1e9 and after.began >= since
+    """Whether a process stood still at the first of two, which was over once it went on, and the other began when its lease was over."""
+    return after.began - before.began > (LEASE.total_seconds() - CLAIMED_S) * 1e9 and any(
+        before.name == name and before.began <= to and since <= before.ended <= to + GOES_ON_S * 1e9
         for name, since, to in app.stood
     )
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.invocations.admission` as predicates over records, decisions and calls."""
+"""The laws of `tidegate.invocations.admission`, and IR4 of `registration`, as predicates over records, decisions and calls."""
 
 from __future__ import annotations
 
