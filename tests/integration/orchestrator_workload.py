@@ -31,7 +31,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any, ClassVar, Final, NamedTuple, final
+from typing import Any, ClassVar, Final, NamedTuple, cast, final
 
 import attrs
 from tests.integration.mongo_runs import DATABASE, Run
@@ -48,6 +48,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator import (
     Concurrency,
     Handle,
@@ -280,8 +281,8 @@ class Orchestrating(Work):
         except (Refused, TidegateError):
             pass
         finally:
-            if not self.run.is_calm and app._open is not None:  # noqa: SLF001  nobody tells
-                self.run.kept += len(app._open.site.store.sessions)  # type: ignore[attr-defined]  # noqa: SLF001
+            if not self.run.is_calm:  # nobody tells
+                self.run.kept += sum(len(cast("AsyncMongo", there.site.store).sessions) for there in app._open.values())  # noqa: SLF001
 
     async def _patient(self, process: str, run: str, handle: Handle[Any]) -> object:
         """How an invocation has ended, as a handler is told that waits for it, as often as its patience ends."""

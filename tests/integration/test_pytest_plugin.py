@@ -381,7 +381,8 @@ def test_with_hypothesis_the_story_is_told_once_and_draws_alike(run: Run, pytest
         "@pytest.mark.tidegate(runs=20)\n"
         "def test_it(sim, program, number):\n    sim.explore(coupon(program))\n"
     )
-    done = run(test, "--tidegate-no-shrink", "--junit-xml=junit.xml")
+    # with a seed: all cases have the same twenty runs, and in some sessions none of these finds it
+    done = run(test, "--tidegate-no-shrink", "--tidegate-seed=7", "--junit-xml=junit.xml")
 
     assert done.ret == 1
     assert len(re.findall(r"^coupon: breaks the law: once$", done.stdout.str(), re.MULTILINE)) == 1

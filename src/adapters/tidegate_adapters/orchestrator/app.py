@@ -699,9 +699,7 @@ class Orchestrator:
 
     async def close(self) -> None:
         """Disconnect, in this event loop; a client of yours stays open."""
-        loop = asyncio.get_running_loop()
-        _ = self._opening.pop(loop, None)
-        if (there := self._open.pop(loop, None)) is not None:
+        if (there := self._open.pop(asyncio.get_running_loop(), None)) is not None:
             await there.results.close()
             await there.stack.aclose()
 
