@@ -11,6 +11,7 @@ import logging
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections import Counter
@@ -1383,6 +1384,53 @@ def test_what_a_process_was_at_that_was_killed_is_run_by_another(
     said = [each.getMessage() for each in caplog.records if each.levelname == "INFO"]
     assert len([each for each in said if each.startswith("recovered 1 invocations of ")]) == 1
     close_shared()
+
+
+KILLER: Final = """
+    import os, sys
+    from tests.integration.test_orchestrator_app import QUICK, TURNS, Orchestrator, OrchestratorSettings
+    told = {**QUICK, "dead_after": 1_000_000, "services": TURNS, "deaths_max": 2, "concurrency": 1}
+    app = Orchestrator(sys.argv[1], settings=OrchestratorSettings(database=sys.argv[2], **told))
+
+    @app.task(retries=5)
+    async def deadly() -> None:
+        os._exit(9)
+
+    @app.task()
+    async def harmless() -> None:
+        app.stop()
+
+    app.run()
+"""
+
+
+def test_a_handler_that_kills_its_process_is_given_up(mongodb: str, database: str) -> None:
+    """After as many deaths as the settings say; the third process lives, and runs what else there is."""
+    app = Orchestrator(mongodb, database)
+
+    @app.task()
+    async def deadly() -> None: ...
+
+    @app.task()
+    async def harmless() -> None: ...
+
+    async def run() -> None:
+        handle, code = await deadly.enqueue(), textwrap.dedent(KILLER)
+
+        async def lived() -> int:
+            process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, mongodb, database)
+            async with asyncio.timeout(PATIENCE_S):
+                return await process.wait()
+
+        assert [await lived(), await lived()] == [9, 9]
+        third = asyncio.create_task(lived())
+        with pytest.raises(InvocationFailed, match="ProcessDied: 2 times whoever ran it died"):
+            await handle.result(timedelta(seconds=PATIENCE_S))
+        _ = await harmless.enqueue()
+        assert await third == 0
+        await app.close()
+
+    in_loop(run())
 
 
 @pytest.mark.parametrize("store", STORES)

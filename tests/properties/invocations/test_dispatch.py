@@ -64,7 +64,7 @@ POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=SECOND, jitter=0)
 RULES: Final = DispatchRules(
     slots=4, batch=3, drain=SECOND, leave=SECOND, beat_every=SECOND, dead_after=3 * SECOND, polling=POLLING
 )
-CROWDED: Final = attrs.evolve(RULES, slots=2)
+CROWDED: Final = attrs.evolve(RULES, slots=2, deaths_max=2)
 POLICY: Final = Policy()
 Stepping: TypeAlias = Callable[[DispatchRules, DispatchState, DispatchEvent], DispatchStep]
 Random: TypeAlias = Any
@@ -75,8 +75,8 @@ def at(us: int) -> Instant:
     return Instant(us, CLOCK)
 
 
-def run_of(number: int, longest: int | None = None) -> Run:
-    return Run(f"i{number}", 2, "bill", longest, POLICY)
+def run_of(number: int, longest: int | None = None, deaths: int = 0) -> Run:
+    return Run(f"i{number}", 2, "bill", longest, POLICY, deaths=deaths)
 
 
 @final
@@ -158,6 +158,7 @@ class Course:
         self.judge(laws.what_is_ahead_waits_not_for_long(self.state, now), "DI12")
         waiting = {run for run, how in self.handlers.items() if how == "waits"}
         self.judge(laws.who_waits_has_no_slot(self.state, waiting), "DI13")
+        self.judge(laws.a_killer_is_not_called(CROWDED, self.state, commands), "DI14")
 
     def judge(self, holds: bool, law: str) -> None:
         if not holds:
@@ -248,7 +249,8 @@ class Course:
         """What a look takes."""
         limits = [None, None, 500 * MILLISECOND]
         runs = tuple(
-            run_of(self.number + each, self.random.choice(limits)) for each in range(self.random.randint(0, most))
+            run_of(self.number + each, self.random.choice(limits), self.random.choice([0, 0, 1, 2, 3]))
+            for each in range(self.random.randint(0, most))
         )
         self.number += len(runs)
         return runs
@@ -294,7 +296,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws DI1 to DI13."""
+    """Laws DI1 to DI14."""
     assert Course(random).wrong == set()
 
 
@@ -355,6 +357,11 @@ def handles_what_another_life_took(rules: DispatchRules, state: DispatchState, e
     if state.looking != event.command:
         return state
     return RIGHT["_taken"](rules, attrs.evolve(state, looking=command), attrs.evolve(event, command=command))
+
+
+def calls_what_kills(rules: DispatchRules, state: DispatchState, event: RunsTaken) -> Any:
+    """Nobody looks at how many have died."""
+    return RIGHT["_taken"](attrs.evolve(rules, deaths_max=1_000), state, event)
 
 
 def looks_before_it_is_known(rules: DispatchRules, state: DispatchState) -> Any:
@@ -464,6 +471,8 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "what is taken ahead waits for ever": ("DI12", "_reason", forgets(InterruptReason.LATE)),
     "who was interrupted waits for a slot": ("DI13", "_resuming", holds_who_is_interrupted),
     "who waits again is not heard": ("DI13", "_moved", holds_who_waits_again),
+    "what has killed many is called again": ("DI14", "_taken", calls_what_kills),
+    "what has killed many is given back": ("DI14", "_died", lambda _: GivenBack()),
 }
 
 
@@ -543,6 +552,16 @@ def test_what_an_interrupted_handler_comes_to(why: InterruptReason, answer: End 
     told = RULES.step(told.state, HandlersEnded(at(2 * SECOND), ((run, answer),)))
     ends = [each for each in told.commands if isinstance(each, WriteEnds)]
     assert ends == ([] if end is None else [WriteEnds((Outcome(run, 1, end),))])
+
+
+def test_whose_owners_died_too_often_has_failed_and_is_not_called() -> None:
+    """Whatever its policy says of failures: it was tried again after each death, and the others are called."""
+    often, less = run_of(1, deaths=RULES.deaths_max), run_of(2, deaths=RULES.deaths_max - 1)
+    told = alive(RunsTaken(at(0), Take(1, 3), RunsFound((often, less))))
+    said = "5 times whoever ran it died, or was silent for so long that it was taken for dead"
+    failed = Failed(RunError("ProcessDied", said, above=("Exception", "BaseException")))
+    assert Handle((less,)) in told.commands
+    assert WriteEnds((Outcome(often, 1, failed),)) in told.commands
 
 
 def test_where_handlers_are_short_more_is_taken_than_there_are_slots() -> None:

@@ -809,6 +809,7 @@ class Orchestrator:
         return DispatchRules(
             slots=told.concurrency, batch=told.batch, drain=told.drain, leave=told_within(told.leave), beat_every=told.beat_every,
             dead_after=told.dead_after, polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
+            deaths_max=told.deaths_max,
         )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ class OrchestratorSettings:
     """What an orchestrator is told.
 
     Invariants: the database is not empty; the prefix is of letters, digits and underscores; there are queues, and each is named
-    once; 1 <= concurrency; 1 <= batch <= UPDATES_MAX; 0 <= drain; 1 ms <= leave, paused_every, result_every; 1 ms <= beat_every <
+    once; 1 <= concurrency, deaths_max; 1 <= batch <= UPDATES_MAX; 0 <= drain; 1 ms <= leave, paused_every, result_every; 1 ms <= beat_every <
     dead_after; 0 <= keep_finished, keep_failed; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 1 <= warn_bytes; 0 <= ports < 65536; others
     reach the page with a token only.
 
@@ -108,6 +108,7 @@ class OrchestratorSettings:
         stalled_after: How long nothing may happen until the app is not healthy, in microseconds: longer than the longest handlers,
             which may have all slots.
         services: How processes share what runs on one of them at a time.
+        deaths_max: After how many deaths of those who ran it an invocation is run no more, and has failed.
     """
 
     database: str
@@ -135,6 +136,7 @@ class OrchestratorSettings:
     page_token: Secret | None = attrs.field(default=None, repr=False)
     stalled_after: Duration = 5 * MINUTE
     services: ServiceRules = attrs.field(factory=ServiceRules)
+    deaths_max: int = 5
 
     def __attrs_post_init__(self) -> None:
         check_name(self.database, "a database")
@@ -176,6 +178,7 @@ class OrchestratorSettings:
         check_place(self.page_host, self.page_token)
         check_int(self.stalled_after, "a time in microseconds", 1)
         check_type(self.services, ServiceRules, "how processes share their turns")
+        check_int(self.deaths_max, "a number of deaths", 1)
 
     @property
     def absent_after(self) -> Duration:

@@ -57,7 +57,7 @@ from tidegate.invocations.dispatch import (
 from tidegate.invocations.ending import Ending, Failed, Succeeded, upload_name
 from tidegate.invocations.heeding import heed
 from tidegate.invocations.invocation import RUNNING
-from tidegate.invocations.record_documents import FAILING_SINCE
+from tidegate.invocations.record_documents import DEATHS, FAILING_SINCE
 from tidegate.invocations.taking import TakenRun, Taker
 from tidegate.invocations.transition import GaveUp, Granted, Unknown
 from tidegate.model.documents import Document
@@ -274,7 +274,8 @@ class Workers:
             declared = self._declared[each.job.task]
             longest = each.job.deadline or declared.limit
             late = declared.policy if issubclass(TimeoutError, declared.retry_for) else None
-            run = Run(each.key, each.record.version, each.job.task, longest, late, each.tries)
+            deaths = each.document.get(DEATHS) or 0
+            run = Run(each.key, each.record.version, each.job.task, longest, late, each.tries, deaths)
             self._taken[run] = each
             runs.append(run)
         return RunsFound(tuple(runs), found.is_more, found.due_in, found.lost, found.turn)
@@ -319,6 +320,8 @@ class Workers:
         lost = tuple(each for each, answer in answered if not isinstance(answer, (GaveUp, Unknown, Granted)))
         for each in ends:
             if each not in left:
+                if each.run.deaths >= self._rules.deaths_max and isinstance(each.end, ending.Failed):
+                    self._say_failed(each.run, None, f"it is run no more, {each.end.error.message}", None)
                 self._taken.pop(each.run, None)
                 self._tell_ended(each.run.key)
         return EndsOutcome(left, ended.is_more, (*gone, *lost))

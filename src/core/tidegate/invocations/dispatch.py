@@ -56,8 +56,10 @@ Laws
          beat of that life, if it is in its name then; nothing else is.
     DI12 What is taken ahead and has waited for a slot for `LATE` is called or given back.
     DI13 Whoever waits for others, and nobody else, has given its slot away; and who was interrupted waits for none.
+    DI14 Whose owners have died `deaths_max` times while they ran it is not handled: it has failed, and says so.
 
 Known not to work
+    - Who dies takes along what else runs in that process, and a death of each of these is counted.
     - A handler that will not be interrupted holds its slot. It is left behind when the time to leave is over.
     - Tenants take turns by looks, so of short handlers a tenth of a second of one tenant's comes before the next one's.
     - There is no limit to how many runs wait in a process: any would keep it from running what they wait for.
@@ -137,7 +139,7 @@ __all__ = [
 class DispatchRules:
     """How a process works.
 
-    Invariants: 1 <= slots; 1 <= batch <= UPDATES_MAX; 0 <= drain, leave; 1 <= beat_every < dead_after; 0 <= draw_ppm <= PPM.
+    Invariants: 1 <= slots, deaths_max; 1 <= batch <= UPDATES_MAX; 0 <= drain, leave; 1 <= beat_every < dead_after; 0 <= draw_ppm <= PPM.
 
     Attributes:
         slots: How many handlers are active at a time.
@@ -148,6 +150,7 @@ class DispatchRules:
         dead_after: After how much silence it is presumed dead, in microseconds; the same for all who ask.
         polling: How often it is looked for what is due.
         draw_ppm: How much of the jitter of its polling is added; another for each process.
+        deaths_max: After how many deaths of its owners an invocation is run no more.
     """
 
     slots: int = 10
@@ -158,6 +161,7 @@ class DispatchRules:
     dead_after: Duration = DEAD_AFTER
     polling: PollingBounds = attrs.field(factory=PollingBounds)
     draw_ppm: int = 0
+    deaths_max: int = 5
 
     def __attrs_post_init__(self) -> None:
         check_int(self.slots, "a number of slots", 1)
@@ -168,6 +172,7 @@ class DispatchRules:
         check_int(self.dead_after, "a time of silence in microseconds", self.beat_every + 1)
         check_type(self.polling, PollingBounds, "the bounds of an interval")
         check_int(self.draw_ppm, "a draw in parts per million", 0, PPM)
+        check_int(self.deaths_max, "a number of deaths", 1)
 
     def step(self, state: DispatchState, event: DispatchEvent) -> DispatchStep:
         """What follows from an event.
@@ -197,7 +202,7 @@ class DispatchRules:
 class Run:
     """An invocation that runs here.
 
-    Invariants: the key and the task are not empty; 1 <= version, longest, tries.
+    Invariants: the key and the task are not empty; 1 <= version, longest, tries; 0 <= deaths.
 
     Attributes:
         key: Its id.
@@ -206,6 +211,7 @@ class Run:
         longest: How long its handler may take, in microseconds; None for any time.
         policy: When it is tried again, if that is too long; None for never.
         tries: How many runs of it have begun, this one included.
+        deaths: How many of these were taken from owners that were gone.
     """
 
     key: str
@@ -214,6 +220,7 @@ class Run:
     longest: Duration | None = None
     policy: Policy | None = None
     tries: int = 1
+    deaths: int = 0
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
@@ -223,6 +230,7 @@ class Run:
             check_int(self.longest, "the longest duration of a handler in microseconds", 1)
         check_type(self.policy, (Policy, NoneType), "a policy or None")
         check_int(self.tries, "a number of runs", 1)
+        check_int(self.deaths, "a number of deaths", 0)
 
 
 class InterruptReason(Enum):
@@ -835,8 +843,15 @@ def _taken(rules: DispatchRules, state: DispatchState, event: RunsTaken) -> Disp
         return attrs.evolve(
             state, ended=(*state.ended, *(Outcome(run, life, _end(run, None, why)) for run in found.runs))
         )
-    begun = tuple(Active(run, life, at) for run in found.runs)
+    ends = tuple(Outcome(run, life, _died(run)) for run in found.runs if run.deaths >= rules.deaths_max)
+    begun = tuple(Active(run, life, at) for run in found.runs if run.deaths < rules.deaths_max)
+    state = attrs.evolve(state, ended=(*state.ended, *ends)) if ends else state
     return attrs.evolve(state, active=(*state.active, *begun), runs_at=None) if begun else state
+
+
+def _died(run: Run) -> Failed:
+    said = f"{run.deaths} times whoever ran it died, or was silent for so long that it was taken for dead"
+    return Failed(RunError("ProcessDied", said, above=("Exception", "BaseException")))
 
 
 def _handled(state: DispatchState, ended: _Ended) -> DispatchState:

@@ -16,6 +16,7 @@ An invocation has beside these, each absent where there is none:
     task, arguments | payload, queue, priority, tenant, limited_by, rated_by, parent, root, deadline, trace      `tidegate.invocations.jobs`
     created_at               when it was registered, by the store's time
     tries                    how many runs have begun
+    deaths                   how many of these were taken from owners that were gone, by the writes that took them
     result | result_payload  of a success, in the same write; or the id of an upload that was made before
     error                    {type, message, traceback} of the last failure, in the same write
     failing_since            when it failed for the first time, in the same write
@@ -61,7 +62,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
-    "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DUE", "ERROR", "FAILING_SINCE", "HELD",
+    "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DEATHS", "DUE", "ERROR", "FAILING_SINCE", "HELD",
     "HISTORY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RATED_BY", "RECORD",
     "REQUEST", "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TIMED", "TIMES", "TRACE", "TRIES", "VERSION",
     "VIEW", "WAITS", "VersionMade", "changes", "history", "new_record", "unchanged", "versions", "viewed",
@@ -90,6 +91,7 @@ DEADLINE: Final = Field[Duration]("deadline")
 TRACE: Final = Field[str]("trace")
 CREATED_AT: Final = Field[Instant]("created_at")
 TRIES: Final = Field[int]("tries")
+DEATHS: Final = Field[int]("deaths")
 RESULT: Final = Field[Value]("result")
 RESULT_PAYLOAD: Final = Field[str]("result_payload")
 ERROR: Final = Field[Document]("error")

@@ -14,6 +14,8 @@ Laws
     RP3  At rest the invocation is finished or in the queue, or time has to pass before anybody can know that it is stuck.
     RP4  A pass looks at each invocation that may be stuck, however many there are and whatever becomes of the others;
          what it can do nothing for, it names, with the reason.
+    RP5  Each run that is taken from its owner is counted once, by the write that takes it, and nothing else is: so a handler that
+         kills whoever runs it is not run again without end (law DI14 of `tidegate.invocations.dispatch`).
 
 Known not to work, beside what `tidegate.invocations.recovery` names
     - The recovering process has to be a member itself, for its beats reply the time.
@@ -28,12 +30,12 @@ from typing import Final, final
 
 import attrs
 
-from tidegate.invocations.invocation import INVOCATION, REROUTED
-from tidegate.invocations.record_documents import CHANGED_AT, OWNER, STATUS, TASK, viewed
+from tidegate.invocations.invocation import INVOCATION, REROUTED, RUNNING_RECOVERY
+from tidegate.invocations.record_documents import CHANGED_AT, DEATHS, OWNER, STATUS, TASK, viewed
 from tidegate.invocations.recovery import PATIENCE, Item, Move, Patience, plan_recovery
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
-from tidegate.model.documents import ID, Ascending, Document, Field, In, Value
+from tidegate.model.documents import ID, Add, Ascending, Document, Field, In, Value
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
@@ -222,6 +224,7 @@ async def _move(recoverer: Recoverer, key: str, expected: StatusRecord, target: 
         request,
         recoverer.attempts,
         expected,
+        also=(Add(DEATHS, 1),) if target == RUNNING_RECOVERY else (),
         pauses=recoverer.pauses,
     ).run()
 

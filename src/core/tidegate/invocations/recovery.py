@@ -27,7 +27,6 @@ Laws
 Known not to work
     - What its living owner has forgotten (running, or paused) is not found: only the owner knows, and gives it back
       (`tidegate.invocations.heeding`).
-    - Nothing is counted: an invocation that kills its runner is recovered as often as it does.
     - An owner that is presumed dead may go on. Its writes come to nothing, its effects on the world do not.
 """
 

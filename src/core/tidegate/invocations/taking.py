@@ -57,6 +57,7 @@ from tidegate.invocations.metering import Metering, MeteringOutcome
 from tidegate.invocations.placing import WAITING, Holders, Placed, Placing, Wish
 from tidegate.invocations.rates import Admission, Rate
 from tidegate.invocations.record_documents import (
+    DEATHS,
     DUE,
     LATER,
     LIMITED_BY,
@@ -119,7 +120,7 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 __all__ = ["PARTS", "Late", "Takeable", "Taken", "TakenRun", "Taker", "TakerParts", "next_turn"]
 
 URGENT: Final[Sort] = (Descending(TENANT), Descending(PRIORITY), Ascending(DUE))
-_BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, RATED_BY, TRIES, WAITS)
+_BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, RATED_BY, TRIES, DEATHS, WAITS)
 _OF_NOBODY: Final = Not(Ge(TENANT, ""))
 """As a range, which an index has in its order; it has null at two places."""
 _UNREADABLE: Final = Field[str]("unreadable")
@@ -528,6 +529,7 @@ def _trouble(doc: Document) -> str | None:
         check_name(doc.held(ID), "an invocation")
         known = _known(doc)
         check_int(doc.held(TRIES), "a number of tries", 0)
+        check_int(doc.held(DEATHS) if doc.has(DEATHS) else 0, "a number of deaths", 0)
         if doc.has(QUEUE):
             job_of(doc)
     except Misuse as misuse:

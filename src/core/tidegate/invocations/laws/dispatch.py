@@ -22,13 +22,13 @@ from tidegate.invocations.dispatch import (
     Take,
     WriteEnds,
 )
+from tidegate.invocations.ending import Failed
 from tidegate.model.instants import Instant
 
 __all__ = [
-    "Life", "a_life_that_is_over_interrupts", "an_end_is_written_at_last", "nothing_is_taken_by_the_silent", "nothing_is_taken_to_stop",
-    "one_of_each_is_under_way", "one_who_waits_is_woken", "strays_are_given_back", "what_is_ahead_waits_not_for_long",
-    "what_is_announced_is_looked_for", "what_is_asked_is_obeyed",
-    "who_is_active_has_a_slot", "who_waits_has_no_slot", "who_wants_a_slot_comes_first",
+    "Life", "a_killer_is_not_called", "a_life_that_is_over_interrupts", "an_end_is_written_at_last", "nothing_is_taken_by_the_silent",
+    "nothing_is_taken_to_stop", "one_of_each_is_under_way", "one_who_waits_is_woken", "strays_are_given_back", "what_is_ahead_waits_not_for_long",
+    "what_is_announced_is_looked_for", "what_is_asked_is_obeyed", "who_is_active_has_a_slot", "who_waits_has_no_slot", "who_wants_a_slot_comes_first",
 ]  # fmt: skip
 
 
@@ -187,6 +187,19 @@ def who_waits_has_no_slot(state: DispatchState, waiting: Collection[Run]) -> boo
     return state.is_stopped or all(
         (each.slot is Slot.AWAY) == (each.run in waiting) and not (each.slot is Slot.WANTS and each.why)
         for each in state.active
+    )
+
+
+def a_killer_is_not_called(rules: DispatchRules, state: DispatchState, commands: Iterable[DispatchCommand]) -> bool:
+    """Law DI14: whose owners have died `deaths_max` times is not called, and fails, unless it was taken by who is to stop, or under
+    a life that is over.
+    """
+    called = [run for each in commands if isinstance(each, Handle) for run in each.runs]
+    ended = [one for each in commands if isinstance(each, WriteEnds) for one in each.ends]
+    return all(run.deaths < rules.deaths_max for run in called) and all(
+        isinstance(one.end, Failed) or one.life != state.life or state.stop_at is not None
+        for one in ended
+        if one.run.deaths >= rules.deaths_max
     )
 
 

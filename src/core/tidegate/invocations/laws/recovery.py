@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tidegate.invocations.invocation import INVOCATION, PENDING
+from tidegate.invocations.invocation import INVOCATION, PENDING, RUNNING_RECOVERY
 from tidegate.invocations.recovery import InHand, Item, Move, RecoveryVerdict
 from tidegate.invocations.status import Accepted, StatusRecord, decide_transition
 from tidegate.model.instants import Duration, Instant
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
 __all__ = [
-    "STEPS_MAX", "carried_out", "is_free", "judged_alone", "living_owners_are_spared", "path_is_short", "step_is_legal",
+    "STEPS_MAX", "carried_out", "deaths_are_counted", "is_free", "judged_alone", "living_owners_are_spared", "path_is_short", "step_is_legal",
     "until_is_exact",
 ]  # fmt: skip
 
@@ -69,6 +69,16 @@ def is_free(item: Item, membership: Membership, now: Instant) -> bool:
         return True
     owner = item.record.owner
     return owner is not None and isinstance(liveness(membership, owner, now), Alive)
+
+
+def deaths_are_counted(statuses: Sequence[str], deaths: int) -> bool:
+    """Law RP5 of `tidegate.invocations.recoverer`: each run that was taken from its owner is counted once, and nothing else.
+
+    Args:
+        statuses: Those of all versions of a record, in order.
+        deaths: What it counts.
+    """
+    return deaths == sum(status == RUNNING_RECOVERY for status in statuses)
 
 
 def judged_alone(together: Sequence[Move], each: Sequence[RecoveryVerdict]) -> bool:

@@ -15,7 +15,7 @@ import attrs
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS, TIMES, new_record, viewed
+from tidegate.invocations.record_documents import CHANGED_AT, DEATHS, STATUS, TIMES, new_record, viewed
 from tidegate.invocations.recoverer import PARTS, Recoverer, RecovererParts, item_of
 from tidegate.invocations.recovery import Finished, InHand, Patience, Queued, decide_recovery
 from tidegate.invocations.scenarios.transition import KEY, RECORDS, history, seen
@@ -45,7 +45,7 @@ from tidegate.sim.world import (
     world_with,
 )
 
-__all__ = ["DONE", "HISTORY", "SCENARIOS", "SPARED", "recovery", "together"]
+__all__ = ["COUNTED", "DONE", "HISTORY", "SCENARIOS", "SPARED", "recovery", "together"]
 
 MEMBERS: Final = "members"
 WORKERS: Final = ("a", "b")
@@ -55,6 +55,7 @@ READY: Final = "it is available"
 SPARED: Final = "nothing is taken from the living"
 HISTORY: Final = "each version is made once, and legally"
 DONE: Final = "at rest it is done, or not stuck yet"
+COUNTED: Final = "each run that is taken from its owner is counted once"
 
 DEAD_AFTER: Final[Duration] = SECOND
 PATIENCE: Final = Patience(pending_max=2 * SECOND, passing_max=SECOND)
@@ -153,6 +154,12 @@ def is_history_right(state: State) -> bool:
     )
 
 
+def are_deaths_counted(state: State) -> bool:
+    """Law RP5."""
+    statuses = tuple(each.record.status for each in history(state))
+    return laws.recovery.deaths_are_counted(statuses, record(state).get(DEATHS) or 0)
+
+
 def worker(name: str, times: int) -> Birth:
     return lambda _: work(name, times)
 
@@ -214,7 +221,7 @@ def recovery(
         ),
         budget=budget,
         clock=Clock(quantum=SECOND, moves=moves),
-        always={HISTORY: is_history_right},
+        always={HISTORY: is_history_right, COUNTED: are_deaths_counted},
         step={SPARED: spares_the_living},
         eventually={DONE: is_done_or_in_hand},
         sometimes={

@@ -7,15 +7,21 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, INVOCATION, PENDING, PENDING_RECOVERY
-from tidegate.invocations.record_documents import STATUS
+from tidegate.invocations.invocation import (
+    CONCURRENCY_CONTROLLED,
+    INVOCATION,
+    PENDING,
+    PENDING_RECOVERY,
+    RUNNING_RECOVERY,
+)
+from tidegate.invocations.record_documents import DEATHS, STATUS
 from tidegate.invocations.recoverer import ITEMS_MAX, OPEN, PARTS, Looked, Recoverer
 from tidegate.invocations.recovery import Item, Move, Patience, Trouble, plan_recovery
-from tidegate.invocations.scenarios.recovery import DONE, HISTORY, SPARED, recovery, together
+from tidegate.invocations.scenarios.recovery import COUNTED, DONE, HISTORY, SPARED, recovery, together
 from tidegate.invocations.specimens.transition import VERSION_NOT_COMPARED
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import GaveUp, Transition, TransitionOutcome
-from tidegate.model.documents import In, Value
+from tidegate.model.documents import Add, In, Value
 from tidegate.model.instants import Instant
 from tidegate.model.operations import find_all
 from tidegate.services.members import SEEN, beat, everybody
@@ -26,10 +32,14 @@ from tidegate.sim.shipping import Specimen
 __all__ = ["SPECIMENS"]
 
 
+_DIED: Final = (Add(DEATHS, 1),)
+
+
 def moving(recoverer: Recoverer, key: str, expected: StatusRecord, target: str) -> Transition:
     """The transition of whatever is there by now."""
     request = f"{recoverer.me}.{key}.{expected.version}"
-    return Transition(recoverer.records, INVOCATION, key, target, None, request, recoverer.attempts)
+    also = _DIED if target == RUNNING_RECOVERY else ()
+    return Transition(recoverer.records, INVOCATION, key, target, None, request, recoverer.attempts, also=also)
 
 
 async def unguarded(recoverer: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
@@ -43,6 +53,16 @@ async def version_not_compared(
     """A step is written over status and owner alone, and these can come round to what they were."""
     move = moving(recoverer, key, expected, target)
     return await attrs.evolve(move, expected=expected, parts=VERSION_NOT_COMPARED).run()
+
+
+async def counts_nobody(recoverer: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
+    """A run is taken from who is gone, and nobody counts it: what kills its process is run again without end."""
+    return await attrs.evolve(moving(recoverer, key, expected, target), expected=expected, also=()).run()
+
+
+async def counts_each_step(recoverer: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
+    """Each step is counted: what has died twice is given up as if it had four times."""
+    return await attrs.evolve(moving(recoverer, key, expected, target), expected=expected, also=_DIED).run()
 
 
 async def members_first(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
@@ -118,6 +138,20 @@ SPECIMENS: Final = (
         "The ABA problem: status and owner are what they were, and the record went round in between.",
         of="recovery.together",
         alone=True,
+    ),
+    planted(
+        "counts_nobody",
+        counts_nobody,
+        partial(recovery, attrs.evolve(PARTS, move=counts_nobody), budget=0),
+        COUNTED,
+        "pynenc, and tidegate at first: an invocation that kills its runner was recovered as often as it did.",
+    ),
+    planted(
+        "counts_each_step",
+        counts_each_step,
+        partial(recovery, attrs.evolve(PARTS, move=counts_each_step), budget=0),
+        COUNTED,
+        "Planted: a death has two steps, and is one.",
     ),
     planted(
         "members_first",
