@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from tests.integration.servers.processes import Keeper, wait_until
@@ -50,6 +51,12 @@ class Processes:
         self._keeper.signal(pid, signal.SIGKILL)
         await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 30)
         self.killed[name] = time.monotonic_ns()
+
+    def under_way(self, name: str) -> int:
+        """How many runs it has begun and not ended, by what it wrote."""
+        log = self.folder / f"{name}.log"
+        words = Counter(line.partition(" ")[0] for line in (log.read_text() if log.exists() else "").splitlines())
+        return words["began"] - words["ended"] - words["failed"]
 
     async def stand_still(self, name: str, seconds: float) -> None:
         """It does, for so long."""

@@ -224,12 +224,9 @@ class Storm:
 
     async def at_work(self, name: str) -> None:
         """Wait until it is, for a while: a kill may have nothing to strike."""
-        limit, log = time.monotonic() + AT_WORK_S, self.app.folder / f"{name}.log"
+        limit = time.monotonic() + AT_WORK_S
         while time.monotonic() < limit:
-            words = (
-                Counter(line.split()[0] for line in log.read_text().splitlines()) if log.exists() else Counter[str]()
-            )
-            if words["began"] > words["ended"] + words["failed"]:
+            if self.app.under_way(name):
                 return
             await asyncio.sleep(0.005)
 

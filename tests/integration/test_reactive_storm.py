@@ -37,6 +37,8 @@ from tidegate_adapters.reactive.office import Office
 MEMBER: Final = Path(__file__).with_name("reactive_member.py")
 PATIENCE_S: Final = 60.0
 STILL_S: Final = LEASE.total_seconds() + 4
+STRUCK: Final = 3
+"""How many handlers a process is to be at that stands still in the end, at least: one may end just before."""
 GOES_ON_S: Final = 1.0
 """By when a handler of a process that has stood still is over, once that goes on."""
 CLAIMED_S: Final = 1.0
@@ -133,6 +135,19 @@ async def strike(app: Application, database: Any, server: MongoServer, chance: r
                     await asyncio.sleep(0.3)
             told.append("the history is lost")
     return told
+
+
+async def stand_still_in_calm(app: Application, database: Any, values: itertools.count[int]) -> None:
+    """Documents change until a process is at some, and it stands still: as nothing else waits, these are handled elsewhere before it
+    goes on.
+    """
+    for name in sorted(app.processes)[: REACTIVE_STORM.stills]:
+        limit = time.monotonic() + PATIENCE_S
+        while app.under_way(name) < STRUCK:
+            assert time.monotonic() < limit, f"{name} does nothing"
+            for number in range(20):
+                await database.docs.update_one({"_id": f"d{number}"}, {"$set": {"n": next(values)}}, upsert=True)
+        await app.stand_still(name, STILL_S)
 
 
 async def operate(app: Application, database: Any) -> None:
@@ -242,6 +257,8 @@ async def weathered(app: Application, server: MongoServer) -> tuple[dict[str, in
         for name in sorted(app.processes):  # of the old version nobody is left
             await app.end(name)
             app.start(2, "limited")
+        _ = await calm(app, database, TASKS)
+        await stand_still_in_calm(app, database, values)
         said = await calm(app, database, TASKS)
         _ = await ended({operating}, PATIENCE_S)
         if operating.done() and not operating.cancelled():
@@ -269,7 +286,7 @@ def test_what_documents_say_is_handled_in_a_storm(disposable_mongod: MongoServer
     outlived = sum(
         before.ended > after.began for works in found.values() for before, after in itertools.pairwise(works)
     )
-    assert outlived >= REACTIVE_STORM.outlived, "no process stood still at its work"
+    assert outlived or not REACTIVE_STORM.stills, "no process stood still at its work"
     print(
         f"{len(said)} documents, {runs} runs, {killed} failed or killed, {again} given up, {outlived} outlived; {len(strikes)} strikes"
     )
