@@ -84,9 +84,9 @@ def text_of(trace: Trace) -> str:
 def real_traces(draw: st.DrawFn) -> Trace:
     """A real one, cut anywhere."""
     whole = trace_of(draw(st.sampled_from(SPECIMENS)))
-    return attrs.evolve(
-        whole, steps=whole.steps[: draw(st.integers(0, len(whole.steps)))], law=draw(st.sampled_from([whole.law, ""]))
-    )
+    steps = whole.steps[: draw(st.integers(0, len(whole.steps)))]
+    law = draw(st.sampled_from([whole.law, ""]))
+    return attrs.evolve(whole, steps=steps, law=law, loop=min(whole.loop, len(steps)))
 
 
 @settings(max_examples=60)
