@@ -52,6 +52,26 @@ class Processes:
         await asyncio.to_thread(wait_until, lambda: self._keeper.status(pid) is not None, f"the end of {name}", 30)
         self.killed[name] = time.monotonic_ns()
 
+    async def kill_at_work(self, name: str) -> bool:
+        """Kill it if it is in the midst of a run, for certain, and say whether it was."""
+        self._keeper.signal(self.processes[name], signal.SIGSTOP)
+        await asyncio.sleep(0.002)  # until it stands still, so that no run ends after it was looked at
+        if self.under_way(name):
+            await self.kill(name)
+            return True
+        self._keeper.signal(self.processes[name], signal.SIGCONT)
+        return False
+
+    def story(self, about: str) -> str:
+        """What they wrote about this, and what befell them, in order, in seconds."""
+        told = [(at, f"{name} is killed") for name, at in self.killed.items()]
+        for name, began, ended in self.stood:
+            told += [(began, f"{name} stands still"), (ended, f"{name} goes on")]
+        for path in self.folder.glob("*.log"):
+            lines = [line for line in path.read_text().splitlines() if about in line.split()]
+            told += [(int(line.rpartition(" ")[2]), f"{path.stem}: {line}") for line in lines]
+        return "\n".join(f"{at / 10**9:.4f} {what}" for at, what in sorted(told))
+
     def under_way(self, name: str) -> int:
         """How many runs it has begun and not ended, by what it wrote."""
         log = self.folder / f"{name}.log"

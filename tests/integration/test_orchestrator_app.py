@@ -39,7 +39,7 @@ from tidegate.invocations.dispatch import Beat, Heeded, Held, Run
 from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation_queries import InvocationQuery
 from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import Ambiguous
+from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Instant, moment
 from tidegate.model.operations import delete_one, find_all
@@ -1135,9 +1135,35 @@ def test_handlers_in_processes_of_their_own() -> None:
     asyncio.run(run())
 
 
+def test_a_child_is_not_told_to_call_what_another_process_may_run_by_now() -> None:
+    async def run() -> None:
+        checks: list[Exception | None] = [Refused("interrupted"), None]
+
+        def check() -> None:
+            if (error := checks.pop(0)) is not None:
+                raise error
+
+        there, module, of = Children(check), children.__name__, (Run("i", 1, "task"), "root", 1, children.app.settings)
+        try:
+            dies, adds = ChildCall(module, "dies", {}, *of), ChildCall(module, "add", {"one": "1", "other": "2"}, *of)
+            with pytest.raises(Refused, match="interrupted"):
+                _ = await there.call(dies, children.dies.declared)
+            answer = await there.call(adds, children.add.declared)
+            assert isinstance(answer, str)
+            assert json.loads(answer) == [3, there.there[0][1]]
+        finally:
+            there.close()
+
+    asyncio.run(run())
+
+
 def test_a_child_is_killed_while_it_begins_and_another_one_comes_where_an_idle_one_has_died() -> None:
     async def run() -> None:
-        there, module, of = Children(), children.__name__, (Run("i", 1, "task"), "root", 1, children.app.settings)
+        there, module, of = (
+            Children(lambda: None),
+            children.__name__,
+            (Run("i", 1, "task"), "root", 1, children.app.settings),
+        )
         try:
             stays = ChildCall(module, "stays", {}, *of)
             for wait_s in (0.0, 0.002):
@@ -1429,6 +1455,70 @@ def test_a_handler_that_kills_its_process_is_given_up(mongodb: str, database: st
         _ = await harmless.enqueue()
         assert await third == 0
         await app.close()
+
+    in_loop(run())
+
+
+STANDING_STILL: Final = """
+    import os, signal, sys
+    from tests.integration.test_orchestrator_app import QUICK, TURNS, Orchestrator, OrchestratorSettings
+    from tidegate.invocations.dispatch import Handle
+
+    def stand_still(event, state, commands):
+        "As the first handler is to be called."
+        global stand_still
+        if any(isinstance(each, Handle) for each in commands):
+            stand_still = lambda *_: None
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    told = {**QUICK, "dead_after": 1_000_000, "services": TURNS}
+    observers = [lambda *told: stand_still(*told)]
+    app = Orchestrator(sys.argv[1], settings=OrchestratorSettings(database=sys.argv[2], **told), observers=observers)
+
+    @app.task(name="works")
+    KIND works() -> None:
+        print("too late", flush=True)
+
+    @app.task()
+    async def ends() -> None:
+        print("ends", flush=True)
+        app.stop()
+
+    app.run()
+"""
+
+
+@pytest.mark.parametrize("kind", ["async def", "def"])
+def test_who_stood_still_does_not_call_what_another_has_run_meanwhile(mongodb: str, database: str, kind: str) -> None:
+    told: Raw = {**QUICK, "dead_after": SECOND, "services": TURNS}
+    app = Orchestrator(mongodb, settings=OrchestratorSettings(database=database, **told))
+
+    @app.task()
+    async def works() -> str:
+        return "in time"
+
+    other = Orchestrator(mongodb, database)
+
+    @other.task()
+    async def ends() -> None: ...
+
+    async def run() -> None:
+        handle, code = await works.enqueue(), textwrap.dedent(STANDING_STILL).replace("KIND", kind)
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, mongodb, database, stdout=PIPE)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while await handle.status() != "running":  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                async with served(app):
+                    assert await handle.result() == "in time"
+                process.send_signal(SIGCONT)
+                _ = await ends.enqueue()
+                said, _ = await process.communicate()
+                assert said == b"ends\n"
+        finally:
+            if process.returncode is None:
+                process.kill()
+        await other.close()
 
     in_loop(run())
 

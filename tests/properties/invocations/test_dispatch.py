@@ -64,7 +64,7 @@ POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=SECOND, jitter=0)
 RULES: Final = DispatchRules(
     slots=4, batch=3, drain=SECOND, leave=SECOND, beat_every=SECOND, dead_after=3 * SECOND, polling=POLLING
 )
-CROWDED: Final = attrs.evolve(RULES, slots=2, deaths_max=2)
+CROWDED: Final = attrs.evolve(RULES, deaths_max=2)
 POLICY: Final = Policy()
 Stepping: TypeAlias = Callable[[DispatchRules, DispatchState, DispatchEvent], DispatchStep]
 Random: TypeAlias = Any
@@ -87,7 +87,7 @@ class Course:
         self.random, self.stepping = random, stepping
         self.state, self.now = DispatchState(), 0
         self.asked: list[DispatchCommand] = []  # and not answered
-        self.handlers: dict[Run, str] = {}  # "runs", "waits", "wants"
+        self.handlers: dict[Run, str] = {}  # "told", "runs", "waits", "wants"
         self.interrupted: set[Run] = set()
         self.commands: list[DispatchCommand] = []
         self.taken: list[Run] = []
@@ -102,6 +102,7 @@ class Course:
         self.hidden: list[tuple[int, Run]] = []  # what looks have taken that failed, and under which life
         self.begun: dict[int, tuple[Run, ...]] = {}  # what the look under way has taken and not told, by its life
         self.is_troubled = random.random() < 0.4
+        self.rules = attrs.evolve(CROWDED, slots=random.randint(1, 2))
         self.tell(DispatchTimerFired(at(0)))
         for number in range(steps):
             self.go_on(ends=number > steps // 2)
@@ -111,7 +112,7 @@ class Course:
         before = self.state
         match event:
             case Beaten(_, Beat(life), True) if life == before.life:
-                self.life = life, at(self.sent_at) + CROWDED.dead_after
+                self.life = life, at(self.sent_at) + self.rules.dead_after
             case Beaten(_, Beat(life), False) if life == before.life:
                 self.life = None
             case _:
@@ -123,14 +124,14 @@ class Course:
                 self.is_known = True
             case _:
                 pass
-        self.state, commands = attrs.astuple(self.stepping(CROWDED, before, event), recurse=False)
+        self.state, commands = attrs.astuple(self.stepping(self.rules, before, event), recurse=False)
         self.commands.extend(commands)
         for each in commands:
             match each:
                 case StartDispatchTimer(duration):
                     self.wake_at = self.now + duration
                 case Handle(runs):
-                    self.handlers |= dict.fromkeys(runs, "runs")
+                    self.handlers |= dict.fromkeys(runs, "told")
                 case Resume(runs):
                     self.handlers |= {run: "runs" for run in runs if self.handlers.get(run) == "wants"}
                 case Interrupt(runs):
@@ -139,16 +140,16 @@ class Course:
                     self.sent_at = self.now if isinstance(each, Beat) else self.sent_at
                     self.asked.append(each)
         now = event.at
-        self.judge(laws.who_is_active_has_a_slot(CROWDED, self.state), "DI1")
+        self.judge(laws.who_is_active_has_a_slot(self.rules, self.state), "DI1")
         self.judge(laws.an_end_is_written_at_last(self.taken, self.commands, self.settled, is_over=False), "DI2")
         self.judge(laws.nothing_is_taken_by_the_silent(self.life, commands, now), "DI3")
         self.judge(laws.a_life_that_is_over_interrupts(self.life, self.state, now), "DI4")
         self.judge(laws.one_of_each_is_under_way(before, event, commands), "DI5")
         self.judge(laws.what_is_asked_is_obeyed(self.state, now), "DI6")
-        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(CROWDED, self.state, commands, now), "DI7")
+        self.judge(before.is_stopped or laws.nothing_is_taken_to_stop(self.rules, self.state, commands, now), "DI7")
         self.judge(laws.one_who_waits_is_woken(self.state), "DI8")
         self.judge(laws.what_is_announced_is_looked_for(self.state, event, commands), "DI9")
-        self.judge(laws.who_wants_a_slot_comes_first(CROWDED, self.state, commands), "DI10")
+        self.judge(laws.who_wants_a_slot_comes_first(self.rules, self.state, commands), "DI10")
         if self.state.life != before.life:
             self.found = ()
         told = {run.key for run in (*self.taken, *(run for runs in self.begun.values() for run in runs))}
@@ -158,7 +159,7 @@ class Course:
         self.judge(laws.what_is_ahead_waits_not_for_long(self.state, now), "DI12")
         waiting = {run for run, how in self.handlers.items() if how == "waits"}
         self.judge(laws.who_waits_has_no_slot(self.state, waiting), "DI13")
-        self.judge(laws.a_killer_is_not_called(CROWDED, self.state, commands), "DI14")
+        self.judge(laws.a_killer_is_not_called(self.rules, self.state, commands), "DI14")
 
     def judge(self, holds: bool, law: str) -> None:
         if not holds:
@@ -166,9 +167,11 @@ class Course:
 
     def go_on(self, *, ends: bool) -> None:
         draw = self.random.random()
+        if draw < 0.74:
+            self.call_some()
         if draw < 0.4 and self.asked:
             self.answer(self.asked.pop(self.random.randrange(len(self.asked))))
-        elif draw < 0.55 and self.handlers:
+        elif draw < 0.5 and self.handlers:
             self.end_some()
         elif draw < 0.65 and self.handlers:
             self.wait_or_go_on()
@@ -189,20 +192,40 @@ class Course:
             return
         late = self.random.choice([0, 0, 0, 50 * MILLISECOND, SECOND])
         self.now, self.wake_at = max(self.now, self.wake_at) + late, None
+        self.call_some()
         self.tell(DispatchTimerFired(at(self.now)))
+
+    def call_some(self) -> None:
+        """What was told is called; what may not be has come to nothing."""
+        late: list[tuple[Run, End | None]] = []
+        for run, how in [*self.handlers.items()]:
+            if how == "told" and run not in self.interrupted:
+                may_call = self.state.may_call(at(self.now))
+                self.judge(laws.who_may_be_dead_calls_nobody(self.life, at(self.now), may_call=may_call), "DI15")
+                self.handlers[run] = "runs"
+                if not may_call:
+                    del self.handlers[run]
+                    late.append((run, None))
+        if late:
+            self.tell(HandlersEnded(at(self.now), tuple(late)))
 
     def wait_or_go_on(self) -> None:
         """A handler waits, or waits no more; who wants its slot again may have another task that begins to wait."""
-        run = self.random.choice([*self.handlers])
+        called = [run for run, how in self.handlers.items() if how != "told"]
+        if not called:
+            return
+        run = self.random.choice(called)
         if self.handlers[run] == "waits":
             self.handlers[run] = "wants"
             self.tell(RunGoesOn(at(self.now), run))
-        elif self.handlers[run] == "runs" or self.random.random() < 0.2:
+        elif self.handlers[run] == "runs" or self.random.random() < 0.5:
             self.handlers[run] = "waits"
             self.tell(RunWaits(at(self.now), run))
 
     def end_some(self) -> None:
-        able = [run for run, how in self.handlers.items() if how == "runs"]
+        able = [
+            run for run, how in self.handlers.items() if how == "runs" or (how == "told" and run in self.interrupted)
+        ]
         some = self.random.sample(able, self.random.randint(0, len(able)))
         ended = []
         for run in some:
@@ -296,7 +319,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws DI1 to DI14."""
+    """Laws DI1 to DI15."""
     assert Course(random).wrong == set()
 
 
@@ -362,6 +385,12 @@ def handles_what_another_life_took(rules: DispatchRules, state: DispatchState, e
 def calls_what_kills(rules: DispatchRules, state: DispatchState, event: RunsTaken) -> Any:
     """Nobody looks at how many have died."""
     return RIGHT["_taken"](attrs.evolve(rules, deaths_max=1_000), state, event)
+
+
+def calls_what_it_was_told(state: DispatchState, now: Instant) -> bool:
+    """As long as no event has told it that its life is over."""
+    del now
+    return state.alive_until is not None
 
 
 def looks_before_it_is_known(rules: DispatchRules, state: DispatchState) -> Any:
@@ -473,13 +502,15 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "who waits again is not heard": ("DI13", "_moved", holds_who_waits_again),
     "what has killed many is called again": ("DI14", "_taken", calls_what_kills),
     "what has killed many is given back": ("DI14", "_died", lambda _: GivenBack()),
+    "who stood still calls what it was told": ("DI15", "DispatchState.may_call", calls_what_it_was_told),
+    "nobody is called": ("DI15", "DispatchState.may_call", lambda _, at: not at),
 }
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_breaks_its_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     law, function, wrong = PLANTED[name]
-    monkeypatch.setattr(dispatch, function, wrong)
+    monkeypatch.setattr(f"{dispatch.__name__}.{function}", wrong)
 
     @settings(settings.get_profile("planted"), suppress_health_check=LARGE)
     @given(RANDOMS)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import signal
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from functools import reduce
 from inspect import iscoroutine
@@ -30,6 +30,7 @@ import attrs
 from tidegate.invocations.dispatch import Run
 from tidegate.invocations.ending import Failed, RunError
 from tidegate.model.documents import Document
+from tidegate.model.effects import Refused
 from tidegate.model.errors import TidegateError
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.declaring import module_from
@@ -77,9 +78,14 @@ class ChildCall:
 
 @final
 class Children:
-    """The children of a process."""
+    """The children of a process.
 
-    def __init__(self) -> None:
+    Args:
+        check: Called in a thread as the last thing before a handler is; what it raises is what that call comes to.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
         self._threads = DaemonThreads("tidegate-child")
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
@@ -96,7 +102,7 @@ class Children:
         is_new = child is None
         child = child or _Child(self._number())
         self._all.add(child)
-        asking = asyncio.wrap_future(self._threads.submit(child.ask, wanted))
+        asking = asyncio.wrap_future(self._threads.submit(child.ask, wanted, self._check))
         try:
             answer: str | Failed = await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -110,6 +116,9 @@ class Children:
                 return await self.call(wanted, declared)
             why = f"the process that ran it has ended with {died.code}"
             return Failed(RunError("ChildDied", why, above=("Exception", "BaseException")), declared.policy)
+        except Refused:
+            self._idle.append(child)
+            raise
         self._idle.append(child)
         return answer
 
@@ -173,11 +182,12 @@ class _Child:
         self._theirs: Connection | None = theirs
         self._is_killed = False
 
-    def ask(self, wanted: ChildCall) -> str | Failed:
-        """In a thread: have a handler called, and wait for what it comes to.
+    def ask(self, wanted: ChildCall, check: Callable[[], None]) -> str | Failed:
+        """In a thread: have a handler called unless this raises, and wait for what it comes to.
 
         Raises:
             _Died: Its process has ended before it came to anything.
+            Refused: It was not called.
         """
         is_called = False
         try:
@@ -187,6 +197,7 @@ class _Child:
                 self._theirs = None
                 if self._is_killed:  # while it began: before that there was nothing to kill
                     self._process.kill()
+            check()
             self._there.send(wanted)
             is_called = True
             answer: str | Failed = self._there.recv()

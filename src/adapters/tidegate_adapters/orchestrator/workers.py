@@ -2,7 +2,7 @@
 
     Take, WriteEnds, Beat, Leave    the programs of invocations and of members, on the database
     Handle                          the handlers, async ones in the event loop, plain functions in threads, which hold up no end, and
-                                    those that want it in processes of their own
+                                    those that want it in processes of their own; each if the dispatch still says so at its call
     Resume                          wakes who has waited for others, and has a slot again
     Interrupt                       their cancellation
     StartDispatchTimer              one timer
@@ -157,7 +157,7 @@ class Workers:
     ) -> None:
         self._spans, self._rules = spans, rules
         self._post, self._loop, self._tell_ended = post, asyncio.get_running_loop(), ended
-        self._threads, self._children = DaemonThreads("tidegate-handler"), Children()
+        self._threads, self._children = DaemonThreads("tidegate-handler"), Children(self._check_alive)
         self._declared: Final = {each.name: each for each in declared}
         self._calls: Final = {each.name: self._call(each) for each in declared}
         self._taken: dict[Run, TakenRun] = {}
@@ -384,9 +384,19 @@ class Workers:
 
         @wraps(declared.handler)
         def call(bound: Any) -> Any:
+            self._check_alive()
             return declared.handler(*bound.args, **bound.kwargs)
 
         return call if declared.is_async else threaded(call, lambda: self._threads)
+
+    def _check_alive(self) -> None:
+        """The last thing before a handler is called, in whatever thread that is.
+
+        Raises:
+            Refused: It may run elsewhere by now: as if this call had been interrupted.
+        """
+        if not self.state.may_call(self._now()):
+            raise Refused(_INTERRUPTED.reason)
 
     async def _handle(self, run: Run) -> Succeeded | Failed:
         """Call a handler; how it has succeeded, or has failed in a child."""

@@ -19,7 +19,8 @@ any time later; `dispatch_event_for` says which. Each event carries the time of 
 
 Lives. A beat counts from before it was sent, so a process knows of its silence before anybody else does. Then its life is over: it
 takes nothing, ends what runs, gives that back, and joins again as a new member. Each write is for the owner and the version it knows,
-so what others have recovered meanwhile comes to nothing.
+so what others have recovered meanwhile comes to nothing. A process may stand still at any time, and goes on where it was, before it
+looks at its clock: so whoever carries out `Handle` asks `DispatchState.may_call` as the last thing before it calls a handler.
 
 Ahead. While a look is under way short handlers end, and what they leave has nothing to do. So a look asks for as many more as would
 end within `AHEAD`, or while two looks last, at the rate of late; these wait for a slot, and where that takes longer than `LATE` they are given back, for
@@ -57,8 +58,10 @@ Laws
     DI12 What is taken ahead and has waited for a slot for `LATE` is called or given back.
     DI13 Whoever waits for others, and nobody else, has given its slot away; and who was interrupted waits for none.
     DI14 Whose owners have died `deaths_max` times while they ran it is not handled: it has failed, and says so.
+    DI15 No handler is called, although that was commanded, when its process may have been taken for dead.
 
 Known not to work
+    - Who stands still between that last look at its clock and the first line of a handler goes on with that line.
     - Who dies takes along what else runs in that process, and a death of each of these is counted.
     - A handler that will not be interrupted holds its slot. It is left behind when the time to leave is over.
     - Tenants take turns by looks, so of short handlers a tenth of a second of one tenant's comes before the next one's.
@@ -729,6 +732,18 @@ class DispatchState:
     wake_at: Instant | None = None
     runs_at: Instant | None = None
     is_stopped: bool = False
+
+    def may_call(self, at: Instant) -> bool:
+        """Whether a handler may be called that is to be, and was not interrupted; where not, it has come to nothing.
+
+        Args:
+            at: The machine's monotonic clock, read last.
+
+        Raises:
+            Misuse: It is not a time.
+        """
+        check_type(at, Instant, "the time")
+        return self.alive_until is not None and self.alive_until - at > 0
 
     @property
     def is_idle(self) -> bool:

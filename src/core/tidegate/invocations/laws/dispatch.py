@@ -28,7 +28,7 @@ from tidegate.model.instants import Instant
 __all__ = [
     "Life", "a_killer_is_not_called", "a_life_that_is_over_interrupts", "an_end_is_written_at_last", "nothing_is_taken_by_the_silent",
     "nothing_is_taken_to_stop", "one_of_each_is_under_way", "one_who_waits_is_woken", "strays_are_given_back", "what_is_ahead_waits_not_for_long",
-    "what_is_announced_is_looked_for", "what_is_asked_is_obeyed", "who_is_active_has_a_slot", "who_waits_has_no_slot", "who_wants_a_slot_comes_first",
+    "what_is_announced_is_looked_for", "what_is_asked_is_obeyed", "who_is_active_has_a_slot", "who_may_be_dead_calls_nobody", "who_waits_has_no_slot", "who_wants_a_slot_comes_first",
 ]  # fmt: skip
 
 
@@ -201,6 +201,17 @@ def a_killer_is_not_called(rules: DispatchRules, state: DispatchState, commands:
         for one in ended
         if one.run.deaths >= rules.deaths_max
     )
+
+
+def who_may_be_dead_calls_nobody(life: Life, at: Instant, *, may_call: bool) -> bool:
+    """Law DI15: a handler that was not interrupted may be called just as long as nobody can have taken its process for dead.
+
+    Args:
+        life: What is confirmed.
+        at: When it would be called.
+        may_call: What the dispatch says.
+    """
+    return may_call == (life is not None and life[1] - at > 0)
 
 
 def strays_are_given_back(beat: Beat, found: Iterable[Stray], told: Collection[str], *, is_known: bool) -> bool:
