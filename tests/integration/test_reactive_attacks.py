@@ -12,15 +12,17 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIGCONT, SIGTERM
 from subprocess import PIPE, Popen
 from typing import Any, Final
 
 import pytest
 from pymongo import MongoClient
 from tests.integration.mongo_loop import in_loop
+from tests.integration.servers.processes import wait_until
 from tests.integration.test_mongodash_faults import all_are, in_shop
 from tests.integration.test_pythons import VERSIONS, interpreter
 from tests.integration.test_reactive_app import AT_ONCE, PATIENCE_S, Raw, Shop, served, until
@@ -103,6 +105,62 @@ def test_children_of_a_fork_are_processes_like_others(mongodb: str, database: st
     assert sorted(key for key, _ in handled) == [*range(200)]
     assert "handled" not in rest
     assert "ended 0 0" in rest
+
+
+STANDING_STILL: Final = """
+    import signal
+    from tidegate.reactive.pool import Handle
+
+    def stand_still(event, state, commands):
+        "As the first handler is to be called."
+        global stand_still
+        if any(isinstance(each, Handle) for each in commands):
+            stand_still = lambda *_: None
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    settings = ReactiveSettings(database=sys.argv[2], polling=polling)
+    app = Reactive(sys.argv[1], settings=settings, observers=[lambda *told: stand_still(*told)])
+"""
+LEASED: Final = """
+    @app.task("orders", debounce=timedelta(0), lease=timedelta(seconds=1))
+    KIND leased(change):
+        os.write(1, f"called {change.id}\\n".encode())
+
+    app.run()
+"""
+
+
+@pytest.mark.parametrize("kind", ["async def", "def"])
+def test_who_stood_still_does_not_call_what_another_has_handled_meanwhile(
+    mongodb: str, database: str, kind: str
+) -> None:
+    before, after = textwrap.dedent(APP), textwrap.dedent(LEASED).replace("KIND", kind)
+    code = before[: before.index("@app.task")] + textwrap.dedent(STANDING_STILL) + after
+    other = before[: before.index("@app.task")] + after
+    with MongoClient[Raw](mongodb) as client, ExitStack() as stack:
+        orders, records = client[database]["orders"], client[database]["orders_tasks"]
+
+        def started(code: str) -> Popen[str]:
+            process = stack.enter_context(
+                Popen([sys.executable, "-c", code, mongodb, database], stdout=PIPE, text=True)
+            )
+            stack.callback(process.kill)
+            return process
+
+        def called(process: Popen[str]) -> str:
+            assert process.stdout is not None
+            return next(said for said in process.stdout if "called" in said)
+
+        first = started(code)
+        _ = orders.insert_one({"_id": 1})
+        wait_until(lambda: records.find_one({"status": "processing"}) is not None, "the first has taken it", PATIENCE_S)
+        second = started(other)
+        assert called(second) == "called 1\n"
+        second.send_signal(SIGTERM)
+        assert second.wait(PATIENCE_S) == 0
+        first.send_signal(SIGCONT)
+        _ = orders.insert_one({"_id": 2})
+        assert called(first) == "called 2\n"
 
 
 PURE: Final = ("attr", "attrs", "pymongo", "bson", "gridfs", "dns")

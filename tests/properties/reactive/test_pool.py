@@ -118,6 +118,10 @@ class Course:
         self.asked: list[PoolCommand] = []  # and not answered
         self.rooms: list[RoomAsked] = []
         self.handlers: dict[tuple[str, int], tuple[str, Run, bool]] = {}
+        self.told: dict[str, tuple[str, Run]] = {}
+        """Whose handlers are to be called, and were not."""
+        self.sent: dict[PoolCommand, Instant] = {}
+        self.held_until: dict[str, Instant] = {}
         self.commands: list[PoolCommand] = []
         self.taken: list[Run] = []
         self.left: list[Run] = []
@@ -135,7 +139,7 @@ class Course:
 
     def tell(self, event: PoolEvent) -> None:
         before = self.state
-        self.left += [run for run, _ in event.left] if isinstance(event, EndsWritten) else []
+        self.hear(event)
         self.state, commands = attrs.astuple(self.stepping(self.rules, before, event), recurse=False)
         self.commands.extend(commands)
         for each in commands:
@@ -144,14 +148,17 @@ class Course:
                     self.wake_at = self.now + duration
                 case Handle(task, runs):
                     self.handlers |= {(run.claim.id, 1): (task, run, False) for run in runs}
+                    self.told |= {run.claim.id: (task, run) for run in runs}
                 case Interrupt(task, runs):
                     for run in runs:
+                        self.told.pop(run.claim.id, None)
                         if (run.claim.id, 1) in self.handlers:
                             self.handlers[run.claim.id, 1] = (task, run, True)
                 case Granted(most=0):
                     pass
                 case _:
                     self.asked.append(each)
+                    self.sent[each] = event.at
         now = event.at
         self.expect(event, commands)
         self.judge(laws.who_runs_has_an_executor(self.rules, self.state), "PW1")
@@ -183,6 +190,32 @@ class Course:
         self.judge(laws.what_is_astray_is_looked_for(self.rules, self.state, self.astray, self.looked, now), "PW15")
         self.judge(laws.gives_back_what_is_in_no_hands(self.state, commands), "PW16")
         self.judge_ends(event, commands)
+
+    def hear(self, event: PoolEvent) -> None:
+        """Until when leases are held, and of which ends nobody knew."""
+        match event:
+            case EndsWritten(left=left):
+                self.left += [run for run, _ in left]
+            case RunsTaken(_, command, runs):
+                self.held_until |= {run.claim.id: self.sent[command] + LEASE for run in runs}
+            case RunsRenewed(now, command, verdicts):
+                for run, verdict in zip(command.runs, verdicts, strict=True):
+                    if verdict is not None:
+                        is_lost = isinstance(verdict, WhyNot)
+                        self.held_until[run.claim.id] = now if is_lost else self.sent[command] + LEASE
+            case _:
+                pass
+
+    def call(self) -> None:
+        """What is to be called is; what may not be has come to nothing."""
+        while self.told:
+            key, (task, run) = self.told.popitem()
+            may_call = self.state.may_call(run, at(self.now))
+            holds = laws.who_has_no_lease_calls_nobody(self.held_until[key], at(self.now), may_call=may_call)
+            self.judge(holds, "PW18")
+            if not may_call:
+                del self.handlers[key, 1]
+                self.tell(HandlersEnded(at(self.now), task, ((run, Later(0)),)))
 
     def judge_ends(self, event: PoolEvent, commands: tuple[PoolCommand, ...]) -> None:
         if isinstance(event, EndsWritten) and event.left:
@@ -231,6 +264,8 @@ class Course:
 
     def go_on(self, *, ends: bool) -> None:
         draw = self.random.choice([0.3, 0.57, 0.99, 0.99]) if self.is_quiet else self.random.random()
+        if draw < 0.75:
+            self.call()
         if draw < 0.35 and self.asked:
             self.answer(self.asked.pop(self.random.randrange(len(self.asked))))
         elif draw < 0.55 and self.handlers:
@@ -262,6 +297,7 @@ class Course:
             return
         late = self.random.choice([0, 0, 0, 50 * MILLISECOND, SECOND])
         self.now, self.wake_at = max(self.now, self.wake_at) + late, None
+        self.call()
         self.tell(PoolTimerFired(at(self.now)))
 
     def end_some(self) -> None:
@@ -334,7 +370,7 @@ RANDOMS: Final = st.randoms(use_true_random=False)
 @settings(suppress_health_check=LARGE)
 @given(RANDOMS)
 def test_the_laws_hold_over_random_courses(random: Random) -> None:
-    """Laws PW1 to PW17."""
+    """Laws PW1 to PW18."""
     assert Course(random).wrong == set()
 
 
@@ -431,6 +467,12 @@ def writes_no_ends(rules: PoolRules, state: PoolState, now: Instant, commands: l
 def writes_ends_twice(rules: PoolRules, state: PoolState, now: Instant, commands: list[PoolCommand]) -> PoolState:
     after: PoolState = RIGHT_ENDING(rules, state, now, commands)
     return attrs.evolve(after, ended=state.ended[:1]) if state.ended and not state.ending else after
+
+
+def calls_what_it_was_told(state: PoolState, run: Run, now: Instant) -> bool:
+    """As long as no event has told it that the lease is over."""
+    del now
+    return any(each.run == run and each.why is None for each in state.working)
 
 
 def leaves_what_nobody_confirms(rules: PoolRules, state: PoolState, event: EndsWritten) -> PoolState:
@@ -557,6 +599,8 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
     "an end that nobody confirms is left": ("PW2", "_written", leaves_what_nobody_confirms),
     "an end that nobody confirms waits": ("PW17", "_written", leaves_what_nobody_confirms),
     "what nobody confirms is asked for at once": ("PW17", "_ending", asks_again_at_once),
+    "who stood still calls what it was told": ("PW18", "PoolState.may_call", calls_what_it_was_told),
+    "nobody is called": ("PW18", "PoolState.may_call", lambda *told: not told),
     "who asks for room waits for ever": ("PW11", "_granting", waits_for_each_look),
 }
 
@@ -564,7 +608,7 @@ PLANTED: Final[dict[str, tuple[str, str, Any]]] = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_breaks_its_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     law, function, wrong = PLANTED[name]
-    monkeypatch.setattr(pool, function, wrong)
+    monkeypatch.setattr(f"{pool.__name__}.{function}", wrong)
 
     @settings(settings.get_profile("planted"), suppress_health_check=LARGE)
     @given(RANDOMS)

@@ -2,7 +2,8 @@
 
     Take, Renew, End    the programs of the task, on its database; GiveBack likewise
     Glance              a program for all tasks of a collection
-    Handle              the handlers, async ones in the event loop, plain functions in threads, which hold up no end
+    Handle              the handlers, async ones in the event loop, plain functions in threads, which hold up no end; each if the
+                        pool still says so at its call
     Interrupt           their cancellation
     StartPoolTimer      one timer
 
@@ -44,7 +45,7 @@ from tidegate.reactive.pool import (
     TaskThrottled,
     pool_event_for,
 )
-from tidegate.reactive.reactive_task import HandlerAnswer, Run, answered, dues
+from tidegate.reactive.reactive_task import HandlerAnswer, Later, Run, answered, dues
 from tidegate_adapters.cancelling import CLOSE_S
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
@@ -248,10 +249,16 @@ class Pool:
     def _handler(self, declared: Declared) -> Callable[[Run], Awaitable[object]]:
         """The user's handler as an async function of a run."""
         make = Change if declared.is_async else SyncChange
-        handler = cast("Callable[[Any], Any]", declared.handler)
-        call = handler if declared.is_async else threaded(handler, lambda: self._threads)
-        site = declared.site
-        return lambda run: call(make(declared.task, run, site, self.throttle))
+        handler, site = cast("Callable[[Any], Any]", declared.handler), declared.site
+
+        def call(given: tuple[Run, Any]) -> Any:
+            run, change = given
+            if self.state.may_call(run, self._now()):
+                return handler(change)
+            return _later() if declared.is_async else Later(0)
+
+        called = call if declared.is_async else threaded(call, lambda: self._threads)
+        return lambda run: called((run, make(declared.task, run, site, self.throttle)))
 
     async def _close(self) -> None:
         if self._timer is not None:
@@ -261,6 +268,11 @@ class Pool:
         for request in tuple(self._asking):
             self._answer_room(request, 0)
         self._threads.close()
+
+
+async def _later() -> Later:
+    """What an async handler comes to that is not called."""
+    return Later(0)
 
 
 def _failure(error: BaseException) -> str:

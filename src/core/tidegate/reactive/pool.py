@@ -6,7 +6,9 @@ whose programs carry out what the pool commands). How often it looks is `tidegat
 
 This is a reducer: `step(state, event)` answers the next state and commands. What becomes of a command comes back as an event,
 any time later; `pool_event_for` says which. Each event carries the time of the machine's own monotonic clock. A lease is counted
-from before the request that claimed or renewed it was sent, so the pool takes it for over before anybody else may.
+from before the request that claimed or renewed it was sent, so the pool takes it for over before anybody else may. A process may stand
+still at any time, and goes on where it was, before it looks at its clock: so whoever carries out `Handle` asks `PoolState.may_call` as
+the last thing before it calls a handler.
 
     Take        claim what is due of a task, so many at most           its runs, which are handled at once
     Glance      ask in how long something of many tasks is due         the tasks, each with when
@@ -68,8 +70,10 @@ Laws
          and those whose ends are to be written, or just are.
     PW17 An end that nobody confirms is asked for again a twelfth of the lease later, after a second at most and no sooner, until
          somebody tells what became of it.
+    PW18 No handler is called, although that was commanded, when its lease may be another's.
 
 Known not to work
+    - Who stands still between that last look at its clock and the first line of a handler goes on with that line.
     - A handler that will not be cancelled holds its executor. It is left behind when the time to leave is over.
     - What another process plans, and is due at once, is found by the next glance.
     - Who stops does not wait for claims that may arrive late: their leases end.
@@ -637,6 +641,22 @@ class PoolState:
     wake_at: Instant | None = None
     runs_at: Instant | None = None
     is_stopped: bool = False
+
+    def may_call(self, run: Run, at: Instant) -> bool:
+        """Whether the handler of a run may be called that is to be; where not, it has come to `Later(0)`: nothing has begun.
+
+        Args:
+            run: The run.
+            at: The machine's monotonic clock, read last.
+
+        Raises:
+            Misuse: An argument is of another type.
+        """
+        check_type(run, Run, "a run")
+        check_type(at, Instant, "the time")
+        return any(
+            each.run.claim == run.claim and each.why is None and each.held_until - at > 0 for each in self.working
+        )
 
     @property
     def is_idle(self) -> bool:

@@ -29,7 +29,7 @@ from tidegate.reactive.reactive_task import Run
 __all__ = [
     "a_glance_goes_first", "a_glance_is_of_all", "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "gives_back_what_is_in_no_hands", "nothing_is_taken_to_stop",
     "one_request_a_task", "one_who_waits_is_woken", "what_is_announced_is_looked_for", "what_is_astray_is_looked_for", "what_is_expected_is_looked_for",
-    "what_nobody_confirms_is_asked_for_again", "who_asks_is_answered",
+    "what_nobody_confirms_is_asked_for_again", "who_asks_is_answered", "who_has_no_lease_calls_nobody",
     "who_runs_has_an_executor",
 ]  # fmt: skip
 
@@ -336,6 +336,17 @@ def what_nobody_confirms_is_asked_for_again(
         elif passed >= pause or state.wake_at is None or state.wake_at - told.at > pause:
             return False
     return True
+
+
+def who_has_no_lease_calls_nobody(held_until: Instant, at: Instant, *, may_call: bool) -> bool:
+    """Law PW18: a handler that was not interrupted may be called just as long as its lease can be nobody else's.
+
+    Args:
+        held_until: When its lease is over, counted from before it was last asked for.
+        at: When it would be called.
+        may_call: What the pool says.
+    """
+    return may_call == (held_until - at > 0)
 
 
 def _looked_for(state: PoolState) -> set[str]:
