@@ -20,7 +20,9 @@ from tests.properties.on_documents import run
 
 from tidegate.invocations.dispatch import DispatchState, EndsWritten, Held, Outcome, Run, WriteEnds
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
+from tidegate.invocations.taking import Taken, Taker
 from tidegate.model.documents import Document
+from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, ClockName, Instant
 from tidegate.services.atomic_service import AtomicServiceRun
@@ -229,6 +231,33 @@ def test_slots_that_handlers_do_not_give_back_are_not_healthy_while_something_is
 
     async def is_answered(status: int) -> bool:
         return (await asked())[0] == status
+
+    in_loop(run())
+
+
+def test_an_app_whose_looks_are_refused_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However well its beats are answered: as where its user may not write invocations."""
+
+    async def refused(*_: object) -> Taken:
+        raise Refused("not authorised")
+
+    monkeypatch.setattr(Taker, "take", refused)
+
+    async def run() -> None:
+        async with office_of("embedded", "", "") as office:
+            port = free_port()
+            app = app_of(office, metrics_port=port, stalled_after=SOON)
+
+            @app.task()
+            async def send() -> None: ...
+
+            async def stands() -> bool:
+                _, _, text = await asyncio.to_thread(got, port, "/health")
+                return any("nothing has moved" in each for each in json.loads(text)["wrong"])
+
+            async with served(app):
+                _ = await send.enqueue()
+                await until(stands, "it is not healthy")
 
     in_loop(run())
 

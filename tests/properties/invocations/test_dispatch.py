@@ -669,7 +669,7 @@ def test_of_two_ends_of_an_invocation_one_is_written_at_a_time() -> None:
 
 
 EVENTS: Final[tuple[tuple[DispatchCommand, object, DispatchEvent | None], ...]] = (
-    (Take(7, 3), Ambiguous("x"), RunsTaken(at(1), Take(7, 3), RunsFound())),
+    (Take(7, 3), Ambiguous("x"), RunsTaken(at(1), Take(7, 3), RunsFound(), has_failed=True)),
     (Take(7, 3), RunsFound((run_of(1),)), RunsTaken(at(1), Take(7, 3), RunsFound((run_of(1),)))),
     (WriteEnds(()), Refused("x"), EndsRefused(at(1), WriteEnds(()))),
     (WriteEnds(()), Ambiguous("x"), EndsWritten(at(1), WriteEnds(()))),

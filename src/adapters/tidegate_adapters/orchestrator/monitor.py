@@ -83,7 +83,7 @@ class Lookout:
         match event:
             case Beaten(is_alive=True):
                 self._beaten = time.monotonic()
-            case RunsTaken() | HandlersEnded():
+            case RunsTaken(has_failed=False) | HandlersEnded():
                 self._moved = time.monotonic()
             case EndsWritten(_, command, left) if len(left) < len(command.ends):
                 self._moved = time.monotonic()

@@ -460,6 +460,7 @@ class RunsTaken:
     at: Instant
     command: Take
     found: RunsFound
+    has_failed: bool = False
 
 
 @final
@@ -610,7 +611,8 @@ def dispatch_event_for(command: Effect[object], reply: object, at: Instant) -> D
     event: DispatchEvent
     match command:
         case Take():
-            event = RunsTaken(at, command, RunsFound() if isinstance(reply, Failure) else cast("RunsFound", reply))
+            has_failed = isinstance(reply, Failure)
+            event = RunsTaken(at, command, RunsFound() if has_failed else cast("RunsFound", reply), has_failed)
         case Handle():
             event = HandlersEnded(at, cast("_Ended", reply))
         case WriteEnds() if isinstance(reply, Refused):
@@ -766,8 +768,9 @@ def _check_event(event: object) -> None:
     check_type(event, _EVENTS, "an event of a dispatch")
     check_type(getattr(event, "at", None), Instant, "the time")
     match event:
-        case RunsTaken(_, command, found):
+        case RunsTaken(_, command, found, has_failed):
             check_type(command, Take, "a look")
+            check_type(has_failed, bool, "whether it has failed")
             check_type(found, RunsFound, "what a look has found")
             check_tuple(found.runs, Run, "a run")
         case HandlersEnded(_, ended):
