@@ -654,9 +654,9 @@ class PoolState:
         """
         check_type(run, Run, "a run")
         check_type(at, Instant, "the time")
-        return any(
-            each.run.claim == run.claim and each.why is None and each.held_until - at > 0 for each in self.working
-        )
+        id_, token = run.claim.id, run.claim.token
+        found = (each for each in self.working if each.run.claim.id == id_ and each.run.claim.token == token)
+        return any(each.why is None and each.held_until - at > 0 for each in found)
 
     @property
     def is_idle(self) -> bool:
