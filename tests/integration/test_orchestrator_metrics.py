@@ -8,6 +8,7 @@ import socket
 import time
 from datetime import timedelta
 from typing import Any, Final
+from urllib.error import URLError
 
 import attrs
 import pytest
@@ -252,7 +253,10 @@ def test_an_app_whose_looks_are_refused_is_not_healthy(monkeypatch: pytest.Monke
             async def send() -> None: ...
 
             async def stands() -> bool:
-                _, _, text = await asyncio.to_thread(got, port, "/health")
+                try:
+                    _, _, text = await asyncio.to_thread(got, port, "/health")
+                except URLError:  # it is not shown yet
+                    return False
                 return any("nothing has moved" in each for each in json.loads(text)["wrong"])
 
             async with served(app):
