@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.integration.servers.processes import Keeper, wait_until
+
+
+def standing_still_at(command: type) -> Callable[[object, object, Sequence[object]], None]:
+    """An observer that stops its process once: as the first command of that type is to be carried out."""
+    stopped: list[object] = []
+
+    def observe(event: object, state: object, commands: Sequence[object]) -> None:
+        del event, state
+        if not stopped and any(isinstance(each, command) for each in commands):
+            stopped.append(commands)
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    return observe
 
 
 class Processes:

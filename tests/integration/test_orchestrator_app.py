@@ -1460,19 +1460,13 @@ def test_a_handler_that_kills_its_process_is_given_up(mongodb: str, database: st
 
 
 STANDING_STILL: Final = """
-    import os, signal, sys
+    import sys
+    from tests.integration.storming import standing_still_at
     from tests.integration.test_orchestrator_app import QUICK, TURNS, Orchestrator, OrchestratorSettings
     from tidegate.invocations.dispatch import Handle
 
-    def stand_still(event, state, commands):
-        "As the first handler is to be called."
-        global stand_still
-        if any(isinstance(each, Handle) for each in commands):
-            stand_still = lambda *_: None
-            os.kill(os.getpid(), signal.SIGSTOP)
-
     told = {**QUICK, "dead_after": 1_000_000, "services": TURNS}
-    observers = [lambda *told: stand_still(*told)]
+    observers = [standing_still_at(Handle)]
     app = Orchestrator(sys.argv[1], settings=OrchestratorSettings(database=sys.argv[2], **told), observers=observers)
 
     @app.task(name="works")

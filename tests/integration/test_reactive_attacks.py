@@ -108,18 +108,11 @@ def test_children_of_a_fork_are_processes_like_others(mongodb: str, database: st
 
 
 STANDING_STILL: Final = """
-    import signal
+    from tests.integration.storming import standing_still_at
     from tidegate.reactive.pool import Handle
 
-    def stand_still(event, state, commands):
-        "As the first handler is to be called."
-        global stand_still
-        if any(isinstance(each, Handle) for each in commands):
-            stand_still = lambda *_: None
-            os.kill(os.getpid(), signal.SIGSTOP)
-
     settings = ReactiveSettings(database=sys.argv[2], polling=polling)
-    app = Reactive(sys.argv[1], settings=settings, observers=[lambda *told: stand_still(*told)])
+    app = Reactive(sys.argv[1], settings=settings, observers=[standing_still_at(Handle)])
 """
 LEASED: Final = """
     @app.task("orders", debounce=timedelta(0), lease=timedelta(seconds=1))
