@@ -23,13 +23,11 @@ from tidegate.model.reducer import Step
 from tidegate.sim import (
     Crash,
     Crashed,
-    Exploration,
     Fault,
     Faults,
     Machine,
     Network,
     ReducerProcess,
-    Reductions,
     Scenario,
     State,
     Verdict,
@@ -695,7 +693,7 @@ def _as_shown(look: Any) -> object:
     )  # fmt: skip
 
 
-def compared(groups: Groups, reductions: Reductions) -> None:
+def compared(groups: Groups) -> None:
     """Assert that both find the same.
 
     Raises:
@@ -717,12 +715,12 @@ def compared(groups: Groups, reductions: Reductions) -> None:
         return not _is_bad(groups, positions, state.read(GROUP).owners)
 
     whole = scenario_of(groups, always={"seen": see(seen)}, eventually={"rest": see(rest)})
-    report = explore(whole, Exploration(reductions=Reductions()))
+    report = explore(whole)
     verdict = Verdict.COMPLETE if found.rest else Verdict.INCONCLUSIVE
     _must_be_the_same("the verdict", verdict, report.verdict, groups)
     _must_be_the_same("what is seen", set(map(_as_shown, found.seen)), seen, groups)
     _must_be_the_same("what is seen at rest", set(map(_as_shown, found.rest)) - rest, set(), groups)
-    report = explore(scenario_of(groups, always={"it is well": is_well}), Exploration(reductions=reductions))
+    report = explore(scenario_of(groups, always={"it is well": is_well}))
     steps = None if report.trace is None else len(report.trace.steps)
     _must_be_the_same("the shortest way", found.steps, steps, groups)
 

@@ -48,13 +48,11 @@ from tidegate.sim import (
     Cell,
     Crash,
     Crashed,
-    Exploration,
     Fault,
     Faults,
     Machine,
     Network,
     ReducerProcess,
-    Reductions,
     Scenario,
     Verdict,
     World,
@@ -510,7 +508,7 @@ def _numbers(commands: tuple[object, ...]) -> tuple[int, ...]:
     return tuple(sorted(map(COMMANDS.index, commands)))
 
 
-def compared(reducers: Reducers, reductions: Reductions) -> None:
+def compared(reducers: Reducers) -> None:
     """Assert that both find the same.
 
     Raises:
@@ -544,7 +542,7 @@ def compared(reducers: Reducers, reductions: Reductions) -> None:
 
     whole = scenario_of(reducers, always={"seen": see(seen)}, eventually={"rest": see(rest)}, step={"pairs": see_pair})
     processes |= {each.name: each for each in whole.actors if isinstance(each, ReducerProcess)}
-    report = explore(whole, Exploration(reductions=Reductions()))
+    report = explore(whole)
     _must_be_the_same(
         "the verdict", Verdict.COMPLETE if found.rests else Verdict.INCONCLUSIVE, report.verdict, reducers
     )
@@ -552,7 +550,7 @@ def compared(reducers: Reducers, reductions: Reductions) -> None:
     _must_be_the_same("what changes", pairs, found.pairs, reducers)
     if found.rests:
         _must_be_the_same("what is seen at rest", rest >= found.rest, True, reducers)
-    report = explore(scenario_of(reducers, always={"it is well": is_well}), Exploration(reductions=reductions))
+    report = explore(scenario_of(reducers, always={"it is well": is_well}))
     steps = None if report.trace is None else len(report.trace.steps)
     _must_be_the_same("the shortest way", found.steps, steps, reducers)
 

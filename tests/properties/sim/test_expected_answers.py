@@ -34,7 +34,7 @@ from tidegate.sim import (
     world_with,
 )
 
-WAYS: Final = tuple(Reductions(fusion, symmetry) for fusion in (False, True) for symmetry in (False, True))
+WAYS: Final = (Reductions(), Reductions(symmetry=True))
 
 # --- hidden in values ---------------------------------------------------------------------------------------------------
 

@@ -47,7 +47,6 @@ class How(TypedDict):
     depth_max: int | None
     memory_max: int | None
     require_sometimes: bool
-    no_fusion: bool
     no_symmetry: bool
     faults: tuple[str, ...] | None
     faults_max: int | None
@@ -139,7 +138,6 @@ def cli() -> None: ...
     is_flag=True,
     help="Exit code 6, and not only a warning, if a goal is never reached, a fault that may strike never does, or a law is never asked.",
 )
-@click.option("--no-fusion", is_flag=True, help="Take private steps one by one, too.")
 @click.option("--no-symmetry", is_flag=True, help="Keep interchangeable processes apart.")
 @click.option(
     "--max-depth",
@@ -223,7 +221,6 @@ def explore(
         ("no_shrink", "--no-shrink", runs, "an exhaustive search finds a shortest run; add --runs N"),
         ("states_max", "--max-states", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("require_sometimes", "--require-sometimes", not runs, "random runs prove nothing; leave out --runs"),
-        ("no_fusion", "--no-fusion", not runs, "random runs leave nothing out"),
         ("no_symmetry", "--no-symmetry", not runs, "random runs leave nothing out"),
         ("depth_max", "--max-depth", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("memory_max", "--max-memory", not runs, "it bounds an exhaustive search; leave out --runs"),
@@ -258,7 +255,7 @@ def exploration(how: How) -> Exploration:
         states_max=how["states_max"],
         depth_max=how["depth_max"],
         memory_max=how["memory_max"],
-        reductions=Reductions(fusion=not how["no_fusion"], symmetry=not how["no_symmetry"]),
+        reductions=Reductions(symmetry=not how["no_symmetry"]),
         require_sometimes=how["require_sometimes"],
         runs=how["runs"] or 0,
         steps_max=how["steps_max"],

@@ -13,7 +13,7 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
     actors, reducers, requests, failover  who moves, and what may become of a request
     group, log, streams, planners         simulated servers: a Kafka group, a partitioned log, a change stream, what planners ask
     packing, space, judging, steppers     a state as an int; laws and steps, remembered
-    partial_order, symmetry               what a search leaves out
+    symmetry                              what a search leaves out
     liveness, sizing, search, attempts    the exhaustive search
     policies, sample, tally               random runs
     exploration, coverage, report         how to explore, and what is answered

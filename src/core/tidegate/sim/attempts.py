@@ -16,9 +16,9 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import seconds
 from tidegate.sim.aging import HoldsInstant
 from tidegate.sim.judging import Grew
-from tidegate.sim.packing import NARROW, Overflow, Packing
+from tidegate.sim.packing import NARROW, Looked, Overflow, Packing
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import PLAIN, Learned, Reductions, Search
+from tidegate.sim.search import PLAIN, Reductions, Search
 
 __all__ = ["Attempts", "attempt", "timing", "why_absolute"]
 
@@ -52,7 +52,8 @@ class Attempts:
         self.scenario, self.absolute, self.reductions = scenario, absolute, reductions
         budgets = scenario.allowance().items()
         self.widths = {budget.name: left.bit_length() + 1 if left else 0 for budget, left in budgets}
-        self.packing, self.learned = Packing(dict(self.widths)), Learned()
+        self.packing = Packing(dict(self.widths))
+        self.footprints: dict[str, Looked] = {}
         self.search: Search | None = None
 
     def run(self, run: Callable[[Search], T]) -> T:
@@ -65,7 +66,7 @@ class Attempts:
             try:
                 if self.search is None:
                     self.search = Search(
-                        self.scenario, self.packing, self.learned, absolute=self.absolute, reductions=self.reductions
+                        self.scenario, self.packing, self.footprints, absolute=self.absolute, reductions=self.reductions
                     )
                 return run(self.search)
             except Grew:
@@ -74,7 +75,7 @@ class Attempts:
                 slots = self.packing.slots.values()
                 self.widths |= {slot.name[:1]: NARROW for slot in slots if slot.is_full and slot.width < NARROW}
                 self.widths |= {slot.name: slot.width + _WIDER for slot in slots if slot.is_filling}
-                self.packing, self.learned, self.search = Packing(dict(self.widths)), Learned(), None
+                self.packing, self.footprints, self.search = Packing(dict(self.widths)), {}, None
 
 
 def why_absolute(scenario: Scenario, held: HoldsInstant) -> str:

@@ -202,9 +202,7 @@ def with_absent(report: Report, scenario: Scenario, how: Exploration) -> Report:
 
 
 def _searched(scenario: Scenario, how: Exploration, onward: _Onward | None, proceed: Proceed) -> Report:
-    """The report on an exhaustive search; on another one, where the reductions of the first leave a doubt."""
-    reductions = how.reductions
-    fused = reductions.fusion and scenario.expect is None  # what is expected to break is broken soon
+    """The report on an exhaustive search. What goes round for ever is told by a plain one: a reduced one tells no loop."""
 
     def searched(leaving_out: Reductions) -> Report:
         def run(search: Search) -> Report:
@@ -213,14 +211,12 @@ def _searched(scenario: Scenario, how: Exploration, onward: _Onward | None, proc
 
         return attempt(scenario, run, leaving_out)
 
-    report = searched(attrs.evolve(reductions, fusion=fused))
-    if report.verdict is not Verdict.VIOLATED or not (fused or report.breach is Breach.LIVELOCK):
+    report = searched(how.reductions)
+    if not report.reductions or report.breach is not Breach.LIVELOCK:
         return report
-    again = searched(PLAIN if report.breach is Breach.LIVELOCK else attrs.evolve(reductions, fusion=False))
-    return again if again.verdict is Verdict.VIOLATED else attrs.evolve(report, reason=_NOT_SHORTEST)
+    plain = searched(PLAIN)
+    return plain if plain.verdict is Verdict.VIOLATED else report
 
-
-_NOT_SHORTEST: Final = "found with private steps fused; without fusion a bound was reached before it"
 
 _Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Beyond]
 """Goes on from the frontier of a search that a bound has stopped, such as `tidegate.sim.sample.portfolio`."""

@@ -18,7 +18,7 @@ matters (unsound: it misses renewals).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Final, TypeAlias, cast, final
 
 import attrs
@@ -29,7 +29,6 @@ from tidegate.sim.faults import Fault
 from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
 from tidegate.sim.liveness import Graph, cycles, loop, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
-from tidegate.sim.partial_order import LAWS, Fusion, Looks, unfused
 from tidegate.sim.rendering import number_of
 from tidegate.sim.scenario import Actor, Scenario
 from tidegate.sim.sizing import Sizing
@@ -39,7 +38,7 @@ from tidegate.sim.symmetry import Symmetry
 from tidegate.sim.trace import Breach
 
 __all__ = [
-    "ALL", "CALLED_OFF", "PLAIN", "STATES_MAX", "Bounds", "Explored", "Learned", "Proceed", "Progress", "Reductions",
+    "ALL", "CALLED_OFF", "PLAIN", "STATES_MAX", "Bounds", "Explored", "Proceed", "Progress", "Reductions",
     "Search", "go_on",
 ]  # fmt: skip
 
@@ -77,16 +76,14 @@ class Reductions:
     """What a search leaves out because it would find nothing else there.
 
     Attributes:
-        fusion: Steps that concern nobody else are taken at once.
         symmetry: States that differ only in who is who, among processes that the scenario calls symmetric, are one.
     """
 
-    fusion: bool = False
     symmetry: bool = False
 
 
 PLAIN: Final = Reductions()
-ALL: Final = Reductions(fusion=True, symmetry=True)
+ALL: Final = Reductions(symmetry=True)
 
 
 @final
@@ -145,28 +142,22 @@ class Explored:
 
 
 @final
-@attrs.define
-class Learned:
-    """What one search has learned for the next, if it must start again.
-
-    Attributes:
-        footprints: What each step law looks at.
-        looks: What every actor, and the laws, were seen to look at.
-    """
-
-    footprints: dict[str, Looked] = attrs.field(factory=dict)
-    looks: dict[str, Looks] = attrs.field(factory=dict)
-
-
-@final
 class Search:
-    """One attempt at a search: with these widths of slots, and this kind of time."""
+    """One attempt at a search: with these widths of slots, and this kind of time.
+
+    Args:
+        scenario: What is searched.
+        packing: The slots of its cells.
+        footprints: What each step law was seen to look at, by name; what it is seen to look at now is added.
+        absolute: Why time is absolute ("" where the scenario says so); None for relative time.
+        reductions: What is left out.
+    """
 
     def __init__(
         self,
         scenario: Scenario,
         packing: Packing,
-        learned: Learned,
+        footprints: dict[str, Looked],
         *,
         absolute: str | None,
         reductions: Reductions = PLAIN,
@@ -175,17 +166,13 @@ class Search:
         self.space = space = Space(scenario, packing, absolute)
         self.first = space.first
         self.step_laws = [
-            Between(name, holds, space, learned.footprints.setdefault(name, Looked()))
-            for name, holds in scenario.step.items()
+            Between(name, holds, space, footprints.setdefault(name, Looked())) for name, holds in scenario.step.items()
         ]
-        self.fusion = Fusion(space, learned.looks) if reductions.fusion else None
         self.steppers = [self._stepper(actor) for actor in scenario.actors]
         if scenario.clock is not None:
             clock = scenario.clock
             self.steppers.append(
-                Aging(clock, space, self.step_laws, self.fusion)
-                if space.relative
-                else self._stepper(Ticks(clock.quantum))
+                Aging(clock, space, self.step_laws) if space.relative else self._stepper(Ticks(clock.quantum))
             )
         self.stated = [
             Always(name, part, space)
@@ -205,19 +192,18 @@ class Search:
 
     def _stepper(self, actor: Actor) -> Stepper:
         make = Overwriting if actor.blind else Remembering
-        return make(actor, self.space, self.step_laws, self.fusion)
+        return make(actor, self.space, self.step_laws)
 
     @property
     def reductions(self) -> tuple[str, ...]:
         """What it leaves out, in words."""
-        kinds = (("fusion", self.fusion), ("symmetry", self.symmetry))
-        return tuple(name for name, reduction in kinds if reduction is not None)
+        return () if self.symmetry is None else ("symmetry",)
 
     def unreduced(self) -> Search:
         """A search over the same states that leaves nothing out, for whoever goes on from what this one has reached."""
         if not self.reductions:
             return self
-        plain = Search(self.scenario, self.space.packing, Learned(), absolute=self.space.absolute)
+        plain = Search(self.scenario, self.space.packing, {}, absolute=self.space.absolute)
         plain.reached_by = self
         return plain
 
@@ -245,7 +231,6 @@ class Search:
                     break
                 for goal in self.goals:
                     goals[goal.name] = goals[goal.name] or goal.broken_by(self.named(layer)) is not None
-                self.laws_looked()
                 self.sizing.update(self.layers, len(self.seen))
                 if len(self.layers) - 1 == bounds.depth:
                     stopped, frontier = f"{_were(bounds.depth, 'step')} taken from the beginning", layer
@@ -389,16 +374,6 @@ class Search:
         symmetry = self.symmetry
         return states if symmetry is None else [each for state in states for each in (state, *symmetry.images(state))]
 
-    def laws_looked(self) -> None:
-        """Tell what laws over states and steps, and goals, have looked at so far: what they see is not private."""
-        if self.fusion is not None:
-            looked = [law.looked for law in (*self.laws, *self.goals)]
-            looked += [each for law in self.step_laws for each in (law.looked, law.footprint)]
-            for each in looked:
-                # A law that looks at one process is judged for the others in its place, so theirs is not private either.
-                seen = each.bits if self.symmetry is None else self.symmetry.spread(each.bits)
-                self.fusion.saw(LAWS, seen, 0)
-
     def at_other_times(self) -> None:
         """Let programs and reducers look at the same ages at other times, if time is relative.
 
@@ -439,9 +414,7 @@ class Search:
             run.append(next(iter(self.leads_to(run[-1], orbit))))
         if self.symmetry is not None and run[-1] != state:
             run = self.symmetry.renamed(run, state)
-        if self.fusion is None:
-            return tuple(run)
-        return (run[0], *(each for before, after in pairwise(run) for each in unfused(self.steppers, before, after)))
+        return tuple(run)
 
     def orbit(self, state: Packed) -> set[Packed]:
         """All that is the same state but for names."""

@@ -1,6 +1,6 @@
 """The space of one search: its states as ints, what a law sees of one, and what steppers have in common.
 
-It stands below the parts of a search (steppers, laws, fusion, symmetry, liveness, sizes), so that none of them needs the
+It stands below the parts of a search (steppers, laws, symmetry, liveness, sizes), so that none of them needs the
 search that is made of them.
 """
 

@@ -5,7 +5,7 @@ A step of the search is: mask, look up, add. How a step is remembered depends on
     Overwriting  an actor that writes without looking (a crash): what to clear, and what to put there
     Aging        relative time: it moves every instant at once, the sum of one remembered difference a slot
 
-When a step is learned, the laws over steps judge it, and fusion, where there is any, adds the private steps that follow.
+When a step is learned, the laws over steps judge it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from tidegate.model.instants import seconds
 from tidegate.sim.aging import aged
 from tidegate.sim.judging import Between, judge_steps
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
-from tidegate.sim.partial_order import Fusion, Own
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
 from tidegate.sim.space import IDLE, KnownSteps, Space
 from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, PROCESS, QUANTUM
@@ -35,42 +34,23 @@ _StepLaws: TypeAlias = Sequence[Between]
 class Remembering:
     """An actor whose steps are remembered under what they looked at."""
 
-    def __init__(self, actor: Actor, space: Space, laws: _StepLaws, fusion: Fusion | None) -> None:
+    def __init__(self, actor: Actor, space: Space, laws: _StepLaws) -> None:
         self.actor, self.name = actor, actor.name
-        self.space, self.laws, self.fusion = space, laws, fusion
+        self.space, self.laws = space, laws
         slot = None if actor.place is None else space.packing.slot(actor.place)
         self.shift, self.low = (slot.shift, slot.low) if slot else (0, 0)
         self.masks: list[int] = []
         self.memo: dict[int, KnownSteps] = {}
-        self.own_masks: dict[int, int] = {}
-        self.own: dict[int, Own] = {}
 
     def learn(self, state: Packed) -> KnownSteps:
-        entry, bits = self.alone(state)
-        looked = Looked(bits)
-        successors = [state + step for step in entry[1]]
-        judge_steps(self.laws, state, successors, looked)
-        if self.fusion is not None:
-            self.fusion.saw_steps(self.name, state, looked.bits, successors)
-            entry = self.fusion.fused(self, state, entry, looked)
+        looked = Looked(self.low << self.shift)
+        entry = self.space.entry(state, list(self.looking(state, looked)))
+        judge_steps(self.laws, state, [state + step for step in entry[1]], looked)
         at = (state >> self.shift) & self.low
         self.masks += [self.low << self.shift] * (at + 64 - len(self.masks))
         self.masks[at] |= looked.bits
         self.memo[state & self.masks[at]] = entry
         return entry
-
-    def alone(self, state: Packed) -> Own:
-        """Its own steps, before private ones are added. With fusion they are asked for after each step that leads there."""
-        at = (state >> self.shift) & self.low
-        mask = self.own_masks.get(at, self.low << self.shift)
-        found = self.own.get(state & mask)
-        if found is None:
-            looked = Looked(self.low << self.shift)
-            found = self.space.entry(state, list(self.looking(state, looked))), looked.bits
-            if self.fusion is not None:
-                mask = self.own_masks[at] = mask | looked.bits
-                self.own[state & mask] = found
-        return found
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         return self.space.steps(self.actor, state, looked)
@@ -83,10 +63,10 @@ class Remembering:
 class Overwriting(dict[int, KnownSteps]):
     """An actor that overwrites many cells without reading them (a crash): its memo holds what to clear, and what to put."""
 
-    def __init__(self, actor: Actor, space: Space, laws: _StepLaws, fusion: Fusion | None) -> None:
+    def __init__(self, actor: Actor, space: Space, laws: _StepLaws) -> None:
         super().__init__()
         self.actor, self.name = actor, actor.name
-        self.space, self.laws, self.fusion = space, laws, fusion
+        self.space, self.laws = space, laws
         # The only mask has every bit set, so the key is the whole state. The memo is this dictionary, which stays empty and
         # works out what is missing: so the loop of a search asks all steppers alike, without a branch.
         self.masks, self.shift, self.low = [-1], 0, 0
@@ -112,9 +92,6 @@ class Overwriting(dict[int, KnownSteps]):
         kind = self.space.kinds.number(tuple([step.fault for step in taken]), tuple([step.must for step in taken]))
         lenses = [cast("Lens", step.world) for step in taken]
         writes = tuple([(after.wrote, after.state & after.wrote) for after in lenses])
-        if self.fusion is not None:
-            for wrote, _ in writes:
-                self.fusion.saw(self.name, self.looked.bits & ~self.fusion.used_up(state) | wrote, wrote)
         found = self.known[state & self.looked.bits] = (kind, writes)
         return found
 
@@ -131,11 +108,11 @@ class Overwriting(dict[int, KnownSteps]):
 class Aging(dict[int, KnownSteps]):
     """Relative time passes: every instant, in cells and in processes, moves back by a quantum."""
 
-    def __init__(self, clock: Clock, space: Space, laws: _StepLaws, fusion: Fusion | None) -> None:
+    def __init__(self, clock: Clock, space: Space, laws: _StepLaws) -> None:
         super().__init__()
         assert clock.horizon is not None
         self.quantum, self.horizon, self.name = clock.quantum, clock.horizon, "clock"
-        self.space, self.laws, self.fusion = space, laws, fusion
+        self.space, self.laws = space, laws
         self.masks, self.shift, self.low = [-1], 0, 0  # every bit: the key is the whole state, as of `Overwriting`
         self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
         self.seen = 0
@@ -171,8 +148,6 @@ class Aging(dict[int, KnownSteps]):
         else:
             older = process.later(value, self.quantum, self.horizon)
         table[at] = slot.put(0, older) - (at << slot.shift)
-        if table[at] and self.fusion is not None:
-            self.fusion.saw(self.name, slot.mask, slot.mask)
         return table[at]
 
     __missing__ = learn

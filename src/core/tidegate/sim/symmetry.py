@@ -227,17 +227,6 @@ class Symmetry:
         """The same for all states that differ in names only."""
         return min(state, *self.images(state))
 
-    def spread(self, bits: Packed) -> Packed:
-        """The bits, and those in which is held for others what they hold for one."""
-        slots = self.space.packing.slots
-        spread = bits
-        for slot in slots.values():
-            if bits >> slot.shift & slot.low:
-                for renaming in self.renamings:
-                    other = slots.get(renaming.cell(slot))
-                    spread |= 0 if other is None else other.low << other.shift
-        return spread
-
     def check(self, layer: list[Packed]) -> None:
         """Compare for some states what can happen next, under every renaming.
 

@@ -1,8 +1,7 @@
-"""A search that leaves out what makes no difference finds what a plain one finds, and visits fewer states."""
+"""Symmetry: a search up to names finds what a plain one finds, and visits fewer states."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -11,7 +10,6 @@ from random import Random  # noqa: TID251  seeded
 import attrs
 import pytest
 from tests.properties.plain_search import Found, Key, plain_search
-from tests.properties.sim.test_search import ADVERSARIES, SMALL, little_scenario, random_scenario, small
 
 from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Pull, Put, exactly
 from tidegate.model.effects import Ambiguous, Call, Effect, Note
@@ -21,11 +19,9 @@ from tidegate.model.operations import find_one, find_one_and_update, insert_one,
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.attempts import attempt
-from tidegate.sim.automaton import Returned
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked, Packed
-from tidegate.sim.partial_order import Fusion
 from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
@@ -68,11 +64,9 @@ def is_broken_at_the_end(found: Explored, scenario: Scenario) -> bool:
     return not parts or not all(part(last) for part in parts)
 
 
-def agree_reduced(
-    scenario: Scenario, reductions: Reductions = ALL, plain: Found | None = None
-) -> tuple[Explored, Found]:
-    """Laws FU1, FU2, FU3, FU4, SY2 and SY3: the same verdict, laws, goals and rest as a search that shares nothing with it."""
-    found, plain = reduced(scenario, reductions), plain or plain_search(scenario)
+def agree_reduced(scenario: Scenario, reductions: Reductions = ALL) -> tuple[Explored, Found]:
+    """Laws SY2 and SY3: the same verdict, laws, goals and rest as a search that shares nothing with it."""
+    found, plain = reduced(scenario, reductions), plain_search(scenario)
     if not plain.broken:
         assert (found.broken is None) == (not plain.livelocked(scenario))
         if found.broken is not None:
@@ -84,8 +78,7 @@ def agree_reduced(
     assert found.states <= len(plain.states)
     if found.broken is not None:
         assert found.broken.law in plain.broken
-        shortest = plain.broken[found.broken.law]
-        assert len(found.broken.path) - 1 == shortest or (reductions.fusion and len(found.broken.path) - 1 > shortest)
+        assert len(found.broken.path) - 1 == plain.broken[found.broken.law]
         assert is_a_run(found, found.broken.path)
         assert is_broken_at_the_end(found, scenario)
         return found, plain
@@ -97,29 +90,7 @@ def agree_reduced(
     return found, plain
 
 
-@pytest.mark.xdist_group("small scopes")
-@pytest.mark.parametrize("name", [name for name in SMALL if "." not in name])
-def test_a_reduced_search_agrees_in_small_scopes(name: str) -> None:
-    """Shipped scenarios, made small."""
-    scenario, plain = small(name)
-    agree_reduced(scenario, plain=plain)
-
-
-@pytest.mark.parametrize("name", ADVERSARIES)
-def test_a_reduced_search_agrees_where_one_is_out_to_break_it(name: str) -> None:
-    """Footprints that grow late, laws that look elsewhere, blind writes."""
-    agree_reduced(ADVERSARIES[name]())
-
-
-def test_a_reduced_search_agrees_on_actors_and_programs_drawn_at_random() -> None:
-    """Some of which have private cells, and laws that look at them late."""
-    for seed in range(100):
-        agree_reduced(random_scenario(Random(f"fused {seed}")))
-    for seed in range(40):
-        agree_reduced(little_scenario(Random(f"fused {seed}")))
-
-
-# --- private work -------------------------------------------------------------------------------------------------------
+# --- interchangeable processes ------------------------------------------------------------------------------------------
 
 
 async def work(me: str, pieces: int) -> int:
@@ -127,8 +98,6 @@ async def work(me: str, pieces: int) -> int:
     await update_one("shared", Eq(ID, "leaders"), AddToSet(LEADERS, me))
     done = 0
     for _ in range(pieces):
-        own = await find_one("own", Eq(ID, me))
-        assert own is not None
         after = await find_one_and_update("own", Eq(ID, me), Add(COUNT, 1))
         done = after[COUNT] if after else -1
     await update_one("shared", Eq(ID, "leaders"), Pull(LEADERS, me))
@@ -138,25 +107,19 @@ async def work(me: str, pieces: int) -> int:
 NAMES = ("a", "b", "c")
 
 
-def workers(
-    pieces: int = 2, who: tuple[str, ...] = NAMES, faults: Faults | None = None, budget: int = 0, **changes: object
-) -> Scenario:
-    """So many of them, each with work of its own between two steps that all can see."""
-    owns = tuple(Document.of({"_id": name, "count": 0}) for name in who)
-    actors = tuple(Process(name, factory(work, name, pieces), faults or Faults()) for name in who)
-    world = world_with({"shared": (Document.of({"_id": "leaders", "leaders": ()}),), "own": owns})
+def workers(pieces: int = 2, who: tuple[str, ...] = NAMES, faults: Faults | None = None) -> Scenario:
+    """Each has work of its own between two steps that all can see."""
     return Scenario(
-        **{  # type: ignore[arg-type]
-            "name": "workers",
-            "summary": "",
-            "world": world,
-            "actors": actors,
-            "budget": budget,
-            "eventually": {
-                "all is counted": lambda state: all(counted(state, name) == pieces or budget for name in who)
-            },
-            **changes,
-        }
+        name="workers",
+        summary="",
+        world=world_with(
+            {
+                "shared": (Document.of({"_id": "leaders", "leaders": ()}),),
+                "own": tuple(Document.of({"_id": name, "count": 0}) for name in who),
+            }
+        ),
+        actors=tuple(Process(name, factory(work, name, pieces), faults or Faults()) for name in who),
+        symmetric=(who,),
     )
 
 
@@ -164,75 +127,6 @@ def counted(state: State, name: str) -> int:
     own = state.read(document("own", name))
     assert own is not None
     return own[COUNT]
-
-
-def test_work_of_ones_own_is_taken_at_once() -> None:
-    """Three workers with four steps each between two shared ones: a small part of the states, and the same rest."""
-    found, plain = agree_reduced(workers())
-    assert reduced(workers(), Reductions()).states == len(plain.states)
-    assert found.states * 10 < len(plain.states)
-
-
-PRIVATE: Mapping[str, Callable[[], Scenario]] = {
-    "a law looks at one of them": lambda: workers(always={"b is no hurry": lambda state: counted(state, "b") < 3}),
-    "a law looks late": lambda: workers(
-        always={
-            "c does not count while b leads": lambda state: (
-                leads(state, "b") is False or leads(state, "a") is False or counted(state, "c") < 2
-            )
-        }
-    ),
-    "a goal looks": lambda: workers(sometimes={"b has one": lambda state: counted(state, "b") == 1}),
-    "a goal that is passed": lambda: workers(
-        sometimes={"both at one": lambda state: counted(state, "a") == counted(state, "b") == 1}
-    ),
-    "a step law looks": lambda: workers(
-        step={"c counts by one": lambda before, after: counted(after, "c") - counted(before, "c") in (0, 1)}
-    ),
-    "a step law breaks": lambda: workers(
-        step={"c stays at one": lambda before, after: counted(before, "c") != 1 or counted(after, "c") == 1}
-    ),
-    "a law on where one stands": lambda: workers(
-        always={"not three": lambda state: state.status("a") != Returned(2) or counted(state, "b") == 2}
-    ),
-    "they may crash": lambda: workers(1, ("a", "b"), Faults.of(Fault.CRASH_BEFORE, Fault.LOST_REPLY), budget=1),
-    "they may start again": lambda: workers(
-        1, ("a", "b"), Faults.of(Fault.CRASH_AFTER, Fault.RESTART, Fault.CRASH_BEFORE), budget=2
-    ),
-    "the clock moves": lambda: workers(1, ("a", "b"), clock=Clock(SECOND, moves=2)),
-}
-
-
-@pytest.mark.parametrize("name", PRIVATE)
-def test_what_somebody_looks_at_is_not_private(name: str) -> None:
-    """Laws, goals and step laws that look at what would else be private, early or late; crashes; a clock."""
-    agree_reduced(PRIVATE[name]())
-
-
-def leads(state: State, name: str) -> bool:
-    doc = state.read(document("shared", "leaders"))
-    return doc is not None and name in doc[LEADERS]
-
-
-async def spins(me: str) -> None:
-    """It turns its own switch for ever."""
-    while True:
-        own = await find_one("own", Eq(ID, me))
-        assert own is not None
-        await update_one("own", Eq(ID, me), Add(COUNT, 1 if own[COUNT] == 0 else -1))
-
-
-def test_whoever_goes_round_for_ever_leaves_room_for_others() -> None:
-    """The ignoring problem: a private cycle is not followed to the end of time while somebody else waits."""
-    spinning = attrs.evolve(workers(1, ("a", "b")), eventually={})
-    scenario = attrs.evolve(spinning, actors=(Process("a", factory(spins, "a")), *spinning.actors[1:]))
-    found, _ = agree_reduced(attrs.evolve(scenario, sometimes={"b is done": lambda state: counted(state, "b") == 1}))
-    assert found.goals == {"b is done": True}
-    broken = attrs.evolve(scenario, always={"b does nothing": lambda state: counted(state, "b") == 0})
-    assert agree_reduced(broken)[0].broken is not None
-
-
-# --- interchangeable processes ------------------------------------------------------------------------------------------
 
 
 LEADER = Field[str]("leader")
@@ -293,9 +187,9 @@ SYMMETRIC: Mapping[str, Callable[[], Scenario]] = {
     "two, with faults": partial(contenders, ("a", "b"), 1),
     "two of three": partial(contenders, symmetric=(("a", "c"),)),
     "one in no group learns of those who are": looked_on,
-    "one is cancelled": partial(workers, 1, ("a", "b"), Faults.of(Fault.CANCELLED), 1, symmetric=(("a", "b"),)),
+    "one is cancelled": partial(workers, 1, ("a", "b"), Faults.of(Fault.CANCELLED)),
     "a clock": partial(contenders, ("a", "b"), clock=Clock(SECOND, moves=1)),
-    "workers": partial(workers, 1, symmetric=(NAMES,)),
+    "workers": partial(workers, 1),
     **{
         f"a law that singles out {name}": partial(
             contenders, always={f"{name} does not lead": partial(leads_not, name)}
@@ -315,32 +209,6 @@ SYMMETRIC: Mapping[str, Callable[[], Scenario]] = {
 }
 
 
-async def wins(me: str) -> None:
-    """Who is first says so, and nobody else looks at what it says then."""
-    if await find_one_and_update("locks", Eq(LEADER, ""), Put(LEADER, me)) is not None:
-        for number in (1, 2, 3):
-            await Note("turn", number)
-
-
-def rivals(**laws: object) -> Scenario:
-    """Two that are interchangeable, and laws about one of them."""
-    pair = ("a", "b")
-    world = world_with({"locks": (Document.of({"_id": "lock", "leader": ""}),)})
-    actors = tuple(Process(name, factory(wins, name)) for name in pair)
-    return Scenario(name="rivals", summary="", world=world, actors=actors, symmetric=(pair,), **laws)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("who", ["a", "b"])
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_what_a_law_sees_of_one_is_not_private_to_another(who: str, number: int) -> None:
-    """Of two that are the same only one is kept, and its private steps would be taken at once."""
-    law = {"never said": lambda state: state.read(notes(who)) != (("turn", number),)}
-    found, plain = agree_reduced(rivals(always=law))
-    assert found.broken is not None
-    assert plain.broken == {"never said": len(found.broken.path) - 1}
-    assert agree_reduced(rivals(sometimes=law))[0].goals == {"never said": True}
-
-
 def test_a_law_over_steps_that_singles_somebody_out_is_kept_without_symmetry() -> None:
     """A step is judged for one naming only."""
 
@@ -350,23 +218,22 @@ def test_a_law_over_steps_that_singles_somebody_out_is_kept_without_symmetry() -
         return doc[LEADER]
 
     report = explore(
-        rivals(step={"b does not take it": lambda before, after: leader(after) != "b" or leader(before) == "b"})
+        contenders(step={"b does not take it": lambda before, after: leader(after) != "b" or leader(before) == "b"})
     )
     assert (report.verdict, report.reductions) == (Verdict.VIOLATED, ())
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)
-@pytest.mark.parametrize("fusion", [False, True], ids=["", "fused"])
-def test_a_search_up_to_names_agrees(name: str, *, fusion: bool) -> None:
+def test_a_search_up_to_names_agrees(name: str) -> None:
     """Laws SY2 and SY3, also where a law or a goal is about one of them only."""
-    agree_reduced(SYMMETRIC[name](), Reductions(fusion=fusion, symmetry=True))
+    agree_reduced(SYMMETRIC[name]())
 
 
 @pytest.mark.parametrize("name", ["three", "two, with faults", "two of three", "workers"])
 def test_the_states_up_to_names_are_the_orbits_of_the_plain_ones(name: str) -> None:
     """Law SY1: one state of each set of states that differ in names only, and from each set one."""
     scenario = SYMMETRIC[name]()
-    found, whole = reduced(scenario, Reductions(symmetry=True)), reduced(scenario, Reductions())
+    found, whole = reduced(scenario), reduced(scenario, PLAIN)
     symmetry = found.search.symmetry
     assert symmetry is not None
     seen = {key_of(found, state) for state in found.search.seen}
@@ -413,8 +280,8 @@ def test_whoever_is_not_interchangeable_is_reported(name: str) -> None:
     """It is misuse, and the message says who and why; without symmetry the scenario is explored as it is."""
     scenario = NOT_ALIKE[name]()
     with pytest.raises(Misuse, match=r"[ab] and [ab] are not interchangeable"):
-        _ = reduced(scenario, Reductions(symmetry=True))
-    assert reduced(scenario, Reductions(fusion=True)).states > 1
+        _ = reduced(scenario)
+    assert reduced(scenario, PLAIN).states > 1
 
 
 def test_groups_name_actors_once() -> None:
@@ -427,22 +294,10 @@ def test_groups_name_actors_once() -> None:
 # --- planted bugs -------------------------------------------------------------------------------------------------------
 
 
-def sees_nobody(self: Fusion, who: str, at: int, changes: int) -> None:
-    """Nobody is ever seen to look."""
-
-
 PLANTED: Mapping[str, tuple[object, str, object, str]] = {
-    "nobody is seen to look": (Fusion, "saw", sees_nobody, "a goal that is passed"),
-    "laws are not asked what they look at": (Search, "laws_looked", lambda _: None, "a goal that is passed"),
     "laws are judged for one naming": (Search, "named", lambda _, states: states, "a law that singles out c"),
     "a node is not renamed": (Renaming, "node", lambda *names: names[-1], "two, with faults"),
     "a run keeps the names of its states": (Symmetry, "renamed", lambda *runs: runs[1], "a law that singles out c"),
-    "a fused step is reported as one": (
-        sys.modules["tidegate.sim.search"],
-        "unfused",
-        lambda *states: states[2:],
-        "a step law breaks",
-    ),
 }
 
 
@@ -451,41 +306,23 @@ def test_a_planted_bug_in_a_reduction_is_noticed(bug: str, monkeypatch: pytest.M
     """The gate sees each mechanism: without it some scenario comes out differently."""
     where, attribute, instead, name = PLANTED[bug]
     monkeypatch.setattr(where, attribute, instead)
-    make, how = (PRIVATE[name], ALL) if name in PRIVATE else (SYMMETRIC[name], Reductions(symmetry=True))
     with pytest.raises((AssertionError, Misuse)):
-        _ = agree_reduced(make(), how)
+        _ = agree_reduced(SYMMETRIC[name]())
 
 
 def test_whoever_is_alike_is_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the comparison, faults that strike one of them only go unnoticed."""
     monkeypatch.setattr(Symmetry, "check", lambda *_: None)
-    assert reduced(NOT_ALIKE["faults that strike one"](), Reductions(symmetry=True)).states > 1
+    assert reduced(NOT_ALIKE["faults that strike one"]()).states > 1
 
 
 # --- reports ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_counterexample_is_a_shortest_one_although_steps_are_fused() -> None:
-    """It is looked for again without fusion; where a bound forbids that, the longer one is reported, and that it may be longer."""
-    scenario = workers(always={"nobody leads twice": lambda state: not (leads(state, "a") and leads(state, "b"))})
-    plain, found = explore(scenario, Exploration(reductions=PLAIN)), explore(scenario)
-    assert (found.verdict, found.reductions, found.is_shortest) == (Verdict.VIOLATED, (), True)
-    assert found.trace is not None
-    assert plain.trace is not None
-    assert len(found.trace.steps) == len(plain.trace.steps) == 2
-    late = attrs.evolve(scenario, always={"nobody has finished": lambda state: state.status("a") != Returned(2)})
-    cut_short = explore(late, Exploration(states_max=reduced(late, Reductions(fusion=True)).states))
-    assert (cut_short.verdict, cut_short.reductions) == (Verdict.VIOLATED, ("fusion",))
-    assert not cut_short.is_shortest
-    assert cut_short.trace is not None
-    assert len(cut_short.trace.steps) == 6, "private steps are reported one by one"
-
-
 def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
-    """With everybody's own name, and every private step, from the beginning."""
-    scenario = workers(
-        3, always={"not all finish": lambda state: any(counted(state, name) < 3 for name in NAMES)}, symmetric=(NAMES,)
-    )
+    """With everybody's own name, from the beginning."""
+    unfinished = {"not all finish": lambda state: any(counted(state, name) < 3 for name in NAMES)}
+    scenario = attrs.evolve(workers(3), always=unfinished)
     onward = portfolio(Plan("1"), 20, seeding=Random)
     report = explore(scenario, Exploration(states_max=5), onward=onward)
     assert (report.verdict, report.reductions) == (Verdict.VIOLATED, ("symmetry",))
@@ -493,20 +330,11 @@ def test_runs_that_go_on_from_a_reduced_search_are_runs() -> None:
     assert isinstance(replay(report.trace, scenario), Reproduced)
 
 
-def test_what_is_left_out_is_chosen() -> None:
-    """A report says what was left out, and with nothing left out it counts what a plain search counts."""
-    scenario = workers(1, symmetric=(NAMES,))
-    counts = {
-        (fusion, symmetry): explore(scenario, Exploration(reductions=Reductions(fusion=fusion, symmetry=symmetry)))
-        for fusion in (False, True)
-        for symmetry in (False, True)
-    }
-    assert {choice: report.reductions for choice, report in counts.items()} == {
-        (False, False): (), (True, False): ("fusion",), (False, True): ("symmetry",), (True, True): ("fusion", "symmetry"),
-    }  # fmt: skip
-    states = {choice: report.states for choice, report in counts.items()}
-    assert states[True, True] < min(states[True, False], states[False, True])
-    assert max(states[True, False], states[False, True]) < states[False, False] == len(plain_search(scenario).states)
+def test_symmetry_is_chosen() -> None:
+    """A report says whether it was used; without it as many states are counted as a plain search counts."""
+    with_it, without = explore(workers(1)), explore(workers(1), Exploration(reductions=PLAIN))
+    assert (with_it.reductions, without.reductions) == (("symmetry",), ())
+    assert with_it.states < without.states == len(plain_search(workers(1)).states)
 
 
 @pytest.mark.parametrize("there", [(), ("x",), ("p-", "x", "q-"), ("x", "q-", "p-")])
@@ -526,7 +354,7 @@ def test_documents_named_after_interchangeable_processes_are_those_of_the_others
         always={"L": lambda _: True},
         symmetric=(names,),
     )
-    found, plain = agree_reduced(scenario, Reductions(fusion=False, symmetry=True))
+    found, plain = agree_reduced(scenario)
     assert found.states < len(plain.states)
 
 
@@ -560,5 +388,5 @@ def test_a_reducer_that_is_told_names_stands_where_it_would_with_the_others() ->
         sometimes={"p, then q": lambda state: state.read(notes("r")) == (("first", "p"), ("then", "q"))},
         symmetric=(names,),
     )
-    found, plain = agree_reduced(scenario, Reductions(fusion=False, symmetry=True))
+    found, plain = agree_reduced(scenario)
     assert found.states < len(plain.states)
