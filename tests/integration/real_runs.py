@@ -30,13 +30,14 @@ from pymongo import MongoClient, WriteConcern
 
 from tidegate.model.documents import ID, Document, Field, PutServerTime, exactly, show
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
+from tidegate.model.errors import NUMBER_MAX
 from tidegate.model.instants import PPM, SECOND, STORE, Duration, Instant
 from tidegate.model.operations import Operation, StoreTime, Unique
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate.sim.actors import Process
-from tidegate.sim.aging import OtherTime
+from tidegate.sim.aging import aged
 from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
 from tidegate.sim.faults import Fault
 from tidegate.sim.judging import NO_ERROR
@@ -430,10 +431,9 @@ def _plain(world: object) -> Plain:
 
 def _moved(world: Plain, at: int) -> Plain:
     """The world with its time, and all instants in it, as if it began then."""
-    later = OtherTime(later=at - world.read(CLOCK).at, beyond=0, horizon=0)
-    moved = world
+    before, moved = world.read(CLOCK).at, world
     for cell, held in world.cells.values():
-        moved = moved.write(cell, later.moved(held))
+        moved = moved.write(cell, aged(held, before - at, NUMBER_MAX))
     return moved.write(CLOCK, Instant(at, STORE))
 
 

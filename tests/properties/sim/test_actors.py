@@ -588,7 +588,7 @@ OLD = OlderThan(AT, 3 * SECOND)
     [
         find_one("rows", OLD),
         find_one_and_update("rows", AllOf((ROW, OLD)), PutServerTime(AT)),
-        update_one("rows", AnyOf((ROW, AllOf((OLD,)))), PutServerTime(AT)),
+        update_one("rows", AnyOf((Eq(ID, "y"), AllOf((OLD,)))), PutServerTime(AT)),
         delete_one("rows", Not(OLD)),
     ],
     ids=str,
@@ -600,8 +600,11 @@ def test_an_age_beyond_the_horizon_is_misuse(effect: Effect[object]) -> None:
         await effect
         return None
 
-    near = scenario(asks, faults=Faults(), clock=Clock(SECOND, horizon=2 * SECOND))
-    with pytest.raises(Misuse, match="3 s old, and the horizon is 2 s"):
+    stamped = world_with({"rows": (Document.of({"_id": "x", "at": Instant(0)}),)})
+    near = attrs.evolve(scenario(asks, faults=Faults(), clock=Clock(SECOND, horizon=2 * SECOND)), world=stamped)
+    with pytest.raises(
+        Misuse, match=r"p0 compares an age with 3 s, and the horizon is 2 s at .*asks, where it is about"
+    ):
         explore(near)
     assert explore(attrs.evolve(near, clock=Clock(SECOND, horizon=3 * SECOND))).verdict is Verdict.COMPLETE
 

@@ -14,7 +14,7 @@ from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, 
 from tidegate.model.errors import Misuse, Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.instants import SECOND, STORE, WALL, Instant
 from tidegate.sim.actors import Process, factory
-from tidegate.sim.aging import HoldsInstant
+from tidegate.sim.aging import Horizon, InstantRefused
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Raised, Returned
 from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.report import Verdict, explore
@@ -412,35 +412,5 @@ async def returns_one() -> object:
 def test_a_program_that_holds_an_instant_is_noticed(program: Coded) -> None:
     """Relative time does not fit it: the instants in its memory do not move."""
     automaton = ProgramAutomaton(lambda _: program())
-    first = automaton.start(0)
-    assert automaton.later(first) == first
-    with pytest.raises(HoldsInstant):
-        automaton.later(automaton.after(first, Instant(0)))
-
-
-@pytest.mark.parametrize("program", [reads_its_clock, names_an_instant])
-def test_a_program_that_asks_with_an_instant_or_for_one_is_noticed(program: Coded) -> None:
-    """What the clock of a machine says depends on when time began."""
-    automaton = ProgramAutomaton(lambda _: program())
-    with pytest.raises(HoldsInstant, match=r"about to|reads its clock"):
-        automaton.later(automaton.start(0))
-
-
-def test_an_instant_that_an_unmerged_program_was_given_is_noticed() -> None:
-    """Its locals are not known, so its arguments are looked at."""
-
-    async def was_given(deadline: Instant) -> object:
-        held: list[object] = []
-        await Sleep(SECOND)
-        return len(held) + deadline.at
-
-    automaton = ProgramAutomaton(lambda _: was_given(Instant(0)))
-    with pytest.raises(HoldsInstant):
-        automaton.later(automaton.start(0))
-
-
-def test_a_program_without_instants_stays_where_it_is() -> None:
-    """Time passes for the world alone."""
-    automaton = ProgramAutomaton(lambda _: holds_nothing())
-    assert automaton.later(automaton.start(0)) == automaton.start(0)
-    assert automaton.later(automaton.after(automaton.start(0), None)) == automaton.after(automaton.start(0), None)
+    with pytest.raises(InstantRefused, match=r"holds an instant"):
+        automaton.after(automaton.start(0), Horizon(SECOND).now(Instant(0)))

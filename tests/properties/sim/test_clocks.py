@@ -154,7 +154,7 @@ def test_sleeps_of_machines_that_drift_keep_time_relative(drift: int) -> None:
 def test_whoever_reads_a_skewed_clock_makes_time_absolute() -> None:
     """And the verdict says so."""
     report = explore(in_relative_time(scenario(Host(skew=SECOND), budget=1)))
-    assert report.time.startswith("absolute time, 2 moves of 1 s, for a program reads its clock at ")
+    assert report.time.startswith("absolute time, 2 moves of 1 s, for p0 uses an instant as a number, ")
 
 
 def in_relative_time(scenario: Scenario) -> Scenario:

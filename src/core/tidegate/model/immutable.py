@@ -8,17 +8,19 @@ known counts as mutable.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from functools import cache
+from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Final, cast
 
-from tidegate.model.documents import Document, show
+from tidegate.model.documents import Document, Value, show
 from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.sealed import SEALED
 from tidegate.model.values import field_names
 
-__all__ = ["frozen_fields", "is_value", "must_be_value"]
+__all__ = ["frozen_fields", "is_value", "mapped", "must_be_value"]
 
 _ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum)
 _PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes})
@@ -75,3 +77,53 @@ def _is_immutable(item: object) -> bool:
     if isinstance(item, MethodType):
         return _is_immutable(item.__func__) and _is_immutable(item.__self__)
     return isinstance(item, BuiltinFunctionType) and (item.__self__ is None or isinstance(item.__self__, ModuleType))
+
+
+def mapped(value: object, change: Callable[[object], object], name: Callable[[str], str] | None = None) -> object:
+    """The value with each part of it that is no container changed; the very same where nothing changes.
+
+    Args:
+        value: Any value. Documents, tuples, named tuples, frozen sets, errors and frozen attrs values are looked through, and
+            keep their type; no code of their classes runs.
+        change: Part -> what stands in its place.
+        name: Likewise for the keys of documents and the texts of errors; None to leave them.
+    """
+    kind = type(value)
+    if kind is Document:
+        was = cast("Document", value).items
+        items = tuple([(name(key) if name else key, cast("Value", mapped(item, change, name))) for key, item in was])
+        return value if _all_same(was, items) else Document(items)
+    if isinstance(value, (tuple, frozenset)):
+        parts = [mapped(item, change, name) for item in value]
+        return value if all(map(is_, parts, value)) else _container(kind, parts)
+    if isinstance(value, Failure):
+        return kind(*map(name, value.args)) if name else value
+    if isinstance(value, BaseException) or (changed := change(value)) is not value:
+        return value if isinstance(value, BaseException) else changed
+    fields = frozen_fields(kind)  # type: ignore[arg-type]  # a class is hashable
+    if not fields:
+        return value
+    held = [getattr(value, field) for field in fields]
+    parts = [mapped(item, change, name) for item in held]
+    if all(map(is_, parts, held)):
+        return value
+    copy = object.__new__(kind)
+    for field, part in zip(fields, parts, strict=True):
+        object.__setattr__(copy, field, part)
+    if hasattr(kind, _CACHED_HASH):
+        object.__setattr__(copy, _CACHED_HASH, None)
+    return copy
+
+
+_CACHED_HASH: Final = "_attrs_cached_hash"
+"""Where attrs keeps the hash of a value that it was told to."""
+
+
+def _all_same(was: tuple[tuple[str, Value], ...], items: tuple[tuple[str, Value], ...]) -> bool:
+    return all(key == now and held is item for (key, held), (now, item) in zip(was, items, strict=True))
+
+
+def _container(kind: type, parts: list[object]) -> object:
+    """A tuple, a named tuple or a frozen set, or an instance of a subclass of one, of these parts."""
+    base = tuple if issubclass(kind, tuple) else frozenset
+    return base.__new__(kind, parts)

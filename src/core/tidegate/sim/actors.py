@@ -17,30 +17,18 @@ there. A process that `comes_back` always starts again in the end, at no cost, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from functools import lru_cache
 from typing import Final, ParamSpec, cast, final
 
 import attrs
 
-from tidegate.model.documents import OlderThan, exactly, parts_of
+from tidegate.model.documents import exactly
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.operations import (
-    BulkUpdate,
-    DeleteMany,
-    DeleteOne,
-    FindAll,
-    FindOne,
-    FindOneAndUpdate,
-    UpdateMany,
-    UpdateOne,
-    UpsertOne,
-)
-from tidegate.model.transactions import InTransaction
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.aging import OtherTime
+from tidegate.sim.aging import text
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
@@ -134,22 +122,6 @@ class Process:
     def status(self, at: object) -> ProcessStatus:
         return self.behaviour.status(cast("int", at))
 
-    def later(self, at: object, by: Duration, horizon: Duration) -> object:  # noqa: ARG002  no instant in it moves
-        if self.host.stall and self.faults.allows(Fault.STALL):
-            raise Misuse(
-                f"{self.name} may stall by a fault, and time passes by itself",
-                why="in relative time it may pass at any point while anybody stands, which is a stall and costs nothing",
-                todo="leave the fault out, or let time be absolute: Clock(horizon=None)",
-            )
-        status = self.status(at)
-        if isinstance(status, Asking) and (age := _oldest(status.effect)) > horizon:
-            raise Misuse(
-                f"{self.name} asks whether something is {seconds(age)} old, and the horizon is {seconds(horizon)}",
-                why="beyond the horizon all ages are the same",
-                todo="let the clock of the scenario have a horizon as far as the largest age",
-            )
-        return self.behaviour.later(cast("int", at))
-
     @property
     def unmerged(self) -> tuple[str, ...]:
         return self.behaviour.unmerged
@@ -161,8 +133,10 @@ class Process:
     def confirm(self) -> None:
         self.behaviour.confirm()
 
-    def at_other_times(self, times: Sequence[OtherTime]) -> None:
-        self.behaviour.at_other_times(times)
+    def asked_at(self, world: World) -> str:
+        """Which line of its program asks for what comes next."""
+        node = self.behaviour.nodes[cast("int", world.read(self.place))]
+        return f"{node.src}, where it is {text(node.status)}"
 
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep, if the clock can tell."""
@@ -278,20 +252,6 @@ def when_quiet(processes: tuple[Process, ...], otherwise: Meaning = perform) -> 
 def stuck(process: str) -> Cell[bool]:
     """Does user code never return to the process?"""
     return Cell(("stuck", process), empty=False)
-
-
-_FILTERED: Final = (FindOne, FindAll, FindOneAndUpdate, UpdateOne, UpsertOne, DeleteOne, UpdateMany, DeleteMany)
-
-
-def _oldest(effect: Effect[object]) -> Duration:
-    """The largest age that its filters compare."""
-    if isinstance(effect, InTransaction):
-        return _oldest(effect.operation)
-    if isinstance(effect, BulkUpdate):
-        return max(map(_oldest, effect.updates))
-    if not isinstance(effect, _FILTERED):
-        return 0
-    return max((part.age for part in parts_of(effect.where) if isinstance(part, OlderThan)), default=0)
 
 
 @final

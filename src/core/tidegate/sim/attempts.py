@@ -2,7 +2,7 @@
 
     a value does not fit into its slot          the slot becomes wider
     a step law looks at more than was known     what it looks at is known from then on
-    a program holds an instant                  time is absolute instead of relative, if the clock has moves
+    relative time does not fit                  time is absolute instead, if the clock has moves (`tidegate.sim.aging`)
 
 Nothing of an attempt is kept but what it has shown, so the last one is the whole search.
 """
@@ -14,7 +14,7 @@ from typing import Final, TypeVar, final
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import seconds
-from tidegate.sim.aging import HoldsInstant
+from tidegate.sim.aging import Horizon, InstantRefused
 from tidegate.sim.judging import Grew
 from tidegate.sim.packing import NARROW, Looked, Overflow, Packing
 from tidegate.sim.scenario import Scenario
@@ -34,8 +34,8 @@ def attempt(scenario: Scenario, run: Callable[[Search], T], reductions: Reductio
     while True:
         try:
             return attempts.run(run)
-        except HoldsInstant as held:
-            attempts = Attempts(scenario, why_absolute(scenario, held), reductions)
+        except InstantRefused as refused:
+            attempts = Attempts(scenario, why_absolute(scenario, refused), reductions)
 
 
 @final
@@ -52,7 +52,7 @@ class Attempts:
         self.scenario, self.absolute, self.reductions = scenario, absolute, reductions
         budgets = scenario.allowance().items()
         self.widths = {budget.name: left.bit_length() + 1 if left else 0 for budget, left in budgets}
-        self.packing = Packing(dict(self.widths))
+        self.packing = self.new_packing()
         self.footprints: dict[str, Looked] = {}
         self.search: Search | None = None
 
@@ -60,7 +60,7 @@ class Attempts:
         """Run it, and again in a search that is fit for it where this one is not.
 
         Raises:
-            HoldsInstant: time is relative, and a program holds an instant.
+            InstantRefused: Time is relative, and an instant is used in a way that this does not permit.
         """
         while True:
             try:
@@ -75,10 +75,15 @@ class Attempts:
                 slots = self.packing.slots.values()
                 self.widths |= {slot.name[:1]: NARROW for slot in slots if slot.is_full and slot.width < NARROW}
                 self.widths |= {slot.name: slot.width + _WIDER for slot in slots if slot.is_filling}
-                self.packing, self.footprints, self.search = Packing(dict(self.widths)), {}, None
+                self.packing, self.footprints, self.search = self.new_packing(), {}, None
+
+    def new_packing(self) -> Packing:
+        clock = self.scenario.clock
+        horizon = None if clock is None or self.absolute is not None else clock.horizon
+        return Packing(dict(self.widths), None if horizon is None else Horizon(horizon))
 
 
-def why_absolute(scenario: Scenario, held: HoldsInstant) -> str:
+def why_absolute(scenario: Scenario, refused: InstantRefused) -> str:
     """Why the scenario must run in absolute time.
 
     Raises:
@@ -86,12 +91,12 @@ def why_absolute(scenario: Scenario, held: HoldsInstant) -> str:
     """
     if scenario.clock is None or not scenario.clock.moves:
         raise Misuse(
-            f"relative time does not fit: {held}",
+            f"relative time does not fit: {refused}",
             where=f"scenario {scenario.name}",
             why="so time is absolute, and the clock has no moves",
-            todo=f"{held.todo}; let the store judge ages in a filter; or give the clock moves (docs/time.md)",
-        ) from held
-    return f", for {held}"
+            todo=f"{refused.todo}; or give the clock moves (docs/time.md)",
+        ) from refused
+    return f", for {refused}"
 
 
 def timing(search: Search) -> str:

@@ -11,25 +11,24 @@ wrong without any replay. So where a search has ended, merges are confirmed: a f
 node, and on from there by what was learned on the first. What is promised: one further way of each node is tried, then a
 second one of each, and so on, `_BEYOND` replies beyond the merge, until as many replies were given as the search gave.
 
-In relative time a program must look at nothing but ages. So all ways are gone once more with the instants in the replies moved
-(`tidegate.sim.aging.OtherTime`): a number made of an instant, kept across an await, shows, and so does an age beyond the horizon.
+In relative time a program may use the instants of a reply until its next await, as `tidegate.sim.aging` permits, and must
+not hold one across it: its locals are no part of the state, so an instant there would not grow old with the others.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
 import attrs
 
-from tidegate.model.documents import Document, show
-from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Now, Program, Sleep, checked_effect
+from tidegate.model.documents import show
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Program, Sleep, checked_effect
 from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
-from tidegate.model.instants import Duration, Instant, seconds
-from tidegate.sim.aging import HoldsInstant, OtherTime, holds_instant
+from tidegate.model.instants import Duration
+from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, plain, settled, text
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 from tidegate.sim.lines import awaited_at, holders, raised_at
 
@@ -137,7 +136,6 @@ class _Node:
     exact: object
     life: int
     came: _Came | None
-    is_timed: bool
     unmerged: str
     src: str
     """Which line asks."""
@@ -152,9 +150,7 @@ class ProgramAutomaton:
 
     def __init__(self, birth: Birth) -> None:
         self.birth = birth
-        self.nodes = [
-            _Node(end, None, 0, None, is_timed=False, unmerged="", src="") for end in (Crashed(), Cancelled())
-        ]
+        self.nodes = [_Node(end, None, 0, None, unmerged="", src="") for end in (Crashed(), Cancelled())]
         self.known: dict[Hashable, int] = {}
         self.births: dict[int, int] = {}
         self.canon = Canon()
@@ -175,12 +171,15 @@ class ProgramAutomaton:
 
     def after(self, node: int, reply: object) -> int:
         """The node where the program stands after the reply."""
-        key = self.canon.key(reply)
+        key: Hashable = self.canon.key(plain(reply))
         if key is None:
             must_be_value(reply, "a reply")
+        if plain(reply) is not reply:
+            key = (RelativeInstant, key)  # in absolute time the program may do what relative time does not permit
         edges = self.nodes[node].edges
         found = edges.get(key)
         if found is None:
+            reply = settled(reply)
             found = edges[key] = (reply, self.run(node, reply))
         return found[1]
 
@@ -197,73 +196,6 @@ class ProgramAutomaton:
                 case _:
                     break
         return node
-
-    def later(self, node: int) -> int:
-        """The node when time has moved on: itself, for a program that holds no instant."""
-        if self.nodes[node].is_timed:
-            raise self.held(node)
-        return node
-
-    def held(self, number: int) -> HoldsInstant:
-        """Who keeps an instant there, and what to write instead."""
-        node = self.nodes[number]
-        if not isinstance(node.status, Asking):
-            return HoldsInstant(
-                f"a program {node.status}, which holds an instant", "let it return an age, or nothing of it"
-            )
-        if isinstance(node.status.effect, Now):
-            return HoldsInstant(
-                f"a program reads its clock at {node.src}", "ask for StoreTime(), or filter by OlderThan"
-            )
-        held = ", ".join(f"`{name}`" for name in holders(self.standing(number)[-1], holds_instant))
-        return HoldsInstant(
-            f"a program holds an instant in {held or 'its memory'} at {node.src}, where it is {node.status}",
-            f"`del {held.replace('`', '')}` before that await, or keep an age" if held else "keep an age instead",
-        )
-
-    def at_other_times(self, times: Iterable[OtherTime]) -> None:
-        """Let fresh programs go all ways with all instants in their replies moved: they must ask for the same.
-
-        Where time passes nothing that they hold across an await is an instant, so each reply may be of a time of its own.
-
-        Raises:
-            HoldsInstant: One looks at more than ages within the horizon.
-        """
-        if not any(holds_instant(reply) for node in self.nodes for reply, _ in node.edges.values()):
-            return
-        for time in times:
-            walked: Counter[tuple[int, Hashable]] = Counter()
-            for number in range(len(self.nodes) - 1, self.CANCELLED, -1):  # what came late lies deep
-                for key in self.nodes[number].edges:
-                    if not walked[number, key]:
-                        self.walk_at(time, number, key, walked)
-
-    def walk_at(self, time: OtherTime, number: int, key: Hashable, walked: Counter[tuple[int, Hashable]]) -> None:
-        """Let a fresh program go to a node, by a reply from there, and on by what was learned, all at another time."""
-        way = self.way(number)
-        came = (self.nodes[each].came for each in way[1:])
-        steps: list[Hashable] = [*(self.canon.key(each.reply) for each in came if each is not None), key]
-        program, at, onward = self.birth(self.nodes[number].life), way[0], 0
-        resume(program, None)
-        while onward < _BEYOND:
-            if not steps:
-                onward += 1
-                if (further := self.least_walked(at, walked)) is None:
-                    break
-                steps = [further]
-            if (asked := self.nodes[at]).is_timed:
-                break  # in the runs that came there no time passed
-            key, *steps = steps
-            walked[at, key] += 1
-            reply, at = asked.edges[key]
-            then = attrs.evolve(time, later=time.later * (1 + walked.total() % 5))
-            status = then.back(resume(program, then.moved(reply)))
-            if self.canon.key(status) != self.nodes[at].exact:
-                raise HoldsInstant(
-                    f"a program that asked at {asked.src} looks at more than ages up to {seconds(time.horizon)}: with the "
-                    f"same ages at another time it would not be {self.nodes[at].status}, but {status}",
-                    "compare instants by their difference to now, within the horizon; or let the horizon reach further",
-                )
 
     @property
     def unmerged(self) -> tuple[str, ...]:
@@ -283,7 +215,9 @@ class ProgramAutomaton:
 
     def run(self, number: int, reply: object) -> int:
         life, program = self.nodes[number].life, self.standing(number).pop()
-        return self.park(program, resume(program, reply), life, _Came(number, reply))
+        status = resume(program, reply)
+        check_use(reply)
+        return self.park(program, status, life, _Came(number, reply))
 
     def standing(self, number: int) -> list[Program[object]]:
         """At least one program that stands at the node, for whoever looks at it or takes it away."""
@@ -385,6 +319,8 @@ class ProgramAutomaton:
         if exact is None:
             _must_be_immutable(status)
         place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
+        if came is not None and plain(came.reply) is not came.reply:
+            _check_held(program, status, place)
         if isinstance(place, Unmergeable):
             number = len(self.nodes)  # each (node, reply) leads to a node of its own
         else:
@@ -392,27 +328,29 @@ class ProgramAutomaton:
         if number == len(self.nodes):
             unmerged = place.reason if isinstance(place, Unmergeable) else ""
             self.has_raised = self.has_raised or isinstance(status, Raised)
-            is_timed = holds_instant(status) or self.is_timed(program, status, place, came)
-            self.nodes.append(_Node(status, exact, life, came, is_timed, unmerged, awaited_at(program)))
+            self.nodes.append(_Node(status, exact, life, came, unmerged, awaited_at(program)))
         if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
 
-    def is_timed(self, program: Program[object], status: ProcessStatus, place: object, came: _Came | None) -> bool:
-        """Does the program hold an instant, or is it about to read its clock? Where its locals are not known, it may."""
-        if isinstance(status, Asking) and isinstance(status.effect, Now):
-            return True
-        if not isinstance(place, Unmergeable):
-            return _names_instant(place)
-        if came is not None and (self.nodes[came.node].is_timed or holds_instant(came.reply)):
-            return True
-        return _was_given_instant(program)
+
+def _check_held(program: Program[object], status: ProcessStatus, place: object) -> None:
+    """Raise InstantRefused if the program, which was given an instant just now, holds one across its next await."""
+    if not isinstance(status, Asking):
+        if plain(status) is not status:
+            raise InstantRefused(f"is {text(status)}, which holds an instant", "return an age, or nothing of it")
+        return
+    held = ", ".join(f"`{name}`" for name in holders(program, _is_relative))
+    if isinstance(place, Unmergeable) or plain(status) is not status or _names_instant(place):
+        raise InstantRefused(
+            f"holds an instant in {held or 'what it awaits, or in its memory'}",
+            f"`del {held.replace('`', '')}` before that await, or keep an age" if held else "keep an age instead",
+            f"{awaited_at(program)}, where it is {text(status)}",
+        )
 
 
-def _was_given_instant(program: Program[object]) -> bool:
-    """Is there an instant in its outermost frame, where its arguments are? Where there is no frame, there may be."""
-    frame: FrameType | None = getattr(program, "cr_frame", None)
-    return frame is None or any(map(holds_instant, frame.f_locals.values()))
+def _is_relative(value: object) -> bool:
+    return plain(value) is not value
 
 
 def _must_be_immutable(status: ProcessStatus) -> None:
@@ -425,16 +363,14 @@ def _must_be_immutable(status: ProcessStatus) -> None:
 
 
 def _names_instant(key: object) -> bool:
-    """Is there an instant in what `exactly` made of a program's locals?"""
+    """Is there an instant in the fingerprint of a program?"""
     match key:
         case tuple():
-            return (len(key) > 0 and key[0] is Instant) or any(map(_names_instant, key))
+            return (len(key) > 0 and key[0] is RelativeInstant) or any(map(_names_instant, key))
         case frozenset():
             return any(map(_names_instant, key))
-        case Document():
-            return holds_instant(key)
         case _:
-            return False
+            return _is_relative(key)
 
 
 def resume(program: Program[object], reply: object) -> ProcessStatus:

@@ -18,7 +18,7 @@ import attrs
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.picture import printable_key
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import ActorStep
@@ -131,7 +131,7 @@ def done_in(search: Search, state: Packed, way: Way, touched: _Touched) -> tuple
 def _new_commands(search: Search, state: Packed, way: Way) -> Iterator[Effect[object]]:
     if not isinstance(way.actor, ReducerProcess):
         return
-    before, after = (Lens(search.space.packing, at, Looked()).read(way.actor.place) for at in (state, way.after))
+    before, after = map(search.space.packing.slot(way.actor.place).get, (state, way.after))
     had = commands_of(before)
     yield from (command for command in commands_of(after) if command not in had)
 

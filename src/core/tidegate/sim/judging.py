@@ -8,17 +8,19 @@ step                 judged when a step is learned, where it touches what the la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from types import CoroutineType
 from typing import Final, final
 
 import attrs
 
 from tidegate.model.errors import Misuse, shown
-from tidegate.sim.aging import HoldsInstant
+from tidegate.sim.aging import InstantRefused
 from tidegate.sim.automaton import Raised
+from tidegate.sim.lines import used_at
 from tidegate.sim.packing import Looked, Packed
-from tidegate.sim.scenario import Law, State, StepLaw
+from tidegate.sim.scenario import Law, StepLaw
 from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
 
@@ -50,9 +52,6 @@ class Always:
     looked: Looked = attrs.field(factory=Looked)
     good: set[int] = attrs.field(factory=set)
 
-    def asked(self, views: Sequence[State]) -> bool:
-        return self.holds(views[0])
-
     def broken_by(self, states: list[Packed]) -> Packed | None:
         """The first of the states that breaks it."""
         mask = -1
@@ -61,7 +60,8 @@ class Always:
             fresh = {state & mask for state in states} - self.good
             for state in states if fresh else ():
                 if state & mask in fresh and state & self.looked.bits not in self.good:
-                    if not judged(self.name, self.asked, self.space, self.space.view(state, self.looked)):
+                    view = self.space.view(state, self.looked)
+                    if not judged(self.name, partial(self.holds, view), self.space):
                         return state
                     self.good.add(state & self.looked.bits)
         return None
@@ -86,18 +86,39 @@ class Between:
         self.unchanged = Always(name, lambda view: holds(view, view), space, footprint)
         self.looked = Looked()
         self.good: set[tuple[int, int]] = set()
+        self.good_later: set[tuple[int, int]] = set()
 
     def judge(self, before: Packed, after: Packed, looked: Looked) -> None:
-        """Judge one step, where it touches the footprint; what was looked at is added to `looked`."""
-        if not (before ^ after) & self.footprint.bits:
-            return
+        """Judge one step, where it touches the footprint; what was looked at is added to `looked`.
+
+        Raises:
+            BrokenStep: The step breaks the law.
+        """
+        if (before ^ after) & self.footprint.bits:
+            self.judge_views(before, after, self.space.view(after, self.looked), self.good)
+            looked.bits |= self.looked.bits
+
+    def judge_time(self, before: Packed, after: Packed) -> None:
+        """Judge a step in which relative time passes.
+
+        Raises:
+            BrokenStep: The step breaks the law.
+            InstantRefused: Likewise, where no state changes, so that it is no step.
+        """
+        try:
+            self.judge_views(before, after, self.space.later(before, self.looked), self.good_later)
+        except BrokenStep:
+            if before == after:
+                raise InstantRefused(f"the law {self.name!r} looks at how time passes", "judge a change") from None
+            raise
+
+    def judge_views(self, before: Packed, after: Packed, seen: View, good: set[tuple[int, int]]) -> None:
         mask = self.looked.bits
-        if (before & mask, after & mask) not in self.good:
-            views = self.space.view(before, self.looked), self.space.view(after, self.looked)
-            if not judged(self.name, lambda then: self.holds(*then), self.space, *views):
-                raise BrokenStep(self.name, before, after)
-            self.good.add((before & self.looked.bits, after & self.looked.bits))
-        looked.bits |= self.looked.bits
+        if (before & mask, after & mask) in good:
+            return
+        if not judged(self.name, lambda: self.holds(self.space.view(before, self.looked), seen), self.space):
+            raise BrokenStep(self.name, before, after)
+        good.add((before & self.looked.bits, after & self.looked.bits))
 
 
 def judge_steps(laws: Iterable[Between], before: Packed, successors: Iterable[Packed], looked: Looked) -> None:
@@ -139,28 +160,24 @@ def negated(name: str, holds: Law) -> Law:
     return lambda view: not answered(name, holds(view))
 
 
-def judged(law: str, asked: Callable[[Sequence[State]], object], space: Space, *views: View) -> bool:
-    """What a law answers, whatever the time is.
+def judged(law: str, ask: Callable[[], object], space: Space) -> bool:
+    """What a law answers.
 
     Raises:
-        HoldsInstant: It answers something else where all ages are the same.
+        InstantRefused: It uses an instant in a way that relative time does not permit.
         Exception: Whatever the law raises, with a note that names it.
     """
     try:
-        answer = answered(law, asked(views))
+        answer = answered(law, ask())
+        if space.packing.horizon is not None:
+            space.packing.horizon.check()
+    except InstantRefused as refused:
+        if space.packing.horizon is not None:
+            space.packing.horizon.refused = None
+        raise refused.of(f"the law {law!r}", used_at(refused)) from refused
     except Exception as error:
         error.add_note(f"in the law {law!r}")
         raise
-    for then in space.elsewhen(*views):
-        try:
-            same = answered(law, asked(then)) is answer
-        except Exception:  # noqa: BLE001  it need not be able to judge what never happens
-            same = False
-        if not same:
-            raise HoldsInstant(
-                f"the law {law!r} looks at more than ages up to the horizon",
-                "let it compare instants by their difference to now, or let the horizon reach further",
-            )
     return answer
 
 

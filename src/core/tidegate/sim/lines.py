@@ -13,8 +13,9 @@ from typing import Final, cast
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 
-__all__ = ["awaited_at", "decided_at", "holders", "raised_at"]
+__all__ = ["awaited_at", "decided_at", "holders", "raised_at", "used_at"]
 
+_OURS: Final = ("tidegate.model.", "tidegate.sim.", "attr.")
 _CALLS_MAX: Final = 8
 """How many calls are told of an error; of an endless recursion, say, there are a thousand."""
 
@@ -53,6 +54,17 @@ def raised_at(error: BaseException) -> str:
             found.append(_placed(module, trace.tb_frame.f_code, trace.tb_lineno))
         trace = trace.tb_next
     return ", from ".join([*reversed(found[-_CALLS_MAX:]), *(["..."] if len(found) > _CALLS_MAX else [])])
+
+
+def used_at(error: BaseException) -> str:
+    """The innermost line of the code of a user that led to an error; "" if none did."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        if not module.startswith(_OURS) and not trace.tb_frame.f_code.co_filename.startswith("<attrs"):
+            found = _placed(module, trace.tb_frame.f_code, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
 
 
 def decided_at(decide: object) -> str:

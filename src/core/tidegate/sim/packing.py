@@ -17,8 +17,23 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.model.documents import Document, exactly
+from tidegate.model.instants import Instant
+from tidegate.sim.aging import Horizon
 from tidegate.sim.fingerprint import Canon
-from tidegate.sim.world import BUDGET, DOCUMENTS, IDS, LIFE, NOTES, PROCESS, QUANTUM, UNBOUNDED, UNIQUE, WAKES, Cell
+from tidegate.sim.world import (
+    BUDGET,
+    CLOCK,
+    DOCUMENTS,
+    IDS,
+    LIFE,
+    NOTES,
+    PROCESS,
+    QUANTUM,
+    UNBOUNDED,
+    UNIQUE,
+    WAKES,
+    Cell,
+)
 
 __all__ = ["NARROW", "Lens", "Looked", "Overflow", "Packed", "Packing", "Slot"]
 
@@ -59,7 +74,12 @@ class Overflow(Exception):  # noqa: N818  control flow of the search, never seen
 @final
 @attrs.define(eq=False)
 class Slot:
-    """The bits of one cell, and the values that they number."""
+    """The bits of one cell, and the values that they number.
+
+    Attributes:
+        values: By number: what the cell holds.
+        seen: By number: what code sees of it, which differs in relative time.
+    """
 
     name: _Name
     shift: int
@@ -67,6 +87,8 @@ class Slot:
     values: list[object]
     numbers: dict[object, int]
     canon: Canon
+    horizon: Horizon | None
+    seen: list[object] = attrs.field(init=False)
     is_full: bool = False
     low: int = attrs.field(init=False)
     mask: int = attrs.field(init=False)
@@ -76,6 +98,7 @@ class Slot:
         self.low = (1 << self.width) - 1
         self.mask = self.low << self.shift
         self.top = 1 << self.shift + self.width - 1 if self.width else 0
+        self.seen = self.values if self.horizon is None else [self.as_seen(value) for value in self.values]
 
     @property
     def is_filling(self) -> bool:
@@ -85,11 +108,17 @@ class Slot:
     def get(self, state: Packed) -> object:
         return self.values[(state >> self.shift) & self.low]
 
+    def as_seen(self, value: object) -> object:
+        assert self.horizon is not None
+        return self.horizon.now(cast("Instant", value)) if self.name == CLOCK.name else self.horizon.seen(value)
+
     def put(self, state: Packed, value: object) -> Packed:
         key = value if type(value) is int or type(value) is Document else self.key(value)
         number = self.numbers.setdefault(key, len(self.values))
         if number == len(self.values):
             self.values.append(value)
+            if self.horizon is not None:
+                self.seen.append(self.as_seen(value))
         if number > self.low:
             self.is_full = True
             raise Overflow
@@ -107,10 +136,11 @@ class Packing:
 
     Args:
         widths: Bits of the slots that are known to need more than others of their kind, and of kinds that need more.
+        horizon: Of relative time; None where time stands or is absolute.
     """
 
-    def __init__(self, widths: Mapping[_Name, int]) -> None:
-        self.widths, self.bits = widths, 0
+    def __init__(self, widths: Mapping[_Name, int], horizon: Horizon | None = None) -> None:
+        self.widths, self.horizon, self.bits = widths, horizon, 0
         self.slots: dict[_Name, Slot] = {}
         self.canon = Canon()
 
@@ -119,7 +149,7 @@ class Packing:
         if found is None:
             kind = cell.name[0]
             width = self.widths.get(cell.name, self.widths.get((kind,), _WIDTHS.get(kind, _WIDTH)))
-            found = Slot(cell.name, self.bits, width, [cell.empty], {}, self.canon)
+            found = Slot(cell.name, self.bits, width, [cell.empty], {}, self.canon, self.horizon)
             found.numbers[found.key(cell.empty)] = 0
             if kind == BUDGET:
                 none = found.low >> 1
@@ -158,7 +188,7 @@ class Lens:
     def read(self, cell: Cell[V]) -> V:
         slot = self.packing.slots.get(cell.name) or self.packing.slot(cell)
         self.looked.bits |= slot.mask
-        return cast("V", slot.values[(self.state >> slot.shift) & slot.low])
+        return cast("V", slot.seen[(self.state >> slot.shift) & slot.low])
 
     def taken(self, budget: Cell[int]) -> Lens | None:
         if budget.empty == UNBOUNDED and budget.name not in self.packing.slots:
@@ -174,9 +204,10 @@ class Lens:
 
     def write(self, cell: Cell[V], value: V) -> Lens:
         slot = self.packing.slots.get(cell.name) or self.packing.slot(cell)
+        kept = value if self.packing.horizon is None else self.packing.horizon.stored(value)
         wrote = self.wrote
         if self.blind:
             wrote |= slot.mask
         else:
             self.looked.bits |= slot.mask
-        return Lens(self.packing, slot.put(self.state, value), self.looked, self.blind, wrote)
+        return Lens(self.packing, slot.put(self.state, kept), self.looked, self.blind, wrote)

@@ -12,8 +12,8 @@ from typing import Final, TypeAlias, cast
 import attrs
 
 from tidegate.model.documents import INT64, Document, Value, show
-from tidegate.model.instants import seconds
-from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.model.instants import Instant, seconds
+from tidegate.sim.packing import Packed
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import ProcessActor
 from tidegate.sim.space import Space
@@ -37,10 +37,9 @@ def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
 
     Keys stand in the order in which they stood in `like`, the state before, so that a patch tells of nothing else.
     """
-    lens = Lens(space.packing, state, Looked())
     tree: _Branch = {
         "processes": {
-            printable_key(name): status(process, lens.read(process.place))
+            printable_key(name): status(process, space.packing.slot(process.place).get(state))
             for name, process in space.processes.items()
             if process.place is not None
         }
@@ -57,7 +56,7 @@ def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
             branch = below
         branch[printable_key(name[-1])] = _named_notes(value) if name[0] == NOTES else pictured(value)
     if space.scenario.clock is not None and not space.relative:
-        tree["clock"] = seconds(lens.read(CLOCK).at)
+        tree["clock"] = seconds(cast("Instant", space.packing.slot(CLOCK).get(state)).at)
     return _planted(tree, like)
 
 

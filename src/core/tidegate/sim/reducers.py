@@ -31,19 +31,30 @@ from typing import Any, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.model.documents import exactly, show
+from tidegate.model.documents import exactly
 from tidegate.model.effects import Cancel, Effect, Program, Refused, Sleep
 from tidegate.model.immutable import must_be_value
-from tidegate.model.instants import Duration, Instant, seconds
+from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
-from tidegate.sim.aging import HoldsInstant, OtherTime, aged, holds_instant
+from tidegate.sim.aging import InstantRefused, plain, text
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place
 
-__all__ = ["Completed", "Crash", "EventFor", "Machine", "Merge", "ReducerProcess", "Restart", "Running", "Stepping"]
+__all__ = [
+    "Completed",
+    "Crash",
+    "EventFor",
+    "Machine",
+    "Merge",
+    "ReducerProcess",
+    "Restart",
+    "Running",
+    "Stamp",
+    "Stepping",
+]
 
 
 # Each reducer has states, events and commands of its own; the simulator only passes them on.
@@ -53,6 +64,8 @@ EventFor: TypeAlias = Callable[..., object | None]
 """(command, reply) -> the event that tells of it, or None."""
 Merge: TypeAlias = Callable[[Sequence[Any]], Sequence[object]]
 """The events of a turn -> what is told."""
+Stamp: TypeAlias = Callable[..., object]
+"""(event, the store's time) -> the event, received at that time."""
 _CarriedOut: TypeAlias = Callable[..., Program[object] | None]
 """A command -> a new run of the program that carries it out; None where it is one effect of the world."""
 
@@ -111,10 +124,10 @@ class Machine:
         """The same, sorted: where only the order of what is under way differs, it is one state."""
         return Machine(
             self.state,
-            tuple(sorted(self.commands, key=show)),
-            tuple(sorted(self.arrived, key=show)),
-            tuple(sorted(self.stuck, key=show)),
-            tuple(sorted(self.running, key=show)),
+            tuple(sorted(self.commands, key=text)),
+            tuple(sorted(self.arrived, key=text)),
+            tuple(sorted(self.stuck, key=text)),
+            tuple(sorted(self.running, key=text)),
         )
 
 
@@ -136,6 +149,7 @@ class ReducerProcess:
         carried_out: Commands that a program carries out.
         ends: Commands that end as they are taken back, refused, which is told at once.
         merge: Where several events may be received in one turn: what the reducer is told of them, in their order.
+        stamp: Puts the store's time into an event as it is received; None where events do not say when they are received.
     """
 
     name: str
@@ -150,12 +164,11 @@ class ReducerProcess:
     carried_out: _CarriedOut = _by_the_world
     ends: Which = no_effects
     merge: Merge | None = None
+    stamp: Stamp | None = None
     asker: Asker = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
     blind: bool = attrs.field(init=False, default=False)
-    timed: dict[Hashable, tuple[object, object]] = attrs.field(init=False, factory=dict)
-    """The states and events with instants in them that it took."""
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults))
@@ -166,13 +179,6 @@ class ReducerProcess:
 
     def status(self, at: object) -> object:
         return at
-
-    def later(self, at: object, by: Duration, horizon: Duration) -> object:
-        for each in at.running if isinstance(at, Machine) else ():
-            if holds_instant(each.command):
-                raise HoldsInstant(f"a program carries out {each.command}", "command it with an age instead")
-            self.behaviour(each.command).later(each.node)
-        return aged(at, by, horizon)
 
     @property
     def unmerged(self) -> tuple[str, ...]:
@@ -186,21 +192,6 @@ class ReducerProcess:
         for each in self.behaviours.values():
             each.confirm()
 
-    def at_other_times(self, times: Sequence[OtherTime]) -> None:
-        for each in self.behaviours.values():
-            each.at_other_times(times)
-        for state, event in self.timed.values():
-            now = self.step(state, event)
-            for time in times:
-                then = self.step(time.moved(state), time.moved(event))
-                back = map(time.back, (then.state, *then.commands))
-                if [*map(exactly, back)] != [*map(exactly, (now.state, *now.commands))]:
-                    raise HoldsInstant(
-                        f"the reducer {self.name} looks at more than ages up to {seconds(time.horizon)} when it receives "
-                        f"{event}: with the same ages at another time it would do something else",
-                        "compare instants by their difference to now, within the horizon; or let the horizon reach further",
-                    )
-
     def steps(self, world: World) -> Iterator[ActorStep]:
         machine = world.read(self.place)
         if not isinstance(machine, Machine):
@@ -211,10 +202,10 @@ class ReducerProcess:
             yield from self.goes_on(world, machine, running)
         for event in machine.arrived:
             rest = attrs.evolve(machine, arrived=_without(machine.arrived, event))
-            yield ActorStep(Label(f"receives {event}"), self.take(world, rest, event))
+            yield ActorStep(Label(f"receives {plain(event)}"), self.take(world, rest, event))
         if events := world.read(inbox(self.name)):
             taken = world.write(inbox(self.name), events[1:])
-            yield ActorStep(Label(f"receives {events[0]}"), self.take(taken, machine, events[0]))
+            yield ActorStep(Label(f"receives {plain(events[0])}"), self.take(taken, machine, events[0]))
         if self.merge is not None and len(machine.arrived) + len(events) > 1:
             yield from self.receives_together(world, machine, events[:1], self.merge)
 
@@ -232,7 +223,7 @@ class ReducerProcess:
                         here = after.read(self.place)
                         assert isinstance(here, Machine), "an event makes no reducer crash"
                         after = self.take(after, here, event)
-                    said = ", then ".join(map(str, events))
+                    said = ", then ".join(str(plain(event)) for event in events)
                     yield ActorStep(Label(f"receives {said}"), after)
 
     # commands that are one effect
@@ -248,7 +239,7 @@ class ReducerProcess:
         outcomes = replies(command, world, self.asker)
         for done, reply in outcomes:
             answered = self.after_reply(done, rest, command, reply)
-            changes = done is not world or answered.read(self.place) != machine
+            changes = done is not world or plain(answered.read(self.place)) != plain(machine)
             yield ActorStep(Label(command, reply), answered, must=changes)
         for fault, trouble, after, reply in troubled(command, outcomes, world, self.asker):
             yield ActorStep(
@@ -279,9 +270,12 @@ class ReducerProcess:
         if exactly(command) in self.behaviours:
             return True
         program = self.carried_out(command)
-        if program is not None:
-            program.close()  # each run is made by its behaviour
-        return program is not None
+        if program is None:
+            return False
+        program.close()  # each run is made by its behaviour
+        if plain(command) is not command:
+            raise InstantRefused(f"commands a program with an instant: {text(command)}", "command it with an age")
+        return True
 
     def at(self, running: Running) -> ProcessStatus:
         """Where the program of a command stands; for laws."""
@@ -311,7 +305,7 @@ class ReducerProcess:
             return self.stands(known, rest, running.command, self.behaviour(running.command).after(running.node, reply))
 
         if isinstance(effect, Sleep):
-            if running.until is None or running.until.at <= world.read(CLOCK).at:
+            if running.until is None or world.read(CLOCK) - running.until >= 0:
                 yield ActorStep(Label(effect), after(world, None))
             return
         outcomes = replies(effect, world, self.asker)
@@ -346,10 +340,10 @@ class ReducerProcess:
         return world.write(self.place, attrs.evolve(rest, arrived=(*rest.arrived, event)).in_order())
 
     def take(self, world: World, machine: Machine, event: object) -> World:
+        if self.stamp is not None:
+            event = self.stamp(event, world.read(CLOCK))
         step = self.step(machine.state, event)
         must_be_value(step.state, "the state of a reducer")
-        if holds_instant(machine.state) or holds_instant(event):
-            self.timed[exactly(machine.state), exactly(event)] = (machine.state, event)
         after = attrs.evolve(machine, state=step.state)
         begun: list[Effect[object]] = []
         ended: list[Effect[object]] = []

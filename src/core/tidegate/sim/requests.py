@@ -19,14 +19,13 @@ part in them; the store has one clock, a machine another. What the store is aske
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.model.documents import exactly, show
+from tidegate.model.documents import exactly
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
 from tidegate.model.operations import (
     DeleteOne,
@@ -39,6 +38,7 @@ from tidegate.model.operations import (
     UpsertOne,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
+from tidegate.sim.aging import text
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
@@ -47,9 +47,6 @@ from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, World, parts
 
 __all__ = ["OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
 
-
-shown = cache(show)
-"""Sorting by text is the same in every run; remembered, for the same requests are under way again and again."""
 
 _NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
@@ -110,7 +107,7 @@ def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Ask
     faults = asker.faults
     if isinstance(effect, Now):
         for fault, happened, later, reading in troubled_readings(asker.host, asker.host_name, world, faults):
-            yield fault, Trouble(f"{show(reading)}, for {happened}"), later, reading
+            yield fault, Trouble(f"{text(reading)}, for {happened}"), later, reading
         return
     if isinstance(effect, (Sleep, Note)):
         return
@@ -150,7 +147,7 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
             yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, _NO_REPLY
         # No driver sends a statement of a transaction twice, for the server would carry it out twice.
         if not isinstance(effect, InTransaction) and (after := may(Fault.DUPLICATE, done)):
-            again = Trouble(f"{show(reply)}, and the request is under way once more")
+            again = Trouble(f"{text(reply)}, and the request is under way once more")
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
 
 
@@ -161,12 +158,12 @@ def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[str, Wor
         done = world
         for part in some:
             ((done, _),) = asker.meaning(part, done, asker.name)
-        yield ", ".join(show(target(part)) for part in some), done
+        yield ", ".join(text(target(part)) for part in some), done
 
 
 def under_way(world: World, who: str, effect: Effect[object]) -> World:
     """The world in which the request arrives any time later."""
-    return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect)), key=shown)))
+    return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect)), key=text)))
 
 
 def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
@@ -184,4 +181,4 @@ def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker
     newest = {exactly(reply) for _, reply in outcomes}
     for _, reply in asker.meaning(effect, Behind(world), asker.name):
         if exactly(reply) not in newest and (after := spent(world, Fault.STALE_READ)):
-            yield Fault.STALE_READ, Trouble(f"{show(reply)}, which is stale"), after, reply
+            yield Fault.STALE_READ, Trouble(f"{text(reply)}, which is stale"), after, reply

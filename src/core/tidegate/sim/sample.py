@@ -5,7 +5,7 @@ the run is long enough. Run `n` of seed `s` draws from the generator of the text
 seed alone, whatever ran before it. Nothing that it depends on is learned from other runs:
     - steps are remembered, and are the same when they are learned again;
     - whatever a state, a step or a rest breaks is found on every run that comes there, for what breaks is not remembered;
-    - a run in relative time that meets a program which holds an instant is made again in absolute time, it alone;
+    - a run for which relative time does not fit is made again in absolute time, it alone;
     - what a policy measures (`Shape`), it measures on runs of their own.
 
 A walk is quick because it is made of looks into memories: what each stepper may do under its mask, as in the exhaustive
@@ -33,7 +33,7 @@ import attrs
 
 from tidegate.model.errors import Misuse
 from tidegate.model.values import check_int, check_type
-from tidegate.sim.aging import HoldsInstant
+from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import Attempts, why_absolute
 from tidegate.sim.faults import Fault
 from tidegate.sim.judging import Always, Broken, BrokenStep, Grew
@@ -245,13 +245,13 @@ class Sampler:
         """One walk, again in absolute time if it needs that."""
         try:
             return self.at_first.run(lambda walks: (walks.search, walk(walks)))
-        except HoldsInstant as held:
-            return self.later(held).run(lambda walks: (walks.search, walk(walks)))
+        except InstantRefused as refused:
+            return self.later(refused).run(lambda walks: (walks.search, walk(walks)))
 
-    def later(self, held: HoldsInstant) -> _Walker:
+    def later(self, refused: InstantRefused) -> _Walker:
         """What makes the runs for which relative time does not fit."""
         if self.absolute is None:
-            self.absolute = _Walker(self.scenario, why_absolute(self.scenario, held))
+            self.absolute = _Walker(self.scenario, why_absolute(self.scenario, refused))
         return self.absolute
 
     def walk(self, walks: Walks, run: int, goals: set[str] | None = None) -> _Walked:
@@ -276,8 +276,8 @@ class Sampler:
             try:
                 walked = self.walk(walks, number, found.goals)
                 found.seen.update(walked.path)
-            except HoldsInstant as held:
-                walked = self.later(held).run(partial(self.walk, run=number, goals=found.goals))
+            except InstantRefused as refused:
+                walked = self.later(refused).run(partial(self.walk, run=number, goals=found.goals))
                 found.of_one = max(found.of_one, len(set(walked.path)))
                 found.is_absolute = True
             found.add(walked)
@@ -285,11 +285,6 @@ class Sampler:
                 return found.tally(FailedRun(number, walked.law))
             if not proceed(found.progress):
                 return found.tally(is_cut=True)
-        try:
-            walks.search.at_other_times()
-        except HoldsInstant as held:  # so do all runs need absolute time
-            self.at_first = self.later(held)
-            return attrs.evolve(self.tally(runs, proceed), is_absolute=True)
         walks.search.confirm()
         return found.tally()
 

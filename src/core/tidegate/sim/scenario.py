@@ -15,7 +15,7 @@ expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum, unique
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import NoneType
@@ -30,7 +30,6 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.transactions import InTransaction
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
-from tidegate.sim.aging import OtherTime
 from tidegate.sim.apart import check_apart
 from tidegate.sim.clocks import HOST, check_hosts
 from tidegate.sim.faults import FAULTS, Fault, Faults, bound
@@ -138,13 +137,11 @@ class ProcessActor(Actor, Protocol):
 
     def begin(self, world: World, /) -> World: ...
     def status(self, place: object, /) -> object: ...
-    def later(self, place: object, by: Duration, horizon: Duration, /) -> object: ...
     @property
     def unmerged(self) -> tuple[str, ...]: ...
     @property
     def has_raised(self) -> bool: ...
     def confirm(self) -> None: ...
-    def at_other_times(self, times: Sequence[OtherTime], /) -> None: ...
 
 
 class State(Protocol):
@@ -300,6 +297,15 @@ class Scenario:
                 todo=f"its laws are: {', '.join(laws)}",
             )
         horizon = None if self.clock is None else self.clock.horizon
+        for actor in self.actors if horizon is not None else ():
+            faults: object = getattr(actor, "faults", None)
+            if getattr(actor, "host", HOST).stall and isinstance(faults, Faults) and faults.allows(Fault.STALL):
+                raise Misuse(
+                    f"{actor.name} may stall by a fault, and time passes by itself",
+                    where=f"scenario {self.name}",
+                    why="in relative time it may pass at any point while anybody stands, which is a stall and costs nothing",
+                    todo="leave the fault out, or let time be absolute: Clock(horizon=None)",
+                )
         for name, law in {**self.always, **self.eventually, **self.sometimes}.items():
             for part in law if isinstance(law, tuple) else (law,):
                 if isinstance(part, NoLongerThan) and horizon is not None and part.length >= horizon:

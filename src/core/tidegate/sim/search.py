@@ -260,7 +260,6 @@ class Search:
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
-        self.at_other_times()
         if broken is None:  # else its programs are run again to tell how
             self.confirm()
         return Explored(
@@ -373,16 +372,6 @@ class Search:
         """The states under every naming: a law may single out one of those that are interchangeable."""
         symmetry = self.symmetry
         return states if symmetry is None else [each for state in states for each in (state, *symmetry.images(state))]
-
-    def at_other_times(self) -> None:
-        """Let programs and reducers look at the same ages at other times, if time is relative.
-
-        Raises:
-            HoldsInstant: One looks at more than ages within the horizon.
-        """
-        if self.space.other_times:
-            for process in self.space.processes.values():
-                process.at_other_times(self.space.other_times)
 
     def confirm(self) -> None:
         """Let fresh programs try what was merged.

@@ -42,7 +42,7 @@ from typing import Final, TypeAlias, cast, final
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.sim.aging import HoldsInstant
+from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import timing
 from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
@@ -336,7 +336,7 @@ class _Shrinking:
         self.tried.add(candidate)
         try:
             run = replayed(self.walks, candidate)
-        except HoldsInstant:  # this one would need absolute time
+        except InstantRefused:  # this one would need absolute time
             return False
         if run.law != self.best.law or run.size >= self.best.size:
             return False
@@ -402,7 +402,7 @@ class _Shrinking:
                     return best, Shortest.UNKNOWN, len(came)
                 try:
                     menu, steps, _ = nodes.node(state)
-                except HoldsInstant:
+                except InstantRefused:
                     return best, Shortest.UNKNOWN, len(came)
                 except BrokenState as broken:
                     if str(broken) == best.law:

@@ -6,21 +6,24 @@ search that is made of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.model.effects import Sleep
-from tidegate.sim.aging import OtherTime, other_times
+from tidegate.model.instants import Instant
+from tidegate.sim.aging import InstantRefused, aged, plain
 from tidegate.sim.automaton import Asking
+from tidegate.sim.cells import Reads
 from tidegate.sim.faults import Fault
+from tidegate.sim.lines import used_at
 from tidegate.sim.packing import Lens, Looked, Packed, Packing
 from tidegate.sim.reducers import Machine
-from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
-from tidegate.sim.world import MOVES, QUANTUM, Cell, World
+from tidegate.sim.scenario import Actor, ActorStep, Label, ProcessActor, Scenario
+from tidegate.sim.world import CLOCK, MOVES, QUANTUM, Cell, World
 
-__all__ = ["IDLE", "Elsewhere", "KnownSteps", "Space", "Stepper", "View", "remembered"]
+__all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "remembered"]
 
 
 V = TypeVar("V")
@@ -33,10 +36,22 @@ IDLE: Final[KnownSteps] = (0, ())
 
 @final
 @attrs.frozen(eq=False)
+class _Later:
+    """A state after time has passed, as it is seen from before: the clock shows more, and all else is what it was."""
+
+    lens: Lens
+    now: Instant
+
+    def read(self, cell: Cell[V]) -> V:
+        return cast("V", self.now) if cell.name == CLOCK.name else self.lens.read(cell)
+
+
+@final
+@attrs.frozen(eq=False)
 class View:
     """What a law sees: the cells, and where processes stand."""
 
-    lens: Lens
+    lens: Reads
     processes: Mapping[str, ProcessActor]
 
     def read(self, cell: Cell[V]) -> V:
@@ -46,31 +61,6 @@ class View:
         actor = self.processes[process]
         assert actor.place is not None
         return actor.status(self.lens.read(actor.place))
-
-
-@final
-@attrs.define(eq=False)
-class Elsewhere:
-    """What a law would see at another time: all instants moved, at which it looks.
-
-    Attributes:
-        seen: Were there any?
-    """
-
-    view: View
-    time: OtherTime
-    seen: bool = False
-
-    def read(self, cell: Cell[V]) -> V:
-        return cast("V", self.moved(self.view.read(cell)))
-
-    def status(self, process: str) -> object:
-        return self.moved(self.view.status(process))
-
-    def moved(self, value: object) -> object:
-        then = self.time.moved(value)
-        self.seen = self.seen or then is not value
-        return then
 
 
 @final
@@ -122,17 +112,12 @@ class Space:
 
     Attributes:
         relative: Does relative time pass?
-        other_times: At which those who look at instants are asked again; none in absolute time.
         first: How the scenario begins.
     """
 
     def __init__(self, scenario: Scenario, packing: Packing, absolute: str | None) -> None:
         self.scenario, self.packing, self.absolute = scenario, packing, absolute
-        clock = scenario.clock
-        self.relative = clock is not None and absolute is None
-        self.other_times: tuple[OtherTime, ...] = ()
-        if clock is not None and clock.horizon is not None and self.relative:
-            self.other_times = other_times(clock.quantum, clock.horizon)
+        self.relative = packing.horizon is not None
         self.processes: dict[str, ProcessActor] = {
             actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")
         }
@@ -146,7 +131,7 @@ class Space:
             assert process.place is not None, "a process stands somewhere"
             self.packing.slot(process.place)
         for cell, value in scenario.world.cells.values():
-            world = world.write(cell, value)
+            world = world.write(cell, self._at_first(value))
         for budget, left in scenario.allowance().items():
             world = world.write(budget, left)
         if scenario.clock is not None:
@@ -157,28 +142,42 @@ class Space:
             world = process.begin(world)
         return cast("Lens", world).state
 
+    def _at_first(self, value: object) -> object:
+        """What a cell of the first state holds: in relative time, instants as they are seen when the clock shows 0."""
+        horizon = self.packing.horizon
+        if horizon is None:
+            return value
+        return horizon.seen(aged(value, self.scenario.world.read(CLOCK).at, horizon.length))
+
     def view(self, state: Packed, looked: Looked) -> View:
         """The state as laws see it; what they look at is added to `looked`."""
         return View(Lens(self.packing, state, looked), self.processes)
 
-    def elsewhen(self, *views: View) -> Iterator[tuple[Elsewhere, ...]]:
-        """The same with what lies at the horizon further back, for as long as a law looks at any of that.
-
-        Now stays where it is, at 0: a law has no other way to know it. In absolute time, and where the horizon is now,
-        there is nothing to move.
-        """
-        for time in self.other_times:
-            if not time.horizon:
-                return
-            then = tuple(Elsewhere(view, attrs.evolve(time, later=0)) for view in views)
-            yield then
-            if not any(view.seen for view in then):
-                return
+    def later(self, before: Packed, looked: Looked) -> View:
+        """What a law sees of a state that differs from the one before in nothing but that relative time has passed."""
+        clock, horizon = self.scenario.clock, self.packing.horizon
+        assert clock is not None
+        assert horizon is not None
+        return View(_Later(Lens(self.packing, before, looked), horizon.now(Instant(clock.quantum))), self.processes)
 
     def steps(self, actor: Actor, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
-        """What the actor may do in the state, and the state after; what it looks at is added to `looked`."""
-        for step in actor.steps(Lens(self.packing, state, looked)):
-            yield step, cast("Lens", step.world).state
+        """What the actor may do in the state, and the state after; what it looks at is added to `looked`.
+
+        Raises:
+            InstantRefused: It uses an instant in a way that relative time does not permit.
+        """
+        lens, horizon = Lens(self.packing, state, looked), self.packing.horizon
+        if horizon is None:
+            for step in actor.steps(lens):
+                yield step, cast("Lens", step.world).state
+            return
+        try:
+            for step in actor.steps(lens):
+                yield step._replace(label=cast("Label", plain(step.label))), cast("Lens", step.world).state
+            horizon.check()
+        except InstantRefused as refused:
+            horizon.refused = None
+            raise refused.of(actor.name, used_at(refused) or _asked_at(actor, lens)) from refused
 
     def entry(self, state: Packed, found: list[tuple[ActorStep, Packed]]) -> KnownSteps:
         """The steps as they are remembered."""
@@ -192,6 +191,12 @@ class Space:
             return False
         view = self.view(state, Looked())
         return any(_is_asleep(view.status(name)) for name in self.processes)
+
+
+def _asked_at(actor: Actor, lens: Lens) -> str:
+    """Which line of a program asks for what the store is about to do; "" for any other actor."""
+    asked_at: Callable[[World], str] | None = getattr(actor, "asked_at", None)
+    return "" if asked_at is None else asked_at(lens)
 
 
 def _is_asleep(status: object) -> bool:

@@ -19,7 +19,7 @@ from tidegate.sim.judging import Between, judge_steps
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
 from tidegate.sim.space import IDLE, KnownSteps, Space
-from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, PROCESS, QUANTUM
+from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, QUANTUM
 
 __all__ = ["UNAGED", "Aging", "Overwriting", "Remembering"]
 
@@ -123,9 +123,10 @@ class Aging(dict[int, KnownSteps]):
 
     def learn(self, state: Packed) -> KnownSteps:
         difference = self.later(state)
+        for law in self.laws:
+            law.judge_time(state, state + difference)
         if not difference:
             return IDLE
-        judge_steps(self.laws, state, [state + difference], Looked())
         return self.space.kinds.number((None,), (True,)), (difference,)
 
     def later(self, state: Packed) -> int:
@@ -141,12 +142,7 @@ class Aging(dict[int, KnownSteps]):
         return difference
 
     def age(self, table: dict[int, int], slot: Slot, at: int) -> int:
-        value = slot.values[at]
-        process = self.space.processes.get(slot.name[1]) if slot.name[0] == PROCESS else None
-        if process is None:
-            older = aged(value, self.quantum, self.horizon)
-        else:
-            older = process.later(value, self.quantum, self.horizon)
+        older = aged(slot.values[at], self.quantum, self.horizon)
         table[at] = slot.put(0, older) - (at << slot.shift)
         return table[at]
 

@@ -25,19 +25,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
-from typing import Final, Protocol, TypeAlias, cast, final
+from typing import Final, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.model.documents import Document, Value
-from tidegate.model.effects import Effect, Failure
+from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Instant
+from tidegate.model.immutable import mapped
 from tidegate.sim.actors import Process
+from tidegate.sim.aging import text
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.reducers import Machine, ReducerProcess, Running
-from tidegate.sim.requests import shown
 from tidegate.sim.space import Space, Stepper
 from tidegate.sim.world import BUDGET, FLIGHT, IDS, PROCESS, Cell
 
@@ -49,17 +48,6 @@ _CHECKED: Final = 4
 
 
 _Ids: TypeAlias = tuple[object, ...]
-
-
-class _Attribute(Protocol):
-    """What attrs knows of a field."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def alias(self) -> str | None: ...
-    @property
-    def init(self) -> bool: ...
 
 
 @final
@@ -84,27 +72,7 @@ class Renaming:
 
     def value(self, value: object) -> object:
         """The value with every name in it renamed."""
-        match value:
-            case str():
-                return self.text(value)
-            case None | bool() | int() | float() | bytes() | Instant() | type():
-                return value
-            case Document(items):
-                return Document(tuple((self.text(key), cast("Value", self.value(item))) for key, item in items))
-            case tuple() if type(value) is tuple:
-                return tuple(map(self.value, value))
-            case frozenset():
-                return frozenset(map(self.value, value))
-            case Failure():
-                return type(value)(*(self.text(each) for each in value.args))
-            case _:
-                return self.fields(value)
-
-    def fields(self, value: object) -> object:
-        fields: tuple[_Attribute, ...] = getattr(type(value), "__attrs_attrs__", ())
-        kept = {field.alias or field.name: getattr(value, field.name) for field in fields if field.init}
-        renamed = {name: self.value(item) for name, item in kept.items()}
-        return value if all(renamed[name] is kept[name] for name in kept) else type(value)(**renamed)
+        return mapped(value, lambda each: self.text(each) if type(each) is str else each, self.text)
 
     def node(self, process: str, node: int) -> int:
         """Where the other process stands after the same replies, renamed."""
@@ -142,7 +110,7 @@ class Renaming:
             programs = reducer.behaviour(each.command), reducer.behaviour(command)
             node = self.after_the_same(*programs, each.node, self.pair)
             running += (Running(command, node, each.until),)
-        return attrs.evolve(cast("Machine", self.fields(attrs.evolve(machine, running=()))), running=running).in_order()
+        return attrs.evolve(cast("Machine", self.value(attrs.evolve(machine, running=()))), running=running).in_order()
 
     def place(self, process: str, at: object) -> object:
         """Where it stands; whoever is in no group may know the names of those who are."""
@@ -181,7 +149,7 @@ class Renaming:
             return table[at]
         value = self.place(rest[0], value) if kind == PROCESS else self.value(value)
         if slot.name == FLIGHT.name:
-            value = tuple(sorted(cast("tuple[object, ...]", value), key=shown))
+            value = tuple(sorted(cast("tuple[object, ...]", value), key=text))
         if kind == IDS:
             value = self.in_natural_order(slot, cast("_Ids", slot.values[at]), cast("_Ids", value))
         table[at] = target.put(0, value)

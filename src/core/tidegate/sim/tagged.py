@@ -39,13 +39,14 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
+import attrs
+
 from tidegate.model.documents import DEPTH_MAX, Document, Field, Foreign, show
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused, Unreadable
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, from_json, to_json
 from tidegate.model.values import is_run
-from tidegate.sim.aging import Attribute
 from tidegate.sim.type_names import name_of
 
 __all__ = ["Classes", "FieldPath", "Hide", "matches", "named_classes", "nothing_hidden", "tagged", "untagged"]
@@ -164,7 +165,7 @@ def _form_of(kind: type) -> tuple[str, tuple[tuple[str, str], ...] | None, bool]
     """What a class is called; what its fields are called by its constructor and by itself, None if it has none; and whether its
     values may say what they are about.
     """
-    fields: tuple[Attribute, ...] | None = getattr(kind, "__attrs_attrs__", None)
+    fields: tuple[attrs.Attribute[object], ...] | None = getattr(kind, "__attrs_attrs__", None)
     if fields is None:
         return name_of(kind), None, False
     found = tuple((each.alias or each.name, each.name) for each in fields if each.init)

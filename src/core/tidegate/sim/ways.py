@@ -11,7 +11,7 @@ from tidegate.sim.automaton import Asking
 from tidegate.sim.failover import Failover
 from tidegate.sim.group import Coordinator
 from tidegate.sim.lines import decided_at
-from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.packing import Packed
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.scenario import ActorStep, Delivers, Label
 from tidegate.sim.search import Search
@@ -86,10 +86,10 @@ def source(search: Search, state: Packed, way: Way) -> str:
     actor = way.actor
     match actor:
         case Process():
-            node = cast("int", Lens(search.space.packing, state, Looked()).read(actor.place))
+            node = cast("int", search.space.packing.slot(actor.place).get(state))
             return actor.behaviour.nodes[node].src
         case ReducerProcess():
-            machine = Lens(search.space.packing, state, Looked()).read(actor.place)
+            machine = search.space.packing.slot(actor.place).get(state)
             for running in machine.running if isinstance(machine, Machine) else ():
                 status = actor.at(running)
                 if isinstance(status, Asking) and exactly(status.effect) == exactly(way.step.label.what):

@@ -315,7 +315,7 @@ def _performed(effect: Effect[object], world: World, who: str, size_max: int) ->
             yield world, Instant(world.read(CLOCK).at, WALL)
         case Sleep():  # until when was written when the process came to it
             until = world.read(wakes(who))
-            if until is None or until.at <= world.read(CLOCK).at:
+            if until is None or world.read(CLOCK) - until >= 0:
                 yield world.write(wakes(who), None), None
         case Note(name, value):
             cell = notes(who)

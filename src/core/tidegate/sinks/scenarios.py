@@ -1,7 +1,4 @@
-"""A worker delivers to a sink that does not answer now and then, through the circuit of `tidegate.sinks.outbox`.
-
-Time is relative, so that now is always 0: every event is of now.
-"""
+"""A worker delivers to a sink that does not answer now and then, through the circuit of `tidegate.sinks.outbox`."""
 
 from __future__ import annotations
 
@@ -9,13 +6,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+import attrs
+
 from tidegate.model.effects import Effect
-from tidegate.model.instants import SECOND, WALL, Instant
+from tidegate.model.instants import SECOND, Instant
 from tidegate.sim.faults import Fault, Faults, no_effects
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
-from tidegate.sim.world import Cell, Outcomes, Plain, World, inbox
+from tidegate.sim.world import CLOCK, Cell, Outcomes, Plain, World, inbox
 from tidegate.sinks import laws
 from tidegate.sinks.circuit_breaker import AttemptOutcome, CircuitBreaker, Closed, HalfOpen, Open
 from tidegate.sinks.outbox import (
@@ -43,7 +42,8 @@ IN_A_ROW: Final = "the circuit opens at the threshold, and not before"
 OTHER_ERAS: Final = "an attempt from before does not change the circuit"
 ALL: Final = "at rest the sink has taken every payload"
 
-NOW: Final = Instant(0, WALL)
+_UNSTAMPED: Final = Instant(0)
+"""In events until they are received: the simulator stamps them."""
 RIGHT: Final = OutboxRules(CircuitBreaker(threshold=2, cooldown=SECOND), most=2)
 
 
@@ -54,16 +54,23 @@ def is_delivery(effect: Effect[object]) -> bool:
 def means(effect: Effect[object], world: World, who: str) -> Outcomes:  # noqa: ARG001  there is one worker
     if isinstance(effect, Deliver):
         yield world.write(TAKEN, tuple(sorted({*world.read(TAKEN), effect.number}))), None
-    elif isinstance(effect, StartTimer) and effect.until - NOW <= 0:
+    elif isinstance(effect, StartTimer) and world.read(CLOCK) - effect.until >= 0:
         yield world, None
 
 
 def event_for(command: Effect[object], reply: object) -> OutboxEvent:
     if isinstance(command, Deliver):
         return AttemptEnded(
-            command.number, command.era, AttemptOutcome.ANSWERED if reply is None else AttemptOutcome.UNANSWERED, NOW
+            command.number,
+            command.era,
+            AttemptOutcome.ANSWERED if reply is None else AttemptOutcome.UNANSWERED,
+            _UNSTAMPED,
         )
-    return TimerFired(NOW)
+    return TimerFired(_UNSTAMPED)
+
+
+def stamped(event: OutboxEvent, now: Instant) -> OutboxEvent:
+    return attrs.evolve(event, now=now)
 
 
 def outbox(
@@ -85,8 +92,10 @@ def outbox(
     """
     submitted, breaker = tuple(range(payloads)), rules.breaker
     faults = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.NEVER_RETURNS, on=is_delivery)
-    worker = ReducerProcess(WORKER, OutboxState(), partial(step, rules), event_for, faults, means, split=no_effects)
-    world = Plain().write(inbox(WORKER), (Submitted(submitted, NOW),))
+    worker = ReducerProcess(
+        WORKER, OutboxState(), partial(step, rules), event_for, faults, means, split=no_effects, stamp=stamped
+    )
+    world = Plain().write(inbox(WORKER), (Submitted(submitted, _UNSTAMPED),))
     assert isinstance(world, Plain)
     return Scenario(
         name="outbox",
@@ -98,7 +107,7 @@ def outbox(
         clock=Clock(breaker.cooldown, horizon=0),
         always={
             SETTLED: partial(of_outbox, lambda state, outbox: is_settled(state, outbox, submitted)),
-            WAKES: partial(of_outbox, lambda _, outbox: laws.outbox.is_woken(breaker, outbox, NOW)),
+            WAKES: partial(of_outbox, lambda state, outbox: laws.outbox.is_woken(breaker, outbox, state.read(CLOCK))),
             ONE: partial(of_outbox, lambda _, outbox: laws.outbox.is_probed_by_one(outbox, rules.most)),
         },
         step={
@@ -145,9 +154,11 @@ def is_settled(state: State, outbox: OutboxState, submitted: tuple[int, ...]) ->
 
 
 def waits_while_open(before: State, after: State) -> bool:
-    known = machine_of(before).commands
-    begun = [command for command in machine_of(after).commands if command not in known and isinstance(command, Deliver)]
-    return laws.outbox.waits_while_open(outbox_of(before), begun, NOW)
+    known, now = (
+        [command for command in machine_of(state).commands if isinstance(command, Deliver)] for state in (before, after)
+    )
+    begun = [command for command in now if command not in known]
+    return laws.outbox.waits_while_open(outbox_of(before), begun, before.read(CLOCK))
 
 
 def counts_in_a_row(breaker: CircuitBreaker, before: State, after: State) -> bool:
@@ -155,7 +166,7 @@ def counts_in_a_row(breaker: CircuitBreaker, before: State, after: State) -> boo
 
 
 def ignores_other_eras(before: State, after: State) -> bool:
-    return laws.outbox.ignores_other_eras(outbox_of(before), outbox_of(after), NOW)
+    return laws.outbox.ignores_other_eras(outbox_of(before), outbox_of(after), before.read(CLOCK))
 
 
 def is_all_taken(state: State, *, payloads: int) -> bool:

@@ -221,8 +221,11 @@ def transition(
 # --- with a clock -------------------------------------------------------------------------------------------------------
 
 
+HORIZON: Final = 200 * MILLISECOND
+
+
 def attempts(process: str) -> Cell[tuple[int, Duration, Instant | None]]:
-    """How many looks the process made, how long the last one came after what was done before, and when that was."""
+    """How often the process has read, the pause before its last read, up to HORIZON, and when it acted last."""
     return Cell(("attempts", process), (0, 0, None))
 
 
@@ -233,7 +236,7 @@ def timed(otherwise: Meaning) -> Meaning:
         cell, now = attempts(who), world.read(CLOCK)
         made, gap, last = world.read(cell)
         if isinstance(effect, FindOne):
-            made, gap = made + 1, 0 if last is None else now - last
+            made, gap = made + 1, 0 if last is None else min(HORIZON, now - last)
         for after, reply in otherwise(effect, world, who):
             yield after if isinstance(effect, Sleep) else after.write(cell, (made, gap, now)), reply
 
@@ -274,7 +277,7 @@ def pauses(
         world=world_with({RECORDS: (first,)}),
         actors=tuple(Process(name, factory(take, program, name), faults, means) for name in names),
         budget=budget,
-        clock=Clock(100 * MILLISECOND, horizon=200 * MILLISECOND),
+        clock=Clock(100 * MILLISECOND, horizon=HORIZON),
         always={WAITS: tuple(map(waits, names))},
         sometimes={"one tries again": lambda state: any(state.read(attempts(name))[0] > 1 for name in names)},
         symmetric=(names,),

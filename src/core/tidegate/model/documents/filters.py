@@ -344,7 +344,7 @@ def _matches(term: Filter, doc: Document, now: Clock) -> bool:
             return isinstance(held, tuple) and any(equal(item, value) for item in held)
         case OlderThan(field, age):
             since = doc.held(field)
-            return isinstance(since, Instant) and since.at + age <= _read(now).at
+            return isinstance(since, Instant) and _read(now) - since >= age
         case AnyOf(parts):
             return any(_matches(part, doc, now) for part in parts)
         case Not(part):

@@ -311,7 +311,7 @@ def _lowest(value: object, where: str, depth: int) -> int:
         return lowest
     elif kind is Instant:
         _check_instant(cast("Instant", value), where)
-    elif kind not in _PLAIN:
+    elif kind not in _PLAIN and not issubclass(kind, Instant):  # those of relative time are always whole
         raise _stranger(value, where)
     return depth
 
@@ -382,5 +382,7 @@ def exactly(value: object) -> object:
         return frozenset(exactly(item) for item in value)
     if isinstance(value, BaseException):
         return (kind, exactly(value.args))
+    if isinstance(value, Instant):
+        return value  # in relative time: it says itself what it is equal to
     names = field_names(kind)
     return (kind, value) if names is None else (kind, *[exactly(getattr(value, name)) for name in names])

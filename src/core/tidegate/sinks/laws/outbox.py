@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from tidegate.model.instants import Instant
-from tidegate.sinks.circuit_breaker import CircuitBreaker, Closed, HalfOpen, Open
+from tidegate.sinks.circuit_breaker import CircuitBreaker, CircuitState, Closed, HalfOpen, Open
 from tidegate.sinks.outbox import Deliver, OutboxCommand, OutboxState, OutboxStep
 
 __all__ = [
@@ -67,10 +67,18 @@ def counts_in_a_row(breaker: CircuitBreaker, before: OutboxState, after: OutboxS
 def ignores_other_eras(before: OutboxState, after: OutboxState, now: Instant) -> bool:
     """Law CB4: the end of an attempt of another era does not change the circuit; a probe may be due."""
     others = {each for each in before.under_way if each[1] != before.circuit.era}
-    if others <= {*after.under_way} or after.circuit == before.circuit:
+    if others <= {*after.under_way} or _is_same(before.circuit, after.circuit, now):
         return True
     is_due = not isinstance(before.circuit, Closed) and before.circuit.until - now <= 0
     return is_due and isinstance(after.circuit, HalfOpen)
+
+
+def _is_same(one: CircuitState, other: CircuitState, now: Instant) -> bool:
+    """Whether two circuits are equal, as far as it matters: of a cooldown that is over, it does not matter since when."""
+    if isinstance(one, Closed) or isinstance(other, Closed):
+        return one == other
+    are_over = one.until - now <= 0 and other.until - now <= 0
+    return type(one) is type(other) and one.era == other.era and (are_over or one.until == other.until)
 
 
 def ignores_what_nobody_asked(before: OutboxState, step: OutboxStep) -> bool:
