@@ -92,7 +92,7 @@ def speed() -> None:
         plan, steps = Plan("0", policies=(policy,), steps_max=10_000), list[int]()
 
         def walk() -> None:
-            found = sample(small_lock(3, 3, 2, 1), plan, 20_000, seeding=Random)  # noqa: B023  called at once
+            found = sample(small_lock(3, 3, 2, 1), plan, 20_000, seeding=Random, report=lambda found: found)  # noqa: B023  called at once
             steps.append(found.transitions)  # noqa: B023  likewise
 
         best = min(took(walk) for _ in range(5))
@@ -111,7 +111,13 @@ def shrinking() -> None:
     scenario = attrs.evolve(small_lock(4, 4, 2, 2), always={"the count stays below 6": counts_too_far})
     print(f"\n{'seed':12}{'steps':>10}{'shrunk to':>12}{'replays':>10}{'seconds':>10}   no run is shorter than 34")
     for number in range(1, 6):
-        found = sample(scenario, Plan(str(number), policies=(Uniform(),), steps_max=1_000), RUNS_MAX, seeding=Random)
+        found = sample(
+            scenario,
+            Plan(str(number), policies=(Uniform(),), steps_max=1_000),
+            RUNS_MAX,
+            seeding=Random,
+            report=lambda found: found,
+        )
         assert found.broken is not None
         path, law, search = found.broken.path, found.broken.law, found.search
         if len(path) <= 56:
@@ -224,7 +230,13 @@ def by_hypothesis(name: str, number: int, cap: float) -> float:
 
 def by_portfolio(name: str, number: int) -> float:
     def search() -> None:
-        found = sample(shipped(name), Plan(str(number), policies=PORTFOLIO, steps_max=1_000), RUNS_MAX, seeding=Random)
+        found = sample(
+            shipped(name),
+            Plan(str(number), policies=PORTFOLIO, steps_max=1_000),
+            RUNS_MAX,
+            seeding=Random,
+            report=lambda found: found,
+        )
         if found.broken is None:
             sys.exit(f"{name}: not found with seed {number}")
 

@@ -40,8 +40,7 @@ from tidegate.sim.actors import Process
 from tidegate.sim.aging import aged
 from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
 from tidegate.sim.faults import Fault
-from tidegate.sim.judging import NO_ERROR
-from tidegate.sim.scenario import Law, Scenario
+from tidegate.sim.scenario import NO_ERROR, Law, Scenario
 from tidegate.sim.world import CLOCK, IDS, MANY, UNIQUE, Cell, Key, Many, Plain, document, ids, parts, target, uniques
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 

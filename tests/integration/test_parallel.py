@@ -110,7 +110,7 @@ def test_however_many_make_the_runs_the_answer_is_one(order: Order) -> None:
         assert spread(threads, order, runs, at_once=6) == whole
     if whole.failed is not None:
         assert whole.runs == whole.failed.run + 1
-        again = order.sampler().sampled(whole, "0")
+        again = order.sampler().sampled(whole, "0", lambda found: found)
         assert (again.seed, again.broken is not None and again.broken.law) == (
             f"0.{whole.failed.run}",
             whole.failed.law,

@@ -19,9 +19,8 @@ from tidegate.sim.actors import Ticks
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Asking, Raised
 from tidegate.sim.faults import Fault
-from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.reducers import Machine
-from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario
+from tidegate.sim.scenario import NO_ERROR, Actor, ActorStep, ProcessActor, Scenario
 from tidegate.sim.search import Bounds, Explored, go_on
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import MOVES, QUANTUM, Cell, Plain, World

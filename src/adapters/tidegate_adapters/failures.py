@@ -13,7 +13,7 @@ from typing import Final, final
 import tidegate
 import tidegate_adapters
 from tidegate.exit_codes import ExitCode
-from tidegate.model.errors import Misuse, Nondeterministic, TidegateError
+from tidegate.model.errors import InternalError, Misuse, Nondeterministic, TidegateError
 
 __all__ = [
     "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "ServerFailedError", "StoppedError",
@@ -80,7 +80,7 @@ def as_of_the_server() -> Iterator[None]:
 def exit_code(error: TidegateError) -> ExitCode:
     """The code that a command ends with because of the error."""
     match error:
-        case CodeRaisedError() | WorkersLostError():
+        case CodeRaisedError() | WorkersLostError() | InternalError():
             return ExitCode.RAISED
         case Nondeterministic() | ReplayDivergedError():
             return ExitCode.DIVERGED
@@ -101,6 +101,8 @@ def raised(error: BaseException, what: str) -> CodeRaisedError:
         error: What was raised.
         what: What was being done.
     """
+    if not origin(error) and isinstance(error, Exception):
+        what = f"internal error of tidegate, please report it with the traceback: {what}"
     return CodeRaisedError(
         f"{what}: {type(error).__name__}", where=place(error), why=message(error), todo="--debug shows the traceback"
     )

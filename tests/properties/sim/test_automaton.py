@@ -16,9 +16,8 @@ from tidegate.model.instants import SECOND, STORE, WALL, Instant
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.aging import Horizon, InstantRefused
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Raised, Returned
-from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Scenario
+from tidegate.sim.scenario import NO_ERROR, Scenario
 from tidegate.sim.world import calling, world_with
 
 Coded = Callable[[], Coroutine[Effect[object], object, object]]

@@ -20,7 +20,7 @@ from tidegate.sim.automaton import Returned
 from tidegate.sim.clocks import DRIFT_MAX, Host, ahead, readings
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Clock, Scenario
+from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.world import CLOCK, Plain, perform, world_with
 
 AT = Field[Instant]("at")
@@ -76,7 +76,7 @@ def test_a_clock_that_is_ahead_shows_all_later_by_that_much(at: Instant, by: int
     world = Plain().write(CLOCK, at)
     host = Host("h", drift=drift)
     _, right = readings(host, "h", world)
-    after, moved = readings(host, "h", world.write(ahead("h"), by))
+    after, moved = readings(host, "h", world.write(ahead("h", "h"), by))
     assert moved - right == by
     assert after.read(CLOCK) == at
 
@@ -174,3 +174,14 @@ def test_a_host_is_checked_where_it_is_made(wrong: dict[str, int]) -> None:
     """Durations are not negative, and drifts are those of clocks."""
     with pytest.raises(Misuse, match="cannot be a"):
         Host(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("machine", ["machine", "p1", ""])
+def test_a_named_machine_and_a_process_of_that_name_have_two_clocks(machine: str) -> None:
+    """One may be ahead while the other is behind, whatever the machine is called."""
+    one = scenario(Host(machine, skew=SECOND), Host(skew=SECOND), faults=Faults.of(Fault.SKEW), budget=2, moves=0)
+
+    def is_apart(state: State) -> bool:
+        return (state.read(ahead("p0", machine)) or 0) > 0 > (state.read(ahead("p1")) or 0)
+
+    assert explore(attrs.evolve(one, always={"never apart": lambda state: not is_apart(state)})).law == "never apart"

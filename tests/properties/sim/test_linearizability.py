@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from itertools import permutations
 from random import Random  # noqa: TID251  seeded
 
+import attrs
 import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put
@@ -228,3 +229,23 @@ def test_a_register_in_a_document_is_linearizable_and_a_cached_one_is_not() -> N
     """As a law of a scenario: lost replies leave operations without an end, which may have happened or not."""
     assert explore(registers(is_cached=False)).verdict is Verdict.COMPLETE
     assert explore(registers(is_cached=True)).ok
+
+
+def test_a_process_that_starts_again_has_left_its_operation_open() -> None:
+    """What it asked for before may have happened or not; one life cannot begin two at once."""
+    crashing = attrs.evolve(
+        registers(is_cached=False),
+        actors=tuple(
+            Process(name, factory(writes_then_reads, number, is_cached=False), CRASHES, recording())
+            for number, name in enumerate("ab", 1)
+        ),
+        budget=2,
+    )
+    assert explore(crashing).verdict is Verdict.COMPLETE
+    assert operations((Began("a", 1), Began("a", 2, life=1), Ended("a", "two"))) == (
+        Operation("a", 1, 0),
+        Operation("a", 2, 1, 2, "two"),
+    )
+
+
+CRASHES = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)

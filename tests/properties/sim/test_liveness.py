@@ -18,7 +18,7 @@ from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim import liveness
 from tidegate.sim.actors import Process, factory
-from tidegate.sim.automaton import Crashed, Returned
+from tidegate.sim.automaton import Birth, Crashed, Returned
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Packed
@@ -29,7 +29,7 @@ from tidegate.sim.sample import Plan, portfolio
 from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.search import Explored, Search
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import Outcomes, World, document, perform, world_with
+from tidegate.sim.world import Outcomes, World, contents, document, perform, world_with
 from tidegate.testing import unexpected
 
 OWNER = Field[str]("owner")
@@ -231,3 +231,52 @@ def test_a_planted_bug_is_noticed(bug: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys.modules["tidegate.sim.search"], name, instead)
     with pytest.raises((AssertionError, KeyError)):
         test_a_livelock_is_found_exactly_where_there_is_one()
+
+
+async def sleeps_and_marks(sleeps: int) -> None:
+    for _ in range(sleeps):
+        await Sleep(SECOND)
+    await update_one("c", Eq(ID, "x"), Put(Field[int]("v"), 1))
+
+
+async def only_sleeps() -> None:
+    while True:
+        await Sleep(SECOND)
+
+
+def marking(program: Birth) -> Scenario:
+    return Scenario(
+        name="marking",
+        summary="",
+        world=world_with({"c": (Document.of({"_id": "x", "v": 0}),)}),
+        actors=(Process("p", program),),
+        always={"unmarked": lambda state: contents(state, "c")[0].held(Field("v")) == 0},
+    )
+
+
+@pytest.mark.parametrize("sleeps", [1, 101, 1_000])
+def test_what_comes_after_many_sleeps_is_explored(sleeps: int) -> None:
+    """No clock tells how long they take, so they are no steps."""
+    assert explore(marking(factory(sleeps_and_marks, sleeps))).law == "unmarked"
+
+
+def test_more_sleeps_than_are_followed_make_a_verdict_inconclusive() -> None:
+    """What comes after them is unknown; a program that only sleeps again and again stays asleep, and nothing comes."""
+    report = explore(marking(factory(sleeps_and_marks, 1_001)))
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "p: more than 1,000 sleeps in a row" in report.reason
+    assert "sleeps_and_marks" in report.reason
+    assert explore(marking(factory(only_sleeps))).verdict is Verdict.COMPLETE
+
+
+def test_a_process_that_is_stuck_at_a_sleep_is_at_rest() -> None:
+    """It waits for no time, so no law about rest is left out when the clock has no moves left."""
+    stuck = attrs.evolve(
+        marking(factory(sleeps_and_marks, 1)),
+        actors=(Process("p", factory(sleeps_and_marks, 1), Faults.of(Fault.NEVER_RETURNS)),),
+        budget=1,
+        clock=Clock(SECOND, moves=0),
+        always={},
+        eventually={"it is marked": lambda state: contents(state, "c")[0].held(Field("v")) == 1},
+    )
+    assert explore(stuck).law == "it is marked"

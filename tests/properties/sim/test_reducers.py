@@ -29,10 +29,9 @@ from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects
-from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.report import Verdict, explore
-from tidegate.sim.scenario import Actor, Clock, Scenario
+from tidegate.sim.scenario import NO_ERROR, Actor, Clock, Scenario
 from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, notes, perform
 
 DEAD = Cell[bool](("dead", "r"), empty=False)

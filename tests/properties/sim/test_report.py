@@ -12,14 +12,14 @@ import pytest
 import tidegate
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.effects import Call, Note, Sleep
+from tidegate.model.errors import InternalError
 from tidegate.model.instants import SECOND
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.judging import NO_ERROR
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Clock, Kind, Scenario
+from tidegate.sim.scenario import NO_ERROR, Clock, Kind, Scenario
 from tidegate.sim.search import PLAIN, Progress
 from tidegate.sim.world import Plain, calling, notes
 from tidegate.testing import assert_no_counterexample
@@ -201,3 +201,30 @@ def test_a_report_says_how_many_faults_a_run_may_have() -> None:
     bounded = [assert_no_counterexample(found, faults_max=faults_max) for faults_max in (None, 9, 1, 0)]
     assert [report.budget for report in bounded] == [1, 1, 1, 0]
     assert [bool(report.faults) for report in bounded] == [True, True, True, False]
+
+
+def noting() -> Scenario:
+    async def program() -> None:
+        await Note("a", 1)
+
+    return Scenario(name="noting", summary="", world=Plain(), actors=(Process("p", factory(program)),))
+
+
+@pytest.mark.parametrize("error", [StopIteration(), KeyError("x")])
+def test_an_error_of_a_law_is_raised_as_it_is(error: Exception) -> None:
+    """Whatever its type, with the name of the law."""
+
+    def fails(_: object) -> bool:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        explore(attrs.evolve(noting(), always={"L": fails}))
+    assert "in the law 'L'" in raised.value.__notes__
+
+
+def test_an_error_of_the_simulator_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never one of the user's: none of the user's code led to it."""
+    monkeypatch.setattr("tidegate.sim.search.Search.expand", None)
+    with pytest.raises(InternalError, match="tidegate itself failed: TypeError") as raised:
+        explore(noting())
+    assert "tidegate/sim/search.py" in raised.value.where

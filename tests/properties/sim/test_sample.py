@@ -17,7 +17,7 @@ from tidegate.model.documents import ID, Document, Eq, Field, Put, PutServerTime
 from tidegate.model.effects import Note, Now
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import STORE, Instant
-from tidegate.model.operations import find_one, find_one_and_update
+from tidegate.model.operations import find_one, find_one_and_update, insert_one
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.attempts import attempt
 from tidegate.sim.exploration import Exploration
@@ -27,7 +27,7 @@ from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.sample import Plan, Sampler, Walks, sample
 from tidegate.sim.scenario import ActorStep, Clock, Label, Scenario
 from tidegate.sim.search import Bounds, Progress
-from tidegate.sim.world import Cell, Plain, World, world_with
+from tidegate.sim.world import Cell, Plain, World, contents, world_with
 
 COUNT = Cell[int](("count",), 0)
 OTHER = Cell[int](("other",), 0)
@@ -117,7 +117,13 @@ PINNED = {
 @pytest.mark.parametrize("name", ["random", "pct", "swarm", "portfolio"])
 def test_a_seed_draws_the_same_in_every_version_of_python_and_with_any_hashing(name: str) -> None:
     """These numbers are of one machine with Python 3.11; steps, lengths and faults show any draw that differs."""
-    found = sample(small_lock(3, 3, 2, 1), Plan("5", policies=policies(name, 3), steps_max=99), 20, seeding=Random)
+    found = sample(
+        small_lock(3, 3, 2, 1),
+        Plan("5", policies=policies(name, 3), steps_max=99),
+        20,
+        seeding=Random,
+        report=lambda found: found,
+    )
     assert (found.runs, found.transitions, found.depth, {**found.faults}) == PINNED[name]
 
 
@@ -133,16 +139,22 @@ def test_what_walks_see_is_part_of_what_there_is() -> None:
     assert max(walk.steps for walk in walked) <= whole.depth
     assert all(search.leads_to(before, {after}) for walk in walked for before, after in pairwise(walk.path))
     assert all(len(walk.faults) <= 1 for walk in walked)
-    found = sample(small_lock(2, 2, 1, 1), Plan("0", policies=UNIFORM, steps_max=500), 60, seeding=Random)
+    found = sample(
+        small_lock(2, 2, 1, 1),
+        Plan("0", policies=UNIFORM, steps_max=500),
+        60,
+        seeding=Random,
+        report=lambda found: found,
+    )
     assert (found.states, found.transitions) == (len(seen), sum(walk.steps for walk in walked))
 
 
 def test_what_is_forgotten_is_learned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many states are remembered whole makes no difference to what is found."""
     few = small_lock(2, 2, 1, 1)
-    much = sample(few, Plan("0", steps_max=500), 30, seeding=Random)
+    much = sample(few, Plan("0", steps_max=500), 30, seeding=Random, report=lambda found: found)
     monkeypatch.setattr("tidegate.sim.sample._NODES_MAX", 7)
-    little = sample(few, Plan("0", steps_max=500), 30, seeding=Random)
+    little = sample(few, Plan("0", steps_max=500), 30, seeding=Random, report=lambda found: found)
     same = ("runs", "states", "transitions", "depth", "faults", "goals")
     assert [getattr(much, name) for name in same] == [getattr(little, name) for name in same]
 
@@ -233,7 +245,7 @@ def test_the_caller_may_end_it() -> None:
         received.append(progress)
         return len(received) < 3
 
-    found = sample(counting(), Plan("0", steps_max=50), 9, seeding=Random, proceed=proceed)
+    found = sample(counting(), Plan("0", steps_max=50), 9, seeding=Random, report=lambda found: found, proceed=proceed)
     assert (found.runs, [progress.waiting for progress in received]) == (3, [8, 7, 6])
 
 
@@ -254,3 +266,23 @@ def test_a_run_with_more_values_than_expected_begins_again_with_room_for_them() 
         Scenario(name="says", summary="", world=Plain(), actors=(Process("p", factory(says)),)), runs=1, steps_max=400
     )
     assert (report.depth, report.states) == (300, 301)
+
+
+async def marks_and_inserts() -> None:
+    await find_one_and_update("c", Eq(ID, "x"), Put(MOVED, 1))
+    await insert_one("c", Document.of({"_id": "y", "moved": 0}))
+
+
+def test_a_run_that_breaks_a_law_is_told_in_a_search_that_is_wide_enough() -> None:
+    """The step after the one that breaks it needs a cell that no step of the run has needed."""
+    scenario = Scenario(
+        name="marks",
+        summary="",
+        world=world_with({"c": (Document.of({"_id": "x", "moved": 0}),)}),
+        actors=(Process("p", factory(marks_and_inserts)),),
+        always={"x is not marked": lambda state: contents(state, "c")[0][MOVED] == 0},
+    )
+    report = sampled(scenario, runs=1)
+    assert report.law == "x is not marked"
+    assert report.trace is not None
+    assert replay(report.trace, scenario) == Reproduced(1)

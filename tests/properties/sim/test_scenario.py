@@ -11,6 +11,7 @@ import attrs
 import pytest
 from tests.properties.hostile import refuses_wrong_types
 
+from tidegate.catalogue import shipped
 from tidegate.model.documents import ID, Document, Eq, Field, Put, PutServerTime
 from tidegate.model.effects import Note, Refused, Sleep
 from tidegate.model.errors import Misuse
@@ -20,7 +21,7 @@ from tidegate.sim.actors import Network, Process, Ticks, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, bound
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Clock, Label, NoLongerThan, Scenario, State, Trouble
+from tidegate.sim.scenario import NO_ERROR, Clock, Label, NoLongerThan, Scenario, State, Trouble
 from tidegate.sim.trace import StepKind
 from tidegate.sim.world import Plain, contents, world_with
 
@@ -151,6 +152,31 @@ def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
     assert allowed == [whole, whole, whole, {FAULTS: 2}, {FAULTS: 0}]
     with pytest.raises(Misuse, match="a budget of -1 faults"):
         bounded.at_most(-1)
+
+
+def test_rebalances_have_a_bound_of_their_own_whatever_all_faults_have() -> None:
+    """They do not count among all kinds together, so a bound of them always costs a cell, and `at_most` gives them one."""
+    group = shipped("group")
+    assert all(explore(each).faults.get(Fault.REBALANCE, 0) == 0 for each in (
+        attrs.evolve(group, budgets={Fault.REBALANCE: 0}), group.choosing([]), group.choosing([Fault.CRASH_BEFORE]), group.at_most(0),
+    ))  # fmt: skip
+    assert explore(group).faults[Fault.REBALANCE] > 0
+    assert group.at_most(1).allowance()[bound(Fault.REBALANCE)] == 1
+
+
+def test_names_of_the_simulator_are_refused() -> None:
+    """The lane of the clock, where there is one; the law that every scenario has."""
+    clock = Clock(SECOND, moves=1)
+    named = scenario(actors=(Process("clock", factory(find_nothing)),))
+    with pytest.raises(Misuse, match="an actor is called 'clock'"):
+        attrs.evolve(named, clock=clock)
+    for laws in ({"always": {NO_ERROR: bool}}, {"sometimes": {NO_ERROR: bool}}):
+        with pytest.raises(Misuse, match="a law is called 'no program raises an error'"):
+            attrs.evolve(scenario(), **laws)  # type: ignore[arg-type]
+
+
+async def find_nothing() -> None:
+    await find_one("rows", Eq(ID, "nothing"))
 
 
 # --- time in laws -------------------------------------------------------------------------------------------------------

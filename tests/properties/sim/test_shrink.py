@@ -235,7 +235,9 @@ def late() -> Scenario:
 
 def test_a_run_of_56_steps_is_shrunk_with_few_replays() -> None:
     """Half of its steps are of polls, of faults, and of a process that never entered. How long it takes is a benchmark."""
-    sampled = sample(late(), Plan("1", policies=(Uniform(),), steps_max=500), 200, seeding=Random)
+    sampled = sample(
+        late(), Plan("1", policies=(Uniform(),), steps_max=500), 200, seeding=Random, report=lambda found: found
+    )
     assert sampled.broken is not None
     assert len(sampled.broken.path) - 1 >= 56
     budget = Budget(3_000, 0, lambda _: True)

@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from random import Random  # noqa: TID251  seeded
 from typing import Final
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties.hostile_traces import hostile_traces
 from tests.properties.shipped import SPECIMENS, report_on
@@ -20,7 +21,7 @@ from tidegate.catalogue import shipped
 from tidegate.consumer.scenarios.partition import GIVES_UP, partition
 from tidegate.invocations.scenarios.transition import transition
 from tidegate.model.documents import Document, Field
-from tidegate.model.effects import Effect, Note, Program, Sleep
+from tidegate.model.effects import Effect, Failure, Note, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import insert_one
 from tidegate.model.patches import Added, Removed, Replaced
@@ -29,6 +30,7 @@ from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Crashed, Returned
 from tidegate.sim.causes import commands_of
 from tidegate.sim.compare import decision
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.lines import decided_at
 from tidegate.sim.nearest import NEAREST_STATES_MAX, nearest_passing
@@ -316,6 +318,47 @@ def test_a_run_that_could_have_fewer_faults_than_its_scenario_is_replayed_as_one
         initials.add(trace.initial)
         assert replay(decoded(json.loads(text_of(trace))), scenario) == Reproduced(len(trace.steps))
     assert len(initials) == 3
+
+
+KINDS = (Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, Fault.UNSENT, Fault.RESTART)
+
+
+@given(
+    budget=st.integers(0, 3),
+    budgets=st.dictionaries(st.sampled_from(KINDS), st.integers(0, 3)),
+    faults=st.none() | st.lists(st.sampled_from(KINDS), unique=True).map(tuple),
+    faults_max=st.none() | st.integers(0, 3),
+)
+@example(budget=2, budgets={Fault.CRASH_BEFORE: 1}, faults=(Fault.DROPPED,), faults_max=None)
+def test_a_trace_is_replayed_whatever_the_exploration_was_bounded_to(
+    budget: int, budgets: dict[Fault, int], faults: tuple[Fault, ...] | None, faults_max: int | None
+) -> None:
+    """Law TC2: by the scenario alone, as the printed command does it, which has no options."""
+
+    async def tries() -> str:
+        for _ in range(3):
+            try:
+                await insert_one("c", Document.of({"_id": "x"}))
+            except Failure:
+                continue
+            return "done"
+        return "given up"
+
+    scenario = Scenario(
+        name="tries",
+        summary="",
+        world=world_with({}),
+        actors=(Process("p", factory(tries), Faults.of(*KINDS)),),
+        budget=budget,
+        budgets=budgets,
+        eventually={"it returns": lambda state: state.status("p") == Returned("nothing")},
+    )
+    trace = explore(scenario, Exploration(faults=faults, faults_max=faults_max)).trace
+    assert trace is not None
+    assert replay(trace, scenario) == Reproduced(len(trace.steps))
+    sampled = explore(scenario, Exploration(faults=faults, faults_max=faults_max, runs=1), seeding=Random).trace
+    assert sampled is not None
+    assert replay(sampled, scenario) == Reproduced(len(sampled.steps))
 
 
 CHANGED: dict[str, tuple[Callable[[], Scenario], int, str]] = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, Put
-from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Refused, duplicate_key
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Note, Refused, duplicate_key
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import (
     DeleteMany,
@@ -40,6 +40,7 @@ from tidegate.sim.automaton import Failed, Returned
 from tidegate.sim.expiry import Expiry
 from tidegate.sim.failover import Failover, noted, unconfirmed
 from tidegate.sim.faults import FAULTS, Fault, Faults
+from tidegate.sim.report import Verdict
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.streams import KEPT, Stream
 from tidegate.sim.transactions import OPEN, known
@@ -547,3 +548,36 @@ def test_what_is_asked_has_one_line() -> None:
         "abort transaction 1 of t",
     ]
     assert attrs.evolve(T, number=2) == Transaction("t", 2)
+
+
+def test_a_write_of_many_that_is_partly_done_waits_for_no_transaction() -> None:
+    """It ends after documents that it could write: none that an open transaction holds is among them."""
+
+    async def holds() -> None:
+        await begun(T, update_one(ROWS, AT_A, Put(N, 7)))
+        await CommitTransaction(T)
+
+    async def writes() -> None:
+        try:
+            await update_many(ROWS, Exists(N), Put(N, 9))
+        except Ambiguous:
+            await Note("partly", 1)
+
+    processes = (Process("t", factory(holds)), Process("m", factory(writes), Faults.of(Fault.PARTLY_DONE)))
+
+    def wrote_what_is_held(state: State) -> bool:
+        is_open = bool(state.read(OPEN))
+        return is_open and contents(state, ROWS)[0][N] == 9
+
+    report = explore(
+        Scenario(
+            name="partly",
+            summary="",
+            world=world_with({ROWS: (A, B)}),
+            actors=(*processes, Expiry(processes)),
+            budget=1,
+            always={"what is held is not written": lambda state: not wrote_what_is_held(state)},
+            sometimes={"b alone": lambda state: bool(state.read(OPEN)) and contents(state, ROWS)[1][N] == 9},
+        )
+    )
+    assert (report.verdict, report.goals) == (Verdict.COMPLETE, {"b alone": True})

@@ -328,7 +328,7 @@ def in_several(target: Target, how: Exploration, jobs: int, watch: Watch) -> Rep
     of_all, runs = runs_of(how.plan.seed, how.runs)
     order = Order(target.identity, attrs.evolve(how, seed=of_all))
     tally = in_processes(order, runs, jobs=jobs, proceed=watch)
-    return with_absent(sampled(order.sampler_of(target.scenario).sampled(tally, how.plan.seed)), target.scenario, how)
+    return with_absent(order.sampler_of(target.scenario).sampled(tally, how.plan.seed, sampled), target.scenario, how)
 
 
 def draw_states(targets: Sequence[Target], how: Exploration, path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, final
 
 __all__ = [
-    "INT64_MAX", "NUMBER_MAX", "MissingExtra", "Misuse", "Nondeterministic", "TidegateError", "UnknownEffect", "shown",
+    "INT64_MAX", "NUMBER_MAX", "InternalError", "MissingExtra", "Misuse", "Nondeterministic", "TidegateError", "UnknownEffect", "shown",
 ]  # fmt: skip
 
 _SHOWN_MAX: Final = 120
@@ -63,6 +63,24 @@ class MissingExtra(TidegateError, ImportError):  # noqa: N818  it says what is m
     def __init__(self, module: str, extra: str, why: ImportError, *others: str) -> None:
         todo = ", or ".join(f"'tidegate[{each}]'" for each in (extra, *others))
         super().__init__(f"{module} needs an extra", why=str(why), todo=f"pip install {todo}")
+
+
+@final
+class InternalError(TidegateError):
+    """tidegate itself failed: no code of the user's raised an error, and no contract was broken.
+
+    Args:
+        error: What was raised.
+        where: What was being done, and the innermost line.
+    """
+
+    def __init__(self, error: BaseException, where: str) -> None:
+        super().__init__(
+            f"tidegate itself failed: {type(error).__name__}: {error}",
+            where=where,
+            why="this is a fault of tidegate, not of your code; the verdict is unknown",
+            todo="report it with the scenario and the traceback",
+        )
 
 
 @final

@@ -33,7 +33,7 @@ from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessSta
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.requests import OPERATIONS, Answers, Asker, replies, troubled, under_way
-from tidegate.sim.scenario import ActorStep, Delivers, Label, Trouble, Undone
+from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
     CLOCK,
@@ -125,6 +125,10 @@ class Process:
     @property
     def unmerged(self) -> tuple[str, ...]:
         return self.behaviour.unmerged
+
+    @property
+    def unexplored(self) -> tuple[str, ...]:
+        return self.behaviour.unexplored
 
     @property
     def has_raised(self) -> bool:
@@ -286,7 +290,7 @@ class Ticks:
     """The clock in absolute time: one quantum at any point, a bounded number of times."""
 
     quantum: Duration
-    name: str = "clock"
+    name: str = CLOCK_LANE
     place: None = None
     blind: bool = False
 

@@ -106,7 +106,8 @@ class Cancelled:
         return "cancelled"
 
 
-_SLEEPS_MAX: Final = 100
+_SLEEPS_MAX: Final = 1_000
+"""How many sleeps that no clock can tell are followed in a row."""
 _BEYOND: Final = 40
 """How many replies a program is given beyond the merge that it confirms."""
 _REPLIES_MIN: Final = 300
@@ -154,6 +155,9 @@ class ProgramAutomaton:
         self.known: dict[Hashable, int] = {}
         self.births: dict[int, int] = {}
         self.canon = Canon()
+        self.slept_to: dict[tuple[int, Duration], int] = {}
+        self.cut_off: set[str] = set()
+        """Where it sleeps more often in a row than is followed."""
         self.has_raised = False  # has any run of it raised an error so far?
 
     CRASHED: Final = 0
@@ -186,16 +190,31 @@ class ProgramAutomaton:
     def slept(self, node: int, quantum: Duration) -> int:
         """The node where the program stands once it has slept for what no clock can tell.
 
-        That is less than a quantum, and any time at all where time stands (0): it is as if the program were slow. Who does
-        nothing but sleep is left asleep.
+        That is less than a quantum, and any time at all where time stands (0): it is as if the program were slow. A program
+        that only ever sleeps again stays asleep.
         """
-        for _ in range(_SLEEPS_MAX):
-            match self.status(node):
+        at, passed = node, set[int]()
+        while at not in passed:
+            match self.status(at):
                 case Asking(Sleep() as sleep) if sleep.least < quantum or not quantum:
-                    node = self.after(node, None)
+                    if len(passed) == _SLEEPS_MAX:
+                        self.cut_off.add(self.nodes[at].src)
+                        break
+                    passed.add(at)
+                    at = self.slept_to.get((at, quantum)) or self.after(at, None)
                 case _:
                     break
-        return node
+        for each in passed:
+            self.slept_to[each, quantum] = at
+        return at
+
+    @property
+    def unexplored(self) -> tuple[str, ...]:
+        """What the program may do that no search has seen, and why."""
+        many = f"more than {_SLEEPS_MAX:,} sleeps in a row, and what comes after them was not explored"
+        return tuple(
+            f"{many}, at {src}: give the scenario a clock, or let it sleep less" for src in sorted(self.cut_off)
+        )
 
     @property
     def unmerged(self) -> tuple[str, ...]:

@@ -92,29 +92,35 @@ def check_hosts(hosts: Iterable[Host], where: str) -> None:
             )
 
 
-def ahead(host: str) -> Cell[Duration | None]:
-    """By how much the clock of the host was set; None while nobody has read it."""
-    return Cell(("ahead", host), None)
+def ahead(process: str, host: str = "") -> Cell[Duration | None]:
+    """By how much the clock that the process reads was set; None until it is first read.
+
+    Args:
+        process: Its name.
+        host: The name of its machine; "" for a machine of its own, which may be called as a named one is.
+    """
+    return Cell(("ahead", "host", host) if host else ("ahead", process), None)
 
 
-def _read_clock(host: Host, name: str, world: World, ahead_by: Duration) -> tuple[World, Instant]:
+def _read_clock(host: Host, process: str, world: World, ahead_by: Duration) -> tuple[World, Instant]:
     """What the clock of the host shows that is so far ahead, apart from its drift."""
-    at, known = world.read(CLOCK).at, world.read(ahead(name))
+    cell = ahead(process, host.name)
+    at, known = world.read(CLOCK).at, world.read(cell)
     if ahead_by != (known or 0) or (known is None and host.skew):  # by now it is known whether it is skewed
-        world = world.write(ahead(name), ahead_by)
+        world = world.write(cell, ahead_by)
     return world, host.shows(at, ahead_by)
 
 
-def readings(host: Host, name: str, world: World) -> tuple[World, Instant]:
-    """What the clock of the host shows."""
-    return _read_clock(host, name, world, world.read(ahead(name)) or 0)
+def readings(host: Host, process: str, world: World) -> tuple[World, Instant]:
+    """What the clock of the machine of the process shows."""
+    return _read_clock(host, process, world, world.read(ahead(process, host.name)) or 0)
 
 
 def troubled_readings(
-    host: Host, name: str, world: World, faults: Faults
+    host: Host, process: str, world: World, faults: Faults
 ) -> Iterator[tuple[Fault, str, World, Instant]]:
     """What its clock may show if something has happened to it: which fault, in words, world after, reading."""
-    known = world.read(ahead(name))
+    known = world.read(ahead(process, host.name))
     for fault, by, happened in (
         (Fault.SKEW, host.skew, "is ahead by"),
         (Fault.SKEW, -host.skew, "is behind by"),
@@ -124,4 +130,8 @@ def troubled_readings(
         if not by or not faults.allows(fault) or (fault is Fault.SKEW and known is not None):
             continue
         if after := spent(world, fault):
-            yield fault, f"the clock {happened} {seconds(abs(by))}", *_read_clock(host, name, after, (known or 0) + by)
+            yield (
+                fault,
+                f"the clock {happened} {seconds(abs(by))}",
+                *_read_clock(host, process, after, (known or 0) + by),
+            )

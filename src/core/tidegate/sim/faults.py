@@ -21,7 +21,7 @@ from tidegate.model.effects import Effect
 from tidegate.model.values import check_callable, check_type
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell, World
 
-__all__ = ["FAULTS", "Fault", "Faults", "Which", "all_effects", "bound", "no_effects", "spent"]
+__all__ = ["FAULTS", "REBALANCES", "Fault", "Faults", "Which", "all_effects", "bound", "no_effects", "spent"]
 
 
 @final
@@ -85,6 +85,10 @@ class Fault(StrEnum):
 
 FAULTS: Final = Cell[int]((BUDGET, "faults"), 0)
 """How many may still strike, all kinds together."""
+
+
+REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
+"""How many rebalances may still begin in a group: they do not count among all kinds together."""
 
 
 @cache

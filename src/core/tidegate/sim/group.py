@@ -53,11 +53,11 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.fanout import DeliverRecords, Start
 from tidegate.model.effects import Effect, Refused
 from tidegate.model.records import TopicPartition
-from tidegate.sim.faults import Fault, bound, spent
+from tidegate.sim.faults import REBALANCES, Fault, bound, spent
 from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused, perform_on_log
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.trace import StepKind
-from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, World, inbox
+from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox
 
 __all__ = [
     "GROUP", "NO_GENERATION", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "broker", "committed", "dead", "end", "processed",
@@ -74,7 +74,6 @@ STEP_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]]
 
 NO_GENERATION: Final = -1
 """Kafka's word for none."""
-REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 
 
 @final

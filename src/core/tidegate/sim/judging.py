@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import CoroutineType
-from typing import Final, final
+from typing import final
 
 import attrs
 
@@ -25,7 +25,6 @@ from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
 
 __all__ = [
-    "NO_ERROR",
     "Always",
     "Between",
     "Broken",
@@ -36,9 +35,6 @@ __all__ = [
     "negated",
     "raises_nothing",
 ]
-
-
-NO_ERROR: Final = "no program raises an error"
 
 
 @final

@@ -32,7 +32,7 @@ import attrs
 
 from tidegate.model.effects import Effect, Note
 from tidegate.model.errors import Misuse
-from tidegate.sim.world import Cell, Meaning, Outcomes, World, perform
+from tidegate.sim.world import Cell, Meaning, Outcomes, World, life, perform
 
 __all__ = [
     "BEGAN", "ENDED", "HISTORY", "Apply", "Began", "Ended", "History", "HistoryState", "Linearizable", "Linearized",
@@ -49,10 +49,11 @@ ENDED: Final = "ended"
 @final
 @attrs.frozen
 class Began:
-    """A process asks for something."""
+    """A process asks for something. After a restart it has another `life`, and gets no reply to what it asked for before."""
 
     process: str
     what: object
+    life: int = 0
 
 
 @final
@@ -128,7 +129,7 @@ def recording(otherwise: Meaning = perform) -> Meaning:
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
             case Note(name, value) if name in (BEGAN, ENDED):
-                event = Began(who, value) if name == BEGAN else Ended(who, value)
+                event = Began(who, value, world.read(life(who))) if name == BEGAN else Ended(who, value)
                 yield world.write(HISTORY, (*world.read(HISTORY), event)), None
             case _:
                 yield from otherwise(effect, world, who)
@@ -188,12 +189,13 @@ def operations(history: History) -> tuple[Operation, ...]:
     """
     found: list[Operation] = []
     running: dict[str, int] = {}
+    lives: dict[str, int] = {}
     for at, event in enumerate(history):
         match event:
-            case Began(process, what):
-                if process in running:
+            case Began(process, what, life):
+                if process in running and lives[process] == life:
                     raise Misuse(f"{process} begins an operation while another one of it runs", where=f"event {at}")
-                running[process] = len(found)
+                running[process], lives[process] = len(found), life
                 found.append(Operation(process, what, at))
             case Ended(process, reply):
                 if process not in running:

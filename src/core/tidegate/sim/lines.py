@@ -5,6 +5,7 @@ Nothing of the directories of the machine is shown.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CodeType, FrameType, MethodType
@@ -61,7 +62,9 @@ def used_at(error: BaseException) -> str:
     found, trace = "", error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
-        if not module.startswith(_OURS) and not trace.tb_frame.f_code.co_filename.startswith("<attrs"):
+        is_library = module.partition(".")[0] in sys.stdlib_module_names and module != "__main__"
+        generated = trace.tb_frame.f_code.co_filename.startswith("<attrs")
+        if not (module.startswith(_OURS) or is_library or generated):
             found = _placed(module, trace.tb_frame.f_code, trace.tb_lineno)
         trace = trace.tb_next
     return found

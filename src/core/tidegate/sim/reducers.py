@@ -185,6 +185,10 @@ class ReducerProcess:
         return tuple(dict.fromkeys(why for each in self.behaviours.values() for why in each.unmerged))
 
     @property
+    def unexplored(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(why for each in self.behaviours.values() for why in each.unexplored))
+
+    @property
     def has_raised(self) -> bool:
         return any(each.has_raised for each in self.behaviours.values())
 

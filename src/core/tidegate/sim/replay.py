@@ -17,7 +17,7 @@ import attrs
 from tidegate.model.documents import Document
 from tidegate.model.patches import difference
 from tidegate.sim.attempts import attempt, timing
-from tidegate.sim.faults import FAULTS
+from tidegate.sim.faults import FAULTS, Fault
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
 from tidegate.sim.rendering import patch_line
@@ -95,15 +95,27 @@ def replaying(trace: Trace, scenario: Scenario, run: Callable[[Search], T]) -> T
     clock = scenario.clock
     if clock is not None and trace.time.startswith("absolute"):  # it may have been relative but for another run
         scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
-    return attempt(scenario.at_most(_faults_at_first(trace)), run)
+    return attempt(_as_bounded(scenario, trace), run)
 
 
-def _faults_at_first(trace: Trace) -> int:
-    """How many faults the run could have when it began: it may have been bounded more tightly than its scenario is."""
+def _as_bounded(scenario: Scenario, trace: Trace) -> Scenario:
+    """The scenario with the budgets that the run began with: it may have been bounded more tightly than its scenario is.
+
+    A bound of 0 is not in the trace, and neither is one that is not below the budget of all kinds together.
+    """
     at: object = trace.initial
-    for part in (*FAULTS.name, ""):  # the last one where kinds have a bound of their own: theirs lie beneath
-        at = dict(at.items).get(part, 0) if isinstance(at, Document) else at
-    return max(0, at) if isinstance(at, int) else 0
+    for part in FAULTS.name:
+        at = dict(at.items).get(part, 0) if isinstance(at, Document) else 0
+    left = {
+        name: number for name, number in (at.items if isinstance(at, Document) else (("", at),)) if type(number) is int
+    }
+    total = min(scenario.budget, max(0, left.pop("", 0)))
+    bounds: dict[Fault, int] = {
+        kind: bound for kind, bound in scenario.budgets.items() if bound >= total and kind is not Fault.REBALANCE
+    }
+    gone = dict.fromkeys(scenario.budgets.keys() - bounds.keys(), 0)
+    named = {kind: left[kind] for kind in Fault if left.get(kind, -1) >= 0}
+    return attrs.evolve(scenario, budget=total, budgets={**bounds, **gone, **named})
 
 
 def followed(trace: Trace, search: Search) -> Followed:

@@ -17,17 +17,20 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import InternalError, Misuse, TidegateError
 from tidegate.model.patches import Json
+from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.coverage import absent, missed, never, uncovered, unsure
 from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault
+from tidegate.sim.judging import BrokenStep, Grew
 from tidegate.sim.linearizability import Linearizable
+from tidegate.sim.lines import raised_at, used_at
 from tidegate.sim.nearest import nearest_passing
-from tidegate.sim.packing import Packed
+from tidegate.sim.packing import Overflow, Packed
 from tidegate.sim.policies import Seeding
-from tidegate.sim.sample import Beyond, Sampled, sample
+from tidegate.sim.sample import Beyond, BrokenState, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
 from tidegate.sim.search import CALLED_OFF, PLAIN, Explored, Proceed, Reductions, Search, go_on
 from tidegate.sim.trace import Breach, PolicyName, Trace
@@ -176,14 +179,33 @@ def explore(
 
     Raises:
         Misuse: The scenario, or a program in it, breaks a contract; or random runs have no generator.
+        InternalError: The simulator itself failed.
+        Exception: Whatever a law, a meaning or a step of the scenario raises.
     """
+    try:
+        return _explored_all(scenario, how, seeding, onward, proceed)
+    except TidegateError:
+        raise
+    except (Exception, InstantRefused) as error:
+        if used_at(error) and not isinstance(error, _CONTROL_FLOW):
+            raise
+        raise InternalError(error, f"scenario {scenario.name}, {raised_at(error).partition(', from ')[0]}") from error
+
+
+_CONTROL_FLOW: Final = (InstantRefused, Overflow, Grew, BrokenStep, BrokenState)
+"""What the simulator raises and always catches."""
+
+
+def _explored_all(
+    scenario: Scenario, how: Exploration, seeding: Seeding | None, onward: _Onward | None, proceed: Proceed
+) -> Report:
     chosen = scenario.bounded(how.faults, how.faults_max)
     if not how.runs:
         return with_absent(_searched(chosen, how, onward, proceed), scenario, how)
     if seeding is None:
         raise Misuse("random runs without a generator", todo="pass seeding=random.Random")
-    found = sample(chosen, how.plan, how.runs, seeding=seeding, proceed=proceed)
-    return with_absent(sampled(found), scenario, how)
+    report = sample(chosen, how.plan, how.runs, seeding=seeding, report=sampled, proceed=proceed)
+    return with_absent(report, scenario, how)
 
 
 def with_absent(report: Report, scenario: Scenario, how: Exploration) -> Report:
@@ -239,6 +261,10 @@ def _explored(found: Explored, *, require_sometimes: bool) -> Report:
         return _reported(found, Verdict.VIOLATED, found.stopped)
     if found.stopped:
         return _reported(found, Verdict.INCONCLUSIVE, found.stopped)
+    if unexplored := [
+        f"{name}: {why}" for name, each in found.search.space.processes.items() for why in each.unexplored
+    ]:
+        return _reported(found, Verdict.INCONCLUSIVE, "; ".join(unexplored))
     if scenario.eventually and not found.resting:
         why = "nothing comes to rest, so the laws about rest say nothing"
         return _reported(found, Verdict.INCONCLUSIVE, why)

@@ -43,7 +43,7 @@ from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
-from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, World, parts, target
+from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, Part, World, parts, target
 
 __all__ = ["OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
 
@@ -84,10 +84,6 @@ class Asker:
     faults: Faults
     host: Host = HOST
 
-    @property
-    def host_name(self) -> str:
-        return self.host.name or self.name
-
 
 Answers: TypeAlias = tuple[tuple[World, object], ...]
 """What becomes of a request without any fault: worlds, each with the reply."""
@@ -98,7 +94,7 @@ _Troubles: TypeAlias = Iterator[tuple[Fault, Trouble, World, object]]
 def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
     """What becomes of the request without any fault; nothing while it must wait."""
     if isinstance(effect, Now) and asker.host != HOST:
-        return (readings(asker.host, asker.host_name, world),)
+        return (readings(asker.host, asker.name, world),)
     return tuple(asker.meaning(effect, world, asker.name))
 
 
@@ -106,7 +102,7 @@ def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Ask
     """What may become of it, as far as the budget goes."""
     faults = asker.faults
     if isinstance(effect, Now):
-        for fault, happened, later, reading in troubled_readings(asker.host, asker.host_name, world, faults):
+        for fault, happened, later, reading in troubled_readings(asker.host, asker.name, world, faults):
             yield fault, Trouble(f"{text(reading)}, for {happened}"), later, reading
         return
     if isinstance(effect, (Sleep, Note)):
@@ -155,10 +151,17 @@ def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[str, Wor
     """Some of its documents, and the world in which they alone are written."""
     each = parts(effect, world)
     for some in chain.from_iterable(combinations(each, size) for size in range(1, len(each))):
-        done = world
-        for part in some:
-            ((done, _),) = asker.meaning(part, done, asker.name)
-        yield ", ".join(text(target(part)) for part in some), done
+        for done in _all_done(some, world, asker):
+            yield ", ".join(text(target(part)) for part in some), done
+
+
+def _all_done(some: tuple[Part, ...], world: World, asker: Asker) -> Iterator[World]:
+    """The world in which these parts are done, one after the other; none where one of them must wait."""
+    if not some:
+        yield world
+        return
+    for done, _ in asker.meaning(some[0], world, asker.name):
+        yield from _all_done(some[1:], done, asker)
 
 
 def under_way(world: World, who: str, effect: Effect[object]) -> World:

@@ -125,14 +125,23 @@ def runs_of(seed: str, runs: int) -> tuple[str, range]:
     return (one["seed"], range(int(one["run"]), int(one["run"]) + 1)) if one else (seed, range(runs))
 
 
-def sample(scenario: Scenario, plan: Plan, runs: int, *, seeding: Seeding, proceed: Proceed = go_on) -> Sampled:
-    """Run the scenario until a law breaks.
+def sample(
+    scenario: Scenario,
+    plan: Plan,
+    runs: int,
+    *,
+    seeding: Seeding,
+    report: Callable[[Sampled], T],
+    proceed: Proceed = go_on,
+) -> T:
+    """Run the scenario until a law breaks, and report what was found.
 
     Args:
         scenario: What to run.
         plan: Which runs. A seed of the form "seed.n" runs that one run again.
         runs: How many.
         seeding: Makes a generator of a seed, for example `random.Random`.
+        report: Makes the report, as in `Sampler.sampled`.
         proceed: Receives the progress after every run; answers whether to go on.
     """
     of_all, numbers = runs_of(plan.seed, runs)
@@ -142,7 +151,7 @@ def sample(scenario: Scenario, plan: Plan, runs: int, *, seeding: Seeding, proce
         done = done.then(sampler.tally(piece, _after(done, len(numbers), proceed)))
         if done.is_over:
             break
-    return sampler.sampled(done, plan.seed)
+    return sampler.sampled(done, plan.seed, report)
 
 
 @final
@@ -238,15 +247,14 @@ class Sampler:
         return self.measured
 
     def measured_steps(self, seed: str) -> int:
-        _, walked = self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), _MEASURED_STEPS))
-        return walked.steps
+        return self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), _MEASURED_STEPS).steps)
 
-    def alone(self, walk: Callable[[Walks], _Walked]) -> tuple[Search, _Walked]:
-        """One walk, again in absolute time if it needs that."""
+    def alone(self, run: Callable[[Walks], T]) -> T:
+        """Run it, and again in absolute time if it needs that."""
         try:
-            return self.at_first.run(lambda walks: (walks.search, walk(walks)))
+            return self.at_first.run(run)
         except InstantRefused as refused:
-            return self.later(refused).run(lambda walks: (walks.search, walk(walks)))
+            return self.later(refused).run(run)
 
     def later(self, refused: InstantRefused) -> _Walker:
         """What makes the runs for which relative time does not fit."""
@@ -288,37 +296,34 @@ class Sampler:
         walks.search.confirm()
         return found.tally()
 
-    def sampled(self, tally: Tally, seed: str) -> Sampled:
-        """The answer that the tally gives; the path of its failing run is had again by its seed.
+    def sampled(self, tally: Tally, seed: str, report: Callable[[Sampled], T]) -> T:
+        """What is reported of the answer that the tally gives; its failing run is made again by its seed.
 
         Args:
             tally: Of all runs.
             seed: As it was asked for; that of the failing run replaces it.
+            report: Makes the report. It may take further steps of the search, so it may be called again in a wider one.
         """
-        search, broken = self.searched(is_absolute=tally.is_absolute), None
-        policy = ", ".join(policy.name for policy in self.plan.policies)
-        if tally.failed is None and isinstance(only := self.plan.policies[0], Pct) and len(self.plan.policies) == 1:
-            policy = only.promised(self.shape)
-        if tally.failed is not None:
-            run, seed = tally.failed.run, self.plan.seed_of(tally.failed.run)
-            search, walked = self.alone(partial(self.walk, run=run))
-            broken = search.broken_at(walked.law, walked.path)
-            offered = {fault for state in walked.path for fault in _offers(search, state)}
-            found_by = self.plan.policy(run)
+        failed, goals = tally.failed, {name: name in tally.goals for name in self.scenario.sometimes}
+
+        def found(search: Search, broken: Broken | None, seed: str, policy: str) -> T:
+            counts = tally.runs, tally.states, tally.transitions, tally.depth
+            return report(Sampled(search, broken, seed, policy, *counts, dict(tally.faults), goals))
+
+        if failed is None:
+            policy = ", ".join(policy.name for policy in self.plan.policies)
+            if isinstance(only := self.plan.policies[0], Pct) and len(self.plan.policies) == 1:
+                policy = only.promised(self.shape)
+            return found(self.searched(is_absolute=tally.is_absolute), None, seed, policy)
+        run, seed, found_by = failed.run, self.plan.seed_of(failed.run), self.plan.policy(failed.run)
+
+        def again(walks: Walks) -> T:
+            walked, search = self.walk(walks, run), walks.search
+            offered = {fault for state in walked.path[:-1] for fault in _offers(search, state)}
             policy = found_by.described(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
-        goals = {name: name in tally.goals for name in self.scenario.sometimes}
-        return Sampled(
-            search,
-            broken,
-            seed,
-            policy,
-            tally.runs,
-            tally.states,
-            tally.transitions,
-            tally.depth,
-            dict(tally.faults),
-            goals,
-        )
+            return found(search, search.broken_at(walked.law, walked.path), seed, policy)
+
+        return self.alone(again)
 
     def searched(self, *, is_absolute: bool) -> Search:
         walker = self.absolute if is_absolute and self.absolute is not None else self.at_first

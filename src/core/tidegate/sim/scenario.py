@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum, unique
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from types import NoneType
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar, final
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -32,16 +32,21 @@ from tidegate.model.transactions import InTransaction
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 from tidegate.sim.apart import check_apart
 from tidegate.sim.clocks import HOST, check_hosts
-from tidegate.sim.faults import FAULTS, Fault, Faults, bound
+from tidegate.sim.faults import FAULTS, REBALANCES, Fault, Faults, bound
 from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World
 
 __all__ = [
-    "Actor", "ActorStep", "Clock", "Delivers", "Kind", "Label", "Law", "NoLongerThan", "ProcessActor", "Scenario", "State", "StepLaw",
+    "CLOCK_LANE", "NO_ERROR", "Actor", "ActorStep", "Clock", "Delivers", "Kind", "Label", "Law", "NoLongerThan", "ProcessActor", "Scenario", "State", "StepLaw",
     "Trouble", "Undone",
 ]  # fmt: skip
 
 
 V = TypeVar("V")
+
+CLOCK_LANE: Final = "clock"
+"""The lane of the clock in traces."""
+NO_ERROR: Final = "no program raises an error"
+"""The law that every scenario has besides its own."""
 
 
 @final
@@ -139,6 +144,8 @@ class ProcessActor(Actor, Protocol):
     def status(self, place: object, /) -> object: ...
     @property
     def unmerged(self) -> tuple[str, ...]: ...
+    @property
+    def unexplored(self) -> tuple[str, ...]: ...
     @property
     def has_raised(self) -> bool: ...
     def confirm(self) -> None: ...
@@ -284,12 +291,26 @@ class Scenario:
         names = [actor.name for actor in self.actors]
         if len(set(names)) != len(names):
             raise Misuse(f"two actors have one name: {names}", where=f"scenario {self.name}")
+        if CLOCK_LANE in names and self.clock is not None:
+            raise Misuse(
+                f"an actor is called {CLOCK_LANE!r}",
+                where=f"scenario {self.name}",
+                why="the clock of the scenario has that name in traces",
+                todo="give the actor another name",
+            )
         births = [(actor.name, birth) for actor in self.actors if (birth := getattr(actor, "birth", None)) is not None]
         check_apart(births, f"scenario {self.name}")
         check_hosts((getattr(actor, "host", HOST) for actor in self.actors), f"scenario {self.name}")
         laws = [*self.always, *self.step, *self.eventually]
         if len(set(laws)) != len(laws):
             raise Misuse(f"two laws have one name: {laws}", where=f"scenario {self.name}")
+        if NO_ERROR in (*laws, *self.sometimes):
+            raise Misuse(
+                f"a law is called {NO_ERROR!r}",
+                where=f"scenario {self.name}",
+                why="every scenario has a law of that name",
+                todo="give the law another name",
+            )
         if self.expect is not None and self.expect not in laws:
             raise Misuse(
                 f"it expects to break {self.expect!r}, which is not a law of it",
@@ -359,7 +380,12 @@ class Scenario:
 
     def allowance(self) -> dict[Cell[int], int]:
         """The budgets that it begins with. A kind that may strike as often as all together needs none of its own."""
-        return {FAULTS: self.budget} | {bound(kind): left for kind, left in self.budgets.items() if left < self.budget}
+        bounds = {
+            bound(kind): left
+            for kind, left in self.budgets.items()
+            if left < self.budget or kind is Fault.REBALANCE  # rebalances do not count among all faults together
+        }
+        return {FAULTS: self.budget} | bounds
 
     def choosing(self, kinds: Iterable[Fault]) -> Scenario:
         """The same, in which no faults strike but these."""
@@ -367,8 +393,13 @@ class Scenario:
         return attrs.evolve(self, budgets={**self.budgets, **never})
 
     def at_most(self, faults: int) -> Scenario:
-        """The same, in which a run has this many faults at most, all kinds together; never more than it has now."""
-        return attrs.evolve(self, budget=min(self.budget, faults))
+        """The same, in which a run has this many faults at most, all kinds together; never more than it has now.
+
+        Rebalances do not count among these, so there are this many of them at most, besides.
+        """
+        rebalances = min(self.budgets.get(Fault.REBALANCE, faults), faults)
+        besides = {Fault.REBALANCE: rebalances} if self.world.read(REBALANCES) else {}
+        return attrs.evolve(self, budget=min(self.budget, faults), budgets={**self.budgets, **besides})
 
     def bounded(self, kinds: Iterable[Fault] | None, faults_max: int | None) -> Scenario:
         """The same with both bounds; None for none."""

@@ -26,11 +26,11 @@ import attrs
 from tidegate.model.values import check_int
 from tidegate.sim.actors import Ticks
 from tidegate.sim.faults import Fault
-from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
+from tidegate.sim.judging import Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
 from tidegate.sim.liveness import Graph, cycles, loop, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
 from tidegate.sim.rendering import number_of
-from tidegate.sim.scenario import Actor, Scenario
+from tidegate.sim.scenario import NO_ERROR, Actor, Scenario
 from tidegate.sim.sizing import Sizing
 from tidegate.sim.space import Space, Stepper, remembered
 from tidegate.sim.steppers import Aging, Overwriting, Remembering

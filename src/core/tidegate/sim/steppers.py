@@ -17,7 +17,7 @@ from tidegate.model.instants import seconds
 from tidegate.sim.aging import aged
 from tidegate.sim.judging import Between, judge_steps
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
-from tidegate.sim.scenario import Actor, ActorStep, Clock, Label
+from tidegate.sim.scenario import CLOCK_LANE, Actor, ActorStep, Clock, Label
 from tidegate.sim.space import IDLE, KnownSteps, Space
 from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, QUANTUM
 
@@ -111,7 +111,7 @@ class Aging(dict[int, KnownSteps]):
     def __init__(self, clock: Clock, space: Space, laws: _StepLaws) -> None:
         super().__init__()
         assert clock.horizon is not None
-        self.quantum, self.horizon, self.name = clock.quantum, clock.horizon, "clock"
+        self.quantum, self.horizon, self.name = clock.quantum, clock.horizon, CLOCK_LANE
         self.space, self.laws = space, laws
         self.masks, self.shift, self.low = [-1], 0, 0  # every bit: the key is the whole state, as of `Overwriting`
         self.tables: list[tuple[int, int, dict[int, int], Slot]] = []

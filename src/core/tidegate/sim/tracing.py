@@ -42,11 +42,11 @@ from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.faults import Fault
 from tidegate.sim.fingerprint import PYTHON
-from tidegate.sim.judging import NO_ERROR, answered
+from tidegate.sim.judging import answered
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described
 from tidegate.sim.reducers import ReducerProcess
-from tidegate.sim.scenario import Law, StepLaw
+from tidegate.sim.scenario import NO_ERROR, Law, StepLaw
 from tidegate.sim.search import Search
 from tidegate.sim.trace import (
     Breach,
