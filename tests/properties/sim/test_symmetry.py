@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from random import Random  # noqa: TID251  seeded
+from typing import NamedTuple
 
 import attrs
 import pytest
@@ -17,6 +18,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_one
 from tidegate.model.reducer import Step
+from tidegate.model.transactions import InTransaction, Transaction
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.attempts import attempt
 from tidegate.sim.exploration import Exploration
@@ -164,6 +166,21 @@ async def looks_on() -> str:
     return "" if found is None else f"it was {found[LEADER]}"
 
 
+async def opens(me: str) -> None:
+    """A transaction, a note named after itself, and one that holds a named tuple."""
+    mine = Transaction(f"{me}-0", 1)
+    await InTransaction(mine, find_one("locks", Eq(ID, "lock")), begins=True)
+    await Note(me, Named(me))
+    await Note("last", 1)
+    await InTransaction(mine, find_one("locks", Eq(ID, "lock")))
+
+
+class Named(NamedTuple):
+    """Of a process."""
+
+    name: str
+
+
 def looked_on() -> Scenario:
     scenario = contenders(("a", "b"))
     return attrs.evolve(scenario, actors=(*scenario.actors, Process("c", factory(looks_on))))
@@ -188,6 +205,9 @@ SYMMETRIC: Mapping[str, Callable[[], Scenario]] = {
     "two of three": partial(contenders, symmetric=(("a", "c"),)),
     "one in no group learns of those who are": looked_on,
     "one is cancelled": partial(workers, 1, ("a", "b"), Faults.of(Fault.CANCELLED)),
+    "open transactions, notes and named tuples": lambda: contenders(
+        ("a", "b"), actors=tuple(Process(name, factory(opens, name)) for name in ("a", "b"))
+    ),
     "a clock": partial(contenders, ("a", "b"), clock=Clock(SECOND, moves=1)),
     "workers": partial(workers, 1),
     **{

@@ -23,7 +23,7 @@ to five. A step is judged as it is taken, for one naming only, so a scenario wit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations, product
 from typing import Final, TypeAlias, cast, final
 
@@ -38,13 +38,22 @@ from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.reducers import Machine, ReducerProcess, Running
 from tidegate.sim.space import Space, Stepper
-from tidegate.sim.world import BUDGET, FLIGHT, IDS, PROCESS, Cell
+from tidegate.sim.transactions import OPEN
+from tidegate.sim.world import BUDGET, FLIGHT, IDS, NOTES, PROCESS, Cell
 
 __all__ = ["Renaming", "Symmetry"]
 
 
 _CHECKED: Final = 4
 """States of each layer for which what can happen next is compared."""
+
+
+_SORTED: Final[Mapping[str, Callable[[object], str]]] = {
+    FLIGHT.name[0]: text,
+    OPEN.name[0]: str,
+    NOTES: lambda note: cast("tuple[str, object]", note)[0],
+}
+"""Kinds of cells that hold a tuple in an order of names, and by what it is sorted."""
 
 
 _Ids: TypeAlias = tuple[object, ...]
@@ -148,8 +157,8 @@ class Renaming:
             table[at] = at << target.shift
             return table[at]
         value = self.place(rest[0], value) if kind == PROCESS else self.value(value)
-        if slot.name == FLIGHT.name:
-            value = tuple(sorted(cast("tuple[object, ...]", value), key=text))
+        if (order := _SORTED.get(kind)) is not None:
+            value = tuple(sorted(cast("tuple[object, ...]", value), key=order))
         if kind == IDS:
             value = self.in_natural_order(slot, cast("_Ids", slot.values[at]), cast("_Ids", value))
         table[at] = target.put(0, value)
