@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
+from operator import index
 from random import Random  # noqa: TID251  seeded by Hypothesis
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 import pytest
@@ -18,20 +20,27 @@ from tidegate.model.documents import (
     Add,
     AllOf,
     AnyOf,
+    Ascending,
     Document,
     Eq,
+    Exists,
     Field,
+    Gt,
     Lt,
     OlderThan,
     Put,
     PutServerTime,
+    equal,
     exactly,
+    show,
+    sort_key,
 )
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, STORE, WALL, Duration, Instant
 from tidegate.model.operations import StoreTime, find_all, find_one, find_one_and_update, update_one
 from tidegate.model.reducer import Step
+from tidegate.model.transactions import InTransaction, Transaction
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.aging import aged, holds_instant
 from tidegate.sim.automaton import Returned
@@ -558,6 +567,204 @@ def test_a_reducer_that_looks_at_more_than_ages_is_noticed() -> None:
     )
     with pytest.raises(Misuse, match="r uses an instant as a number, "):
         explore(scenario)
+
+
+SEEN: Final = Field[Instant]("seen")
+JOBS: Final = {"jobs": tuple(Document.of({"_id": key}) for key in "ab")}
+A_JOB, B_JOB = Eq(ID, "a"), Eq(ID, "b")
+
+
+class Stamped(NamedTuple):
+    """When."""
+
+    at: Instant
+
+
+def stamping(*asks: Effect[object], clock: Clock, **changes: object) -> Scenario:
+    """One job is stamped and then the other, at any time; a second process asks for something."""
+
+    async def stamps_both() -> None:
+        await update_one("jobs", A_JOB, PutServerTime(SEEN))
+        await update_one("jobs", B_JOB, PutServerTime(SEEN))
+
+    async def asks_all() -> None:
+        for each in asks:
+            await each
+
+    actors = (Process("w", factory(stamps_both)), Process("p", factory(asks_all)))
+    return Scenario(name="stamping", summary="", world=world_with(JOBS), actors=actors, clock=clock, **changes)  # type: ignore[arg-type]
+
+
+NEAR: Final = Clock(SECOND, horizon=2 * SECOND)
+
+
+def job(state: State, key: str) -> Document:
+    doc = state.read(document("jobs", key))
+    assert doc is not None
+    return doc
+
+
+def both(use: Callable[[Instant, Instant, Instant], bool]) -> Callable[[State], bool]:
+    """A law over now and both stamps, once they are there."""
+
+    def law(state: State) -> bool:
+        stamps = [job(state, key).held(SEEN) for key in "ab"]
+        return not all(isinstance(each, Instant) for each in stamps) or use(state.read(CLOCK), *stamps)  # type: ignore[arg-type]
+
+    return law
+
+
+PERMITTED: Final[dict[str, Callable[[Instant, Instant, Instant], bool]]] = {
+    "an age within the horizon": lambda now, a, _: (now - a <= 2 * SECOND - 1) in (True, False),
+    "an age at the horizon": lambda now, a, _: (now - a >= 2 * SECOND) in (True, False),
+    "the least of an age and the horizon": lambda now, a, _: min(2 * SECOND, now - a) <= 2 * SECOND,
+    "now itself": lambda now, *_: now - now == 0 and now == now,  # noqa: PLR0124
+    "a deadline": lambda now, *_: now + SECOND - now == SECOND,
+    "itself": lambda _, a, __: a == a,  # noqa: PLR0124
+    "its type": lambda _, a, b: all(isinstance(each, Instant) for each in (a, b)),
+}
+REFUSED: Final[dict[str, Callable[[Instant, Instant, Instant], object]]] = {
+    "its number": lambda _, a, __: a.at,
+    "its text": lambda _, a, __: str(a),
+    "its text in a text": lambda _, a, __: f"{a}",
+    "its repr": lambda _, a, __: repr(a),
+    "a pattern": lambda _, a, __: matched(a),
+    "a field of it": lambda _, a, __: attrs.astuple(a),
+    "a constant": lambda _, a, __: a - Instant(0),
+    "a constant before": lambda _, a, __: Instant(0) - a,
+    "equal to a constant": lambda _, a, __: a == Instant(0),
+    "an age beyond the horizon": lambda now, a, _: now - a > 3 * SECOND,
+    "an age just at the horizon": lambda now, a, _: now - a > 2 * SECOND,
+    "an age that equals": lambda now, a, _: now - a == 2 * SECOND,
+    "an age as a number": lambda now, a, _: (now - a) % SECOND,
+    "an age in a sum": lambda now, a, _: now - a + 1,
+    "an age as a key": lambda now, a, _: {now - a: 1},
+    "an age that is true": lambda now, a, _: bool(now - a),
+    "an age as an index": lambda now, a, _: index(now - a),
+    "an age in a text": lambda now, a, _: f"{now - a}",
+    "a negative age": lambda now, a, _: a - now < -3 * SECOND,
+    "two that are far": lambda _, a, b: a - b,
+    "two that are equal": lambda _, a, b: a == b,
+    "a far one and a duration": lambda _, a, __: a + SECOND,
+    "an order": lambda _, a, b: sorted((Document.of({"_id": "x", "at": a}), Document.of({"_id": "y", "at": b})), key=lambda doc: sort_key(doc, (Ascending(AT),)) or ()),
+    "documents that are equal": lambda _, a, b: Document.of({"at": a}) == Document.of({"at": b}),
+    "what MongoDB takes for equal": lambda _, a, b: equal(a, b),
+    "a text of a document": lambda _, a, __: show(Document.of({"at": a})),
+}  # fmt: skip
+
+
+def matched(at: object) -> int:
+    match at:
+        case Instant(number):
+            return number
+        case _:
+            return 0
+
+
+@pytest.mark.parametrize("use", PERMITTED)
+def test_what_relative_time_permits_is_judged(use: str) -> None:
+    """Law AG1: the answer is the same as in absolute time; each of these holds there."""
+    law = {"L": both(PERMITTED[use])}
+    assert explore(stamping(clock=NEAR, always=law)).verdict is Verdict.COMPLETE
+    assert explore(stamping(clock=Clock(SECOND, moves=6), always=law)).verdict is Verdict.COMPLETE
+
+
+@pytest.mark.parametrize("use", REFUSED)
+@pytest.mark.parametrize("caught", [False, True], ids=["", "caught"])
+def test_every_other_use_is_refused_where_it_happens(use: str, *, caught: bool) -> None:
+    """In a law; also where the law catches whatever it raises."""
+
+    def uses(*instants: Instant) -> bool:
+        try:
+            REFUSED[use](*instants)
+        except BaseException:
+            if not caught:
+                raise
+        return True
+
+    with pytest.raises(Misuse, match=r"relative time does not fit: the law 'L' .* at .*test_aging.py:"):
+        explore(stamping(clock=NEAR, always={"L": both(uses)}))
+    assert explore(stamping(clock=attrs.evolve(NEAR, moves=3), always={"L": both(uses)})).time.startswith("absolute")
+
+
+EFFECTS: Final[dict[str, Effect[object]]] = {
+    "a sort": find_one("jobs", Exists(SEEN), sort=(Ascending(SEEN),)),
+    "a sort of an update": find_one_and_update("jobs", Exists(SEEN), Put(HOLDER, "p"), sort=(Ascending(SEEN),)),
+    "a cursor": find_all("jobs", limit=1, sort=(Ascending(SEEN), Ascending(ID)), after=(Instant(0), "a")),
+    "a constant in a filter": find_one("jobs", Lt(SEEN, Instant(0))),
+    "a constant that is written": update_one("jobs", A_JOB, Put(SEEN, Instant(0))),
+    "an age beyond the horizon": find_one("jobs", OlderThan(SEEN, 3 * SECOND)),
+    "a late request": InTransaction(Transaction("t", 1), find_one("jobs", Gt(SEEN, Instant(0))), begins=True),
+}
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_an_effect_that_uses_an_instant_otherwise_is_refused_with_its_line(name: str) -> None:
+    """Also in a command of a reducer."""
+    with pytest.raises(Misuse, match=r"p (uses|compares) .* at .*test_aging.py:.*asks_all, where it is about to "):
+        explore(stamping(EFFECTS[name], clock=NEAR))
+    commands = ReducerProcess("r", 0, lambda state, _: Step(state, (EFFECTS[name],)), lambda *_: None)
+    world = world_with(JOBS).write(inbox("r"), ("go",))
+    scenario = attrs.evolve(stamping(clock=NEAR), world=world)
+    with pytest.raises(Misuse, match=r"relative time does not fit: r (uses|compares) "):
+        explore(attrs.evolve(scenario, actors=(scenario.actors[0], commands)))
+
+
+def test_a_unique_index_over_instants_is_refused() -> None:
+    """Two that lie beyond the horizon may be one."""
+    scenario = stamping(clock=NEAR)
+    with pytest.raises(Misuse, match="w uses an instant as a number"):
+        explore(attrs.evolve(scenario, world=world_with(JOBS, {"jobs": ((SEEN,),)})))
+
+
+def test_event_for_and_meanings_are_refused_as_well() -> None:
+    """Whatever code of the scenario makes a number of an instant."""
+
+    def tells(_: Effect[object], reply: object) -> object:
+        return reply.at if isinstance(reply, Instant) else None
+
+    def counts(effect: Effect[object], world: World, who: str) -> Outcomes:
+        assert world.read(CLOCK).at >= 0
+        yield from perform(effect, world, who)
+
+    telling = ReducerProcess("r", 0, lambda state, _: Step(state, (StoreTime(),)), tells)
+    counting = ReducerProcess("r", 0, lambda state, _: Step(state, (StoreTime(),)), lambda *_: None, meaning=counts)
+    for reducer, where in ((telling, "tells"), (counting, "counts")):
+        world = Plain().write(inbox("r"), ("go",))
+        scenario = attrs.evolve(stamping(clock=NEAR), world=world, actors=(reducer,))
+        with pytest.raises(Misuse, match=f"r uses an instant as a number, .* at .*{where}"):
+            explore(scenario)
+
+
+def test_a_step_law_sees_instants_stay_while_time_passes() -> None:
+    """What the store has stamped does not change by the passing of time, and now does."""
+    unchanged = {"a stamp stays": lambda before, after: not job(before, "a").has(SEEN) or job(before, "a") == job(after, "a")}  # fmt: skip
+    for clock in (NEAR, Clock(SECOND, moves=4)):
+        assert explore(stamping(clock=clock, step=unchanged)).verdict is Verdict.COMPLETE
+        stands = {"time stands": lambda before, after: after.read(CLOCK) - before.read(CLOCK) == 0}
+        with pytest.raises(Misuse, match="the law 'time stands' looks at how time passes") if clock is NEAR else nullcontext():  # fmt: skip
+            assert explore(stamping(clock=clock, step=stands)).law == "time stands"
+
+
+def test_a_value_keeps_its_type_as_time_passes() -> None:
+    """Law AG3: a named tuple with an instant in it, and one without, in a note, an event and a state."""
+
+    def step(state: object, event: object) -> Step[object, Effect[object]]:
+        return Step((*state, event), ()) if isinstance(state, tuple) else Step(state)
+
+    keeps = ReducerProcess("r", (), step, lambda *_: None)
+    found = explore(
+        Scenario(
+            name="named",
+            summary="",
+            world=Plain().write(inbox("r"), (Stamped(Instant(0)), Stamped(Instant(-SECOND)))),
+            actors=(keeps,),
+            clock=NEAR,
+            always={"L": lambda state: all(isinstance(each, Stamped) for each in state.status("r").state)},  # type: ignore[attr-defined]
+            sometimes={"both": lambda state: len(state.status("r").state) == 2},  # type: ignore[attr-defined]
+        )
+    )
+    assert (found.verdict, found.goals) == (Verdict.COMPLETE, {"both": True})
 
 
 def test_absolute_time_that_is_asked_for_is_said_to_be() -> None:

@@ -17,6 +17,7 @@ from typing import Final, cast
 from tidegate.model.documents import Document, Value, show
 from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
+from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
 from tidegate.model.values import field_names
 
@@ -47,7 +48,12 @@ def is_value(item: object) -> bool:
 
 @cache
 def frozen_fields(kind: type) -> tuple[str, ...] | None:
-    """The fields of a frozen attrs class, or of one that type checkers take for frozen; None for any other class."""
+    """The fields of a frozen attrs class, or of one that type checkers take for frozen; None for any other class.
+
+    An instant of relative time has none that may be looked at.
+    """
+    if Instant in kind.__mro__[1:]:
+        return ()
     names = field_names(kind)
     guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
     is_guarded = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__

@@ -178,7 +178,6 @@ class RelativeInstant(Instant):  # type: ignore[misc]  # final for everybody els
     """
 
     __slots__ = ("_at", "_horizon", "_is_exact")
-    __attrs_attrs__ = ()  # type: ignore[assignment]  # it is not looked through field by field
 
     _at: int
     _horizon: Horizon
