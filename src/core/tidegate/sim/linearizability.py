@@ -49,11 +49,10 @@ ENDED: Final = "ended"
 @final
 @attrs.frozen
 class Began:
-    """A process asks for something. After a restart it has another `life`, and gets no reply to what it asked for before."""
+    """A process asks for something."""
 
     process: str
     what: object
-    life: int = 0
 
 
 @final
@@ -124,12 +123,17 @@ HISTORY: Final = Cell[History](("history",), ())
 
 
 def recording(otherwise: Meaning = perform) -> Meaning:
-    """A meaning that keeps the history: the notes BEGAN and ENDED of all processes, in the order of events."""
+    """A meaning that keeps the history: the notes BEGAN and ENDED of all processes, in the order of events.
+
+    After a restart a process counts as another one: it gets no reply to what it asked for before.
+    """
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
             case Note(name, value) if name in (BEGAN, ENDED):
-                event = Began(who, value, world.read(life(who))) if name == BEGAN else Ended(who, value)
+                lives = world.read(life(who))
+                process = f"{who}, life {lives + 1}" if lives else who
+                event = Began(process, value) if name == BEGAN else Ended(process, value)
                 yield world.write(HISTORY, (*world.read(HISTORY), event)), None
             case _:
                 yield from otherwise(effect, world, who)
@@ -189,13 +193,12 @@ def operations(history: History) -> tuple[Operation, ...]:
     """
     found: list[Operation] = []
     running: dict[str, int] = {}
-    lives: dict[str, int] = {}
     for at, event in enumerate(history):
         match event:
-            case Began(process, what, life):
-                if process in running and lives[process] == life:
+            case Began(process, what):
+                if process in running:
                     raise Misuse(f"{process} begins an operation while another one of it runs", where=f"event {at}")
-                running[process], lives[process] = len(found), life
+                running[process] = len(found)
                 found.append(Operation(process, what, at))
             case Ended(process, reply):
                 if process not in running:
