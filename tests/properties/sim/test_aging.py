@@ -746,6 +746,15 @@ def test_a_step_law_sees_instants_stay_while_time_passes() -> None:
             assert explore(stamping(clock=clock, step=stands)).law == "time stands"
 
 
+def test_a_set_of_instants_that_would_shrink_is_refused() -> None:
+    """Beyond the horizon two instants are one, and a set of them would have one item."""
+    keeps = ReducerProcess("r", frozenset[object](), lambda state, event: Step(state | event), lambda *_: None)
+    world = Plain().write(inbox("r"), tuple(frozenset({Instant(-at * SECOND)}) for at in (0, 1)))
+    scenario = attrs.evolve(stamping(clock=NEAR), world=world, actors=(keeps,))
+    with pytest.raises(Misuse, match="the cell process/r keeps a set of instants"):
+        explore(scenario)
+
+
 def test_a_value_keeps_its_type_as_time_passes() -> None:
     """Law AG3: a named tuple with an instant in it, and one without, in a note, an event and a state."""
 

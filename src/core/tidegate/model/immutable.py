@@ -21,7 +21,7 @@ from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
 from tidegate.model.values import field_names
 
-__all__ = ["frozen_fields", "is_value", "mapped", "must_be_value"]
+__all__ = ["MergedError", "frozen_fields", "is_value", "mapped", "must_be_value"]
 
 _ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum)
 _PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes})
@@ -85,6 +85,10 @@ def _is_immutable(item: object) -> bool:
     return isinstance(item, BuiltinFunctionType) and (item.__self__ is None or isinstance(item.__self__, ModuleType))
 
 
+class MergedError(ValueError):
+    """Two items of a set became one."""
+
+
 def mapped(value: object, change: Callable[[object], object], name: Callable[[str], str] | None = None) -> object:
     """The value with each part of it that is no container changed; the very same where nothing changes.
 
@@ -93,6 +97,9 @@ def mapped(value: object, change: Callable[[object], object], name: Callable[[st
             keep their type; no code of their classes runs.
         change: Part -> what stands in its place.
         name: Likewise for the keys of documents and the texts of errors; None to leave them.
+
+    Raises:
+        MergedError: Two items of a set are the same afterwards.
     """
     kind = type(value)
     if kind is Document:
@@ -131,5 +138,9 @@ def _all_same(was: tuple[tuple[str, Value], ...], items: tuple[tuple[str, Value]
 
 def _container(kind: type, parts: list[object]) -> object:
     """A tuple, a named tuple or a frozen set, or an instance of a subclass of one, of these parts."""
-    base = tuple if issubclass(kind, tuple) else frozenset
-    return base.__new__(kind, parts)
+    if issubclass(kind, tuple):
+        return tuple.__new__(kind, parts)
+    made: frozenset[object] = frozenset.__new__(kind, parts)  # type: ignore[arg-type]  # it is one of its subclasses
+    if len(made) < len(parts):
+        raise MergedError
+    return made

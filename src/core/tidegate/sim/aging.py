@@ -38,7 +38,7 @@ from __future__ import annotations
 from typing import Final, NoReturn, cast, final
 
 from tidegate.model.documents import Document, show
-from tidegate.model.immutable import mapped
+from tidegate.model.immutable import MergedError, mapped
 from tidegate.model.instants import ClockName, Duration, Instant, seconds
 from tidegate.model.values import field_names
 
@@ -89,10 +89,18 @@ def aged(value: object, by: Duration, horizon: Duration) -> object:
         value: Any value.
         by: How far, in microseconds.
         horizon: How far back an instant lies at most, in microseconds before now, which is 0.
+
+    Raises:
+        InstantRefused: Two instants of a set would become one.
     """
-    return mapped(
-        value, lambda each: Instant(max(each.at - by, -horizon), each.clock) if type(each) is Instant else each
-    )
+
+    def older(each: object) -> object:
+        return Instant(max(each.at - by, -horizon), each.clock) if type(each) is Instant else each
+
+    try:
+        return mapped(value, older)
+    except MergedError:
+        raise InstantRefused("keeps a set of instants, of which two lie beyond the horizon", "keep a tuple") from None
 
 
 def holds_instant(value: object) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, cast, final
 
 from tidegate.model.instants import seconds
-from tidegate.sim.aging import aged
+from tidegate.sim.aging import InstantRefused, aged
 from tidegate.sim.judging import Between, judge_steps
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.scenario import CLOCK_LANE, Actor, ActorStep, Clock, Label
@@ -142,7 +142,10 @@ class Aging(dict[int, KnownSteps]):
         return difference
 
     def age(self, table: dict[int, int], slot: Slot, at: int) -> int:
-        older = aged(slot.values[at], self.quantum, self.horizon)
+        try:
+            older = aged(slot.values[at], self.quantum, self.horizon)
+        except InstantRefused as refused:
+            raise refused.of(f"the cell {'/'.join(slot.name)}", "") from None
         table[at] = slot.put(0, older) - (at << slot.shift)
         return table[at]
 
