@@ -107,16 +107,17 @@ class Renaming:
             self.nodes[own, other, node] = found
         return found
 
-    def machine(self, reducer: ReducerProcess, machine: Machine) -> Machine:
-        """Where a reducer stands that has learned the names, and the programs that carry out its commands."""
+    def machine(self, own: ReducerProcess, machine: Machine) -> Machine:
+        """Where the other reducer stands, or the same one if it is in no group, and the programs that carry out its commands."""
+        other = cast("ReducerProcess", self.space.processes[self.names.get(own.name, own.name)])
         running: tuple[Running, ...] = ()
         for each in machine.running:
             command = cast("Effect[object]", self.value(each.command))
-            if not reducer.is_program(command):
+            if not other.is_program(command):
                 raise _not_alike(
-                    *self.pair, f"{reducer.name} carries out {each.command} by a program, and not {command}"
+                    *self.pair, f"{own.name} carries out {each.command} by a program, and {other.name} not {command}"
                 )
-            programs = reducer.behaviour(each.command), reducer.behaviour(command)
+            programs = own.behaviour(each.command), other.behaviour(command)
             node = self.after_the_same(*programs, each.node, self.pair)
             running += (Running(command, node, each.until),)
         return attrs.evolve(cast("Machine", self.value(attrs.evolve(machine, running=()))), running=running).in_order()
