@@ -188,11 +188,12 @@ class If(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """So many times."""
+    """So many times; over a generator, whose state the simulator cannot compare."""
 
     counter: str
     times: int
     body: Program
+    is_lazy: bool = False
 
 
 class While(NamedTuple):
@@ -267,8 +268,9 @@ def _lines(program: Program, indent: str) -> Iterator[str]:
                 if otherwise:
                     yield f"{indent}else:"
                     yield from _lines(otherwise, deeper)
-            case Repeat(counter, times, body):
-                yield f"{indent}for {counter} in range({times}):"
+            case Repeat(counter, times, body, is_lazy):
+                numbers = f"(each for each in range({times}))" if is_lazy else f"range({times})"
+                yield f"{indent}for {counter} in {numbers}:"
                 yield from _lines(body, deeper)
             case While(left, right, body):
                 yield f"{indent}while not same({text(left)}, {text(right)}):"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import chain, combinations, count
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from tests.properties.independent.programs import (
     After,
@@ -200,12 +200,14 @@ class OpenTransaction(NamedTuple):
         view: The documents as it sees them: those at its beginning, with its own changes.
         written: The ids of the documents that it has written.
         stale: The ids of the documents that others have written since it began.
+        deleted: The ids of those that it has deleted, even if it has inserted them again.
     """
 
     owner: str
     view: tuple[Doc, ...]
     written: frozenset[object] = frozenset()
     stale: frozenset[object] = frozenset()
+    deleted: frozenset[object] = frozenset()
 
 
 class SessionState(NamedTuple):
@@ -304,7 +306,7 @@ def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
     must = [{to for to, move in moves if move.must} for moves in graph.moves]
     rest = {index for index, after in enumerate(must) if not after and not _is_anyone_asleep(graph.states[index])}
     goals = {name: any(not _holds(law, look) for look in looks) for name, law in little.sometimes}
-    round_and_round = _never_resting(must)
+    round_and_round = never_resting(must)
     return Found(
         states=len(looks),
         looks=looks,
@@ -327,15 +329,18 @@ def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
     )
 
 
-def same_in_both_times(little: Little, moves: int, states_max: int) -> bool | None:
-    """Whether relative time finds what absolute time finds with so many moves of the clock; None if that is too large.
+def same_in_both_times(little: Little, moves: int, states_max: tuple[int, int]) -> bool | None:
+    """Whether relative time finds what absolute time finds with so many moves of the clock; None if one is too large.
 
     Relative time takes instants beyond the horizon for equal. That fits exactly if both kinds of time show the same.
     """
     assert little.clock is not None
     horizon = little.clock[0]
     assert horizon is not None
-    graph, looks = _explored(little.without_laws, states_max, horizon)
+    try:
+        graph, looks = _explored(little.without_laws, states_max[0], horizon)
+    except TooLargeError:
+        return None
     passed = [0, *([moves + 1] * (len(looks) - 1))]
     todo = [0]
     for index in todo:  # which grows
@@ -344,7 +349,7 @@ def same_in_both_times(little: Little, moves: int, states_max: int) -> bool | No
                 passed[to] = passed[index] + move.is_time
                 todo.append(to)
     try:
-        absolute = _graph(little._replace(clock=(None, moves)), states_max, None)
+        absolute = _graph(little._replace(clock=(None, moves)), states_max[1], None)
     except TooLargeError:
         return None
     found = {_seen(little, _relative(state, horizon)) for state in absolute.states}
@@ -398,7 +403,7 @@ def _is_anyone_asleep(state: State) -> bool:
     return any(process.wakes is not None for process in state.processes)
 
 
-def _never_resting(must: list[set[int]]) -> set[int]:
+def never_resting(must: list[set[int]]) -> set[int]:
     """States on cycles that steps which must happen never lead out of."""
     before: dict[int, set[int]] = {}
     for index, after in enumerate(must):
@@ -425,27 +430,32 @@ def _reached(must: list[set[int]], begin: int) -> set[int]:
     return found
 
 
+def age_all(value: Any, by: int, horizon: int) -> Any:
+    """The value with all instants so much earlier, none of them further back than the horizon."""
+    match value:
+        case At(at):
+            return At(max(at - by, -horizon))
+        case Doc(fields):
+            return Doc(tuple((name, age_all(held, by, horizon)) for name, held in fields))
+        case Past() | SessionState() | OpenTransaction():
+            return type(value)(*(age_all(each, by, horizon) for each in value))
+        case tuple() if type(value) is tuple:
+            return tuple(age_all(each, by, horizon) for each in value)
+        case _:
+            return value
+
+
 def _relative(state: State, horizon: int) -> State:
     """The same, seen from now: how long ago, up to the horizon, and how long still."""
 
-    def aged(value: object) -> object:
-        match value:
-            case At(at):
-                return At(max(at - state.now, -horizon))
-            case Doc(fields):
-                return Doc(tuple((name, aged(held)) for name, held in fields))
-            case Past() | SessionState() | OpenTransaction():
-                return type(value)(*map(aged, value))
-            case tuple() if type(value) is tuple:
-                return tuple(map(aged, value))
-            case _:
-                return value
+    def aged(value: Any) -> Any:
+        return age_all(value, state.now, horizon)
 
     return state._replace(
-        docs=aged(state.docs),  # type: ignore[arg-type]
-        past=aged(state.past),  # type: ignore[arg-type]
-        unconfirmed=aged(state.unconfirmed),  # type: ignore[arg-type]
-        sessions=aged(state.sessions),  # type: ignore[arg-type]
+        docs=aged(state.docs),
+        past=aged(state.past),
+        unconfirmed=aged(state.unconfirmed),
+        sessions=aged(state.sessions),
         processes=tuple(
             process._replace(wakes=None if process.wakes is None else max(process.wakes - state.now, 0))
             for process in state.processes
@@ -464,8 +474,8 @@ def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int |
             yield move
         elif little.chosen is not None and move.fault not in little.chosen:
             continue
-        elif (spent := _spent(move.after, move.fault)) is not None:
-            yield Move(spent, must=False, fault=move.fault)
+        elif (left := spent(move.after, move.fault)) is not None:
+            yield Move(left, must=False, fault=move.fault)
 
 
 def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
@@ -515,14 +525,27 @@ def _expired(little: Little, state: State) -> Iterator[Move]:
                 yield Move(over, fault="stall")
 
 
-def _spent(state: State, fault: str) -> State | None:
+class _Budgets(Protocol):
+    """A state that counts the faults that may still strike."""
+
+    @property
+    def budget(self) -> int: ...
+    @property
+    def budgets(self) -> tuple[tuple[str, int], ...]: ...
+    def _replace(self, **changes: Any) -> Any: ...
+
+
+S = TypeVar("S", bound=_Budgets)
+
+
+def spent(state: S, fault: str) -> S | None:
     """With one fault less to come."""
     own = dict(state.budgets)
     if state.budget < 1 or own.get(fault, 1) < 1:
         return None
     if fault in own:
         own[fault] -= 1
-    return state._replace(budget=state.budget - 1, budgets=tuple(own.items()))
+    return cast("S", state._replace(budget=state.budget - 1, budgets=tuple(own.items())))
 
 
 def _of_process(little: Little, code: Code, index: int, state: State) -> Iterator[Move]:
@@ -695,7 +718,7 @@ def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, obje
             yield state._replace(past=past, unconfirmed=() if is_write else state.unconfirmed), reply
         case _:
             for docs, reply in outcomes_of(little, ask, state):
-                changed = _changed_ids(state.docs, docs)
+                changed = _changed_ids(state.docs, docs) if state.sessions else frozenset()
                 if any(known.open and known.open.written & changed for _, known in state.sessions):
                     continue
                 is_write = ask.verb in MANY or (ask.verb in OF_DOCUMENTS and not isinstance(reply, Failed))
@@ -753,7 +776,8 @@ def _in_session(little: Little, ask: Ask, state: State) -> tuple[State, object]:
         return over, Failed("not applied")
     if isinstance(reply, Failed):
         return over, Failed("refused") if reply.kind == "ambiguous" else reply
-    mine = mine._replace(view=docs, written=mine.written | changed)
+    deleted = changed - {doc.get("_id") for doc in docs}
+    mine = mine._replace(view=docs, written=mine.written | changed, deleted=mine.deleted | deleted)
     return _with_session(state, session, SessionState(number, mine)), reply
 
 
@@ -761,9 +785,8 @@ def _merged(docs: tuple[Doc, ...], mine: OpenTransaction) -> tuple[Doc, ...]:
     """The documents after a commit: changed ones in their place, new ones at the end."""
     view = {doc.get("_id"): doc for doc in mine.view}
     there = [doc.get("_id") for doc in docs]
-    kept = [view.get(key) if key in mine.written else doc for key, doc in zip(there, docs, strict=True)]
-    new = [doc for key, doc in view.items() if key in mine.written and key not in there]
-    return tuple(doc for doc in (*kept, *new) if doc is not None)
+    new = [doc for key, doc in view.items() if key in mine.deleted or (key in mine.written and key not in there)]
+    return (*(view[key] if key in mine.written else doc for key, doc in zip(there, docs, strict=True) if key not in mine.deleted), *new)
 
 
 def _since(little: Little, ask: Ask, state: State, docs: tuple[Doc, ...]) -> Past:
