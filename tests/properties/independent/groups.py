@@ -22,7 +22,7 @@ from tests.properties.independent.machines import (
     must_be_the_same,
 )
 from tests.properties.independent.programs import Failed
-from tests.properties.independent.scenarios import EXPLORED_MAX, NAMED
+from tests.properties.independent.scenarios import EXPLORED_MAX, KNOWN, NAMED
 from tests.properties.independent.search import TooLargeError, spent
 
 from tidegate.consumer.commands import Assigned, Commit, Fetch, Lost, Records, Release, Revoked
@@ -514,7 +514,7 @@ def drawn_groups(seed: str) -> Groups:
         if kind == "assigned":
             return random.choice((("fetch",), ("commit",), ("fetch", "commit"), ("pause", "fetch"), ("append",), ()))
         if kind == "lost":
-            return random.choice((("commit none",), ("commit first",), ("commit",), ("fetch",), ()))
+            return random.choice((("commit none",), ("commit none",), ("commit first",), ("commit",), ("fetch",), ()))
         return tuple(random.choice(VERBS) for _ in range(random.choice((0, 0, 1, 1, 2))))
 
     def rules() -> Rules:
@@ -534,7 +534,6 @@ def drawn_groups(seed: str) -> Groups:
         faults = random.choice((faults, faults, frozenset({"evicted"}), frozenset({"late", "crash_before"})))
         budget, rebalances = random.choice((0, 1, 1, 2, 3)), random.choice((0, 1, 1, 2))
         bounded = random.sample(sorted(faults), min(len(faults), random.choice((0, 0, 1, 2))))
-        # A bound of rebalances that is not below the budget of all faults is ignored (`scenarios.KNOWN`).
         budgets = [(kind, random.choice((0, 1, 2))) for kind in sorted(bounded)]
         made = Groups(
             members, tuple(random.choice(entries) for _ in range(random.choice((1, 1, 1, 2, 2, 3, 4)))),
@@ -542,7 +541,7 @@ def drawn_groups(seed: str) -> Groups:
             chance(0.5), "evicted" in faults, chance(0.2), rebalances, faults, budget,
             frozenset(verb for verb in ("commit", "fetch", "append") if chance(0.3)),
             frozenset({"release"} if chance(0.6) else ()) | frozenset({"pause", "resume"} if chance(0.5) else ()),
-            tuple((kind, left) for kind, left in budgets if kind != "rebalance" or left < budget),
+            tuple((kind, left) for kind, left in budgets if kind != "rebalance" or left < budget or "rebalances" not in KNOWN),
         )  # fmt: skip
         try:
             found = everything(made)

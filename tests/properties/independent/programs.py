@@ -345,7 +345,11 @@ def _operation(ask: Ask) -> str:
             return f"delete_many('c', {where})"
         case "bulk" | "insert many":
             parts = ", ".join(map(_operation, ask.value))
-            return f"BulkUpdate(({parts},))" if ask.verb == "bulk" else f"InsertMany('c', tuple(each.doc for each in ({parts},)))"
+            return (
+                f"BulkUpdate(({parts},))"
+                if ask.verb == "bulk"
+                else f"InsertMany('c', tuple(each.doc for each in ({parts},)))"
+            )
         case "insert":
             fields = ", ".join(f"{term.field!r}: {text(term.value)}" for term in ask.changes)
             return f"insert_one('c', Document.of({{'_id': {text(ask.value)}, {fields}}}))"
@@ -450,10 +454,10 @@ class _Context(NamedTuple):
     kept: str = ""
 
 
-def flat(program: Program) -> Code:
+def flat(program: Program) -> Code:  # noqa: PLR0915  one case for each statement
     code: list[Any] = []
 
-    def emit(statements: Program, here: _Context) -> None:
+    def emit(statements: Program, here: _Context) -> None:  # noqa: PLR0915
         for each in statements:
             match each:
                 case Do():
@@ -646,8 +650,8 @@ def resolved(ask: Ask, env: dict[str, object]) -> Ask:
     if ask.verb in {"bulk", "insert many"}:
         value = tuple(resolved(part, env) for part in ask.value)
     if ask.transaction is not None:
-        session, *more = ask.transaction
-        ask = ask._replace(transaction=(_resolved(session, env), *more))
+        session, number, begins = ask.transaction
+        ask = ask._replace(transaction=(_resolved(session, env), number, begins))
     if ask.verb in {"read", "save"}:
         value = Const(position_of(evaluated(ask.value, env)))
     return ask._replace(where=tuple(map(term, ask.where)), changes=tuple(map(term, ask.changes)), value=value)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from random import Random  # noqa: TID251  seeded
-from typing import Any
+from typing import Any, cast
 
 from tests.properties.independent.programs import (
     ANSWERED_BY,
@@ -109,15 +109,16 @@ OF_CLOCKS = ("skew", "clock_forward", "clock_back", "stall")
 OF_FAILOVER = ("not_durable", "not_durable", "rolled_back", "stale_read")
 OF_MANY = ("partly_done", "partly_done", "late")
 STATES_MIN, STATES_MAX = 25, 1_000
-KNOWN = (
-    "V11: in relative time a sort by instants takes all instants beyond the horizon for equal",
-    "V15: `partly_done` while a transaction is open raises ValueError",
-    "V16: a trace with chosen faults is not replayed where another kind has a bound",
-    "V17: a bound of rebalances that is not below the budget of all faults is ignored",
-    "symmetry: interchangeable processes that both have an open transaction are refused",
-    "symmetry: interchangeable reducers whose programs name their reducer are refused",
-)
-"""Faults of the simulator that are known, and that no draw meets: temporary, each until it is repaired."""
+KNOWN = {
+    "relative sort": "V11: in relative time a sort by instants takes all instants beyond the horizon for equal",
+    "host name": "V13: a host that is called like a process shares the clock of the process's own host",
+    "partly done": "V15: `partly_done` while a transaction is open raises ValueError",
+    "replay": "V16: a trace with chosen faults is not replayed where another kind has a bound",
+    "rebalances": "V17: a bound of rebalances that is not below the budget of all faults is ignored",
+    "symmetric transactions": "interchangeable processes that both have an open transaction are refused",
+    "symmetric reducers": "interchangeable reducers whose programs name their reducer are refused",
+}
+"""TEMPORARY. Faults of the simulator that no draw meets while they stand here; whoever repairs one removes its line."""
 EXPLORED_MAX = 20_000
 """No scenario that is drawn has so many states; a planted fault may give it more."""
 MOVES = 3
@@ -140,12 +141,14 @@ class Draw:
         self.calls = not self.is_symmetric and random.random() < 0.2
         self.raises = random.random() < 0.05
         features = self.one_of(
-            ("", "", "", "clocks", "clocks", "failover", "stream", "failover stream", "transactions", "transactions",
-             "many", "many", "many failover stream", "many transactions")
+            ("", "", "clocks", "clocks", "failover", "failover", "stream", "failover stream", "failover stream", "transactions",
+             "transactions", "many", "many failover stream", "many transactions")
         )  # fmt: skip
         self.has_clocks = "clocks" in features and not self.is_relative
         self.fails_over, self.streams = "failover" in features, "stream" in features
-        self.transacts, self.writes_many = "transactions" in features and not self.is_symmetric, "many" in features
+        self.transacts, self.writes_many = "transactions" in features, "many" in features
+        if self.is_symmetric and "symmetric transactions" in KNOWN:
+            self.transacts = False
         self.hosts: dict[str, Host] = {}
 
     def chance(self, share: float) -> bool:
@@ -162,7 +165,9 @@ class Draw:
         faults |= {kind for kind in ("failed", "never_returns") if self.calls and self.chance(0.7)}
         faults |= {kind for kind in OF_CLOCKS if self.has_clocks and self.chance(0.5)}
         faults |= {kind for kind in OF_FAILOVER if self.fails_over and self.chance(0.7)}
-        faults |= {kind for kind in OF_MANY[2 * self.transacts :] if self.writes_many and self.chance(0.7)}
+        faults |= {kind for kind in OF_MANY if self.writes_many and self.chance(0.7)}
+        if self.transacts and "partly done" in KNOWN:
+            faults -= {"partly_done"}
         expires = self.transacts and self.chance(0.6)
         faults |= {kind for kind in ("stall", "not_durable", "lost_reply") if self.transacts and self.chance(0.4)}
         on_writes = self.chance(0.2)
@@ -216,7 +221,11 @@ class Draw:
                 return Law(tuple(self.fact(names) for _ in range(count)))
             look = found.looks[-1 - int(len(found.looks) * self.random.random() ** 2)]
             facts = tuple(self.new_fact_of(look, found.looks[0]) for _ in range(count))
-            return Law(tuple(each._replace(denied=True) for each in facts), at_least=True) if self.chance(0.4) else Law(facts)
+            return (
+                Law(tuple(each._replace(denied=True) for each in facts), at_least=True)
+                if self.chance(0.4)
+                else Law(facts)
+            )
 
         def step_law() -> Law:
             if not changes or self.chance(0.2):
@@ -258,7 +267,9 @@ class Draw:
         return Fact("stands", who, how, what[1] if how == "returned" else None)
 
     def host(self) -> Host:
-        name = "" if self.is_symmetric or self.chance(0.5) else "h"
+        name = "" if self.is_symmetric or self.chance(0.5) else self.one_of("hhp")
+        if name == "p" and "host name" in KNOWN:
+            name = "h"
         skew, jump = self.one_of((0, 1, 2)) * QUANTUM, self.one_of((0, 1, 2)) * QUANTUM
         host = Host(name, skew, jump, self.one_of((0, 0, 100_000, -100_000)), self.one_of((0, 1, 3)) * QUANTUM)
         return self.hosts.setdefault(name, host) if name else host
@@ -315,10 +326,16 @@ class Draw:
         match self.random.randrange(4):
             case 0:
                 failure = self.one_of(("not applied", "any", "not durable", "ambiguous"))
-                return (Repeat("i", 2, (Try((*program, Break()), failure, (Set("b", Const("again")),)),)), Return(Var("a")))
+                return (
+                    Repeat("i", 2, (Try((*program, Break()), failure, (Set("b", Const("again")),)),)),
+                    Return(Var("a")),
+                )
             case 1:
                 abort = Do(Ask("abort", transaction=(Session(), number, False)))
-                return (Try(tuple(program), "any", (abort, self.one_of((Reraise(), Set("b", Const("lost")))))), Return(Var("b")))
+                return (
+                    Try(tuple(program), "any", (abort, self.one_of((Reraise(), Set("b", Const("lost")))))),
+                    Return(Var("b")),
+                )
             case _:
                 return tuple(program)
 
@@ -329,7 +346,9 @@ class Draw:
         match self.random.randrange(6):
             case 0:
                 pause = Do(Ask("sleep", value=QUANTUM)) if self.is_timed else Set("b", Const("again"))
-                return Repeat("ij"[min(depth, 1)], self.one_of((2, 2, 3)), (Try((request, Break()), failure, (pause,)),))
+                return Repeat(
+                    "ij"[min(depth, 1)], self.one_of((2, 2, 3)), (Try((request, Break()), failure, (pause,)),)
+                )
             case 1:
                 return Finally((request, *self.body(2)[:1]), (self.cleanup(),))
             case 2:
@@ -362,8 +381,13 @@ class Draw:
                 (Do(Ask("sleep", value=self.one_of((1, 2)) * QUANTUM)),) if self.is_timed and self.chance(0.5) else ()
             )
             return (*wait, Do(Ask("now"), into), Do(Ask("note", name="m", value=Var(into))))
-        if self.is_relative and self.chance(0.1):  # an instant that comes and goes
-            return (Do(Ask("time"), "a"), Set("a", Const(None)))
+        if self.is_relative and self.chance(0.1):  # an instant that comes and goes, or is kept
+            asks = Do(Ask("time"), "a")
+            return (
+                (asks, Set("a", Const(None)))
+                if self.chance(0.8)
+                else (asks, Do(Ask("note", name="m", value=Const(1))), Return(Var("a")))
+            )
         if self.transacts and self.chance(0.3):
             return self.transaction()
         if self.streams and self.chance(0.4):
@@ -432,7 +456,7 @@ class Draw:
                 id_ = Me() if self.chance(0.2) and not self.is_symmetric else Const(self.one_of((*IDS, "z")))
                 return Do(Ask("upsert", (Term("Eq", "_id", id_),), self.changes()), into, field)
             case "insert":
-                id_ = Const(self.one_of(IDS)) if self.is_symmetric or self.chance(0.6) else Me()
+                id_ = Const(self.one_of(IDS)) if self.chance(0.6) else Me()
                 changes = (
                     Term("Put", "v", Const(1)),
                     *((Term("Put", "o", self.scalar()),) if self.chance(0.5) else ()),
@@ -455,21 +479,29 @@ class Draw:
                 return Do(Ask("delete many", self.where()), into)
             case 3:
                 ids = self.random.sample((*IDS, "z"), 2)
-                wheres = ((Term("Eq", "_id", Const(id_)), *(self.where()[:1] if self.chance(0.3) else ())) for id_ in ids)
+                wheres = (
+                    (Term("Eq", "_id", Const(id_)), *(self.where()[:1] if self.chance(0.3) else ())) for id_ in ids
+                )
                 return Do(Ask("bulk", value=tuple(Ask("update", where, self.changes()) for where in wheres)), into)
             case _:
                 ids = self.random.sample((*IDS, "z", "w"), self.one_of((1, 2)))
                 return Do(
-                    Ask("insert many", value=tuple(Ask("insert", changes=(Term("Put", "v", Const(1)),), value=Const(id_)) for id_ in ids)),
+                    Ask(
+                        "insert many",
+                        value=tuple(
+                            Ask("insert", changes=(Term("Put", "v", Const(1)),), value=Const(id_)) for id_ in ids
+                        ),
+                    ),
                     into,
                 )
 
     def sort(self) -> tuple[str, ...]:
-        """Sorts by instants fit absolute time only; sorts by names tell interchangeable processes apart."""
+        """Sorts by names tell interchangeable processes apart."""
         if self.is_symmetric or self.chance(0.6):
             return ()
-        fields = "vot" if self.is_timed and not self.is_relative else "vo"
-        names = self.random.sample(fields, self.one_of((1, 1, 2)))
+        names = self.random.sample("vot" if self.is_timed else "vo", self.one_of((1, 1, 2)))
+        if self.is_relative and "t" in names and "relative sort" in KNOWN:
+            return ()
         return tuple(("-" if self.chance(0.5) else "") + name for name in names)
 
     def of_stream(self) -> Do:
@@ -786,9 +818,7 @@ def with_laws(little: Little, **more: Any) -> Scenario:
 
     return scenario_of(
         little,
-        always={
-            each: tuple(holds(law) for name, law in little.always if name == each) for each in dict(little.always)
-        },
+        always={each: tuple(holds(law) for name, law in little.always if name == each) for each in dict(little.always)},
         step={name: joins(law) for name, law in little.step},
         eventually={**{name: holds(law) for name, law in little.eventually}, **more},
         sometimes={name: reached(law) for name, law in little.sometimes},
@@ -801,7 +831,7 @@ def _fact(fact: Fact, state: State) -> bool:
         case "age":
             found = state.read(_document(fact.who))
             since = found and dict(found.items).get(fact.what)
-            holds = isinstance(since, Instant) and state.read(CLOCK) - since >= fact.value
+            holds = isinstance(since, Instant) and state.read(CLOCK) - since >= cast("int", fact.value)
         case "doc":
             found = state.read(_document(fact.who))
             here = found is not None and dict(found.items).get(fact.what, _ABSENT)
@@ -882,7 +912,12 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
     relative = is_relative(report)
     found = found_in(little, relative=relative)
     if relative:
-        _must_agree("relative time and absolute time are the same", same_in_both_times(little, MOVES, (STATES_MAX, 3_000)) is not False, True, little)
+        _must_agree(
+            "relative time and absolute time are the same",
+            same_in_both_times(little, MOVES, (STATES_MAX, 3_000)) is not False,
+            True,
+            little,
+        )
     if NO_ERROR in found.broken:
         _must_agree("the verdict on what is raised", ("violated", NO_ERROR), (str(report.verdict), report.law), little)
     else:
@@ -910,7 +945,8 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
             found = found_in(little, relative=is_relative(report))
             relative = is_relative(report)
         judged(little, report, found)
-        is_replayed = little.chosen is None or not {kind for kind, _ in little.budgets}.difference(little.chosen)
+        has_other_bounds = little.chosen is not None and {kind for kind, _ in little.budgets}.difference(little.chosen)
+        is_replayed = not (has_other_bounds and "replay" in KNOWN)
         if report.trace is not None and is_replayed:
             _must_agree("the trace is reproduced", True, isinstance(replay(report.trace, laws), Reproduced), little)
         if report.verdict is Verdict.COMPLETE and little.eventually:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import chain, combinations, count
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from tests.properties.independent.programs import (
     After,
@@ -154,8 +154,9 @@ class Law(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """What can be seen of a state: (doc, id, field, value), (stands, process, how, value), (note, process, name, value), or
-    (age, id, field, least age)."""
+    """What can be seen: (doc, id, field, value), (stands, process, how, value), (note, process, name, value), (age, id, field,
+    least age).
+    """
 
     of: str
     who: str
@@ -525,21 +526,12 @@ def _expired(little: Little, state: State) -> Iterator[Move]:
                 yield Move(over, fault="stall")
 
 
-class _Budgets(Protocol):
-    """A state that counts the faults that may still strike."""
-
-    @property
-    def budget(self) -> int: ...
-    @property
-    def budgets(self) -> tuple[tuple[str, int], ...]: ...
-    def _replace(self, **changes: Any) -> Any: ...
+S = TypeVar("S")
 
 
-S = TypeVar("S", bound=_Budgets)
-
-
-def spent(state: S, fault: str) -> S | None:
+def spent(before: S, fault: str) -> S | None:
     """With one fault less to come."""
+    state: Any = before
     own = dict(state.budgets)
     if state.budget < 1 or own.get(fault, 1) < 1:
         return None
@@ -619,7 +611,7 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
                     yield Move(_with(done, index, cancelled), fault="cancelled")
 
 
-def _in_trouble(
+def _in_trouble(  # noqa: PLR0917
     little: Little,
     ask: Ask,
     state: State,
@@ -640,16 +632,16 @@ def _in_trouble(
     if ask.verb in MANY and not is_statement:
         parts = parts_of(ask, state.docs, state.now)
         for some in chain.from_iterable(combinations(parts, size) for size in range(1, len(parts))):
-            done: State | None = state
+            worlds = [state]
             for part in some:  # one that waits for a transaction cannot be done
-                done = None if done is None else next((after for after, _ in served(little, part, done)), None)
-            if done is not None:
-                yield "partly_done", replied(done, lost)
+                worlds = [after for world in worlds for after, _ in served(little, part, world)]
+            for world in worlds:
+                yield "partly_done", replied(world, lost)
 
 
 def _readings(actor: Actor, state: State) -> Iterator[tuple[str, State, At]]:
     """What the clock of its machine shows, and what it may show if something has happened to it."""
-    host, name, known = actor.host, actor.host.name or actor.name, dict(state.ahead)
+    host, name, known = actor.host, actor.host.name or f"of {actor.name}", dict(state.ahead)
 
     def read(ahead: int) -> tuple[State, At]:
         shown = At(state.now + ahead + state.now * host.drift // 1_000_000, wall=True)
@@ -729,9 +721,7 @@ def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, obje
 
 def _changed_ids(before: tuple[Doc, ...], after: tuple[Doc, ...]) -> frozenset[object]:
     old, new = ({doc.get("_id"): doc for doc in docs} for docs in (before, after))
-    return frozenset(
-        key for key in {**old, **new} if (key in old) != (key in new) or not same(old[key], new[key])
-    )
+    return frozenset(key for key in {**old, **new} if (key in old) != (key in new) or not same(old[key], new[key]))
 
 
 def _with_stale(state: State, changed: frozenset[object]) -> State:
@@ -744,7 +734,9 @@ def _with_stale(state: State, changed: frozenset[object]) -> State:
 
 
 def _with_session(state: State, session: str, known: SessionState) -> State:
-    return state._replace(sessions=tuple(sorted({**dict(state.sessions), session: known}.items(), key=lambda each: each[0])))
+    return state._replace(
+        sessions=tuple(sorted({**dict(state.sessions), session: known}.items(), key=lambda each: each[0]))
+    )
 
 
 def _in_session(little: Little, ask: Ask, state: State) -> tuple[State, object]:
@@ -786,7 +778,14 @@ def _merged(docs: tuple[Doc, ...], mine: OpenTransaction) -> tuple[Doc, ...]:
     view = {doc.get("_id"): doc for doc in mine.view}
     there = [doc.get("_id") for doc in docs]
     new = [doc for key, doc in view.items() if key in mine.deleted or (key in mine.written and key not in there)]
-    return (*(view[key] if key in mine.written else doc for key, doc in zip(there, docs, strict=True) if key not in mine.deleted), *new)
+    return (
+        *(
+            view[key] if key in mine.written else doc
+            for key, doc in zip(there, docs, strict=True)
+            if key not in mine.deleted
+        ),
+        *new,
+    )
 
 
 def _since(little: Little, ask: Ask, state: State, docs: tuple[Doc, ...]) -> Past:
@@ -908,7 +907,8 @@ def parts_of(ask: Ask, docs: tuple[Doc, ...], now: int) -> tuple[Ask, ...]:
         return tuple(ask.value)
     keys = [doc.get("_id") for doc in docs if all(_matches(term, doc, now) for term in ask.where)]
     return tuple(
-        ask._replace(verb=ask.verb.removesuffix(" many"), where=(Term("Eq", "_id", Const(key)), *ask.where)) for key in keys
+        ask._replace(verb=ask.verb.removesuffix(" many"), where=(Term("Eq", "_id", Const(key)), *ask.where))
+        for key in keys
     )
 
 
