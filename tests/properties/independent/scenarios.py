@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from random import Random  # noqa: TID251  seeded
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from tests.properties.independent.programs import (
     ANSWERED_BY,
@@ -882,7 +882,9 @@ def is_relative(report: Report) -> bool:
     return report.time.startswith("relative")
 
 
-def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bool = True) -> None:
+def compared(  # noqa: PLR0915
+    little: Little, reductions: Iterable[Reductions], *, with_pairs: bool = True
+) -> None:
     """Assert that both find the same; what changes between two states only where it is asked for, for that takes long.
 
     Raises:
@@ -907,9 +909,14 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
         return True
 
     steps = {"pairs": see_pair} if with_pairs else {}
-    whole = scenario_of(little, always={"seen": see}, eventually={"rest": see_rest}, step=steps)
-    report = explore(whole, exploration(little, Reductions()))
+    laws: dict[str, Any] = {"always": {"seen": see}, "eventually": {"rest": see_rest}, "step": steps}
+    report = explore(scenario_of(little, **laws), exploration(little, Reductions()))
     relative = is_relative(report)
+    if has_horizon(little.clock) and not relative:  # what was seen before time became absolute does not count
+        for collected in (seen, rest, pairs):
+            collected.clear()
+        absolute = little._replace(clock=without_horizon(little.clock))
+        report = explore(scenario_of(absolute, **laws), exploration(little, Reductions()))
     found = found_in(little, relative=relative)
     if relative:
         _must_agree(
@@ -935,12 +942,13 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
         _must_agree("faults", found.faults, {str(kind) for kind in report.faults}, little)
         if little.symmetric:
             seen.clear()
-            explore(scenario_of(little, always={"seen": see}), exploration(little, Reductions(symmetry=True)))
+            same_time = little if relative else little._replace(clock=without_horizon(little.clock))
+            explore(scenario_of(same_time, always={"seen": see}), exploration(little, Reductions(symmetry=True)))
             _must_be_the_same("what is seen with symmetry", all_seen, seen, little)
     for each in reductions:
         rest.clear()
-        laws = with_laws(little, **({"rest": see_rest} if little.eventually else {}))
-        report = explore(laws, exploration(little, each))
+        whole = with_laws(little, **({"rest": see_rest} if little.eventually else {}))
+        report = explore(whole, exploration(little, each))
         if is_relative(report) != relative:
             found = found_in(little, relative=is_relative(report))
             relative = is_relative(report)
@@ -948,13 +956,24 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
         has_other_bounds = little.chosen is not None and {kind for kind, _ in little.budgets}.difference(little.chosen)
         is_replayed = not (has_other_bounds and "replay" in KNOWN)
         if report.trace is not None and is_replayed:
-            _must_agree("the trace is reproduced", True, isinstance(replay(report.trace, laws), Reproduced), little)
-        if report.verdict is Verdict.COMPLETE and little.eventually:
+            _must_agree("the trace is reproduced", True, isinstance(replay(report.trace, whole), Reproduced), little)
+        if report.verdict is Verdict.COMPLETE and little.eventually and relative == has_horizon(little.clock):
             # Of a cycle, the search with reductions need not ask about each state.
             restless = set(map(as_shown, found.restless)) & rest
             _must_be_the_same(
                 f"what is seen at rest with {each}", set(map(as_shown, found.rest)) | restless, rest, little
             )
+
+
+Clocked: TypeAlias = tuple[int | None, int] | None
+
+
+def has_horizon(clock: Clocked) -> bool:
+    return clock is not None and clock[0] is not None
+
+
+def without_horizon(clock: Clocked) -> Clocked:
+    return clock and (None, clock[1])
 
 
 def found_in(little: Little, *, relative: bool) -> Found:
