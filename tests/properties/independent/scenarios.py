@@ -116,7 +116,7 @@ KNOWN = {
     "replay": "V16: a trace with chosen faults is not replayed where another kind has a bound",
     "rebalances": "V17: a bound of rebalances that is not below the budget of all faults is ignored",
     "symmetric transactions": "interchangeable processes that both have an open transaction are refused",
-    "symmetric reducers": "interchangeable reducers whose programs name their reducer are refused",
+    "symmetric reducers": "a program of an interchangeable reducer is renamed by the nodes of the other reducer's program",
 }
 """TEMPORARY. Faults of the simulator that no draw meets while they stand here; whoever repairs one removes its line."""
 EXPLORED_MAX = 20_000
