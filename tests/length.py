@@ -155,12 +155,8 @@ MONGO_RUNS: Final = _either(5_000, 500_000)
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)
 """Scopes of the small lock whose states are counted as TLC counts them: 170,000; then 952,000 and 1,118,000."""
-LITTLE_SCENARIOS: Final = _either(300, 3_000)
+LITTLE_SCENARIOS: Final = _either(300, 20_000)
 """Random little scenarios, searched by an interpreter that shares no code with the simulator: rarer combinations."""
-LITTLE_REDUCERS: Final = _either(30, 1_000)
-"""Random little reducers, likewise."""
-LITTLE_GROUPS: Final = _either(20, 1_000)
-"""Random little groups of consumers, likewise."""
 RANDOM_TABLES: Final = _either(500, 1_500)
 """Random actors over random tables, searched with and without merging."""
 RANDOM_PROGRAMS: Final = _either(100, 300)

@@ -9,12 +9,21 @@ released, of none. The broker and its coordinator are written here a second time
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from random import Random  # noqa: TID251  seeded
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tests.properties.independent.machines import (
+    Everything,
+    brute_force,
+    drawn_laws,
+    judged,
+    must_be_right,
+    must_be_the_same,
+)
 from tests.properties.independent.programs import Failed
-from tests.properties.independent.scenarios import NAMED, DiffersError
+from tests.properties.independent.scenarios import EXPLORED_MAX, KNOWN, NAMED
+from tests.properties.independent.search import TooLargeError, spent
 
 from tidegate.consumer.commands import Assigned, Commit, Fetch, Lost, Records, Release, Revoked
 from tidegate.model.effects import Effect, Failure
@@ -23,6 +32,7 @@ from tidegate.model.reducer import Step
 from tidegate.sim import (
     Crash,
     Crashed,
+    Exploration,
     Fault,
     Faults,
     Machine,
@@ -77,8 +87,13 @@ class Groups(NamedTuple):
     budget: int
     split: frozenset[str]
     at_once: frozenset[str]
-    bad: tuple[int, int, str]
-    """What must never be: the position of that partition, while it is owned by that member."""
+    budgets: tuple[tuple[str, int], ...] = ()
+    laws: tuple[tuple[str, Bad, Bad], ...] = ()
+    """Kind of law, and what must never be, or what is to be reached; of a step law before and after the step."""
+
+
+Bad: TypeAlias = tuple[int, int, str]
+"""A partition, the position that is committed for it, and the member that owns it."""
 
 
 class Command(NamedTuple):
@@ -140,6 +155,7 @@ class All(NamedTuple):
     positions: tuple[int, ...]
     rebalances: int
     budget: int
+    budgets: tuple[tuple[str, int], ...] = ()
     flying: tuple[tuple[int, Command], ...] = ()
 
 
@@ -190,16 +206,18 @@ def told_of(command: Command, reply: object) -> Event | None:
 # --- by brute force -----------------------------------------------------------------------------------------------------
 
 
-def moves(groups: Groups, state: All) -> Iterator[tuple[All, bool]]:
-    """What may happen next, and whether it must. A rebalance is for nothing; all other faults cost one."""
+def moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
+    """What may happen next, whether it must, and which fault it is. Rebalances have a budget of their own."""
     for after, must, fault in _all_moves(groups, state):
         if not fault:
-            yield after, must
+            yield after, must, ""
         elif fault == "rebalance":
-            if state.rebalances:
-                yield after._replace(rebalances=state.rebalances - 1), False
-        elif state.budget and fault in groups.faults:
-            yield after._replace(budget=state.budget - 1), False
+            own = dict(state.budgets)
+            if state.rebalances and own.get(fault, 1):
+                budgets = tuple((kind, left - (kind == fault)) for kind, left in state.budgets)
+                yield after._replace(rebalances=state.rebalances - 1, budgets=budgets), False, fault
+        elif fault in groups.faults and (left := spent(after, fault)) is not None:
+            yield left, False, fault
 
 
 def _all_moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
@@ -438,14 +456,6 @@ def _less(items: tuple[Any, ...], item: object) -> tuple[Any, ...]:
     return items[:at] + items[at + 1 :]
 
 
-class Everything(NamedTuple):
-    """What can be seen, where it rests, and the fewest steps to what must never be."""
-
-    seen: frozenset[Any]
-    rest: frozenset[Any]
-    steps: int | None
-
-
 def first_of(groups: Groups) -> All:
     """The first generation is assigned."""
     count = len(groups.logs)
@@ -455,31 +465,17 @@ def first_of(groups: Groups) -> All:
         for number in range(count)
     )
     group = Coordination(0, groups.members, ("",) * count, (0,) * count, target=("",) * count)
-    return assigned(groups, All(group, lanes, groups.logs, (0,) * count, groups.rebalances, groups.budget))
+    begin = All(group, lanes, groups.logs, (0,) * count, groups.rebalances, groups.budget, groups.budgets)
+    return assigned(groups, begin)
 
 
 @lru_cache(8)
 def everything(groups: Groups) -> Everything:
     """All that they can do."""
-    first = first_of(groups)
-    number, order, depths = {first: 0}, [first], [0]
-    seen, rest, steps = set(), set(), None
-    for index, state in enumerate(order):
-        look = _look(state)
-        seen.add(look)
-        if steps is None and _is_bad(groups, state.positions, state.group.owners):
-            steps = depths[index]
-        has_to = False
-        for after, must in moves(groups, state):
-            has_to |= must
-            if number.setdefault(after, len(order)) == len(order):
-                order.append(after)
-                depths.append(depths[index] + 1)
-        if not has_to:
-            rest.add(look)
-        if len(order) > STATES_MAX:
-            raise OverflowError
-    return Everything(frozenset(seen), frozenset(rest), steps)
+    return brute_force(
+        first_of(groups), lambda state: moves(groups, state), _look, groups.laws,
+        lambda bad, state: _is_bad(bad, state.positions, state.group.owners), STATES_MAX,
+    )  # fmt: skip
 
 
 def _look(state: All) -> object:
@@ -494,8 +490,8 @@ def _look(state: All) -> object:
     )  # fmt: skip
 
 
-def _is_bad(groups: Groups, positions: tuple[int, ...], owners: tuple[str, ...]) -> bool:
-    number, position, owner = groups.bad
+def _is_bad(bad: Bad, positions: tuple[int, ...], owners: tuple[str, ...]) -> bool:
+    number, position, owner = bad
     return positions[number] == position and owners[number] == owner
 
 
@@ -518,7 +514,7 @@ def drawn_groups(seed: str) -> Groups:
         if kind == "assigned":
             return random.choice((("fetch",), ("commit",), ("fetch", "commit"), ("pause", "fetch"), ("append",), ()))
         if kind == "lost":
-            return random.choice((("commit none",), ("commit first",), ("commit",), ("fetch",), ()))
+            return random.choice((("commit none",), ("commit none",), ("commit first",), ("commit",), ("fetch",), ()))
         return tuple(random.choice(VERBS) for _ in range(random.choice((0, 0, 1, 1, 2))))
 
     def rules() -> Rules:
@@ -536,19 +532,29 @@ def drawn_groups(seed: str) -> Groups:
         common = rules()
         faults = frozenset(kind for kind in KINDS if chance(0.3))
         faults = random.choice((faults, faults, frozenset({"evicted"}), frozenset({"late", "crash_before"})))
+        budget, rebalances = random.choice((0, 1, 1, 2, 3)), random.choice((0, 1, 1, 2))
+        bounded = random.sample(sorted(faults), min(len(faults), random.choice((0, 0, 1, 2))))
+        budgets = [(kind, random.choice((0, 1, 2))) for kind in sorted(bounded)]
         made = Groups(
             members, tuple(random.choice(entries) for _ in range(random.choice((1, 1, 1, 2, 2, 3, 4)))),
             tuple(common if chance(0.5) else rules() for _ in members), random.choice((1, 2)),
-            chance(0.5), "evicted" in faults, chance(0.2), random.choice((0, 1, 1, 2)), faults,
-            random.choice((0, 1, 1, 2)), frozenset(verb for verb in ("commit", "fetch", "append") if chance(0.3)),
+            chance(0.5), "evicted" in faults, chance(0.2), rebalances, faults, budget,
+            frozenset(verb for verb in ("commit", "fetch", "append") if chance(0.3)),
             frozenset({"release"} if chance(0.6) else ()) | frozenset({"pause", "resume"} if chance(0.5) else ()),
-            (0, random.choice((0, 1, 2)), random.choice(("", *members))),
+            tuple((kind, left) for kind, left in budgets if kind != "rebalance" or left < budget or "rebalances" not in KNOWN),
         )  # fmt: skip
         try:
-            if len(everything(made).seen) > 8:
-                return made
-        except OverflowError:
+            found = everything(made)
+        except TooLargeError:
             continue
+
+        def bad(order: list[All] = found.order) -> Bad:
+            state = order[-1 - int(len(order) * random.random() ** 2)]
+            number = random.randrange(len(state.positions))
+            return number, state.positions[number], state.group.owners[number]
+
+        if len(found.seen) > 8:
+            return made._replace(laws=drawn_laws(random, bad))
 
 
 # --- for the simulator --------------------------------------------------------------------------------------------------
@@ -581,6 +587,7 @@ def scenario_of(groups: Groups, **laws: Any) -> Scenario:
         world=begun,
         actors=(*(each for own in lanes.values() for each in own), coordinator, Network(means), *befalls),
         budget=groups.budget,
+        budgets={Fault(kind): number for kind, number in groups.budgets},
         **laws,
     )
 
@@ -710,22 +717,15 @@ def compared(groups: Groups) -> None:
 
         return law
 
-    def is_well(state: State) -> bool:
+    def is_there(bad: Bad, state: State) -> bool:
         positions = tuple(state.read(committed(number)) for number in range(len(groups.logs)))
-        return not _is_bad(groups, positions, state.read(GROUP).owners)
+        return _is_bad(bad, positions, state.read(GROUP).owners)
 
     whole = scenario_of(groups, always={"seen": see(seen)}, eventually={"rest": see(rest)})
-    report = explore(whole)
+    report = explore(whole, Exploration(states_max=EXPLORED_MAX))
     verdict = Verdict.COMPLETE if found.rest else Verdict.INCONCLUSIVE
-    _must_be_the_same("the verdict", verdict, report.verdict, groups)
-    _must_be_the_same("what is seen", set(map(_as_shown, found.seen)), seen, groups)
-    _must_be_the_same("what is seen at rest", set(map(_as_shown, found.rest)) - rest, set(), groups)
-    report = explore(scenario_of(groups, always={"it is well": is_well}))
-    steps = None if report.trace is None else len(report.trace.steps)
-    _must_be_the_same("the shortest way", found.steps, steps, groups)
-
-
-def _must_be_the_same(what: str, mine: Any, theirs: Any, groups: Groups) -> None:
-    if mine != theirs:
-        differs = (list(mine - theirs)[:2], list(theirs - mine)[:2]) if isinstance(mine, set) else (mine, theirs)
-        raise DiffersError(f"{what}: {differs[0]} here, and {differs[1]} there\n{groups}")
+    must_be_the_same("the verdict", verdict, report.verdict, groups)
+    must_be_the_same("what is seen", frozenset(map(_as_shown, found.seen)), seen, groups)
+    must_be_the_same("what is seen at rest", frozenset(map(_as_shown, found.rest)) - rest, frozenset(), groups)
+    must_be_the_same("faults", found.faults, {str(kind) for kind in report.faults}, groups)
+    must_be_right(*judged(partial(scenario_of, groups), groups.laws, is_there), found, groups)

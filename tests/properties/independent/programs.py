@@ -14,7 +14,7 @@ import attrs
 
 VARIABLES = ("a", "b")
 ANSWERED_BY = {
-    "ambiguous": "Ambiguous", "not applied": "NotApplied", "refused": "Refused", "not durable": "NotDurable",
+    "ambiguous": "Ambiguous", "not applied": "NotApplied", "refused": "Refused", "not durable": "NotDurable", "any": "Failure",
 }  # fmt: skip
 """How a failure is called here, and there."""
 
@@ -39,6 +39,12 @@ class At(NamedTuple):
 
     at: int
     wall: bool = False
+
+
+class Truth(NamedTuple):
+    """A bool, which Python takes for equal to an int."""
+
+    value: bool
 
 
 @attrs.frozen
@@ -118,7 +124,13 @@ class Picked(NamedTuple):
     field: str
 
 
-Expression: TypeAlias = Const | Me | Life | Var | Picked
+class Session(NamedTuple):
+    """The name of the session of this run: process and life."""
+
+    word: str = "session"
+
+
+Expression: TypeAlias = Const | Me | Life | Var | Picked | Session
 
 
 class Term(NamedTuple):
@@ -130,13 +142,25 @@ class Term(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """A request."""
+    """A request.
+
+    Attributes:
+        verb: The operation.
+        where: The filter: all terms must match.
+        changes: The updates, or the fields of an inserted document.
+        name: Of a note, a call, or "epoch, history" of a record.
+        value: An operand: an id, a limit, a duration, a position; the parts of a bulk or of an insert of many.
+        sort: Field names, with a leading "-" for descending order.
+        transaction: Session, number, and whether the request begins the transaction; None outside of transactions.
+    """
 
     verb: str
     where: tuple[Term, ...] = ()
     changes: tuple[Term, ...] = ()
     name: str = ""
     value: Any = Const(None)
+    sort: tuple[str, ...] = ()
+    transaction: tuple[Any, int, bool] | None = None
 
 
 class Do(NamedTuple):
@@ -164,11 +188,12 @@ class If(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """So many times."""
+    """So many times; over a generator, whose state the simulator cannot compare."""
 
     counter: str
     times: int
     body: Program
+    is_lazy: bool = False
 
 
 class While(NamedTuple):
@@ -187,6 +212,21 @@ class Try(NamedTuple):
     handler: Program
 
 
+class Finally(NamedTuple):
+    """Run the cleanup after the body, however the body ends."""
+
+    body: Program
+    cleanup: Program
+
+
+class Reraise(NamedTuple):
+    """In a handler: raise the failure again."""
+
+
+class Break(NamedTuple):
+    """Leave the innermost loop."""
+
+
 class Return(NamedTuple):
     """The end."""
 
@@ -197,7 +237,7 @@ class Raise(NamedTuple):
     """A bug."""
 
 
-Statement: TypeAlias = Do | Set | If | Repeat | While | Try | Return | Raise
+Statement: TypeAlias = Do | Set | If | Repeat | While | Try | Finally | Reraise | Break | Return | Raise
 Program: TypeAlias = tuple[Any, ...]
 """Statements."""
 
@@ -228,8 +268,9 @@ def _lines(program: Program, indent: str) -> Iterator[str]:
                 if otherwise:
                     yield f"{indent}else:"
                     yield from _lines(otherwise, deeper)
-            case Repeat(counter, times, body):
-                yield f"{indent}for {counter} in range({times}):"
+            case Repeat(counter, times, body, is_lazy):
+                numbers = f"(each for each in range({times}))" if is_lazy else f"range({times})"
+                yield f"{indent}for {counter} in {numbers}:"
                 yield from _lines(body, deeper)
             case While(left, right, body):
                 yield f"{indent}while not same({text(left)}, {text(right)}):"
@@ -239,6 +280,15 @@ def _lines(program: Program, indent: str) -> Iterator[str]:
                 yield from _lines(body, deeper)
                 yield f"{indent}except {ANSWERED_BY[failure]}:"
                 yield from _lines(handler, deeper)
+            case Finally(body, cleanup):
+                yield f"{indent}try:"
+                yield from _lines(body, deeper)
+                yield f"{indent}finally:"
+                yield from _lines(cleanup, deeper)
+            case Reraise():
+                yield f"{indent}raise"
+            case Break():
+                yield f"{indent}break"
             case Return(value):
                 yield f"{indent}return {text(value)}"
             case Raise():
@@ -259,20 +309,47 @@ def text(expression: Expression) -> str:
             return name
         case Picked(name, field):
             return f"picked({name}, {field!r})"
+        case Session():
+            return "f'{me}-{life}'"
 
 
 def request(ask: Ask) -> str:
+    if ask.transaction is None:
+        return _operation(ask)
+    session, number, begins = ask.transaction
+    which = f"Transaction({text(session)}, {number})"
+    match ask.verb:
+        case "commit":
+            return f"CommitTransaction({which})"
+        case "abort":
+            return f"AbortTransaction({which})"
+        case _:
+            return f"InTransaction({which}, {_operation(ask)}, begins={begins})"
+
+
+def _operation(ask: Ask) -> str:
     where = ", ".join(_term(term) for term in ask.where)
     changes = "".join(f", {_term(term)}" for term in ask.changes)
     match ask.verb:
         case "find":
-            return f"find_one('c', {where})"
+            return f"find_one('c', {where}, sort={_sort(ask)})"
         case "find all":
-            return f"find_all('c', {where}{', ' if where else ''}limit={ask.value})"
+            return f"find_all('c', {where}{', ' if where else ''}limit={ask.value}, sort={_sort(ask)})"
         case "find and update":
-            return f"find_one_and_update('c', AllOf(({where},)){changes})"
-        case "update":
-            return f"update_one('c', AllOf(({where},)){changes})"
+            return f"find_one_and_update('c', AllOf(({where},)){changes}, sort={_sort(ask)})"
+        case "update" | "update many":
+            return f"update_{'one' if ask.verb == 'update' else 'many'}('c', AllOf(({where},)){changes})"
+        case "upsert":
+            return f"upsert_one('c', {where}{changes})"
+        case "delete many":
+            return f"delete_many('c', {where})"
+        case "bulk" | "insert many":
+            parts = ", ".join(map(_operation, ask.value))
+            return (
+                f"BulkUpdate(({parts},))"
+                if ask.verb == "bulk"
+                else f"InsertMany('c', tuple(each.doc for each in ({parts},)))"
+            )
         case "insert":
             fields = ", ".join(f"{term.field!r}: {text(term.value)}" for term in ask.changes)
             return f"insert_one('c', Document.of({{'_id': {text(ask.value)}, {fields}}}))"
@@ -300,6 +377,11 @@ def request(ask: Ask) -> str:
             raise AssertionError(verb)
 
 
+def _sort(ask: Ask) -> str:
+    terms = (f"{'Descending' if each[0] == '-' else 'Ascending'}(Field({each.lstrip('-')!r}))" for each in ask.sort)
+    return "(" + "".join(f"{term}, " for term in terms) + ")"
+
+
 def _term(term: Term) -> str:
     field = "ID" if term.field == "_id" else f"Field({term.field!r})"
     match term.verb:
@@ -318,12 +400,23 @@ def _term(term: Term) -> str:
 # --- as jumps -----------------------------------------------------------------------------------------------------------
 
 
+Handlers: TypeAlias = tuple[tuple[str, int, str], ...]
+"""Where a program goes on after which failure, and the variable that keeps the failure; the innermost first. "finally" is also
+for errors."""
+
+
 class Asks(NamedTuple):
     """It stands here until there is a reply."""
 
     do: Do
-    handlers: tuple[tuple[str, int], ...]
-    """Where it goes on after which failure; the innermost first."""
+    handlers: Handlers
+
+
+class Raises(NamedTuple):
+    """Raise an error, or again the failure that is kept in a variable."""
+
+    handlers: Handlers
+    kept: str = ""
 
 
 class Jump(NamedTuple):
@@ -352,46 +445,86 @@ class Counts(NamedTuple):
 Code: TypeAlias = tuple[Any, ...]
 
 
-def flat(program: Program) -> Code:
+class _Context(NamedTuple):
+    """Where a statement stands: its handlers, the cleanups around it with their contexts, the loop, the failure in hand."""
+
+    handlers: Handlers = ()
+    cleanups: tuple[tuple[Program, Any], ...] = ()
+    loop: tuple[list[int], int] = ([], 0)
+    kept: str = ""
+
+
+def flat(program: Program) -> Code:  # noqa: PLR0915  one case for each statement
     code: list[Any] = []
 
-    def emit(statements: Program, handlers: tuple[tuple[str, int], ...]) -> None:
+    def emit(statements: Program, here: _Context) -> None:  # noqa: PLR0915
         for each in statements:
             match each:
                 case Do():
-                    code.append(Asks(each, handlers))
+                    code.append(Asks(each, here.handlers))
                 case If(left, right, then, otherwise):
                     test = _reserved(code)
-                    emit(then, handlers)
+                    emit(then, here)
                     end = _reserved(code)
                     code[test] = Unless(left, right, len(code))
-                    emit(otherwise, handlers)
+                    emit(otherwise, here)
                     code[end] = Jump(len(code))
                 case Repeat(counter, times, body):
                     hidden = f"counter {len(code)}"
                     code.append(Set(hidden, Const(0)))
-                    test = _reserved(code)
-                    emit(body, handlers)
+                    test, breaks = _reserved(code), list[int]()
+                    emit(body, here._replace(loop=(breaks, len(here.cleanups))))
                     code.append(Jump(test))
                     code[test] = Counts(hidden, counter, times, len(code))
+                    for at in breaks:
+                        code[at] = Jump(len(code))
                 case While(left, right, body):
-                    test, leave = _reserved(code), _reserved(code)
-                    emit(body, handlers)
+                    test, leave, breaks = _reserved(code), _reserved(code), list[int]()
+                    emit(body, here._replace(loop=(breaks, len(here.cleanups))))
                     code.append(Jump(test))
                     code[test], code[leave] = Unless(left, right, leave + 1), Jump(len(code))
+                    for at in breaks:
+                        code[at] = Jump(len(code))
                 case Try(body, failure, handler):
                     # The handler stands before the body, so that where it begins is known there.
-                    skip = _reserved(code)
+                    skip, kept = _reserved(code), f"failure {len(code)}"
                     begin = len(code)
-                    emit(handler, handlers)
+                    emit(handler, here._replace(kept=kept))
                     end = _reserved(code)
                     code[skip] = Jump(len(code))
-                    emit(body, ((failure, begin), *handlers))
+                    emit(body, here._replace(handlers=((failure, begin, kept), *here.handlers)))
                     code[end] = Jump(len(code))
+                case Finally(body, cleanup):
+                    skip, kept = _reserved(code), f"failure {len(code)}"
+                    begin = len(code)
+                    emit(cleanup, here)
+                    code.append(Raises(here.handlers, kept))
+                    code[skip] = Jump(len(code))
+                    handlers = (("finally", begin, kept), *here.handlers)
+                    emit(body, here._replace(handlers=handlers, cleanups=((cleanup, here), *here.cleanups)))
+                    emit(cleanup, here)
+                case Return(value) if here.cleanups:
+                    hidden = f"returned {len(code)}"
+                    code.append(Set(hidden, value))
+                    leave_blocks(here, 0)
+                    code.append(Return(Var(hidden)))
+                case Break():
+                    breaks, depth = here.loop
+                    leave_blocks(here, depth)
+                    breaks.append(_reserved(code))
+                case Reraise():
+                    code.append(Raises(here.handlers, here.kept))
+                case Raise():
+                    code.append(Raises(here.handlers))
                 case _:
                     code.append(each)
 
-    emit(program, ())
+    def leave_blocks(here: _Context, depth: int) -> None:
+        """Run the cleanups of all blocks that are deeper."""
+        for cleanup, around in here.cleanups[: len(here.cleanups) - depth]:
+            emit(cleanup, around)
+
+    emit(program, _Context())
     code.append(Return(Const(None)))
     return tuple(code)
 
@@ -423,14 +556,23 @@ def answered(code: Code, stands: Stands, reply: object) -> Stands:
     do, handlers = code[stands.at]
     match reply:
         case Failed(kind):
-            for failure, to in handlers:
-                if failure == kind:
-                    return advanced(code, to, env)
-            return Stands("failed", 0, (), kind)
+            return raised(code, handlers, env, kind)
         case _:
             if do.into:
                 env[do.into] = picked(reply, do.field) if do.field else reply
             return advanced(code, stands.at + 1, env)
+
+
+ERROR = "an error"
+"""What is kept of an error that is no failure."""
+
+
+def raised(code: Code, handlers: Handlers, env: dict[str, object], kind: str) -> Stands:
+    """Where the program stands after a failure of this kind, or after an error."""
+    for failure, to, kept in handlers:
+        if failure == "finally" or (kind != ERROR and failure in {kind, "any"}):
+            return advanced(code, to, {**env, kept: kind})
+    return Stands("raised", 0, ()) if kind == ERROR else Stands("failed", 0, (), kind)
 
 
 class Failed(NamedTuple):
@@ -461,8 +603,8 @@ def advanced(code: Code, at: int, env: dict[str, object]) -> Stands:
                     at += 1
             case Return(value):
                 return Stands("returned", 0, (), evaluated(value, env))
-            case Raise():
-                return Stands("raised", 0, ())
+            case Raises(handlers, kept):
+                return raised(code, handlers, env, str(env.get(kept, ERROR)))
             case other:
                 raise AssertionError(other)
 
@@ -479,6 +621,8 @@ def evaluated(expression: Expression, env: dict[str, object]) -> object:
             return env[name]
         case Picked(name, field):
             return picked(env[name], field)
+        case Session():
+            return f"{env['me']}-{env['life']}"
 
 
 def picked(reply: object, field: str) -> object:
@@ -503,10 +647,15 @@ def resolved(ask: Ask, env: dict[str, object]) -> Ask:
         return each._replace(value=_resolved(each.value, env))
 
     value = _resolved(ask.value, env)
+    if ask.verb in {"bulk", "insert many"}:
+        value = tuple(resolved(part, env) for part in ask.value)
+    if ask.transaction is not None:
+        session, number, begins = ask.transaction
+        ask = ask._replace(transaction=(_resolved(session, env), number, begins))
     if ask.verb in {"read", "save"}:
         value = Const(position_of(evaluated(ask.value, env)))
     return ask._replace(where=tuple(map(term, ask.where)), changes=tuple(map(term, ask.changes)), value=value)
 
 
 def _resolved(value: object, env: dict[str, object]) -> object:
-    return Const(evaluated(value, env)) if isinstance(value, (Const, Me, Life, Var, Picked)) else value
+    return Const(evaluated(value, env)) if isinstance(value, (Const, Me, Life, Var, Picked, Session)) else value

@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from random import Random  # noqa: TID251  seeded
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from tests.properties.independent.programs import (
     ANSWERED_BY,
     After,
     Ask,
     At,
+    Break,
     Broken,
     Const,
     Do,
     Doc,
     DocumentChange,
+    Finally,
     From,
     If,
     Life,
@@ -27,10 +29,13 @@ from tests.properties.independent.programs import (
     Program,
     Raise,
     Repeat,
+    Reraise,
     Return,
+    Session,
     Set,
     Statement,
     Term,
+    Truth,
     Try,
     Var,
     While,
@@ -50,11 +55,13 @@ from tests.properties.independent.search import (
     Seen,
     Stream,
     TooLargeError,
+    is_fact,
+    same_in_both_times,
     search,
     typed,
 )
 
-from tidegate.model import documents, effects, operations
+from tidegate.model import documents, effects, operations, transactions
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect
 from tidegate.model.instants import STORE, WALL, Instant
@@ -72,6 +79,7 @@ from tidegate.sim import (
     Raised,
     Reductions,
     Report,
+    Reproduced,
     Returned,
     Scenario,
     State,
@@ -84,10 +92,13 @@ from tidegate.sim import (
     explore,
     notes,
     perform,
+    replay,
     streams,
     world_with,
 )
+from tidegate.sim.expiry import Expiry
 from tidegate.sim.failover import Failover, recalling
+from tidegate.sim.world import CLOCK
 
 IDS = ("x", "y")
 NAMES = ("p", "q", "r")
@@ -96,7 +107,22 @@ FAULTS = (
 )  # fmt: skip
 OF_CLOCKS = ("skew", "clock_forward", "clock_back", "stall")
 OF_FAILOVER = ("not_durable", "not_durable", "rolled_back", "stale_read")
-STATES_MAX = 600
+OF_MANY = ("partly_done", "partly_done", "late")
+STATES_MIN, STATES_MAX = 25, 1_000
+KNOWN = {
+    "relative sort": "V11: in relative time a sort by instants takes all instants beyond the horizon for equal",
+    "host name": "V13: a host that is called like a process shares the clock of the process's own host",
+    "partly done": "V15: `partly_done` while a transaction is open raises ValueError",
+    "replay": "V16: a trace with chosen faults is not replayed where another kind has a bound",
+    "rebalances": "V17: a bound of rebalances that is not below the budget of all faults is ignored",
+    "symmetric transactions": "interchangeable processes that both have an open transaction are refused",
+    "symmetric reducers": "a program of an interchangeable reducer is renamed by the nodes of the other reducer's program",
+}
+"""TEMPORARY. Faults of the simulator that no draw meets while they stand here; whoever repairs one removes its line."""
+EXPLORED_MAX = 20_000
+"""No scenario that is drawn has so many states; a planted fault may give it more."""
+MOVES = 3
+"""Relative and absolute time are compared up to so many moves of the clock."""
 
 
 # --- drawn --------------------------------------------------------------------------------------------------------------
@@ -110,67 +136,140 @@ class Draw:
         self.one_of: Callable[[Any], Any] = random.choice
         self.is_timed = random.random() < 0.35
         self.is_relative = self.is_timed and random.random() < 0.6
+        self.horizon = random.choice((1, 2))
         self.is_symmetric = random.random() < 0.25
-        self.calls = not self.is_symmetric and random.random() < 0.15
+        self.calls = not self.is_symmetric and random.random() < 0.2
         self.raises = random.random() < 0.05
-        features = self.one_of(("", "", "", "clocks", "clocks", "failover", "failover", "stream", "failover stream"))
+        features = self.one_of(
+            ("", "", "clocks", "clocks", "failover", "failover", "stream", "failover stream", "failover stream", "transactions",
+             "transactions", "many", "many failover stream", "many transactions")
+        )  # fmt: skip
         self.has_clocks = "clocks" in features and not self.is_relative
         self.fails_over, self.streams = "failover" in features, "stream" in features
+        self.transacts, self.writes_many = "transactions" in features, "many" in features
+        if self.is_symmetric and "symmetric transactions" in KNOWN:
+            self.transacts = False
         self.hosts: dict[str, Host] = {}
 
     def chance(self, share: float) -> bool:
         return self.random.random() < share
 
     def little(self) -> Little:
-        count = self.one_of((1, 2, 2, 2, 3))
+        budget = self.one_of((1, 2, 3, 3) if self.fails_over else (0, 1, 1, 2, 2, 3))
+        count = self.one_of((1, 2, 2, 2, 3) if budget < 2 else (1, 1, 2, 2))
+        if self.is_symmetric:
+            count = max(2, count)
         names = NAMES[:count]
-        is_special = self.has_clocks or self.fails_over or self.streams
-        faults = frozenset(kind for kind in FAULTS if self.chance(0.1 if is_special else 0.3))
-        faults |= {kind for kind in ("failed", "never_returns") if self.calls and self.chance(0.5)}
+        is_special = self.has_clocks or self.fails_over or self.streams or self.transacts
+        faults = frozenset(kind for kind in FAULTS if self.chance(0.2 if is_special else 0.4))
+        faults |= {kind for kind in ("failed", "never_returns") if self.calls and self.chance(0.7)}
         faults |= {kind for kind in OF_CLOCKS if self.has_clocks and self.chance(0.5)}
         faults |= {kind for kind in OF_FAILOVER if self.fails_over and self.chance(0.7)}
-        budget = self.one_of((1, 2, 3, 3) if self.fails_over else (0, 0, 1, 1, 2))
+        faults |= {kind for kind in OF_MANY if self.writes_many and self.chance(0.7)}
+        if self.transacts and "partly done" in KNOWN:
+            faults -= {"partly_done"}
+        expires = self.transacts and self.chance(0.6)
+        faults |= {kind for kind in ("stall", "not_durable", "lost_reply") if self.transacts and self.chance(0.4)}
         on_writes = self.chance(0.2)
         host, comes_back = self.host() if self.has_clocks else Host(), "restart" not in faults and self.chance(0.1)
-        common = self.program() if self.is_symmetric else None
-        actors = tuple(
-            Actor(
-                name, self.program() if common is None else common,
-                faults if common is not None else self.one_of((faults, faults, faults - {"rolled_back"}, frozenset())),
-                on_writes, host if common is not None or self.chance(0.5) or not self.has_clocks else self.host(),
-                comes_back,
-            )
-            for name in names
-        )  # fmt: skip
+        symmetric = names if self.is_symmetric else ()
+        if self.is_symmetric and count > 2 and self.chance(0.5):
+            symmetric = names[:2]
+        common = self.program()
+
+        def actor(name: str) -> Actor:
+            if name in symmetric:
+                return Actor(name, common, faults, on_writes, host, comes_back)
+            own = self.one_of((faults, faults, faults - {"rolled_back"}, frozenset()))
+            machine = host if self.chance(0.5) or not self.has_clocks else self.host()
+            return Actor(name, self.program(), own, on_writes, machine, comes_back)
+
+        actors = tuple(map(actor, names))
         if self.streams and self.chance(0.5):
             faults |= {"history_lost"}
-        kinds = tuple(sorted(faults))
-        budgets = ((self.one_of(kinds), self.one_of((0, 1))),) if kinds and self.chance(0.3) else ()
+        kinds = sorted(faults)
+        bounded = self.random.sample(kinds, min(len(kinds), self.one_of((0, 0, 1, 2))))
         clock = None
         if self.is_timed:
-            clock = (self.one_of((1, 2)) * QUANTUM if self.is_relative else None, self.one_of((1, 2, 3)))
-        laws = [self.law(names) for _ in range(6)]
+            clock = (self.horizon * QUANTUM if self.is_relative else None, self.one_of((1, 2, 3)))
         return Little(
             docs=tuple(self.doc(id_) for id_ in IDS[: self.one_of((1, 2, 2))]),
             actors=actors,
             budget=budget,
-            budgets=budgets,
-            unique="o" if self.chance(0.1) else "",
+            budgets=tuple((kind, self.one_of((0, 1, 1, 2))) for kind in sorted(bounded)),
+            unique="o" if not self.transacts and self.chance(0.1) else "",
             network=self.chance(0.8),
             clock=clock,
             answers=(1, "b")[: self.one_of((1, 2))],
-            always=(("always 1", laws[0]), ("always 2", laws[1]))[: self.one_of((0, 1, 2))],
-            step=(("step 1", self.step_law(names)),)[: self.one_of((0, 0, 1))],
-            eventually=(("eventually 1", laws[2]._replace(at_least=True)),)[: self.one_of((0, 1))],
-            sometimes=(("sometimes 1", laws[3]), ("sometimes 2", laws[4]))[: self.one_of((0, 1, 2))],
-            symmetric=self.is_symmetric and count > 1,
+            symmetric=symmetric,
             failover=self.fails_over,
             stream=self.stream(),
             history_lost="history_lost" in faults,
+            expiry=expires,
+            chosen=tuple(kind for kind in kinds if self.chance(0.7)) if self.chance(0.1) else None,
+            faults_max=self.one_of((0, 1, 2)) if self.chance(0.1) else None,
         )
 
+    def with_laws(self, little: Little, found: Found) -> Little:
+        """The scenario with laws, most of which are about states that are far away."""
+        names = tuple(actor.name for actor in little.actors)
+        changes = list(found.changes)
+
+        def law() -> Law:
+            count = self.one_of((1, 2, 2, 3))
+            if self.chance(0.3):
+                return Law(tuple(self.fact(names) for _ in range(count)))
+            look = found.looks[-1 - int(len(found.looks) * self.random.random() ** 2)]
+            facts = tuple(self.new_fact_of(look, found.looks[0]) for _ in range(count))
+            return (
+                Law(tuple(each._replace(denied=True) for each in facts), at_least=True)
+                if self.chance(0.4)
+                else Law(facts)
+            )
+
+        def step_law() -> Law:
+            if not changes or self.chance(0.2):
+                return Law((self.fact(names),), (self.fact(names),))
+            before, after = self.one_of(changes)
+            return Law((self.fact_of(before),), tuple(self.fact_of(after) for _ in range(self.one_of((1, 2)))))
+
+        return little._replace(
+            # Two laws of one name are a law in parts.
+            always=tuple((self.one_of(("always 1", "always 2")), law()) for _ in range(self.one_of((0, 0, 1, 2)))),
+            step=(("step 1", step_law()), ("step 2", step_law()))[: self.one_of((0, 0, 1, 2))],
+            eventually=(("eventually 1", law()), ("eventually 2", law()))[: self.one_of((0, 1, 1, 2))],
+            sometimes=tuple((f"sometimes {number}", law()) for number in range(self.one_of((0, 1, 3)))),
+        )
+
+    def new_fact_of(self, look: Seen, first: Seen) -> Fact:
+        """Something that is so in the state, and as a rule not in the first one."""
+        facts = [self.fact_of(look) for _ in range(4)]
+        return next((fact for fact in facts if not is_fact(fact, first)), facts[0])
+
+    def fact_of(self, look: Seen) -> Fact:
+        """Something that is so in the state."""
+        docs, stands, notes, now = look
+        ages, known = list[Fact](), list[Fact]()
+        for _, fields in docs:
+            id_ = dict(fields)["_id"][1]
+            for name, value in fields:
+                if value[0] == "at":
+                    ages.append(Fact("age", id_, name, now - value[1]))
+                elif name != "_id" and is_scalar(value):
+                    known.append(Fact("doc", id_, name, value[1]))
+        noted = [Fact("note", who, name, value[1]) for who, each in notes for name, value in each if is_scalar(value)]
+        for facts, share in ((ages, 0.3), (known, 0.4), (noted, 0.3)):
+            if facts and self.chance(share):
+                return self.one_of(facts)  # type: ignore[no-any-return]
+        who, how, what = self.one_of(stands)
+        if how == "returned" and not is_scalar(what):
+            return Fact("stands", who, "asks", None, denied=True)
+        return Fact("stands", who, how, what[1] if how == "returned" else None)
+
     def host(self) -> Host:
-        name = "" if self.is_symmetric or self.chance(0.5) else "h"
+        name = "" if self.is_symmetric or self.chance(0.5) else self.one_of("hhp")
+        if name == "p" and "host name" in KNOWN:
+            name = "h"
         skew, jump = self.one_of((0, 1, 2)) * QUANTUM, self.one_of((0, 1, 2)) * QUANTUM
         host = Host(name, skew, jump, self.one_of((0, 0, 100_000, -100_000)), self.one_of((0, 1, 3)) * QUANTUM)
         return self.hosts.setdefault(name, host) if name else host
@@ -184,15 +283,11 @@ class Draw:
         fields = [("_id", id_), ("v", 0), ("o", None), ("l", ())]
         return Doc(tuple(field for field in fields if field[0] == "_id" or self.chance(0.8)))
 
-    def law(self, names: tuple[str, ...]) -> Law:
-        return Law(tuple(self.fact(names) for _ in range(self.one_of((1, 2, 2, 3)))))
-
-    def step_law(self, names: tuple[str, ...]) -> Law:
-        return Law((self.fact(names),), (self.fact(names),))
-
     def fact(self, names: tuple[str, ...]) -> Fact:
         who, denied = self.one_of(names), self.chance(0.15)
-        match self.random.randrange(5):
+        match self.random.randrange(6 if self.is_timed else 5):
+            case 5:
+                return Fact("age", self.one_of(IDS), "t", self.one_of(range(self.horizon + 1)) * QUANTUM, denied)
             case 0:
                 return Fact("doc", self.one_of(IDS), "v", self.one_of((0, 1, 2)), denied)
             case 1:
@@ -205,7 +300,72 @@ class Draw:
                 return Fact("stands", who, self.one_of(("crashed", "cancelled", "failed", "asks")), None, denied)
 
     def program(self) -> Program:
+        if self.transacts and self.chance(0.7):
+            return self.transaction()
+        if self.chance(0.3):  # several tries, one after the other
+            tries = tuple(self.attempt(1) for _ in range(self.one_of((2, 2, 3))))
+            return (*tries, *self.told(1), *((Return(Var("b")),) if self.chance(0.5) else ()))
         return self.statements(0, self.one_of((1, 2, 2, 3, 3, 4)))
+
+    def transaction(self) -> Program:
+        """Statements in transactions of one session, with a few mistakes."""
+        number, is_first, program = 1, True, list[Statement]()
+        for _ in range(self.one_of((1, 2, 2, 3))):
+            begins = is_first if self.chance(0.95) else not is_first
+            do = self.stored()
+            if do.ask.verb == "insert many":
+                continue
+            program.append(do._replace(ask=do.ask._replace(transaction=(Session(), number, begins))))
+            is_first = False
+        end = Do(Ask(self.one_of(("commit", "commit", "commit", "abort")), transaction=(Session(), number, False)), "a")
+        program.append(Do(Ask("note", name="m", value=Var("b"))) if self.chance(0.1) else end)
+        if self.chance(0.3):
+            program.append(end)
+        if self.chance(0.2):
+            program.append(self.stored())
+        match self.random.randrange(4):
+            case 0:
+                failure = self.one_of(("not applied", "any", "not durable", "ambiguous"))
+                return (
+                    Repeat("i", 2, (Try((*program, Break()), failure, (Set("b", Const("again")),)),)),
+                    Return(Var("a")),
+                )
+            case 1:
+                abort = Do(Ask("abort", transaction=(Session(), number, False)))
+                return (
+                    Try(tuple(program), "any", (abort, self.one_of((Reraise(), Set("b", Const("lost")))))),
+                    Return(Var("b")),
+                )
+            case _:
+                return tuple(program)
+
+    def attempt(self, depth: int) -> Statement:
+        """A request whose failure is handled."""
+        request = self.stored()
+        failure = self.one_of(("ambiguous", "ambiguous", "not applied", "refused", "any", "any"))
+        match self.random.randrange(6):
+            case 0:
+                pause = Do(Ask("sleep", value=QUANTUM)) if self.is_timed else Set("b", Const("again"))
+                return Repeat(
+                    "ij"[min(depth, 1)], self.one_of((2, 2, 3)), (Try((request, Break()), failure, (pause,)),)
+                )
+            case 1:
+                return Finally((request, *self.body(2)[:1]), (self.cleanup(),))
+            case 2:
+                return Try((request,), failure, (self.stored(), *((Reraise(),) if self.chance(0.5) else ())))
+            case 3:
+                return Try((Finally((request,), (self.cleanup(),)),), failure, (Set("b", Const("lost")),))
+            case _:
+                return Try((request,), failure, (Set("b", self.one_of((Const("lost"), Const("gone")))),))
+
+    def cleanup(self) -> Statement:
+        match self.random.randrange(4):
+            case 0:
+                return Do(Ask("note", name="m", value=self.value()))
+            case 1:
+                return Try((self.stored(),), "any", (Set("b", Const("lost")),))
+            case _:
+                return self.stored()
 
     def body(self, depth: int) -> Program:
         return self.statements(depth, self.one_of((1, 1, 2)))
@@ -221,6 +381,15 @@ class Draw:
                 (Do(Ask("sleep", value=self.one_of((1, 2)) * QUANTUM)),) if self.is_timed and self.chance(0.5) else ()
             )
             return (*wait, Do(Ask("now"), into), Do(Ask("note", name="m", value=Var(into))))
+        if self.is_relative and self.chance(0.1):  # an instant that comes and goes, or is kept
+            asks = Do(Ask("time"), "a")
+            return (
+                (asks, Set("a", Const(None)))
+                if self.chance(0.8)
+                else (asks, Do(Ask("note", name="m", value=Const(1))), Return(Var("a")))
+            )
+        if self.transacts and self.chance(0.3):
+            return self.transaction()
         if self.streams and self.chance(0.4):
             do = self.of_stream()
             return (do, Do(Ask("note", name="m", value=Var(do.into)))) if do.into and self.chance(0.5) else (do,)
@@ -231,17 +400,23 @@ class Draw:
 
     def statement(self, depth: int) -> Statement:
         if depth < 2 and self.chance(0.35):
-            match self.random.randrange(7):
+            match self.random.randrange(10):
+                case 7 | 8:
+                    return self.attempt(depth + 1)
+                case 9:
+                    return Finally(self.body(depth + 1), (self.cleanup(),))
                 case 0 | 1:
                     then, otherwise = self.body(depth + 1), self.body(depth + 1) if self.chance(0.4) else ()
                     return If(self.value(), self.value(), then, otherwise)
                 case 2:
-                    return Repeat("ij"[depth], self.one_of((1, 2)), self.body(depth + 1))
+                    body = self.body(depth + 1)
+                    is_lazy = self.chance(0.5) and "While(" not in repr(body)
+                    return Repeat("ij"[depth], self.one_of((1, 2)), body, is_lazy)
                 case 3:
                     find = Do(self.find(), "a", self.one_of("vo"))
                     return While(Var("a"), Const(self.one_of((1, None))), (find, *self.body(depth + 2)[:1]))
                 case _:
-                    failure = self.one_of(("ambiguous", "ambiguous", "not applied", "refused"))
+                    failure = self.one_of(("ambiguous", "ambiguous", "not applied", "refused", "any"))
                     handler = (Set("b", Const("lost")),) if self.chance(0.6) else self.body(depth + 1)
                     return Try(self.body(depth + 1), failure, handler)
         match self.random.randrange(16):
@@ -253,19 +428,21 @@ class Draw:
                 return Raise()
             case 3 | 4:
                 return Do(Ask("note", name=self.one_of("mn"), value=self.value()))
-            case 5 | 6 if self.is_timed:
+            case 5 if self.is_timed:
                 return Do(Ask("sleep", value=self.one_of((1, 2, 4)) * QUANTUM // 2))
-            case 7 | 8 if self.calls:
+            case 7 | 8 | 9 | 10 if self.calls:
                 return Do(Ask("call", name="user", value=self.value()), self.one_of("ab"))
-            case 9 if self.is_timed and not self.is_relative:
+            case 6 if self.is_timed and not self.is_relative:
                 return Do(Ask("time"), self.one_of("ab"))
             case _:
                 return self.stored()
 
     def stored(self) -> Do:
         verb = self.one_of(
-            ("find", "find", "find and update", "find and update", "update", "insert", "delete", "find all")
+            ("find", "find", "find and update", "find and update", "update", "insert", "delete", "find all", "upsert")
         )
+        if self.writes_many and self.chance(0.6):
+            return self.of_many()
         into = self.one_of(("a", "a", "b", ""))
         # What holds an instant is kept in absolute time only, or now and then in vain.
         whole = not self.is_relative or self.chance(0.05)
@@ -274,9 +451,12 @@ class Draw:
             case "find":
                 return Do(self.find(), into, field)
             case "find all" if not self.is_symmetric and whole:
-                return Do(Ask("find all", self.where(), value=self.one_of((1, 2))), into)
+                return Do(Ask("find all", self.where(), value=self.one_of((1, 2)), sort=self.sort()), into)
+            case "upsert":
+                id_ = Me() if self.chance(0.2) and not self.is_symmetric else Const(self.one_of((*IDS, "z")))
+                return Do(Ask("upsert", (Term("Eq", "_id", id_),), self.changes()), into, field)
             case "insert":
-                id_ = Const(self.one_of(IDS)) if self.is_symmetric or self.chance(0.6) else Me()
+                id_ = Const(self.one_of(IDS)) if self.chance(0.6) else Me()
                 changes = (
                     Term("Put", "v", Const(1)),
                     *((Term("Put", "o", self.scalar()),) if self.chance(0.5) else ()),
@@ -287,7 +467,42 @@ class Draw:
             case "update":
                 return Do(Ask("update", self.pinned(), self.changes()), into)
             case _:
-                return Do(Ask("find and update", self.pinned(), self.changes()), into, field)
+                where = self.pinned()
+                return Do(Ask("find and update", where, self.changes(), sort=self.sort()), into, field)
+
+    def of_many(self) -> Do:
+        into = self.one_of(("", "a", "b"))
+        match self.random.randrange(5):
+            case 0 | 1:
+                return Do(Ask("update many", self.where(), self.changes()), into)
+            case 2:
+                return Do(Ask("delete many", self.where()), into)
+            case 3:
+                ids = self.random.sample((*IDS, "z"), 2)
+                wheres = (
+                    (Term("Eq", "_id", Const(id_)), *(self.where()[:1] if self.chance(0.3) else ())) for id_ in ids
+                )
+                return Do(Ask("bulk", value=tuple(Ask("update", where, self.changes()) for where in wheres)), into)
+            case _:
+                ids = self.random.sample((*IDS, "z", "w"), self.one_of((1, 2)))
+                return Do(
+                    Ask(
+                        "insert many",
+                        value=tuple(
+                            Ask("insert", changes=(Term("Put", "v", Const(1)),), value=Const(id_)) for id_ in ids
+                        ),
+                    ),
+                    into,
+                )
+
+    def sort(self) -> tuple[str, ...]:
+        """Sorts by names tell interchangeable processes apart."""
+        if self.is_symmetric or self.chance(0.6):
+            return ()
+        names = self.random.sample("vot" if self.is_timed else "vo", self.one_of((1, 1, 2)))
+        if self.is_relative and "t" in names and "relative sort" in KNOWN:
+            return ()
+        return tuple(("-" if self.chance(0.5) else "") + name for name in names)
 
     def of_stream(self) -> Do:
         epoch, history, at = self.one_of((1, 1, 1, 2)), self.one_of((0, 0, 1)), self.one_of("bbba")
@@ -302,7 +517,7 @@ class Draw:
                 return Do(Ask("read", value=Const(None) if self.chance(0.2) else Var(at)), at)
 
     def find(self) -> Ask:
-        return Ask("find", self.pinned())
+        return Ask("find", self.pinned(), sort=self.sort())
 
     def pinned(self) -> tuple[Term, ...]:
         """One document, as a rule; whoever scans tells those apart who are interchangeable."""
@@ -315,7 +530,7 @@ class Draw:
     def term(self) -> Term:
         match self.random.randrange(9):
             case 0 | 1 if self.is_timed:
-                most = 1 if self.is_relative else 3
+                most = self.horizon if self.is_relative else 3
                 return Term("OlderThan", "t", self.one_of(range(most + 1)) * QUANTUM)
             case 0:
                 return Term("In", "v", (0, None)[: self.one_of((1, 2))])
@@ -361,6 +576,10 @@ class Draw:
         return self.one_of((Const(0), Const(1), Const(None), Picked("a", "v"), Picked("b", "o"), Picked("a", "o")))
 
 
+def is_scalar(value: object) -> bool:
+    return isinstance(value, tuple) and value[0] in {"NoneType", "int", "str"}
+
+
 def drawn(seed: str) -> Little:
     """A little scenario that is neither too large nor one in which nothing happens."""
     random = Random(seed)
@@ -371,8 +590,8 @@ def drawn(seed: str) -> Little:
             found = search(little, states_max=STATES_MAX, relative=draw.is_relative)
         except TooLargeError:
             continue
-        if found.states > 4:
-            return little
+        if found.states >= STATES_MIN:
+            return draw.with_laws(little, found)
 
 
 # --- for the simulator --------------------------------------------------------------------------------------------------
@@ -385,6 +604,8 @@ def held(value: object) -> object:
             return Doc(tuple((name, held(item)) for name, item in items))
         case Instant(at, clock):
             return At(at, clock == WALL)
+        case bool():
+            return Truth(value)
         case tuple():
             return tuple(map(held, value))
         case change_stream.After(int(token)):
@@ -408,6 +629,8 @@ def given(value: Any) -> Any:
             return Document.of({name: given(item) for name, item in fields})
         case At(us):
             return Instant(us)
+        case Truth(flag):
+            return flag
         case _:
             return value
 
@@ -429,11 +652,13 @@ def same(left: object, right: object) -> bool:
 WORDS = {
     **{name: getattr(documents, name) for name in documents.__all__},
     **{name: getattr(operations, name) for name in operations.__all__},
+    **{name: getattr(transactions, name) for name in transactions.__all__},
     **{name: getattr(effects, name) for name in effects.__all__},
     "picked": picked,
     "same": same,
     **{name: getattr(change_stream, name) for name in change_stream.__all__},
     "position_of": lambda value: from_here(position_of(held(value))),
+    "Truth": bool,
     "Doc": lambda fields: given(Doc(fields)),
     "At": lambda at, wall: Instant(at, WALL if wall else STORE),
 }
@@ -457,16 +682,16 @@ def seen_by(little: Little, state: State) -> Seen:
     names = tuple(actor.name for actor in little.actors)
     horizon = little.clock[0] if little.clock else None
     record = contents(state, "streams") if little.stream else ()
-    docs = tuple(_seen_of(horizon, doc) for doc in (*contents(state, "c"), *record))
+    docs = tuple(seen_of(horizon, doc) for doc in (*contents(state, "c"), *record))
     stands = tuple((name, *stands_as(state.status(name))) for name in names)
     noted = tuple(
         (name, tuple((each, typed(held(value))) for each, value in sorted(_noted(name, state)))) for name in names
     )
-    return docs, stands, noted
+    return docs, stands, noted, state.read(CLOCK).at
 
 
 @lru_cache(1_000)
-def _seen_of(horizon: int | None, doc: Document) -> object:
+def seen_of(horizon: int | None, doc: Document) -> object:
     return typed(_within(horizon, held(doc)))
 
 
@@ -509,8 +734,8 @@ def stands_as(status: object) -> tuple[str, object]:
 
 
 def as_shown(look: Seen) -> Seen:
-    docs, stands, noted = look
-    return docs, tuple((who, how, shown(what) if how == "asks" else what) for who, how, what in stands), noted
+    docs, stands, noted, now = look
+    return docs, tuple((who, how, shown(what) if how == "asks" else what) for who, how, what in stands), noted, now
 
 
 def scenario_of(little: Little, **laws: Any) -> Scenario:
@@ -527,13 +752,15 @@ def scenario_of(little: Little, **laws: Any) -> Scenario:
         more += [streams.Forgetful(little.stream.keep)] if little.history_lost else []
     if little.network:
         more.append(Network(meaning))
-    actors = (
+    actors = tuple(
         Process(
             actor.name, program_of(actor), _faults(actor), meaning, clocks.Host(*actor.host),
             comes_back=actor.comes_back,
         )
         for actor in little.actors
     )  # fmt: skip
+    if little.expiry:
+        more.append(Expiry(actors))
     return Scenario(
         name="little",
         summary="drawn at random",
@@ -542,7 +769,7 @@ def scenario_of(little: Little, **laws: Any) -> Scenario:
         budget=little.budget,
         budgets={Fault(kind): number for kind, number in little.budgets},
         clock=Clock(QUANTUM, horizon=little.clock[0], moves=little.clock[1]) if little.clock else None,
-        symmetric=(tuple(actor.name for actor in little.actors),) if little.symmetric else (),
+        symmetric=(little.symmetric,) if little.symmetric else (),
         **laws,
     )
 
@@ -560,15 +787,13 @@ def is_call(effect: object) -> bool:
 
 
 def _is_write(effect: object) -> bool:
-    return type(effect).__name__ in {
-        "FindOneAndUpdate",
-        "UpdateOne",
-        "InsertOne",
-        "DeleteOne",
-        "Call",
-        "Save",
-        "ResetHistory",
-    }
+    return type(getattr(effect, "operation", effect)).__name__ in WRITES
+
+
+WRITES = {
+    "FindOneAndUpdate", "UpdateOne", "UpsertOne", "InsertOne", "DeleteOne", "Call", "Save", "ResetHistory", "UpdateMany",
+    "DeleteMany", "BulkUpdate", "InsertMany", "CommitTransaction",
+}  # fmt: skip
 
 
 def with_laws(little: Little, **more: Any) -> Scenario:
@@ -593,7 +818,7 @@ def with_laws(little: Little, **more: Any) -> Scenario:
 
     return scenario_of(
         little,
-        always={name: holds(law) for name, law in little.always},
+        always={each: tuple(holds(law) for name, law in little.always if name == each) for each in dict(little.always)},
         step={name: joins(law) for name, law in little.step},
         eventually={**{name: holds(law) for name, law in little.eventually}, **more},
         sometimes={name: reached(law) for name, law in little.sometimes},
@@ -603,6 +828,10 @@ def with_laws(little: Little, **more: Any) -> Scenario:
 def _fact(fact: Fact, state: State) -> bool:
     """What `is_fact` is, of a state of the simulator, looking at no more than it must."""
     match fact.of:
+        case "age":
+            found = state.read(_document(fact.who))
+            since = found and dict(found.items).get(fact.what)
+            holds = isinstance(since, Instant) and state.read(CLOCK) - since >= cast("int", fact.value)
         case "doc":
             found = state.read(_document(fact.who))
             here = found is not None and dict(found.items).get(fact.what, _ABSENT)
@@ -621,7 +850,7 @@ _ABSENT = object()
 
 @cache
 def _document(id_: str) -> Any:
-    return document("c", id_)
+    return document("streams" if id_ == "s" else "c", id_)
 
 
 # --- compared -----------------------------------------------------------------------------------------------------------
@@ -653,7 +882,9 @@ def is_relative(report: Report) -> bool:
     return report.time.startswith("relative")
 
 
-def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bool = True) -> None:
+def compared(  # noqa: PLR0915
+    little: Little, reductions: Iterable[Reductions], *, with_pairs: bool = True
+) -> None:
     """Assert that both find the same; what changes between two states only where it is asked for, for that takes long.
 
     Raises:
@@ -678,39 +909,84 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
         return True
 
     steps = {"pairs": see_pair} if with_pairs else {}
-    whole = scenario_of(little, always={"seen": see}, eventually={"rest": see_rest}, step=steps)
-    report = explore(whole, Exploration(reductions=Reductions()))
+    laws: dict[str, Any] = {"always": {"seen": see}, "eventually": {"rest": see_rest}, "step": steps}
+    report = explore(scenario_of(little, **laws), exploration(little, Reductions()))
     relative = is_relative(report)
-    found = search(little, states_max=50_000, relative=relative)
+    if has_horizon(little.clock) and not relative:  # what was seen before time became absolute does not count
+        for collected in (seen, rest, pairs):
+            collected.clear()
+        absolute = little._replace(clock=without_horizon(little.clock))
+        report = explore(scenario_of(absolute, **laws), exploration(little, Reductions()))
+    found = found_in(little, relative=relative)
+    if relative:
+        _must_agree(
+            "relative time and absolute time are the same",
+            same_in_both_times(little, MOVES, (STATES_MAX, 3_000)) is not False,
+            True,
+            little,
+        )
     if NO_ERROR in found.broken:
         _must_agree("the verdict on what is raised", ("violated", NO_ERROR), (str(report.verdict), report.law), little)
     else:
         wanted = Verdict.COMPLETE if found.rests else Verdict.INCONCLUSIVE
         _must_agree("the verdict without laws", wanted, report.verdict, little)
-        _must_be_the_same("what is seen", set(map(as_shown, found.seen)), seen, little)
+        all_seen = set(map(as_shown, found.seen))
+        _must_be_the_same("what is seen", all_seen, seen, little)
         _must_be_the_same("what is seen at rest", set(map(as_shown, found.rest | found.restless)), rest, little)
         _must_be_the_same(
             "what changes",
-            {(as_shown(one), as_shown(other)) for one, other in found.pairs if with_pairs},
+            {(as_shown(one), as_shown(other)) for one, other in found.changes if with_pairs},
             pairs,
             little,
         )
         _must_agree("faults", found.faults, {str(kind) for kind in report.faults}, little)
+        if little.symmetric:
+            seen.clear()
+            same_time = little if relative else little._replace(clock=without_horizon(little.clock))
+            explore(scenario_of(same_time, always={"seen": see}), exploration(little, Reductions(symmetry=True)))
+            _must_be_the_same("what is seen with symmetry", all_seen, seen, little)
     for each in reductions:
         rest.clear()
-        report = explore(
-            with_laws(little, **({"rest": see_rest} if little.eventually else {})), Exploration(reductions=each)
-        )
+        whole = with_laws(little, **({"rest": see_rest} if little.eventually else {}))
+        report = explore(whole, exploration(little, each))
         if is_relative(report) != relative:
-            found = search(little, states_max=50_000, relative=is_relative(report))
+            found = found_in(little, relative=is_relative(report))
             relative = is_relative(report)
         judged(little, report, found)
-        if report.verdict is Verdict.COMPLETE and little.eventually:
+        has_other_bounds = little.chosen is not None and {kind for kind, _ in little.budgets}.difference(little.chosen)
+        is_replayed = not (has_other_bounds and "replay" in KNOWN)
+        if report.trace is not None and is_replayed:
+            _must_agree("the trace is reproduced", True, isinstance(replay(report.trace, whole), Reproduced), little)
+        if report.verdict is Verdict.COMPLETE and little.eventually and relative == has_horizon(little.clock):
             # Of a cycle, the search with reductions need not ask about each state.
             restless = set(map(as_shown, found.restless)) & rest
             _must_be_the_same(
                 f"what is seen at rest with {each}", set(map(as_shown, found.rest)) | restless, rest, little
             )
+
+
+Clocked: TypeAlias = tuple[int | None, int] | None
+
+
+def has_horizon(clock: Clocked) -> bool:
+    return clock is not None and clock[0] is not None
+
+
+def without_horizon(clock: Clocked) -> Clocked:
+    return clock and (None, clock[1])
+
+
+def found_in(little: Little, *, relative: bool) -> Found:
+    """What the independent search finds; as a rule the draw has found it already."""
+    try:
+        return search(little, states_max=STATES_MAX, relative=relative)
+    except TooLargeError:
+        return search(little, states_max=EXPLORED_MAX, relative=relative)
+
+
+def exploration(little: Little, reductions: Reductions) -> Exploration:
+    faults = None if little.chosen is None else tuple(map(Fault, little.chosen))
+    return Exploration(states_max=EXPLORED_MAX, reductions=reductions, faults=faults, faults_max=little.faults_max)
 
 
 def judged(little: Little, report: Report, found: Found) -> None:

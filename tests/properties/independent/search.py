@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from itertools import chain, combinations, count
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from tests.properties.independent.programs import (
     After,
@@ -26,6 +26,7 @@ from tests.properties.independent.programs import (
     Program,
     Stands,
     Term,
+    Truth,
     answered,
     begun,
     flat,
@@ -33,8 +34,9 @@ from tests.properties.independent.programs import (
 )
 
 QUANTUM = 1_000_000
-OF_DOCUMENTS = {"find and update", "update", "insert", "delete"}
-WRITES = {*OF_DOCUMENTS, "call", "save", "reset"}
+MANY = {"update many", "delete many", "bulk", "insert many"}
+OF_DOCUMENTS = {"find and update", "update", "upsert", "insert", "delete"}
+WRITES = {*OF_DOCUMENTS, *MANY, "call", "save", "reset", "commit"}
 """And what may be one."""
 NOBODY_IS_ASKED = {"note", "sleep", "now"}
 
@@ -103,10 +105,13 @@ class Little(NamedTuple):
         clock: horizon (None for absolute time) and moves; None: it stands.
         answers: What user code answers.
         always, step, eventually, sometimes: Laws by name.
-        symmetric: Are the processes interchangeable?
+        symmetric: Processes that are interchangeable.
         failover: May the store fail over, and lose what no majority has, and may its members be behind?
         stream: A stream of what changes.
         history_lost: May the store forget the oldest changes?
+        expiry: Does the store end transactions that nobody ends?
+        chosen: The kinds of faults that the exploration allows; None for all.
+        faults_max: How many faults the exploration allows; None for as many as the scenario.
     """
 
     docs: tuple[Doc, ...]
@@ -121,10 +126,17 @@ class Little(NamedTuple):
     step: tuple[tuple[str, Law], ...] = ()
     eventually: tuple[tuple[str, Law], ...] = ()
     sometimes: tuple[tuple[str, Law], ...] = ()
-    symmetric: bool = False
+    symmetric: tuple[str, ...] = ()
     failover: bool = False
     stream: Stream | None = None
     history_lost: bool = False
+    expiry: bool = False
+    chosen: tuple[str, ...] | None = None
+    faults_max: int | None = None
+
+    @property
+    def without_laws(self) -> Little:
+        return self._replace(always=(), step=(), eventually=(), sometimes=())
 
 
 class Law(NamedTuple):
@@ -142,7 +154,9 @@ class Law(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """What can be seen of a state: (doc, id, field, value), (stands, process, how, value) or (note, process, name, value)."""
+    """What can be seen: (doc, id, field, value), (stands, process, how, value), (note, process, name, value), (age, id, field,
+    least age).
+    """
 
     of: str
     who: str
@@ -179,6 +193,32 @@ class Past(NamedTuple):
     record: Doc | None = None
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction that is open.
+
+    Attributes:
+        owner: The process that has begun it.
+        view: The documents as it sees them: those at its beginning, with its own changes.
+        written: The ids of the documents that it has written.
+        stale: The ids of the documents that others have written since it began.
+        deleted: The ids of those that it has deleted, even if it has inserted them again.
+    """
+
+    owner: str
+    view: tuple[Doc, ...]
+    written: frozenset[object] = frozenset()
+    stale: frozenset[object] = frozenset()
+    deleted: frozenset[object] = frozenset()
+
+
+class SessionState(NamedTuple):
+    """The newest transaction of a session."""
+
+    number: int
+    open: OpenTransaction | None
+    is_committed: bool = False
+
+
 class State(NamedTuple):
     """All that there is at one time; `unconfirmed` is what there was before each write that no majority has."""
 
@@ -192,6 +232,7 @@ class State(NamedTuple):
     past: Past = Past()
     unconfirmed: tuple[tuple[tuple[Doc, ...], Past], ...] = ()
     ahead: tuple[tuple[str, int], ...] = ()
+    sessions: tuple[tuple[str, SessionState], ...] = ()
 
 
 class Move(NamedTuple):
@@ -200,10 +241,11 @@ class Move(NamedTuple):
     after: State
     must: bool = True
     fault: str = ""
+    is_time: bool = False
 
 
 Seen: TypeAlias = tuple[Any, ...]
-"""What can be seen of a state: documents, where processes stand, notes."""
+"""What can be seen of a state: documents, where processes stand, notes, the store's time."""
 
 
 class Found(NamedTuple):
@@ -211,8 +253,9 @@ class Found(NamedTuple):
 
     Attributes:
         states: How many states; variables that are never read again count here.
+        looks: What can be seen of each state, in the order of their distance from the first one.
         seen: What can be seen of each.
-        pairs: Of each two, one step apart, that differ.
+        changes: Of each two, one step apart, that differ.
         rest: Of those at rest.
         restless: Of those on a cycle from which there is no way to rest; laws about rest are asked of these, too.
         rests: Was there any rest?
@@ -223,8 +266,9 @@ class Found(NamedTuple):
     """
 
     states: int
+    looks: list[Seen]
     seen: frozenset[Seen]
-    pairs: frozenset[tuple[Seen, Seen]]
+    changes: dict[tuple[Seen, Seen], None]
     rest: frozenset[Seen]
     restless: frozenset[Seen]
     rests: bool
@@ -249,24 +293,31 @@ class Graph(NamedTuple):
     moves: list[list[tuple[int, Move]]]
 
 
+@lru_cache(4)
+def _explored(little: Little, states_max: int, horizon: int | None) -> tuple[Graph, list[Seen]]:
+    graph = _graph(little, states_max, horizon)
+    return graph, [_seen(little, state) for state in graph.states]
+
+
 @lru_cache(8)
 def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
     """Everything that it can do."""
-    graph = _graph(little, states_max, little.clock[0] if little.clock and relative else None)
-    looks = [_seen(little, state) for state in graph.states]
+    horizon = little.clock[0] if little.clock and relative else None
+    graph, looks = _explored(little.without_laws, states_max, horizon)
     must = [{to for to, move in moves if move.must} for moves in graph.moves]
     rest = {index for index, after in enumerate(must) if not after and not _is_anyone_asleep(graph.states[index])}
     goals = {name: any(not _holds(law, look) for look in looks) for name, law in little.sometimes}
-    round_and_round = _never_resting(must)
+    round_and_round = never_resting(must)
     return Found(
         states=len(looks),
+        looks=looks,
         seen=frozenset(looks),
-        pairs=frozenset(
-            (looks[index], looks[to])
+        changes={
+            (looks[index], looks[to]): None
             for index, moves in enumerate(graph.moves)
             for to, _ in moves
             if looks[index] != looks[to]
-        ),
+        },
         rest=frozenset(looks[index] for index in rest),
         restless=frozenset(looks[index] for index in round_and_round),
         rests=bool(rest),
@@ -279,6 +330,33 @@ def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
     )
 
 
+def same_in_both_times(little: Little, moves: int, states_max: tuple[int, int]) -> bool | None:
+    """Whether relative time finds what absolute time finds with so many moves of the clock; None if one is too large.
+
+    Relative time takes instants beyond the horizon for equal. That fits exactly if both kinds of time show the same.
+    """
+    assert little.clock is not None
+    horizon = little.clock[0]
+    assert horizon is not None
+    try:
+        graph, looks = _explored(little.without_laws, states_max[0], horizon)
+    except TooLargeError:
+        return None
+    passed = [0, *([moves + 1] * (len(looks) - 1))]
+    todo = [0]
+    for index in todo:  # which grows
+        for to, move in graph.moves[index]:
+            if passed[index] + move.is_time < passed[to]:
+                passed[to] = passed[index] + move.is_time
+                todo.append(to)
+    try:
+        absolute = _graph(little._replace(clock=(None, moves)), states_max[1], None)
+    except TooLargeError:
+        return None
+    found = {_seen(little, _relative(state, horizon)) for state in absolute.states}
+    return found == {look for look, number in zip(looks, passed, strict=True) if number <= moves}
+
+
 def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
     codes = tuple(flat(actor.program) for actor in little.actors)
     processes = tuple(
@@ -287,7 +365,8 @@ def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
     )
     moves = little.clock[1] if little.clock and horizon is None else 0
     past = Past(record=Doc((("_id", "s"), ("epoch", 1), ("history", 0))) if little.stream else None)
-    first = State(little.docs, processes, little.budget, little.budgets, moves=moves, past=past)
+    budget = little.budget if little.faults_max is None else min(little.budget, little.faults_max)
+    first = State(little.docs, processes, budget, little.budgets, moves=moves, past=past)
     number, graph = {first: 0}, Graph([first], [0], [])
     for index, state in enumerate(graph.states):  # which grow meanwhile
         graph.moves.append([])
@@ -325,7 +404,7 @@ def _is_anyone_asleep(state: State) -> bool:
     return any(process.wakes is not None for process in state.processes)
 
 
-def _never_resting(must: list[set[int]]) -> set[int]:
+def never_resting(must: list[set[int]]) -> set[int]:
     """States on cycles that steps which must happen never lead out of."""
     before: dict[int, set[int]] = {}
     for index, after in enumerate(must):
@@ -352,26 +431,32 @@ def _reached(must: list[set[int]], begin: int) -> set[int]:
     return found
 
 
+def age_all(value: Any, by: int, horizon: int) -> Any:
+    """The value with all instants so much earlier, none of them further back than the horizon."""
+    match value:
+        case At(at):
+            return At(max(at - by, -horizon))
+        case Doc(fields):
+            return Doc(tuple((name, age_all(held, by, horizon)) for name, held in fields))
+        case Past() | SessionState() | OpenTransaction():
+            return type(value)(*(age_all(each, by, horizon) for each in value))
+        case tuple() if type(value) is tuple:
+            return tuple(age_all(each, by, horizon) for each in value)
+        case _:
+            return value
+
+
 def _relative(state: State, horizon: int) -> State:
     """The same, seen from now: how long ago, up to the horizon, and how long still."""
 
-    def aged(value: object) -> object:
-        match value:
-            case At(at):
-                return At(max(at - state.now, -horizon))
-            case Doc(fields):
-                return Doc(tuple((name, aged(held)) for name, held in fields))
-            case Past():
-                return value._replace(before=aged(value.before))  # type: ignore[arg-type]
-            case tuple() if type(value) is tuple:
-                return tuple(map(aged, value))
-            case _:
-                return value
+    def aged(value: Any) -> Any:
+        return age_all(value, state.now, horizon)
 
     return state._replace(
-        docs=aged(state.docs),  # type: ignore[arg-type]
-        past=aged(state.past),  # type: ignore[arg-type]
-        unconfirmed=aged(state.unconfirmed),  # type: ignore[arg-type]
+        docs=aged(state.docs),
+        past=aged(state.past),
+        unconfirmed=aged(state.unconfirmed),
+        sessions=aged(state.sessions),
         processes=tuple(
             process._replace(wakes=None if process.wakes is None else max(process.wakes - state.now, 0))
             for process in state.processes
@@ -388,8 +473,10 @@ def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int |
     for move in _all_moves(little, codes, state, horizon):
         if not move.fault:
             yield move
-        elif (spent := _spent(move.after, move.fault)) is not None:
-            yield Move(spent, must=False, fault=move.fault)
+        elif little.chosen is not None and move.fault not in little.chosen:
+            continue
+        elif (left := spent(move.after, move.fault)) is not None:
+            yield Move(left, must=False, fault=move.fault)
 
 
 def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
@@ -399,10 +486,15 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
     if little.network:
         for number, ask in enumerate(state.flying):
             landed = state._replace(flying=state.flying[:number] + state.flying[number + 1 :])
+            if ask.transaction is None and ask.verb in MANY:
+                yield Move(landed._replace(flying=_sorted((*landed.flying, *parts_of(ask, landed.docs, landed.now)))))
+                continue
             for after, _ in served(little, ask, landed):
                 yield Move(after)
     for kept, (docs, past) in enumerate(state.unconfirmed):
         yield Move(state._replace(docs=docs, past=past, unconfirmed=state.unconfirmed[:kept]), fault="rolled_back")
+    if little.expiry:
+        yield from _expired(little, state)
     if (
         little.stream
         and little.history_lost
@@ -412,19 +504,40 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
         past = state.past._replace(forgotten=state.past.forgotten + more, changes=state.past.changes[more:])
         yield Move(state._replace(past=past), fault="history_lost")
     if little.clock is not None and horizon is None and state.moves:
-        yield Move(state._replace(now=state.now + QUANTUM, moves=state.moves - 1))
+        yield Move(state._replace(now=state.now + QUANTUM, moves=state.moves - 1), is_time=True)
     if horizon is not None and (later := _relative(state._replace(now=QUANTUM), horizon)) != state:
-        yield Move(later)
+        yield Move(later, is_time=True)
 
 
-def _spent(state: State, fault: str) -> State | None:
+def _expired(little: Little, state: State) -> Iterator[Move]:
+    """The store ends a transaction whose owner does nothing any more; while the owner goes on, that is a stall."""
+    for session, known in state.sessions:
+        if known.open is not None:
+            over = _with_session(state, session, SessionState(known.number, None))
+            actor, process = next(
+                (actor, process)
+                for actor, process in zip(little.actors, state.processes, strict=True)
+                if actor.name == known.open.owner
+            )
+            how = process.stands.how
+            if how != "asks" and not (actor.comes_back and how in {"crashed", "cancelled"}):
+                yield Move(over)
+            elif "stall" in actor.faults:
+                yield Move(over, fault="stall")
+
+
+S = TypeVar("S")
+
+
+def spent(before: S, fault: str) -> S | None:
     """With one fault less to come."""
+    state: Any = before
     own = dict(state.budgets)
     if state.budget < 1 or own.get(fault, 1) < 1:
         return None
     if fault in own:
         own[fault] -= 1
-    return state._replace(budget=state.budget - 1, budgets=tuple(own.items()))
+    return cast("S", state._replace(budget=state.budget - 1, budgets=tuple(own.items())))
 
 
 def _of_process(little: Little, code: Code, index: int, state: State) -> Iterator[Move]:
@@ -482,13 +595,14 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
         if not actor.on_writes or ask.verb in WRITES:
             flying = state._replace(flying=_sorted((*state.flying, ask)))
             cancelled = Process(Stands("cancelled", 0, ()), process.life)
-            for fault, after in _in_trouble(state, flying, outcomes, replied):
+            for fault, after in _in_trouble(little, ask, state, flying, outcomes, replied):
                 if fault in actor.faults:
                     yield Move(after, fault=fault)
             if "not_durable" in actor.faults:
                 for after in _unconfirmed(actor, state, ask, outcomes):
                     yield Move(replied(after, Failed("not durable")), fault="not_durable")
-            if "stale_read" in actor.faults and little.failover and ask.verb in {"find", "find all"}:
+            is_find = ask.verb in {"find", "find all"} and ask.transaction is None
+            if "stale_read" in actor.faults and little.failover and is_find:
                 for _, reply in outcomes_of(little, ask, state._replace(docs=_behind(ask, state))):
                     if not same(reply, outcomes[0][1]):
                         yield Move(replied(state, reply), fault="stale_read")
@@ -497,22 +611,37 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
                     yield Move(_with(done, index, cancelled), fault="cancelled")
 
 
-def _in_trouble(
-    state: State, flying: State, outcomes: list[tuple[State, object]], replied: Callable[[State, object], State]
+def _in_trouble(  # noqa: PLR0917
+    little: Little,
+    ask: Ask,
+    state: State,
+    flying: State,
+    outcomes: list[tuple[State, object]],
+    replied: Callable[[State, object], State],
 ) -> Iterator[tuple[str, State]]:
     """What the network may do to a request."""
     lost = Failed("ambiguous")
     yield "unsent", replied(state, Failed("not applied"))
     yield "dropped", replied(state, lost)
     yield "late", replied(flying, lost)
+    is_statement = ask.transaction is not None and ask.verb not in {"commit", "abort"}
     for done, reply in outcomes:
         yield "lost_reply", replied(done, lost)
-        yield "duplicate", replied(done._replace(flying=flying.flying), reply)
+        if not is_statement:
+            yield "duplicate", replied(done._replace(flying=flying.flying), reply)
+    if ask.verb in MANY and not is_statement:
+        parts = parts_of(ask, state.docs, state.now)
+        for some in chain.from_iterable(combinations(parts, size) for size in range(1, len(parts))):
+            worlds = [state]
+            for part in some:  # one that waits for a transaction cannot be done
+                worlds = [after for world in worlds for after, _ in served(little, part, world)]
+            for world in worlds:
+                yield "partly_done", replied(world, lost)
 
 
 def _readings(actor: Actor, state: State) -> Iterator[tuple[str, State, At]]:
     """What the clock of its machine shows, and what it may show if something has happened to it."""
-    host, name, known = actor.host, actor.host.name or actor.name, dict(state.ahead)
+    host, name, known = actor.host, actor.host.name or f"of {actor.name}", dict(state.ahead)
 
     def read(ahead: int) -> tuple[State, At]:
         shown = At(state.now + ahead + state.now * host.drift // 1_000_000, wall=True)
@@ -530,7 +659,8 @@ def _unconfirmed(actor: Actor, state: State, ask: Ask, outcomes: list[tuple[Stat
     """The write was done, and no majority has it. If it is taken back at all, then with all writes after it."""
     for done, reply in outcomes:
         is_changed = (done.docs, done.past) != (state.docs, state.past)
-        if ask.verb in WRITES - {"call"} and not isinstance(reply, Failed) and (is_changed or ask.verb != "reset"):
+        is_write = ask.verb in WRITES - {"call"} and (ask.transaction is None or ask.verb == "commit")
+        if is_write and not isinstance(reply, Failed) and (is_changed or ask.verb != "reset"):
             more = ((state.docs, state.past),) if is_changed and "rolled_back" in actor.faults else ()
             yield done._replace(unconfirmed=(*state.unconfirmed, *more))
 
@@ -563,7 +693,10 @@ def _standing(little: Little, actor: Actor, code: Code, process: Process, now: i
 
 
 def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """What becomes of a request: what the store knows of its past, too."""
+    """What becomes of a request: what the store knows of its past, too. Nothing while it waits for a transaction."""
+    if ask.transaction is not None:
+        yield _in_session(little, ask, state)
+        return
     match ask.verb:
         case "locate":
             yield state, From(_confirmed_end(state))
@@ -577,16 +710,90 @@ def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, obje
             yield state._replace(past=past, unconfirmed=() if is_write else state.unconfirmed), reply
         case _:
             for docs, reply in outcomes_of(little, ask, state):
-                is_write = ask.verb in OF_DOCUMENTS and not isinstance(reply, Failed)
-                after = state._replace(docs=docs, past=_since(little, state, docs))
+                changed = _changed_ids(state.docs, docs) if state.sessions else frozenset()
+                if any(known.open and known.open.written & changed for _, known in state.sessions):
+                    continue
+                is_write = ask.verb in MANY or (ask.verb in OF_DOCUMENTS and not isinstance(reply, Failed))
+                after = state._replace(docs=docs, past=_since(little, ask, state, docs))
+                after = _with_stale(after, changed)
                 yield (after._replace(unconfirmed=()) if is_write else after), reply
 
 
-def _since(little: Little, state: State, docs: tuple[Doc, ...]) -> Past:
+def _changed_ids(before: tuple[Doc, ...], after: tuple[Doc, ...]) -> frozenset[object]:
+    old, new = ({doc.get("_id"): doc for doc in docs} for docs in (before, after))
+    return frozenset(key for key in {**old, **new} if (key in old) != (key in new) or not same(old[key], new[key]))
+
+
+def _with_stale(state: State, changed: frozenset[object]) -> State:
+    """Every open transaction learns which documents somebody else has written."""
+    for session, known in state.sessions if changed else ():
+        if known.open is not None:
+            opened = known.open._replace(stale=known.open.stale | changed)
+            state = _with_session(state, session, known._replace(open=opened))
+    return state
+
+
+def _with_session(state: State, session: str, known: SessionState) -> State:
+    return state._replace(
+        sessions=tuple(sorted({**dict(state.sessions), session: known}.items(), key=lambda each: each[0]))
+    )
+
+
+def _in_session(little: Little, ask: Ask, state: State) -> tuple[State, object]:
+    """What becomes of a statement, a commit or an abort: snapshot isolation, and the first writer wins."""
+    assert ask.transaction is not None
+    named, number, begins = ask.transaction
+    session = str(named.value)
+    known = dict(state.sessions).get(session, SessionState(0, None))
+    mine = known.open if known.number == number else None
+    over = _with_session(state, session, SessionState(number, None))
+    if ask.verb == "abort":
+        return (over if mine else state), None
+    if ask.verb == "commit":
+        if mine is None:
+            is_done = Truth(number == known.number and known.is_committed)
+            return state, Failed("ambiguous") if number < known.number else is_done
+        done = _with_session(state, session, SessionState(number, None, is_committed=True))
+        return _with_stale(done._replace(docs=_merged(state.docs, mine)), mine.written), Truth(value=True)
+    if begins and number <= known.number:
+        return state, Failed("not applied")
+    if begins:
+        mine = OpenTransaction(session.partition("-")[0], state.docs)
+    elif mine is None:
+        return state, Failed("not applied")
+    ((docs, reply),) = outcomes_of(little, ask, state._replace(docs=mine.view))
+    changed = _changed_ids(mine.view, docs)
+    others = [each.open.written for name, each in state.sessions if each.open is not None and name != session]
+    if changed & mine.stale or any(changed & written for written in others):
+        return over, Failed("not applied")
+    if isinstance(reply, Failed):
+        return over, Failed("refused") if reply.kind == "ambiguous" else reply
+    deleted = changed - {doc.get("_id") for doc in docs}
+    mine = mine._replace(view=docs, written=mine.written | changed, deleted=mine.deleted | deleted)
+    return _with_session(state, session, SessionState(number, mine)), reply
+
+
+def _merged(docs: tuple[Doc, ...], mine: OpenTransaction) -> tuple[Doc, ...]:
+    """The documents after a commit: changed ones in their place, new ones at the end."""
+    view = {doc.get("_id"): doc for doc in mine.view}
+    there = [doc.get("_id") for doc in docs]
+    new = [doc for key, doc in view.items() if key in mine.deleted or (key in mine.written and key not in there)]
+    return (
+        *(
+            view[key] if key in mine.written else doc
+            for key, doc in zip(there, docs, strict=True)
+            if key not in mine.deleted
+        ),
+        *new,
+    )
+
+
+def _since(little: Little, ask: Ask, state: State, docs: tuple[Doc, ...]) -> Past:
     """What is known of the past after a write."""
     old, new = ({doc.get("_id"): doc for doc in each} for each in (state.docs, docs))
     past = state.past
-    for key in {**old, **new}:
+    first = [part.where[0].value.value for part in ask.value] if ask.verb == "bulk" else ()
+    for key in {**dict.fromkeys(first), **old, **new}:
         was, now = old.get(key), new.get(key)
         if was is now or (was and now and same(was, now)):
             continue
@@ -650,29 +857,33 @@ def _recorded(ask: Ask, record: Doc) -> tuple[Doc, object, bool]:
 def outcomes_of(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[Doc, ...], object]]:
     docs, now = state.docs, state.now
     matching = [index for index, doc in enumerate(docs) if all(_matches(term, doc, now) for term in ask.where)]
+    if ask.sort or ask.verb == "find all":
+        matching.sort(key=lambda index: str(docs[index].get("_id")))
+        for name in reversed(ask.sort):
+            matching.sort(key=lambda index: _rank(docs[index].get(name.lstrip("-"))), reverse=name[0] == "-")
     match ask.verb:
+        case verb if verb in MANY:
+            yield _done_to_many(little, ask, state)
+        case "upsert" if not matching:
+            described = Doc((("_id", ask.where[0].value.value),))
+            inserted = _updated(ask, described, now)
+            is_refused = inserted is None or _clashes(little, inserted, docs)
+            yield (docs, Failed("refused")) if inserted is None or is_refused else ((*docs, inserted), inserted)
         case "find":
             yield docs, docs[matching[0]] if matching else None
         case "find all":
-            found = sorted((docs[index] for index in matching), key=lambda doc: str(doc.get("_id")))
-            yield docs, tuple(found[: ask.value])
-        case "find and update" | "update":
+            yield docs, tuple(docs[index] for index in matching[: ask.value])
+        case "find and update" | "update" | "upsert":
             if not matching:
                 yield docs, None if ask.verb == "find and update" else 0
                 return
-            new = docs[matching[0]]
-            for change in sorted(ask.changes, key=lambda change: change.field):  # new fields come in the order of names
-                changed = _changed(change, new, now)
-                if changed is None:
-                    yield docs, Failed("refused")
-                    return
-                new = changed
+            new = _updated(ask, docs[matching[0]], now)
             others = docs[: matching[0]] + docs[matching[0] + 1 :]
-            if _clashes(little, new, others):
+            if new is None or _clashes(little, new, others):
                 yield docs, Failed("refused")
                 return
             after = (*docs[: matching[0]], new, *docs[matching[0] + 1 :])
-            yield after, new if ask.verb == "find and update" else 1
+            yield after, 1 if ask.verb == "update" else new
         case "insert":
             new = Doc((("_id", ask.value.value), *((term.field, term.value.value) for term in ask.changes)))
             if any(same(doc.get("_id"), new.get("_id")) for doc in docs) or _clashes(little, new, docs):
@@ -688,6 +899,53 @@ def outcomes_of(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[
                 yield docs, answer
         case verb:
             raise AssertionError(verb)
+
+
+def parts_of(ask: Ask, docs: tuple[Doc, ...], now: int) -> tuple[Ask, ...]:
+    """The writes of one document that a write of many is made of."""
+    if ask.verb in {"bulk", "insert many"}:
+        return tuple(ask.value)
+    keys = [doc.get("_id") for doc in docs if all(_matches(term, doc, now) for term in ask.where)]
+    return tuple(
+        ask._replace(verb=ask.verb.removesuffix(" many"), where=(Term("Eq", "_id", Const(key)), *ask.where))
+        for key in keys
+    )
+
+
+def _done_to_many(little: Little, ask: Ask, state: State) -> tuple[tuple[Doc, ...], object]:
+    """One part after the other. A refusal ends an update of many; a taken id is no refusal for an insert of many."""
+    total = refused = 0
+    for part in parts_of(ask, state.docs, state.now):
+        is_taken = part.verb == "insert" and any(same(doc.get("_id"), part.value.value) for doc in state.docs)
+        ((docs, reply),) = outcomes_of(little, part, state)
+        state = state._replace(docs=docs)
+        if not isinstance(reply, Failed):
+            total += 1 if reply is None else reply  # type: ignore[operator]
+        elif ask.verb == "update many":
+            return state.docs, Failed("ambiguous")
+        else:
+            refused += not is_taken
+    if refused:
+        return state.docs, Failed("ambiguous" if total else "refused")
+    return state.docs, total
+
+
+def _rank(value: object) -> tuple[int, Any]:
+    """The place of a value in a sort: null, numbers, texts, instants."""
+    if value is None:
+        return 0, 0
+    ranks: dict[type, int] = {int: 1, str: 2, Truth: 3, At: 4}
+    return ranks[type(value)], value
+
+
+def _updated(ask: Ask, doc: Doc, now: int) -> Doc | None:
+    """The document after the updates; None where the store refuses."""
+    for change in sorted(ask.changes, key=lambda change: change.field):  # new fields come in the order of names
+        changed = _changed(change, doc, now)
+        if changed is None:
+            return None
+        doc = changed
+    return doc
 
 
 def _clashes(little: Little, new: Doc, others: tuple[Doc, ...]) -> bool:
@@ -778,6 +1036,7 @@ def _seen(little: Little, state: State) -> Seen:
             (actor.name, tuple((name, typed(value)) for name, value in process.notes))
             for actor, process in zip(little.actors, state.processes, strict=True)
         ),
+        state.now,
     )
 
 
@@ -806,8 +1065,11 @@ def _joins(law: Law, before: Seen, after: Seen) -> bool:
 
 
 def is_fact(fact: Fact, look: Seen) -> bool:
-    docs, stands, notes = look
+    docs, stands, notes, now = look
     match fact.of:
+        case "age":
+            held = [dict(fields).get(fact.what) for _, fields in docs if dict(fields)["_id"] == typed(fact.who)]
+            found = any(each and each[0] == "at" and now - each[1] >= fact.value for each in held)
         case "doc":
             held = [dict(fields).get(fact.what) for _, fields in docs if dict(fields)["_id"] == typed(fact.who)]
             found = held == [typed(fact.value)]
