@@ -22,7 +22,7 @@ from tests.properties.independent.machines import (
     must_be_the_same,
 )
 from tests.properties.independent.programs import Failed
-from tests.properties.independent.scenarios import EXPLORED_MAX, KNOWN, NAMED
+from tests.properties.independent.scenarios import EXPLORED_MAX, NAMED
 from tests.properties.independent.search import TooLargeError, spent
 
 from tidegate.consumer.commands import Assigned, Commit, Fetch, Lost, Records, Release, Revoked
@@ -541,7 +541,7 @@ def drawn_groups(seed: str) -> Groups:
             chance(0.5), "evicted" in faults, chance(0.2), rebalances, faults, budget,
             frozenset(verb for verb in ("commit", "fetch", "append") if chance(0.3)),
             frozenset({"release"} if chance(0.6) else ()) | frozenset({"pause", "resume"} if chance(0.5) else ()),
-            tuple((kind, left) for kind, left in budgets if kind != "rebalance" or left < budget or "rebalances" not in KNOWN),
+            tuple(budgets),
         )  # fmt: skip
         try:
             found = everything(made)

@@ -44,7 +44,7 @@ from tidegate.sim.steppers import Overwriting, Remembering
 from tidegate.sim.streams import KEPT, Forgetful, Stream
 from tidegate.sim.symmetry import Renaming, Symmetry
 from tidegate.sim.transactions import Open
-from tidegate.sim.world import CLOCK, DOCUMENTS, FLIGHT, NOTES, UNCONFIRMED, WAKES, Cell
+from tidegate.sim.world import CLOCK, DOCUMENTS, FLIGHT, NOTES, PROCESS, UNCONFIRMED, WAKES, Cell
 
 CHUNKS = 10
 
@@ -349,10 +349,6 @@ def leaves(kind: type) -> Callable[..., Any]:
 # Time, transactions and requests.
 
 
-def holds_instants(later: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ARG001
-    return lambda self, node: node  # noqa: ARG005
-
-
 def without(fault: str) -> Callable[..., Any]:
     return lambda strikes: lambda self, kind, effect: kind != fault and strikes(self, kind, effect)
 
@@ -452,7 +448,7 @@ PLANTED: Mapping[str, Patch] = {
     "documents do not grow older": (module("steppers"), "UNAGED", also_unaged(DOCUMENTS)),
     "who sleeps never wakes": (module("steppers"), "UNAGED", also_unaged(WAKES)),
     "transactions do not grow older": (module("steppers"), "UNAGED", also_unaged("session")),
-    "programs may hold instants": (ProgramAutomaton, "later", holds_instants),
+    "programs may hold instants": (module("automaton"), "_check_held", instead(nothing)),
     "laws are judged for one naming": (Search, "named", instead(lambda _, states: states)),
     "symmetry merges documents": (Symmetry, "least", least_but_for_documents),
     "names in documents are not renamed": (Renaming, "value", leaves(Document)),
@@ -506,7 +502,7 @@ PLANTED: Mapping[str, Patch] = {
     "nobody starts again": (Restart, "steps", instead(lambda *_: ())),
     "what a program calls always returns": (ReducerProcess, "never_returns", instead(lambda *_: ())),
     "all programs of a reducer are one": (ReducerProcess, "behaviour", always_the_first),
-    "programs of reducers sleep for ever": (ReducerProcess, "later", instead(lambda _, at, *__: at)),
+    "programs of reducers sleep for ever": (module("steppers"), "UNAGED", also_unaged(PROCESS)),
     # Groups.
     "whoever releases a partition, it is released": (Coordinator, "is_released", released_by_anybody),
     "a generation that is over may commit": (Group, "takes", instead(lambda self, *_: bool(self.members))),

@@ -156,6 +156,7 @@ class Packing:
                 found.values[0] = 0
                 found.values += [max(0, number - none) for number in range(1, found.low + 1)]
                 found.numbers |= {number - none: number for number in range(none, found.low + 1)}
+                found.seen = found.values  # a number is seen as it is
             self.slots[cell.name] = found
             self.bits += width
         return found
