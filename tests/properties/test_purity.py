@@ -27,7 +27,7 @@ VALUES: Final = {
     "collections": "counting",
     "collections.abc": "types",
     "datetime": "instants from and to people's dates; its clocks are banned below",
-    "dis": "where a suspended program stands, see sim.fingerprint",
+    "dis": "where a suspended program stands, see sim.bytecode",
     "enum": "closed sets of names",
     "functools": "partial application, and the caches listed below",
     "gc": "what lies on the value stack of a suspended program, see sim.fingerprint",
@@ -48,7 +48,7 @@ VALUES: Final = {
 }
 """What the core may import besides itself, and what for: none of it has a clock, a random generator or I/O."""
 
-ONLY_IN: Final = dict.fromkeys(("dis", "gc", "sys"), "sim.fingerprint") | {"importlib": "catalogue"}
+ONLY_IN: Final = {"dis": "sim.bytecode", "gc": "sim.fingerprint", "sys": "sim.fingerprint", "importlib": "catalogue"}
 SYS: Final = frozenset({"version_info"})
 
 BANNED_NAMES: Final = frozenset(
@@ -71,7 +71,7 @@ CACHES: Final = {
     "sim.log.paused": "the cells of what consumers have paused",
     "sim.requests.shown": "the text that requests under way are sorted by",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
-    "sim.fingerprint.suspensions": "what is live where, once per code object",
+    "sim.bytecode.suspensions": "what is live where, once per code object",
     "sim.world.document": "the cell of a document, for a while",
     "sim.world.uniques": "the cells of unique indexes, by collection",
     "sim.world.notes": "the cell of a process's notes, for a while",
