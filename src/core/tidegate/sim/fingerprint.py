@@ -24,25 +24,21 @@ Things that do not work:
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Coroutine, Generator, Hashable, Iterable, Mapping, Reversible
 from types import CellType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 
+from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
 from tidegate.model.immutable import frozen_fields, is_value
-from tidegate.sim.bytecode import Suspension, suspensions
 
-__all__ = ["PYTHON", "Canon", "Unmergeable", "fingerprint"]
+__all__ = ["Canon", "Unmergeable", "fingerprint"]
 
 
 SLASH, BACKSLASH = "/", "\\"
 _UNBOUND: Final = object()
-PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
-"""Which one runs."""
-_KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 _REVERSIBLE: Final[tuple[Reversible[object], ...]] = ((), [], {}, {}.items(), {}.values(), range(0), range(2**64))
 _ITERATED: Final[tuple[Iterable[object], ...]] = (*_REVERSIBLE, set(), "", "\xff", b"")
 _ITERATORS: Final[tuple[type, ...]] = (
@@ -74,8 +70,8 @@ def fingerprint(
         program: A coroutine that awaits an effect.
         canon: Makes keys of its locals.
     """
-    if sys.version_info[:2] not in _KNOWN_PYTHONS:
-        return Unmergeable(f"the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known")
+    if not is_known_python():
+        return Unmergeable(f"the bytecode of Python {PYTHON.rpartition('.')[0]} is not known")
     frames: list[_Key] = []
     seen: dict[int, int] = {}
     inner: object = program
