@@ -60,9 +60,10 @@ class Unawaited:
 
 
 def check_awaited(program: Coroutine[Effect[object], object, object]) -> None:
-    """Raise Misuse if a call in the program, or in what it calls, makes an effect that is never awaited."""
+    """Raise Misuse, and close the program, if a call in it, or in what it calls, makes an effect that is never awaited."""
     found = forgotten(program)
     if found:
+        program.close()
         first, more = found[0], len(found) - 1
         others = f"; and so at {', '.join(each.where for each in found[1:])}" if more else ""
         raise Misuse(

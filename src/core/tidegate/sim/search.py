@@ -27,7 +27,7 @@ from tidegate.model.values import check_int
 from tidegate.sim.actors import Ticks
 from tidegate.sim.faults import Fault
 from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
-from tidegate.sim.liveness import Graph, cycles, loop, restless, waiting
+from tidegate.sim.liveness import Graph, cycles, loop, never_restarted, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
 from tidegate.sim.rendering import number_of
 from tidegate.sim.scenario import Actor, Scenario
@@ -353,7 +353,8 @@ class Search:
             return Broken(law, path)
         waits = waiting(self.space, path[-1])
         breach = Breach.DEADLOCK if waits else Breach.LIVENESS
-        return Broken(law, path, breach, "; ".join(f"waits for ever: {each}" for each in waits))
+        told = [f"waits for ever: {each}" for each in waits]
+        return Broken(law, path, breach, "; ".join((*told, *never_restarted(self.space, path))))
 
     def judged_for_ever(self) -> Broken | None:
         """Judge the laws about rest where nothing ever rests; a reduced search tells no loop."""
@@ -364,7 +365,9 @@ class Search:
             for law in self.rest_laws:
                 if law.broken_by(self.named(cycle)) is not None:
                     movers = sorted({who for state in cycle for who, _ in self.graph.following(state)})
-                    why = f"goes round for ever: {', '.join(movers)}"
+                    why = "; ".join(
+                        (f"goes round for ever: {', '.join(movers)}", *never_restarted(self.space, self.path(start)))
+                    )
                     way = () if self.reductions else loop(self.graph, cycle, start)
                     return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way))
         return None
