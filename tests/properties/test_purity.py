@@ -27,6 +27,7 @@ VALUES: Final = {
     "collections": "counting",
     "collections.abc": "types",
     "datetime": "instants from and to people's dates; its clocks are banned below",
+    "difflib": "which known name is nearest to one that is misspelled",
     "dis": "where a suspended program stands, see model.bytecode",
     "enum": "closed sets of names",
     "functools": "partial application, and the caches listed below",

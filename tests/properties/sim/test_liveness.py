@@ -244,8 +244,11 @@ async def writes() -> str:
 def test_a_law_about_rest_that_a_dead_process_breaks_says_what_a_restart_means(fault: Fault, how: Exploration) -> None:
     """Where it may be restarted, and has not been; with the step in which it died."""
 
-    def told(*faults: Fault, law: Law, **options: bool) -> str:
-        actors = (Process("p", factory(writes), Faults.of(*faults), **options), Process("q", factory(writes)))
+    def told(*faults: Fault, law: Law, comes_back: bool = False) -> str:
+        actors = (
+            Process("p", factory(writes), Faults.of(*faults), comes_back=comes_back),
+            Process("q", factory(writes)),
+        )
         report = explore(
             scenario(polite, actors=actors, budget=2, eventually={"all is well": law}), how, seeding=Random
         )

@@ -405,7 +405,9 @@ def triggers(
         Network(means),
     )
     occurrences = tuple(map(stored, events))
-    world = world_with({"occurrences": occurrences}).write(NOTICED, tuple(sorted(doc[ID] for doc in occurrences)))
+    world = world_with({"occurrences": occurrences, "crons": ()}).write(
+        NOTICED, tuple(sorted(doc[ID] for doc in occurrences))
+    )
     if programs.crons and is_seen:
         world = world_with({"crons": (stored_cell(condition_id(MINUTELY), ScheduleCell(Instant(0))),)})
     always: dict[str, Law] = {
