@@ -1,6 +1,6 @@
 """What a search, or random runs, did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
 
-    states   that were reached and not looked beyond, where a bound stopped the search
+    states   that were reached and not looked beyond, where a bound stopped the search; and what grows, if that is why
     faults   that some process allows, that the budgets allow, and that never struck; or that nobody brings to an end
     goals    that were never reached
     laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
@@ -27,6 +27,7 @@ from tidegate.model.errors import shown
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.packing import Looked
 from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import Scenario
@@ -48,7 +49,7 @@ def _unlooked(found: Explored) -> tuple[str, ...]:
         return ()
     left = "" if found.expected is None else f"; about {rounded(found.expected)} states were expected in all"
     states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond{left}"
-    return (states,)
+    return (states, *(growing(found.search.space) if found.depth >= DEPTH_MIN else ()))
 
 
 def _untimely(found: Explored) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ import attrs
 from tidegate.model.values import check_int
 from tidegate.sim.actors import Ticks
 from tidegate.sim.faults import Fault
+from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.judging import NO_ERROR, Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
 from tidegate.sim.liveness import Graph, cycles, loop, never_restarted, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
@@ -97,6 +98,7 @@ class Progress:
         depth: Steps from the beginning.
         waiting: States, or runs, that are still to be looked at.
         expected: Distinct states in all, as far as can be estimated: see `tidegate.sim.sizing`; None where it cannot.
+        growing: What grows, where a search is so deep that it may have no end: see `tidegate.sim.growth`.
     """
 
     states: int
@@ -104,6 +106,7 @@ class Progress:
     depth: int
     waiting: int
     expected: int | None = None
+    growing: tuple[str, ...] = ()
 
 
 Proceed: TypeAlias = Callable[[Progress], bool]
@@ -189,6 +192,7 @@ class Search:
         self.symmetry = Symmetry(space, scenario.symmetric, self.steppers) if has_symmetry else None
         self.graph = Graph(space, self.steppers, None if self.symmetry is None else self.symmetry.least)
         self.reached_by: Search | None = None
+        self.growing: tuple[str, ...] = ()
 
     def _stepper(self, actor: Actor) -> Stepper:
         make = Overwriting if actor.blind else Remembering
@@ -232,6 +236,8 @@ class Search:
                 for goal in self.goals:
                     goals[goal.name] = goals[goal.name] or goal.broken_by(self.named(layer)) is not None
                 self.sizing.update(self.layers, len(self.seen))
+                if (depth := len(self.layers)) >= DEPTH_MIN and depth.bit_count() == 1:
+                    self.growing = growing(self.space)
                 if len(self.layers) - 1 == bounds.depth:
                     stopped, frontier = f"{_were(bounds.depth, 'step')} taken from the beginning", layer
                     break
@@ -309,7 +315,14 @@ class Search:
         if bounds.memory is not None and self.memory >= bounds.memory:
             return f"the states take {bounds.memory:,} bytes"
         if not proceed(
-            Progress(len(self.seen), self.space.kinds.counted()[0], len(self.layers), waiting, self.sizing.expected)
+            Progress(
+                len(self.seen),
+                self.space.kinds.counted()[0],
+                len(self.layers),
+                waiting,
+                self.sizing.expected,
+                self.growing,
+            )
         ):
             return CALLED_OFF
         return ""
