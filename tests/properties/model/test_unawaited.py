@@ -70,6 +70,15 @@ class Store:
     async def saves() -> None:
         await nested()
 
+    @staticmethod
+    def of(other) -> UpdateOne:  # type: ignore[no-untyped-def]  # noqa: ANN001  nothing is known of it
+        other.put()
+        return update_one(str(other), ROW, PUT)
+
+    @classmethod
+    def made(cls) -> UpdateOne:
+        return cls("a").put()
+
     @property
     def other(self) -> Store:
         return Store("other")
@@ -159,6 +168,9 @@ FORGOTTEN = {
     "Store.saves()": "Store.saves",
     "await with_store(Store('a'))": "store.put",
     "await Store('a').forgets()": "self.put",
+    "Store('a').of(1)": "Store(...).of",
+    "Store.of(1)": "Store.of",
+    "Store.made()": "Store.made",
 }
 
 
@@ -199,6 +211,7 @@ KEPT = (
     "async def inner(): pass\ninner = plain\ninner()",
     "async def inner(): pass\ninner = inner if argument else plain\nargument(inner)",
     "Store('a')\nStore.unknown()\nStore('a').unknown()\noperations.unknown()",
+    "return Store('a').of(1), Store.other, Store.name",
     "[Sleep(1)]\n(Sleep(1), 1)",
 )
 
@@ -278,6 +291,31 @@ def test_nothing_is_said_of_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch)
     assert forgotten(over) == forgotten(cast("Program[object]", iter(()))) == ()
     monkeypatch.setattr(bytecode, "_KNOWN_PYTHONS", ())
     assert calls("update_one('c', ROW, PUT)") == []
+
+
+def test_a_plain_function_of_a_module_without_tidegate_is_not_read() -> None:
+    """The standard library, for one, which would be read from end to end. A coroutine function is read wherever it is."""
+    text = "def elsewhere(): made()\nasync def awaits(): made()\n"
+    found: list[list[str]] = []
+    for imported in ({}, {"Sleep": Sleep}, {"operations": operations}):
+        names: dict[str, object] = {"made": lambda: Sleep(1), "__name__": "other", **imported}
+        exec(text, names)  # noqa: S102  it stands above
+        found += [
+            calls(f"{body}", elsewhere=names["elsewhere"], awaits=names["awaits"])
+            for body in ("elsewhere()", "await awaits()")
+        ]
+    assert found == [[], ["made"], *[["made"]] * 4]
+
+
+def test_what_stands_for_another_object_is_not_run() -> None:
+    """A proxy may raise when anything of it is asked for."""
+
+    class Proxy:
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            raise RuntimeError
+
+    assert calls("argument()\nother()", arguments={"argument": Proxy()}, other=Proxy()) == []
 
 
 def test_the_wrapper_of_a_function_is_not_taken_for_it() -> None:

@@ -9,12 +9,13 @@ for an attribute that it does not have). A result that is passed on, returned, s
 
 A call makes an effect if it calls a class of effects, or a function that is annotated to return one, or a function without
 annotation all of whose returns make one. It makes a coroutine if it calls an `async def`. What a name refers to is looked up
-in the globals, the closure, the arguments of the program, and by the annotations of arguments, attributes and results.
+in the globals, the closure, the arguments of the program, and by the annotations of arguments, properties and results.
 
 Branches that no run takes are read as well. Commands of reducers are values, and reducers are not read.
 
-Not found: an effect that is stored where nobody awaits it (an attribute, a list), a function reached only through a value of
-unknown type, or anything in a compiled extension or under a Python whose bytecode is not known.
+Not found: an effect that is stored where nobody awaits it (an attribute, a list); a call of what an attribute of an object
+holds; what is called through a value of unknown type; a plain function in a module that imports nothing of tidegate; anything
+in a compiled extension, or under a Python whose bytecode is not known.
 """
 
 from __future__ import annotations
@@ -83,9 +84,8 @@ def forgotten(program: Coroutine[Effect[object], object, object]) -> tuple[Unawa
     root = _Scope(frame.f_code, frame.f_globals, bindings)
     found: dict[Unawaited, None] = {}
     seen: set[object] = set()
-    todo: list[_Examined] = [_examine(root)]
-    while todo:
-        examined = todo.pop()
+    todo = [_examine(root)]
+    for examined in todo:  # which grows on the way
         found |= dict.fromkeys(examined.forgotten)
         for each in examined.reached:
             key = (each.code, None) if isinstance(each, _Scope) else each
@@ -139,17 +139,34 @@ class _Examined(NamedTuple):
 
 
 def _value_of(held: object) -> _Value:
-    if isinstance(held, MethodType) and isinstance(held.__func__, FunctionType):
-        return _Method(held.__func__, type(held.__self__))
-    if isinstance(held, partial):
-        return _value_of(held.func)
-    return _Known(held) if isinstance(held, (type, FunctionType, ModuleType)) else _Instance(type(held))
+    kind = type(held)  # not `isinstance`, which runs code of a proxy
+    if issubclass(kind, MethodType):
+        method = cast("MethodType", held)
+        return (
+            _Method(method.__func__, type(method.__self__))
+            if type(method.__func__) is FunctionType
+            else _Instance(kind)
+        )
+    if issubclass(kind, partial):
+        return _value_of(cast("partial[object]", held).func)
+    return _Known(held) if issubclass(kind, _KNOWN) else _Instance(kind)
+
+
+_KNOWN: Final = (type, FunctionType, ModuleType)
 
 
 @cache
 def _examined(function: FunctionType, kind: type | None) -> _Examined:
-    """The same once for each function; what it closes over may be another thing for each function that is made."""
+    """The same once for each function. A plain one is read only if its module imports something of tidegate."""
+    if not function.__code__.co_flags & _IS_COROUTINE and not any(map(_is_ours, function.__globals__.values())):
+        return _Examined((), ())
     return _examine(_scope_of(_Method(function, kind)))
+
+
+def _is_ours(held: object) -> bool:
+    kind = type(held)
+    name = held.__name__ if kind is ModuleType else getattr(held, "__module__", "") if issubclass(kind, _KNOWN) else ""  # type: ignore[attr-defined]
+    return str(name).startswith("tidegate")
 
 
 def _scope_of(method: _Method) -> _Scope:
@@ -191,7 +208,7 @@ def _examine(scope: _Scope) -> _Examined:
         if isinstance(code, CodeType) and code not in {each.code for each in made.values()}
     ]
     reached += made.values()
-    for path in {*read.mentions, *(call.callee for call in read.calls)}:
+    for path in dict.fromkeys((*read.mentions, *(call.callee for call in read.calls))):
         match _resolved(path, scope):
             case _Known(FunctionType() as function):
                 reached.append(_Method(function, None))
@@ -229,14 +246,14 @@ def _attribute(of: _Value | None, name: str) -> _Value | None:
     match of:
         case _Known(ModuleType() as module):
             return _value_of(vars(module)[name]) if name in vars(module) else None
-        case _Known(type() as kind):
+        case _Known(type() as kind) | _Instance(kind):
             found = _static(kind, name)
-            return _Known(found) if isinstance(found, FunctionType) else None
-        case _Instance(kind):
-            found = _static(kind, name)
+            if isinstance(found, (staticmethod, classmethod)):
+                found = found.__func__
+                return _Known(found) if isinstance(found, FunctionType) else None
             if isinstance(found, FunctionType):
-                return _Method(found, kind)
-            if isinstance(found, property) and isinstance(found.fget, FunctionType):
+                return _Known(found) if isinstance(of, _Known) else _Method(found, kind)
+            if isinstance(found, property) and isinstance(found.fget, FunctionType) and isinstance(of, _Instance):
                 return _annotated(found.fget.__annotations__.get("return"), found.fget.__globals__)
             return None
         case _:
@@ -245,8 +262,7 @@ def _attribute(of: _Value | None, name: str) -> _Value | None:
 
 def _static(kind: type, name: str) -> object:
     """An attribute of a class, without calling anything."""
-    found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
-    return found.__func__ if isinstance(found, (staticmethod, classmethod)) else found
+    return next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
 
 
 def _result(of: _Value | None, depth: int) -> _Value | None:
