@@ -88,7 +88,7 @@ class Store:
 
 
 MODULE: dict[str, object] = {
-    **{each.__name__: each for each in (Sleep, Call, Note, insert_one, find_one, update_one, bulk_update, InTransaction, Store)},
+    **{each.__name__: each for each in (Sleep, Call, Note, insert_one, find_one, update_one, bulk_update, InTransaction, Store, UpdateOne, FindOne)},
     **{each.__name__: each for each in (nested, annotated, of_two, started, perhaps, all_of)},
     "operations": operations, "TRANSACTION": TRANSACTION, "CONSTANT": CONSTANT, "ROW": ROW, "PUT": PUT, "DOC": DOC, "N": N,
 }  # fmt: skip
@@ -96,6 +96,10 @@ HELPERS = """
 def no_annotation(): return update_one("c", ROW, PUT)
 def through_another(): return no_annotation()
 def plain(): return 1
+def either(): pass
+either.__annotations__["return"] = UpdateOne | FindOne
+def dotted() -> operations.UpdateOne: pass
+def listed() -> list[int] | None: pass
 async def with_store(store: Store): store.put()
 def calls_itself(): return calls_itself()
 def puts():
@@ -153,6 +157,8 @@ FORGOTTEN = {
     "annotated()": "annotated",
     "of_two(one=True)": "of_two",
     "started()": "started",
+    "either()": "either",
+    "dotted()": "dotted",
     "no_annotation()": "no_annotation",
     "through_another()": "through_another",
     "made()": "made",
@@ -201,6 +207,8 @@ KEPT = (
     "x = Sleep(1)\nmatch x:\n  case Sleep(): return 1",
     "(await nested(), plain(), perhaps())",
     "perhaps()",
+    "listed()",
+    "if (x := find_one('c', ROW)) is not None: await x",
     "plain()\nunknown()\nprint()\nargument()\nargument.method()\ntyped.put()",
     "calls_itself()",
     "x = nested()\nx.close()",
@@ -268,6 +276,11 @@ def test_exploring_a_program_that_forgets_an_await_is_misuse() -> None:
         "  why: an effect that is not awaited never happens, and the program goes on as if it had\n"
         "  help: write `await update_one(...)`"
     )
+    begun = program("Sleep(1)")
+    assert [str(each) for each in forgotten(begun)] == [
+        f"Sleep(...) at mine.py:{line - 2} program makes an effect that is never awaited: its result is dropped"
+    ]
+    begun.close()
 
 
 def test_a_program_is_read_once_however_often_it_starts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
 import pytest
 
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Push
@@ -34,7 +35,11 @@ async def collects() -> None:
 
 
 async def counts_for_another() -> None:
-    tries, kept = 0, "kept"
+    begun = ["kept"]  # which is no value, so the first await is not merged
+    await asks("first")
+    tries, kept = 0, begun[0]
+    del begun
+    await asks("second")
     while True:
         await asks(kept)
         tries -= 1
@@ -42,6 +47,21 @@ async def counts_for_another() -> None:
 
 async def asks(key: str) -> None:
     await find_one("c", Eq(ID, key))
+
+
+@attrs.frozen
+class Round:
+    """A value of a user's own."""
+
+    number: int
+    is_last: bool = False
+
+
+async def counts_in_a_value() -> None:
+    turn = Round(0)
+    while True:
+        await asks("a")
+        turn = Round(turn.number + 1)
 
 
 async def keeps_a_list() -> None:
@@ -74,12 +94,12 @@ async def inserts(letters: str = "") -> None:
         letters += "a"
 
 
-MORE = Cell[tuple[float, ...]](("more", "of it"), ())
+MORE = Cell[tuple[Round, ...]](("more", "of it"), ())
 
 
 def growing(effect: object, world: World, who: str) -> Outcomes:
     if isinstance(effect, Call):
-        yield world.write(MORE, (*world.read(MORE), 1.5)), None
+        yield world.write(MORE, (*world.read(MORE), Round(1))), None
     else:
         yield from perform(effect, world, who)  # type: ignore[arg-type]
 
@@ -116,7 +136,7 @@ def line(program: Callable[..., object], after: int) -> str:
         (
             counts_for_another,
             (
-                f"p: the local `tries` of counts_for_another grows each time around at {line(asks, 1)}, 129 times so far: {AGAIN}",
+                f"p: the local `tries` of counts_for_another grows each time around at {line(asks, 1)}, 127 times so far: {AGAIN}",
             ),
         ),
         (
@@ -126,6 +146,12 @@ def line(program: Callable[..., object], after: int) -> str:
                     f"p: each pass of a loop is a new state: {line(keeps_a_list, 4).removeprefix('tests/properties/sim/')}: local seen is a "
                     "list, which is not immutable; keep immutable values across an await"
                 ),
+            ),
+        ),
+        (
+            counts_in_a_value,
+            (
+                f"p: the local `turn` of counts_in_a_value grows each time around at {line(asks, 1)}, 129 times so far: {AGAIN}",
             ),
         ),
         (adds, (f"growing: the document 'x' of 'd', in `n`, 128 values so far: {BOUND}",)),

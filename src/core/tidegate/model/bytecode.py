@@ -307,10 +307,8 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
     functions: dict[str, CodeType] = {}
     returns: list[Reference | None] = []
     callee: Reference | None = None
-    for index, step in enumerate(flow.steps):
-        if index not in flow.depth:
-            continue
-        height = flow.depth[index][0]
+    for index, (height, _) in sorted(flow.depth.items()):
+        step = flow.steps[index]
         stack = [*stack[:height], *[None] * (height - len(stack))]
         if index in targets and stack:
             stack[-1] = None  # it comes from two sides
@@ -330,7 +328,7 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
                 stack.append(None)
             case "MAKE_FUNCTION":
                 stack = [*stack[: height - 1 - (0 if _CALLABLE_FIRST else arg.bit_count())], stack[-1]]
-            case "SET_FUNCTION_ATTRIBUTE":
+            case "SET_FUNCTION_ATTRIBUTE":  # pragma: no cover  since 3.13
                 stack = [*stack[:-2], stack[-1]]
             case "LOAD_ATTR" | "LOAD_METHOD":
                 of = stack.pop()
@@ -359,13 +357,13 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
                     )
             case "RETURN_VALUE":
                 returns.append(stack[-1])
-            case "RETURN_CONST":
+            case "RETURN_CONST":  # pragma: no cover  since 3.12
                 returns.append(None)
             case "SWAP" | "COPY":
                 stack = [*stack[: height - arg], *[None] * (arg + (step.opname == "COPY"))]
             case _ if index + 1 in flow.depth and step.opname not in _ENDS:
-                height = min(height, flow.depth[index + 1][0])
-                stack = [*stack[: height - (step.opname not in _TAKERS)]]
+                left = min(height, flow.depth[index + 1][0])
+                stack = [*stack[: left - (step.opname not in _TAKERS)]]
             case _:
                 pass
     known = tuple(path for path in returns if path is not None)
@@ -398,8 +396,6 @@ def _use(index: int, at: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[s
     copies = ""
     while True:
         index = _past_jumps(index, flow.steps, flow.after)
-        if index not in flow.depth:
-            return "", ()
         step, above = flow.steps[index], flow.depth[index][0] - at - 1
         match step.opname, above:
             case ("POP_TOP", 0):
