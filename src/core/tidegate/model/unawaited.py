@@ -39,9 +39,7 @@ _DEPTH_MAX: Final = 5
 """How many functions are followed to find out what one without an annotation returns."""
 
 
-@final
-@attrs.frozen
-class Unawaited:
+class Unawaited(NamedTuple):
     """A call whose effect or coroutine is never awaited.
 
     Attributes:
