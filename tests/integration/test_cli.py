@@ -31,7 +31,7 @@ from tidegate.sim.rendering import render
 from tidegate.sim.search import Progress
 from tidegate.sim.trace_json import decoded
 from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.progress import sparse
+from tidegate_adapters.cli.progress import foretelling, sparse
 
 QUICK: Final = "array_push_lock.lost_reply"
 QUICKER: Final = "transition.version_not_raised"
@@ -832,6 +832,19 @@ def test_a_search_that_cannot_end_is_reported_before_most_of_it_is_done(tmp_path
         said,
     )
     assert re.search(r"on were not looked beyond; about [\d,]+ states were expected in all$", left)
+
+
+def test_what_grows_without_end_is_named_while_the_search_runs() -> None:
+    """Once, as a warning, when the search knows it."""
+    shown: list[Progress] = []
+    err = StringIO()
+
+    show = foretelling(shown.append, "name", Terminal(StringIO(), err, {}), 1_000)
+    for growing in ((), ("p: the local `n` grows", "the notes of p grow"), ("p: the local `n` grows",)):
+        show(Progress(states=200, transitions=300, depth=128, waiting=4, growing=growing))
+
+    assert len(shown) == 3
+    assert err.getvalue() == "warning: name: p: the local `n` grows\nwarning: name: the notes of p grow\n"
 
 
 # --- signals --------------------------------------------------------------------------------------------------------

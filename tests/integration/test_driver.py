@@ -247,6 +247,42 @@ def test_attempts_that_fail_are_logged_by_how_many_there_were(drive: Drive, capl
 
 
 @both
+def test_an_effect_that_is_never_awaited_is_a_warning(
+    drive: Drive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for each program, with the file and the line; the program runs nevertheless."""
+    monkeypatch.setattr(driver, "_CHECKED", set())
+
+    async def forgets() -> str:
+        insert_one("c", Document.of({"_id": "x"}))  # type: ignore[unused-awaitable]  # the mistake
+        return "done"
+
+    async def awaits() -> str:
+        effect = Sleep(1)
+        await effect
+        return "done"
+
+    where = f"tests/integration/test_driver.py:{forgets.__code__.co_firstlineno + 1} {forgets.__qualname__}"
+    text = f"forgets: insert_one(...) at {where} makes an effect that is never awaited: its result is dropped"
+    assert [drive(program(), lambda _: None) for program in (forgets, forgets, awaits)] == ["done"] * 3
+    assert logged(caplog) == [("WARNING", f"{text}; write `await insert_one(...)`")]
+
+
+@both
+def test_what_cannot_be_read_runs_all_the_same(
+    drive: Drive, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of the check is none of the program."""
+
+    async def done() -> str:
+        return "done"
+
+    monkeypatch.setattr(driver, "forgotten", lambda _: 1 // 0)
+    assert drive(done(), lambda _: None) == "done"
+    assert logged(caplog) == []
+
+
+@both
 def test_a_failure_that_ends_a_program_is_a_copy_and_is_logged(drive: Drive, caplog: pytest.LogCaptureFixture) -> None:
     """The reply is a value, which collects no tracebacks of those who get it."""
     failure = Ambiguous("no reply")

@@ -27,7 +27,8 @@ VALUES: Final = {
     "collections": "counting",
     "collections.abc": "types",
     "datetime": "instants from and to people's dates; its clocks are banned below",
-    "dis": "where a suspended program stands, see sim.fingerprint",
+    "difflib": "which known name is nearest to one that is misspelled",
+    "dis": "where a suspended program stands, see model.bytecode",
     "enum": "closed sets of names",
     "functools": "partial application, and the caches listed below",
     "gc": "what lies on the value stack of a suspended program, see sim.fingerprint",
@@ -41,14 +42,14 @@ VALUES: Final = {
     "operator": "functions for operators",
     "re": "the text of a claim",
     "struct": "the bits of a float",
-    "sys": "which Python runs, see sim.fingerprint",
+    "sys": "which Python runs, see model.bytecode",
     "types": "what a suspended program is",
     "typing": "types",
     "zlib": "a checksum, see consumer._tables",
 }
 """What the core may import besides itself, and what for: none of it has a clock, a random generator or I/O."""
 
-ONLY_IN: Final = dict.fromkeys(("dis", "gc", "sys"), "sim.fingerprint") | {"importlib": "catalogue"}
+ONLY_IN: Final = {"dis": "model.bytecode", "gc": "sim.fingerprint", "sys": "model.bytecode", "importlib": "catalogue"}
 SYS: Final = frozenset({"version_info"})
 
 BANNED_NAMES: Final = frozenset(
@@ -71,7 +72,9 @@ CACHES: Final = {
     "sim.log.paused": "the cells of what consumers have paused",
     "sim.requests.shown": "the text that requests under way are sorted by",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
-    "sim.fingerprint.suspensions": "what is live where, once per code object",
+    "model.bytecode.outline": "what a function calls, once per code object",
+    "model.unawaited._examined": "which effects a function never awaits, once per function",
+    "model.bytecode.suspensions": "what is live where, once per code object",
     "sim.world.document": "the cell of a document, for a while",
     "sim.world.uniques": "the cells of unique indexes, by collection",
     "sim.world.notes": "the cell of a process's notes, for a while",

@@ -21,6 +21,8 @@ says so by its result (`tidegate.retries.pauses.Attempted`), whatever it has loo
 the failure has not, for whoever asked decides what comes of it. What is refused is an answer, and is not logged. A line names
 the program, the kind of effect and what the handler said of it, and shows no values.
 
+An effect that a program makes and never awaits is a warning, once for each program, before it begins: nothing would be sent.
+
 Handlers are chosen by the type of the effect:
 
     handle = choosing(documents(Embedded()), local({"send": send_mail}))
@@ -36,7 +38,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from random import randint
-from types import CoroutineType, MappingProxyType
+from types import CodeType, CoroutineType, MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final, get_args
 
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Refused, Sleep, checked_effect
@@ -46,6 +48,7 @@ from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import Operation, StoreTime
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate.model.unawaited import forgotten
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate.retries.pauses import Attempted
 
@@ -90,6 +93,7 @@ def run(program: Program[T], handle: Handle) -> T:
         Misuse: The handler is one of an event loop.
         Failure: The program did not catch it.
     """
+    _warn_of_forgotten(program)
     attempts, begun = _Attempts(program), _Begun()
     try:
         asked = _resumed(program, None)
@@ -136,6 +140,7 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
         Failure: The program did not catch it.
         CancelledError: The task was cancelled. What the program asked last may have been done.
     """
+    _warn_of_forgotten(program)
     attempts, begun = _Attempts(program), _Begun()
     try:
         asked = _resumed(program, None)
@@ -168,6 +173,19 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
     return asked[0]
 
 
+def _warn_of_forgotten(program: Program[T]) -> None:
+    """Log the effects that the program never awaits, unless a run of it was checked before."""
+    code = getattr(program, "cr_code", None)
+    if code is None or code in _CHECKED:
+        return
+    _CHECKED.add(code)
+    with suppress(Exception):  # what reads programs must not end a run
+        for each in forgotten(program):
+            _LOG.warning("%s: %s; write `await %s(...)`", code.co_name, each, each.call)
+
+
+_CHECKED: Final[set[CodeType]] = set()
+"""Programs that were checked for effects that are never awaited."""
 _OF_TRANSACTIONS: Final = frozenset({InTransaction, CommitTransaction, AbortTransaction})
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random  # noqa: TID251  seeded
+from typing import Final
 
 import pytest
 from tests.properties.shipped import report_on
 
+from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Call, Note, Program, Sleep
-from tidegate.model.instants import SECOND
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import delete_one, insert_one
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
+from tidegate.sim.cells import Reads
 from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Clock, Law, Scenario
-from tidegate.sim.world import Plain, calling, notes
+from tidegate.sim.scenario import Clock, Law, NoLongerThan, Scenario
+from tidegate.sim.world import Plain, calling, contents, document, notes, world_with
 
 
 async def says() -> str:
@@ -25,8 +29,8 @@ async def says() -> str:
     return "done"
 
 
-async def forgets() -> None:
-    Note("at", 1)  # type: ignore[unused-awaitable]  # the mistake
+async def asks_nothing() -> None:
+    pass
 
 
 FINE: dict[str, object] = {"always": {"it says at most one thing": lambda state: len(state.read(notes("p"))) < 2}}
@@ -115,11 +119,79 @@ def test_a_law_about_steps_that_nothing_touches_is_reported() -> None:
     asked = explore(scenario(step=ASKED, budgets={Fault.LATE: 0}), Exploration(require_sometimes=True))
     assert (asked.verdict, asked.uncovered) == (Verdict.COMPLETE, ())
     unasked = explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}))
-    assert unasked.uncovered == ("no step touches what the law is about: q is silent",)
+    assert unasked.uncovered == (
+        "law 'q is silent' reads the notes of 'q', which no state has, so that it is always empty; there are: p",
+        "no step touches what the law is about: q is silent",
+    )
     assert (
         explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}), Exploration(require_sometimes=True)).verdict
         is Verdict.INCONCLUSIVE
     )
+
+
+JOBS: Final = world_with({"empty": ()})
+
+
+async def fills() -> None:
+    await insert_one("jobs", Document.of({"_id": "a"}))
+    await delete_one("jobs", Eq(ID, "a"))
+    await Note("at", 1)
+
+
+def reading(cell: str) -> Callable[[Reads], bool]:
+    """A law that holds, and reads a collection, or the notes of a process ("of p")."""
+    if cell.startswith("of "):
+        return lambda state: state.read(notes(cell[3:])) is not None
+    if cell.startswith("in "):
+        return lambda state: str(state.read(document(cell[3:], "a"))) != ""
+    return lambda state: contents(state, cell) is not None
+
+
+def uncovered(kind: str, cell: str) -> tuple[str, ...]:
+    """What is said of a law of this kind that reads this cell."""
+    read = reading(cell)
+    law: object = (lambda before, after: read(before) and read(after)) if kind == "step" else read
+    law = NoLongerThan(SECOND, lambda state: None if read(state) else Instant(0)) if kind == "no longer" else law
+    said = {"always": {}, "step": {}, {"no longer": "always"}.get(kind, kind): {"L": law}}
+    actors = (Process("p", factory(fills)), Process("pp", factory(asks_nothing)))
+    clock = Clock(SECOND, horizon=2 * SECOND) if kind == "no longer" else None
+    found = explore(scenario(world=JOBS, actors=actors, clock=clock, **said)).uncovered
+    return tuple(line for line in found if " reads " in line)
+
+
+KINDS: Final = ("always", "step", "eventually", "sometimes", "no longer")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("cell", "what", "todo"),
+    [
+        ("job", "the collection 'job'", "did you mean 'jobs'?"),
+        ("in job", "the collection 'job'", "did you mean 'jobs'?"),
+        ("xyz", "the collection 'xyz'", "if it is meant to be empty, begin the world with it: world_with({'xyz': ()})"),
+        ("of ppp", "the notes of 'ppp'", "did you mean 'pp'?"),
+        ("of xyz", "the notes of 'xyz'", "there are: p, pp"),
+    ],
+)
+def test_a_law_about_what_no_state_has_is_reported(kind: str, cell: str, what: str, todo: str) -> None:
+    """A misspelled name reads as an empty collection, so the law holds whatever happens; the nearest name is named."""
+    whose = "goal 'L'" if kind == "sometimes" else "law 'L'"
+    assert uncovered(kind, cell) == (f"{whose} reads {what}, which no state has, so that it is always empty; {todo}",)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cell", ["jobs", "in jobs", "empty", "in empty", "of p", "of pp", "of p 1"])
+def test_a_law_about_what_was_there_once_is_not_reported(kind: str, cell: str) -> None:
+    """What one state had, what the world begins with, and the notes of a process, or of a program of one, that has none."""
+    assert uncovered(kind, cell) == ()
+
+
+def test_the_notes_of_nobody_are_reported_where_nobody_has_notes() -> None:
+    """Then no state has room for any, and which law reads them is not known. On demand it is a reason to be unsure."""
+    asked = scenario(actors=(Process("p", factory(asks_nothing)),), always={"L": reading("of q")}, budget=0)
+    told = "a law, or a meaning, reads the notes of 'q', which no state has, so that it is always empty; there are: p"
+    assert told in explore(asked).uncovered
+    assert told in explore(asked, Exploration(require_sometimes=True)).reason
 
 
 def test_what_a_bound_cuts_off_is_reported() -> None:
@@ -142,9 +214,12 @@ def test_what_a_bound_cuts_off_is_reported() -> None:
     ("changes", "uncovered"),
     [
         ({"always": {}}, ("no law is stated, so none can be broken",)),
-        ({"actors": (Process("p", factory(forgets)),)}, ("nothing ever happens: does the program forget an await?",)),
         (
-            {"actors": (Process("p", factory(forgets)),), "clock": Clock(SECOND, moves=2)},
+            {"actors": (Process("p", factory(asks_nothing)),)},
+            ("nothing ever happens: does the program forget an await?",),
+        ),
+        (
+            {"actors": (Process("p", factory(asks_nothing)),), "clock": Clock(SECOND, moves=2)},
             ("nothing ever happens: does the program forget an await?",),
         ),
         ({}, ()),
@@ -207,7 +282,7 @@ def test_who_ends_without_knowing_what_was_done_is_told(kind: Fault, how: Explor
     certainly not done.
     """
 
-    def uncovered(program: Callable[[], Program[object]], *, raises: bool) -> tuple[str, ...]:
+    def uncovered_of(program: Callable[[], Program[object]], *, raises: bool) -> tuple[str, ...]:
         processes = [
             Process(name, factory(program), Faults.of(kind), calling({"ask": (1,)}), raises=raises) for name in "pq"
         ]
@@ -215,10 +290,10 @@ def test_who_ends_without_knowing_what_was_done_is_told(kind: Fault, how: Explor
         assert report.verdict is (Verdict.INCONCLUSIVE if how.runs else Verdict.COMPLETE)
         return report.uncovered
 
-    told = uncovered(says, raises=False)
+    told = uncovered_of(says, raises=False)
     assert [each.partition(":")[0] for each in told] == ["p, q"] * (kind is Fault.LOST_REPLY)
     assert all("ends by an uncaught Ambiguous after the await at " in each and " says, so" in each for each in told)
-    assert uncovered(says, raises=True) == uncovered(says_anyway, raises=False) == ()
+    assert uncovered_of(says, raises=True) == uncovered_of(says_anyway, raises=False) == ()
 
 
 @pytest.mark.parametrize("name", ["transition", "transition.stale"])

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import enum
+import gc
 import re
 import sys
 import types
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from functools import partial
+from random import Random  # noqa: TID251  seeded
 from typing import NamedTuple, cast
 
 import attrs
 import pytest
 from tests.properties.plain_search import explored
 
+from tidegate.model import bytecode
+from tidegate.model.bytecode import split_pair, suspensions, uses
 from tidegate.model.documents import ID, Add, Document, Eq, Field, exactly
 from tidegate.model.effects import Call, Effect, Failure, Note, Refused
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.immutable import is_value, must_be_value
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.sim import automaton, fingerprint
 from tidegate.sim.actors import Process, factory
+from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.fingerprint import Canon, Unmergeable, suspensions, uses
+from tidegate.sim.fingerprint import Canon, Unmergeable
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.search import Explored
+from tidegate.sim.search import Bounds, Explored, go_on
 from tidegate.sim.world import calling, world_with
 
 Coded = Callable[[], Coroutine[Effect[object], object, object]]
 N = Field[int]("n")
 ROW = Eq(ID, "x")
 REPLIES = (1, 2, Refused("no"), Refused("never"))
+RANDOM_PROGRAMS = 60
+STATES_MAX = 200
 
 
 async def ask() -> int:
@@ -81,9 +90,9 @@ async def polls() -> object:
 
 
 async def polls_a_bounded_number_of_times() -> object:
-    for attempt in range(3):
+    for nth in range(3):
         if await row() > 1:
-            return attempt
+            return nth
     return "never"
 
 
@@ -458,7 +467,198 @@ def test_merging_changes_nothing_that_can_be_seen(program: Coded, monkeypatch: p
 def test_a_poll_without_end_is_a_finite_cycle() -> None:
     """What is asked again in the same place with the same locals is the same state: without merging there is no end."""
     report = explore(scenario(polls))
-    assert (report.verdict, report.states) == (Verdict.COMPLETE, 7)
+    assert (report.verdict, report.states) == (Verdict.COMPLETE, 4)
+
+
+# --- what is compiled twice ---------------------------------------------------------------------------------------------
+
+
+async def polls_in_the_body() -> object:
+    while True:
+        if await row() >= 2:
+            break
+    return "there"
+
+
+async def cleans_up_on_two_ways() -> object:
+    while True:
+        try:
+            if await row() < 1:
+                continue
+            if await ask() == 1:
+                return "there"
+        finally:
+            await row()
+
+
+@pytest.mark.parametrize(
+    ("program", "awaits", "different"),
+    [(polls, 2, 1), (polls_in_the_body, 1, 1), (cleans_up_on_two_ways, 6, 5), (straight, 2, 2)],
+    ids=["while", "while True", "finally", "once"],
+)
+def test_an_await_that_is_compiled_twice_is_one(program: Coded, awaits: int, different: int) -> None:
+    """The condition of a loop, and a `finally` that two ways leave for the same place; not one that is left for another."""
+    compiled = [step for step in dis.get_instructions(program.__code__) if step.opname == "YIELD_VALUE"]
+    assert len(compiled) == awaits
+    assert len({point.at for point in suspensions(program.__code__).values()}) == different
+
+
+def test_a_loop_has_as_many_states_wherever_its_condition_is_written() -> None:
+    """CPython compiles the condition of a `while` twice."""
+    assert explore(scenario(polls)).states == explore(scenario(polls_in_the_body)).states
+
+
+@pytest.mark.parametrize("same_line", [False, True])
+def test_an_error_is_reported_on_the_line_that_raises_it(*, same_line: bool) -> None:
+    """Two awaits with the same instructions are different if they are written in two places."""
+    end = " " if same_line else "\n        "
+    text = f"async def program():\n    if await ask() == 1:{end}await row(); fail()\n    else:{end}await row(); fail()"
+    made: dict[str, Coded] = {}
+    exec(text, {"ask": ask, "row": row, "fail": fails_twice}, made)  # noqa: S102  the text stands above
+    report = explore(scenario(made["program"], 1, 2))
+    assert report.verdict is Verdict.VIOLATED
+    places = [point.at for point in suspensions(made["program"].__code__).values()]
+    assert len(set(places)) == 3
+
+
+AWAITED = ("await row() < 2", "await ask() == 1", "await row() and await ask() == 1", "not await row()")
+CONDITIONS = (*AWAITED, "seen % 2")
+SIMPLE = ("await row()", "seen = await ask()", "seen = (seen + await row()) % 3", "seen = 1", "seen = 2", "raise Refused('own')",
+          "return seen")  # fmt: skip
+
+
+CHANGES = (
+    ("seen = 1", "seen = 2"), ("if ", "if not "), ("while ", "while not "), ("break", "continue"), ("finally:", "except Refused:"),
+    ("except Refused:", "except ValueError:"), ("return", "await row(); return"), ("raise", "seen = 1; raise"),
+)  # fmt: skip
+"""What makes two blocks differ in one place."""
+
+
+def block(draw: Random, depth: int, *, loops: bool, indent: str) -> str:
+    """Some statements, which need not be reached."""
+    lines: list[str] = []
+    for _ in range(draw.randint(1, 3)):
+        kind = (
+            draw.choice(("simple", "twins", "twins", "if", "while", "for", "finally", "except", "leave"))
+            if depth
+            else "simple"
+        )
+        inner = partial(block, draw, depth - 1, indent=f"{indent}  ")
+        match kind:
+            case "twins":
+                one = inner(loops=loops)
+                was, now = draw.choice([pair for pair in CHANGES if pair[0] in one] or [("", "")])
+                lines += [f"{indent}if await ask() == 1:", one, f"{indent}else:", one.replace(was, now, 1)]
+            case "if":
+                lines += [f"{indent}if {draw.choice(CONDITIONS)}:", inner(loops=loops)]
+                lines += [f"{indent}else:", inner(loops=loops)] if draw.randint(0, 1) else []
+            case "while":
+                lines += [f"{indent}while {draw.choice(AWAITED)}:", inner(loops=True)]
+            case "for":
+                lines += [f"{indent}for seen in (1, 2):", inner(loops=True)]
+            case "finally":
+                lines += [f"{indent}try:", inner(loops=loops), f"{indent}finally:", inner(loops=loops)]
+            case "except":
+                lines += [f"{indent}try:", inner(loops=loops), f"{indent}except Refused:", inner(loops=loops)]
+            case "leave" if loops:
+                lines += [f"{indent}{draw.choice(('break', 'continue'))}"]
+            case _:
+                lines += [f"{indent}{draw.choice(SIMPLE)}"]
+    return "\n".join(lines)
+
+
+def drawn(seed: int) -> Coded:
+    """A random program, all of whose instructions have the same source position, so that as many as can be are the same."""
+    tree = ast.parse(
+        f"async def program():\n  seen = 0\n{block(Random(seed), 3, loops=False, indent='  ')}\n  return seen"
+    )
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            node.lineno = node.end_lineno = 1  # type: ignore[attr-defined]
+            node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+    made: dict[str, Coded] = {}
+    exec(compile(tree, "drawn.py", "exec"), {"ask": ask, "row": row, "Refused": Refused}, made)  # noqa: S102  drawn above
+    return made["program"]
+
+
+_Classes = Callable[..., list[int]]
+
+
+def kept_apart(steps: Sequence[object], *_: object) -> list[int]:
+    return list(range(len(steps)))
+
+
+def without_arguments(classes: _Classes, steps: Sequence[dis.Instruction], *rest: object) -> list[int]:
+    return classes([step._replace(arg=None) for step in steps], *rest)
+
+
+def without_handlers(classes: _Classes, steps: object, after: object, caught: list[object], depth: object) -> list[int]:
+    return classes(steps, after, [[] for _ in caught], depth)
+
+
+def without_jumps(classes: _Classes, steps: object, after: list[object], *rest: object) -> list[int]:
+    return classes(steps, [[] for _ in after], *rest)
+
+
+def without_direction(classes: _Classes, steps: Sequence[dis.Instruction], *rest: object) -> list[int]:
+    return classes([step._replace(opname=step.opname.replace("IF_FALSE", "IF_TRUE")) for step in steps], *rest)
+
+
+def seen_by(classes: _Classes, program: Coded, monkeypatch: pytest.MonkeyPatch) -> tuple[set[object] | None, int]:
+    """What can be seen of a program under these classes of instructions (None where it has no end), and in how many states."""
+    with monkeypatch.context() as patched:
+        patched.setattr(bytecode, "first_of_each_class", classes)
+        suspensions.cache_clear()
+        alone = scenario(program, 1, 2, Refused("no"))
+        alone = attrs.evolve(alone, actors=(*alone.actors[:1], Process("other", factory(once))))
+        found = attempt(alone, lambda search: search.run(Bounds(states=STATES_MAX), go_on))
+    suspensions.cache_clear()
+    return (None if found.stopped else observed(found)), found.states
+
+
+async def once() -> None:
+    await find_one_and_update("rows", ROW, Add(N, 2))
+
+
+@pytest.fixture
+def dropped() -> Iterator[None]:
+    """Programs that are dropped in a `finally` that awaits are dropped here, and Python's warnings of it with them."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.usefixtures("dropped")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_merging_what_is_compiled_twice_changes_nothing_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random programs reach the same states and results; a third of them with fewer states."""
+    fewer = 0
+    for seed in range(RANDOM_PROGRAMS):
+        (merged, states), (apart, more) = (
+            seen_by(classes, drawn(seed), monkeypatch) for classes in (bytecode.first_of_each_class, kept_apart)
+        )
+        if apart is None:
+            continue
+        assert merged == apart, seed
+        assert states <= more, seed
+        fewer += states < more
+    assert fewer > RANDOM_PROGRAMS // 10
+
+
+@pytest.mark.usefixtures("dropped")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("wrong", [without_arguments, without_handlers, without_jumps, without_direction])
+def test_classes_that_leave_something_out_are_found(wrong: _Classes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arguments, handlers, successors, the direction of a condition: random programs differ by each."""
+    classes = bytecode.first_of_each_class
+
+    def is_found(seed: int) -> bool:
+        apart = seen_by(kept_apart, drawn(seed), monkeypatch)
+        try:
+            return seen_by(partial(wrong, classes), drawn(seed), monkeypatch)[0] != apart[0]
+        except (Nondeterministic, AssertionError):
+            return True
+
+    assert any(map(is_found, range(RANDOM_PROGRAMS)))
 
 
 # --- what is told apart -------------------------------------------------------------------------------------------------
@@ -751,7 +951,7 @@ def test_functions_are_the_same_if_they_would_do_the_same() -> None:
 
 def test_a_python_whose_bytecode_is_not_known_merges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sound, and slower."""
-    monkeypatch.setattr(fingerprint, "_KNOWN_PYTHONS", ())
+    monkeypatch.setattr(bytecode, "_KNOWN_PYTHONS", ())
     (where,) = explore(scenario(straight, 1)).unmerged[:1]
     assert where == f"p: the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known"
 
@@ -786,10 +986,6 @@ USES: Mapping[tuple[str, object], tuple[AbstractSet[str], AbstractSet[str]]] = {
     ("STORE_FAST", "a"): (set(), {"a"}),
     ("DELETE_FAST", "a"): ({"a"}, {"a"}),
     ("LOAD_FAST_AND_CLEAR", "a"): ({"a"}, {"a"}),
-    ("LOAD_FAST_LOAD_FAST", ("a", "b")): ({"a", "b"}, set()),
-    ("STORE_FAST_STORE_FAST", ("a", "b")): (set(), {"a", "b"}),
-    ("STORE_FAST_LOAD_FAST", ("a", "b")): ({"b"}, {"a"}),
-    ("STORE_FAST_LOAD_FAST", ("a", "a")): (set(), {"a"}),
     ("LOAD_CONST", 1): (set(), set()),
 }
 
@@ -799,3 +995,13 @@ def test_every_instruction_on_locals_is_known(name: str, argument: object) -> No
     """Of 3.11 to 3.13, whichever Python runs this: what is read, and what is written before it is read."""
     step = cast("dis.Instruction", types.SimpleNamespace(opname=name, argval=argument))
     assert uses(step) == USES[name, argument]
+
+
+@pytest.mark.parametrize("name", ["LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"])
+def test_an_instruction_on_two_locals_stands_for_two(name: str) -> None:
+    """Of 3.13, whichever Python runs this: in the order in which they are executed."""
+    step = next(dis.get_instructions(by_name))._replace(opname=name, arg=0x12, argval=("b", "c"))
+    first, second = split_pair(step)
+    assert f"{first.opname}_{second.opname}" == name
+    assert (first.arg, first.argval, second.arg, second.argval) == (1, "b", 2, "c")
+    assert {first.opcode, second.opcode} <= {dis.opmap["LOAD_FAST"], dis.opmap["STORE_FAST"]}

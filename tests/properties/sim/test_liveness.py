@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -19,14 +20,14 @@ from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim import liveness
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Birth, Crashed, Returned
-from tidegate.sim.exploration import Exploration
+from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Packed
 from tidegate.sim.rendering import render
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import Plan, portfolio
-from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.search import Explored, Search
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import Outcomes, World, contents, document, perform, world_with
@@ -48,7 +49,7 @@ def is_fair_loop(found: Explored) -> bool:
     assert broken is not None
     way = broken.path[-1 - broken.loop :]
     movers = [must_lead(found.search, before, after) for before, after in pairwise(way)]
-    goes = set(broken.why.removeprefix("goes round for ever: ").split(", "))
+    goes = set(broken.why.removeprefix("goes round for ever: ").partition(";")[0].split(", "))
     return way[0] == way[-1] and all(movers) and goes <= set().union(*movers)
 
 
@@ -280,3 +281,53 @@ def test_a_process_that_is_stuck_at_a_sleep_is_at_rest() -> None:
         eventually={"it is marked": lambda state: contents(state, "c")[0].held(Field("v")) == 1},
     )
     assert explore(stuck).law == "it is marked"
+
+
+async def writes() -> str:
+    await update_one("locks", Eq(ID, "a"), Put(OWNER, "me"))
+    return "done"
+
+
+@pytest.mark.parametrize("how", [EXHAUSTIVE, Exploration(runs=50, seed="1")], ids=["whole", "random runs"])
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CANCELLED])
+def test_a_law_about_rest_that_a_dead_process_breaks_says_what_a_restart_means(fault: Fault, how: Exploration) -> None:
+    """Where it may be restarted, and has not been; with the step in which it died."""
+
+    def told(*faults: Fault, law: Law, comes_back: bool = False) -> str:
+        actors = (
+            Process("p", factory(writes), Faults.of(*faults), comes_back=comes_back),
+            Process("q", factory(writes)),
+        )
+        report = explore(
+            scenario(polite, actors=actors, budget=2, eventually={"all is well": law}), how, seeding=Random
+        )
+        assert report.trace is None or report.trace.why == report.why
+        return report.why
+
+    def is_done(state: State) -> bool:
+        return isinstance(state.status("p"), Returned)
+
+    dead = re.fullmatch(
+        rf"p {'died' if fault is Fault.CRASH_BEFORE else 'was cancelled'} at step (\d) and never restarted: Fault.RESTART allows a "
+        r"restart and does not promise one; if a supervisor restarts it, write Process\(..., comes_back=True\) in place of the fault",
+        told(fault, Fault.RESTART, law=is_done),
+    )
+    assert dead is not None
+    assert how.runs or dead[1] == "1"
+    assert told(fault, law=is_done) == ""  # it may not be restarted
+    assert told(fault, law=is_done, comes_back=True) == ""  # nothing is broken
+    assert told(Fault.RESTART, law=lambda _: False) == ""  # it is not dead
+
+
+def test_a_livelock_beside_a_dead_process_says_what_a_restart_means() -> None:
+    """It goes round because the one that would let it rest is dead."""
+
+    async def looks() -> None:
+        while (found := await find_one("locks", Eq(ID, "a"))) is None or found[OWNER] == "":
+            pass
+
+    actors = (Process("p", factory(writes), Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)), Process("q", factory(looks)))
+    law = {"q is done": lambda state: isinstance(state.status("q"), Returned)}
+    report = explore(scenario(polite, actors=actors, budget=2, eventually=law))
+    assert report.breach is Breach.LIVELOCK
+    assert report.why.startswith("goes round for ever: q; p died at step 1 and never restarted: Fault.RESTART allows")

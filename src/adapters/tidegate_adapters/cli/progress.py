@@ -53,12 +53,17 @@ def _live(title: str, terminal: Terminal) -> Generator[Show]:
 
 
 def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> Show:
-    """Show it, and say so as soon as more states are expected than may be seen: most of the wait is still to come."""
+    """Show it, and warn as soon as more states are expected than may be seen, or something grows that may have no end."""
     is_said = False
+    is_warned = False
 
     def tell(progress: Progress) -> None:
-        nonlocal is_said
+        nonlocal is_said, is_warned
         show(progress)
+        if progress.growing and not is_warned:
+            is_warned = True
+            for each in progress.growing:
+                terminal.tell(f"warning: {one_line(title)}: {one_line(each)}")
         if not is_said and progress.expected is not None and progress.expected > states_max:
             is_said = True
             terminal.tell(

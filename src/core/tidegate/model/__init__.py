@@ -12,6 +12,8 @@ In reading order:
     transactions  operations that are seen together or not at all, as effects
     programs    what programs do again and again: insert unless it is there, find all there is
     history     what a record remembers of its versions, and so what became of a request
+    bytecode    what the compiled code of a program says of its awaits and calls
+    unawaited   effects that a program makes and never awaits
     reducer     long-lived machines: a step from state and event to state and commands
     records     records of a topic
     record_counts  how many records of which task have which status? asked of a store

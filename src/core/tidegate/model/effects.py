@@ -6,7 +6,8 @@ A program is an `async def` that awaits effects and nothing else:
 
 No event loop is involved. Awaiting runs `Effect.__await__`, which yields the effect itself once and returns the reply,
 typed by the class parameter. Whoever runs the program sends the replies: the drivers, the simulator, a replay. A forgotten
-`await` is an error of the type checkers (`unused-awaitable`); with generators and `yield from` none of them would see it.
+`await` is an error of the type checkers (`unused-awaitable`), of the simulator and a warning of the drivers
+(`tidegate.model.unawaited`); with generators and `yield from` no type checker would see it.
 
 Between two awaits a program holds immutable values only, so that it is itself a value (`tidegate.sim.fingerprint`).
 

@@ -14,7 +14,8 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
     group, log, streams, planners         simulated servers: a Kafka group, a partitioned log, a change stream, what planners ask
     packing, space, judging, steppers     a state as an int; laws and steps, remembered
     symmetry                              what a search leaves out
-    liveness, sizing, search, attempts    the exhaustive search
+    liveness, sizing, growth, search, attempts
+                                          the exhaustive search
     policies, sample, tally               random runs
     exploration, coverage, report         how to explore, and what is answered
     trace, trace_json, ways, causes, picture, tracing, replay, nearest, shrink, compare, rendering, exports, page

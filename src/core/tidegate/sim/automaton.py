@@ -28,6 +28,7 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Progr
 from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration
+from tidegate.model.unawaited import check_awaited
 from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, plain, settled, text
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 from tidegate.sim.lines import awaited_at, holders, raised_at
@@ -170,6 +171,8 @@ class ProgramAutomaton:
         """The node where a new run of the program first stands."""
         if life not in self.births:
             program = self.birth(life)
+            if not self.births:
+                check_awaited(program)
             self.births[life] = self.park(program, resume(program, None), life, None)
         return self.births[life]
 

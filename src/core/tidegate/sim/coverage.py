@@ -1,9 +1,10 @@
 """What a search, or random runs, did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
 
-    states   that were reached and not looked beyond, where a bound stopped the search
+    states   that were reached and not looked beyond, where a bound stopped the search; and what grows, if that is why
     faults   that some process allows, that the budgets allow, and that never struck; or that nobody brings to an end
     goals    that were never reached
-    laws     about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
+    laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
+             about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
              the clock had no moves left; all, where none is stated, or where nothing ever happens
 
 Beside what was not covered it tells which programs end by a failure that leaves open what was done, and that nobody catches
@@ -19,16 +20,20 @@ meant to or not. An actor that has no `faults` says nothing of those it makes.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from difflib import get_close_matches
 from typing import Final
 
+from tidegate.model.errors import shown
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.packing import Looked
 from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
+from tidegate.sim.world import DOCUMENTS, IDS, NOTES
 
 __all__ = ["absent", "missed", "never", "uncovered", "unsure"]
 
@@ -44,7 +49,7 @@ def _unlooked(found: Explored) -> tuple[str, ...]:
         return ()
     left = "" if found.expected is None else f"; about {rounded(found.expected)} states were expected in all"
     states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond{left}"
-    return (states,)
+    return (states, *(growing(found.search.space) if found.depth >= DEPTH_MIN else ()))
 
 
 def _untimely(found: Explored) -> tuple[str, ...]:
@@ -89,7 +94,56 @@ def never(found: Explored) -> tuple[str, ...]:
     scenario = found.search.scenario
     steps = [f"no step touches what the law is about: {law.name}" for law in found.search.step_laws if not law.good]
     rest = [f"nothing came to rest for the law: {name}" for name in scenario.eventually if not found.resting]
-    return (*missed(found), *steps, *rest)
+    return (*missed(found), *_unknown(found), *steps, *rest)
+
+
+def _unknown(found: Explored) -> tuple[str, ...]:
+    """Collections, and processes with notes, that laws and goals read and that no state has: each reads as empty.
+
+    A collection of the world to begin with is one that there is, even if it is empty.
+    """
+    search, scenario = found.search, found.search.scenario
+    slots = search.space.packing.slots
+    had = {name for name, slot in slots.items() if len(slot.values) > 1} | scenario.world.cells.keys()
+    collections = {name[1]: None for name in had if name[0] in (DOCUMENTS, IDS)}
+    processes = {actor.name: None for actor in scenario.actors} | {name[1]: None for name in had if name[0] == NOTES}
+    read: dict[tuple[str, str], int] = {}
+    for name, slot in slots.items():
+        if name[0] in (DOCUMENTS, IDS) and name[1] not in collections:
+            read["the collection", name[1]] = read.get(("the collection", name[1]), 0) | slot.mask
+        if (
+            name[0] == NOTES
+            and name[1] not in processes
+            and not name[1].startswith(tuple(f"{each} " for each in processes))
+        ):
+            read["the notes of", name[1]] = slot.mask
+    told: list[str] = []
+    for (what, named), bits in read.items():
+        nearest = get_close_matches(named, collections if what == "the collection" else processes, 1)
+        if nearest:
+            todo = f"did you mean {shown(nearest[0])}?"
+        elif what == "the collection":
+            todo = f"if it is meant to be empty, begin the world with it: world_with({{{shown(named)}: ()}})"
+        else:
+            todo = f"there are: {', '.join(processes)}"
+        laws = [each for each, looked in _looked(found) if looked & bits] or (
+            ["a law, or a meaning,"] if not bits else []
+        )
+        told += [
+            f"{each} reads {what} {shown(named)}, which no state has, so that it is always empty; {todo}"
+            for each in laws
+        ]
+    return tuple(dict.fromkeys(told))
+
+
+def _looked(found: Explored) -> list[tuple[str, int]]:
+    """The laws and goals, in words, and the bits that each has read."""
+    search = found.search
+    return [
+        *((f"law {law.name!r}", law.looked.bits) for law in (*search.stated, *search.rest_laws)),
+        *((f"law {law.name!r}", law.looked.bits | law.footprint.bits) for law in search.step_laws),
+        *((f"goal {goal.name!r}", goal.looked.bits) for goal in search.goals),
+    ]
 
 
 def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Fault(StrEnum):
     CRASH_AFTER = "crash_after"
     """The process dies after its last effect, before anyone knows its result."""
     RESTART = "restart"
-    """A dead process starts again as a new life, with new request ids."""
+    """A dead process may start again as a new life, with new request ids; one that always does has `comes_back=True` instead."""
     UNSENT = "unsent"
     """The request was never sent, and the caller knows it (NotApplied)."""
     DROPPED = "dropped"

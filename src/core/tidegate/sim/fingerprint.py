@@ -23,32 +23,22 @@ Things that do not work:
 
 from __future__ import annotations
 
-import dis
 import gc
-import sys
 from collections.abc import Coroutine, Generator, Hashable, Iterable, Mapping, Reversible
-from functools import cache
 from types import CellType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
-from typing import Any, Final, NamedTuple, TypeAlias, cast, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 
+from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
 from tidegate.model.immutable import frozen_fields, is_value
 
-__all__ = ["PYTHON", "Canon", "Unmergeable", "fingerprint", "suspensions", "uses"]
+__all__ = ["Canon", "Unmergeable", "fingerprint"]
 
 
 SLASH, BACKSLASH = "/", "\\"
 _UNBOUND: Final = object()
-PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
-"""Which one runs."""
-_KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
-_ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
-                         "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip
-_HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
-_LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
-"""Who calls one of these may read any local."""
 _REVERSIBLE: Final[tuple[Reversible[object], ...]] = ((), [], {}, {}.items(), {}.values(), range(0), range(2**64))
 _ITERATED: Final[tuple[Iterable[object], ...]] = (*_REVERSIBLE, set(), "", "\xff", b"")
 _ITERATORS: Final[tuple[type, ...]] = (
@@ -71,15 +61,6 @@ class Unmergeable:
     reason: str
 
 
-class _Suspension(NamedTuple):
-    """What a frame holds at one of its awaits."""
-
-    live: tuple[str, ...]
-    hidden: int  # values on the stack besides what is awaited
-    height: int  # values on the stack
-    handled: int  # exceptions that are being handled
-
-
 def fingerprint(
     program: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], canon: Canon
 ) -> tuple[_Key, ...] | Unmergeable:
@@ -89,8 +70,8 @@ def fingerprint(
         program: A coroutine that awaits an effect.
         canon: Makes keys of its locals.
     """
-    if sys.version_info[:2] not in _KNOWN_PYTHONS:
-        return Unmergeable(f"the bytecode of Python {sys.version_info[0]}.{sys.version_info[1]} is not known")
+    if not is_known_python():
+        return Unmergeable(f"the bytecode of Python {PYTHON.rpartition('.')[0]} is not known")
     frames: list[_Key] = []
     seen: dict[int, int] = {}
     inner: object = program
@@ -122,7 +103,7 @@ def fingerprint(
         if None in keys:
             local = point.live[keys.index(None)]
             return Unmergeable(f"{name}: local {local} is a {type(held[local]).__name__}, which is not immutable")
-        frames.append((code, frame.f_lasti, *keys, stack, None if handled is None else canon.key(handled)))
+        frames.append((code, point.at, *keys, stack, None if handled is None else canon.key(handled)))
         inner = awaited
     return tuple(frames)
 
@@ -138,7 +119,7 @@ def _bound(code: CodeType, held: Mapping[str, object]) -> int:
     return len(cells) + sum(name not in cells for name in held)
 
 
-def _stacked(program: object, code: CodeType, bound: int, point: _Suspension) -> tuple[object, ...]:
+def _stacked(program: object, code: CodeType, bound: int, point: Suspension) -> tuple[object, ...]:
     """The value stack: what the collector sees of the frame after its code and its bound locals."""
     seen = gc.get_referents(program)
     start = max(index for index, item in enumerate(seen) if item is code) + 1 + bound
@@ -252,96 +233,3 @@ class Canon:
         if isinstance(item, MethodType):
             return (MethodType, self.key(item.__func__), self.key(item.__self__))
         return exactly(item)
-
-
-@cache
-def suspensions(code: CodeType) -> dict[int, _Suspension]:
-    """For each await of the code: what is live after it, and how much lies on the value stack."""
-    steps = list(dis.get_instructions(code))
-    at = {step.offset: index for index, step in enumerate(steps)}
-    handlers = [
-        (entry.start, entry.end, at[entry.target], entry.depth + entry.lasti + 1)
-        for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]  # noqa: SLF001  there is no public one
-    ]
-    after = [_successors(index, steps, at) for index in range(len(steps))]
-    caught = [[(to, depth) for start, end, to, depth in handlers if start <= step.offset < end] for step in steps]
-    live = _liveness(steps, [[*near, *(to for to, _ in far)] for near, far in zip(after, caught, strict=True)])
-    depth = _depths(steps, after, caught)
-    always = (*code.co_cellvars, *code.co_freevars)  # shared with closures, so never dead
-    if not _LOOKERS.isdisjoint(code.co_names):
-        always += code.co_varnames
-    found: dict[int, _Suspension] = {}
-    for index, step in enumerate(steps):
-        if step.opname != "YIELD_VALUE" or index not in depth:
-            continue
-        resume = steps[index + 1]
-        delegated = (resume.arg or 0) & 3 in (2, 3)  # 2: yield from, 3: await
-        names = set(always).union(*(live[to] for to in [*after[index], *(to for to, _ in caught[index])]))
-        height, handled = depth[index]
-        point = _Suspension(tuple(sorted(names)), height - 1 - delegated, height - 1, handled)
-        found[step.offset] = point
-        found.setdefault(resume.offset, point)  # since 3.13 a suspended frame stands at the RESUME
-    return found
-
-
-def _successors(index: int, steps: list[dis.Instruction], at: dict[int, int]) -> list[int]:
-    step = steps[index]
-    near = [index + 1] if step.opname not in _ENDS and index + 1 < len(steps) else []
-    jumps = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
-    return [*near, at[step.argval]] if jumps and step.argval in at else near
-
-
-def _liveness(steps: list[dis.Instruction], after: list[list[int]]) -> list[frozenset[str]]:
-    """The locals that may be read after each instruction begins, by backward data flow."""
-    live: list[frozenset[str]] = [frozenset()] * len(steps)
-    moved = True
-    while moved:
-        moved = False
-        for index in range(len(steps) - 1, -1, -1):
-            used, defined = uses(steps[index])
-            now = (frozenset[str]().union(*(live[to] for to in after[index])) - defined) | used
-            if now != live[index]:
-                live[index], moved = now, True
-    return live
-
-
-def uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
-    """The locals that an instruction reads, and those that it writes."""
-    none: frozenset[str] = frozenset()
-    match step.opname:
-        case "LOAD_FAST" | "LOAD_FAST_CHECK":
-            return frozenset({step.argval}), none
-        case "STORE_FAST":
-            return none, frozenset({step.argval})
-        case "DELETE_FAST" | "LOAD_FAST_AND_CLEAR":
-            return frozenset({step.argval}), frozenset({step.argval})
-        case "LOAD_FAST_LOAD_FAST":
-            return frozenset(step.argval), none
-        case "STORE_FAST_STORE_FAST":
-            return none, frozenset(step.argval)
-        case "STORE_FAST_LOAD_FAST":
-            stored, loaded = step.argval
-            return frozenset({loaded} - {stored}), frozenset({stored})
-        case _:
-            return none, none
-
-
-def _depths(
-    steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]
-) -> dict[int, tuple[int, int]]:
-    """Of each instruction that can be reached: the height of the value stack before it, and the exceptions handled."""
-    found, todo = {0: (0, 0)}, [0]
-    while todo:
-        index = todo.pop()
-        step, (here, handled) = steps[index], found[index]
-        arg = step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
-        reached = [(to, depth, handled) for to, depth in caught[index] if step.opname != "PUSH_EXC_INFO"]
-        for to in after[index]:
-            is_jump = to != index + 1
-            effect = 1 if step.opname == "RETURN_GENERATOR" else dis.stack_effect(step.opcode, arg, jump=is_jump)
-            reached.append((to, here + effect, handled + _HANDLED.get(step.opname, 0)))
-        for to, depth, handling in reached:
-            if to not in found:
-                found[to] = (depth, handling)
-                todo.append(to)
-    return found

@@ -11,7 +11,7 @@ from functools import partial
 from types import CodeType, FrameType, MethodType
 from typing import Final, cast
 
-from tidegate.model.documents import one_line
+from tidegate.model.bytecode import placed
 from tidegate.model.effects import Effect
 
 __all__ = ["awaited_at", "decided_at", "holders", "raised_at", "used_at"]
@@ -26,7 +26,7 @@ def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
     found, inner = "", cast("object", program)
     while (frame := getattr(inner, "cr_frame", None)) is not None:
         assert isinstance(frame, FrameType)
-        found = _placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
+        found = placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
         inner = getattr(inner, "cr_await", None)
     return found
 
@@ -52,7 +52,7 @@ def raised_at(error: BaseException) -> str:
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
         if not module.startswith("tidegate.model."):
-            found.append(_placed(module, trace.tb_frame.f_code, trace.tb_lineno))
+            found.append(placed(module, trace.tb_frame.f_code, trace.tb_lineno))
         trace = trace.tb_next
     return ", from ".join([*reversed(found[-_CALLS_MAX:]), *(["..."] if len(found) > _CALLS_MAX else [])])
 
@@ -65,7 +65,7 @@ def used_at(error: BaseException) -> str:
         is_library = module.partition(".")[0] in sys.stdlib_module_names and module != "__main__"
         generated = trace.tb_frame.f_code.co_filename.startswith("<attrs")
         if not (module.startswith(_OURS) or is_library or generated):
-            found = _placed(module, trace.tb_frame.f_code, trace.tb_lineno)
+            found = placed(module, trace.tb_frame.f_code, trace.tb_lineno)
         trace = trace.tb_next
     return found
 
@@ -78,10 +78,4 @@ def decided_at(decide: object) -> str:
     code: object = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
         return ""
-    return _placed(str(getattr(function, "__module__", "")), code, code.co_firstlineno)
-
-
-def _placed(module: str, code: CodeType, line: int) -> str:
-    """The place in the file as its module is named: nothing of the directories of the machine."""
-    parts = code.co_filename.replace("\\", "/").split("/")
-    return one_line(f"{'/'.join(parts[-1 - module.count('.') :])}:{line} {code.co_qualname}")
+    return placed(str(getattr(function, "__module__", "")), code, code.co_firstlineno)

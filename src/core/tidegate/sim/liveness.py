@@ -26,11 +26,12 @@ from typing import final
 import attrs
 
 from tidegate.model.effects import Sleep
-from tidegate.sim.automaton import Asking
+from tidegate.sim.automaton import Asking, Cancelled, Crashed
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.space import Space, Stepper, remembered
 
-__all__ = ["Graph", "cycles", "loop", "restless", "waiting"]
+__all__ = ["Graph", "cycles", "loop", "never_restarted", "restless", "waiting"]
 
 
 @final
@@ -67,6 +68,24 @@ def waiting(space: Space, state: Packed) -> tuple[str, ...]:
         for name, where in status.items()
         if isinstance(where, Asking) and not isinstance(where.effect, Sleep)
     )
+
+
+def never_restarted(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
+    """Which processes are dead at the end of a path although `Fault.RESTART` may restart them, and since which step."""
+    found: list[str] = []
+    for name, process in space.processes.items():
+        faults: Faults | None = getattr(process, "faults", None)
+        if faults is None or not faults.allows(Fault.RESTART):
+            continue
+        statuses = [space.view(state, Looked()).status(name) for state in path]
+        if isinstance(statuses[-1], (Crashed, Cancelled)):
+            step = next(at for at in range(len(path), 0, -1) if not isinstance(statuses[at - 1], (Crashed, Cancelled)))
+            how = "died" if isinstance(statuses[-1], Crashed) else "was cancelled"
+            found.append(
+                f"{name} {how} at step {step} and never restarted: Fault.RESTART allows a restart and does not promise one; "
+                "if a supervisor restarts it, write Process(..., comes_back=True) in place of the fault"
+            )
+    return tuple(found)
 
 
 def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:

@@ -34,6 +34,7 @@ from typing import Final, Literal, TypeAlias, TypeVar, cast, final
 import attrs
 
 import tidegate
+from tidegate.model.bytecode import PYTHON
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.errors import Misuse
@@ -41,7 +42,6 @@ from tidegate.model.patches import Json
 from tidegate.model.reducer import Step
 from tidegate.model.transactions import AbortTransaction
 from tidegate.sim.automaton import Asking, ProcessStatus, resume
-from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.tagged import Classes, FieldPath, Hide, matches, named_classes, nothing_hidden, tagged, untagged
 from tidegate.sim.type_names import name_of, upgraded

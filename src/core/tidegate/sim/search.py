@@ -26,8 +26,9 @@ import attrs
 from tidegate.model.values import check_int
 from tidegate.sim.actors import Ticks
 from tidegate.sim.faults import Fault
+from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.judging import Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
-from tidegate.sim.liveness import Graph, cycles, loop, restless, waiting
+from tidegate.sim.liveness import Graph, cycles, loop, never_restarted, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
 from tidegate.sim.rendering import number_of
 from tidegate.sim.scenario import NO_ERROR, Actor, Scenario
@@ -97,6 +98,7 @@ class Progress:
         depth: Steps from the beginning.
         waiting: States, or runs, that are still to be looked at.
         expected: Distinct states in all, as far as can be estimated: see `tidegate.sim.sizing`; None where it cannot.
+        growing: What grows, where a search is so deep that it may have no end: see `tidegate.sim.growth`.
     """
 
     states: int
@@ -104,6 +106,7 @@ class Progress:
     depth: int
     waiting: int
     expected: int | None = None
+    growing: tuple[str, ...] = ()
 
 
 Proceed: TypeAlias = Callable[[Progress], bool]
@@ -189,6 +192,7 @@ class Search:
         self.symmetry = Symmetry(space, scenario.symmetric, self.steppers) if has_symmetry else None
         self.graph = Graph(space, self.steppers, None if self.symmetry is None else self.symmetry.least)
         self.reached_by: Search | None = None
+        self.growing: tuple[str, ...] = ()
 
     def _stepper(self, actor: Actor) -> Stepper:
         make = Overwriting if actor.blind else Remembering
@@ -232,6 +236,8 @@ class Search:
                 for goal in self.goals:
                     goals[goal.name] = goals[goal.name] or goal.broken_by(self.named(layer)) is not None
                 self.sizing.update(self.layers, len(self.seen))
+                if (depth := len(self.layers)) >= DEPTH_MIN and depth.bit_count() == 1:
+                    self.growing = growing(self.space)
                 if len(self.layers) - 1 == bounds.depth:
                     stopped, frontier = f"{_were(bounds.depth, 'step')} taken from the beginning", layer
                     break
@@ -308,7 +314,14 @@ class Search:
         if bounds.memory is not None and self.memory >= bounds.memory:
             return f"the states take {bounds.memory:,} bytes"
         if not proceed(
-            Progress(len(self.seen), self.space.kinds.counted()[0], len(self.layers), waiting, self.sizing.expected)
+            Progress(
+                len(self.seen),
+                self.space.kinds.counted()[0],
+                len(self.layers),
+                waiting,
+                self.sizing.expected,
+                self.growing,
+            )
         ):
             return CALLED_OFF
         return ""
@@ -352,7 +365,8 @@ class Search:
             return Broken(law, path)
         waits = waiting(self.space, path[-1])
         breach = Breach.DEADLOCK if waits else Breach.LIVENESS
-        return Broken(law, path, breach, "; ".join(f"waits for ever: {each}" for each in waits))
+        told = [f"waits for ever: {each}" for each in waits]
+        return Broken(law, path, breach, "; ".join((*told, *never_restarted(self.space, path))))
 
     def judged_for_ever(self) -> Broken | None:
         """Judge the laws about rest where nothing ever rests; a reduced search tells no loop."""
@@ -363,7 +377,9 @@ class Search:
             for law in self.rest_laws:
                 if law.broken_by(self.named(cycle)) is not None:
                     movers = sorted({who for state in cycle for who, _ in self.graph.following(state)})
-                    why = f"goes round for ever: {', '.join(movers)}"
+                    why = "; ".join(
+                        (f"goes round for ever: {', '.join(movers)}", *never_restarted(self.space, self.path(start)))
+                    )
                     way = () if self.reductions else loop(self.graph, cycle, start)
                     return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way))
         return None

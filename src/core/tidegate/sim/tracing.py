@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 import attrs
 
 import tidegate
+from tidegate.model.bytecode import PYTHON
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.instants import Duration
@@ -41,7 +42,6 @@ from tidegate.sim.actors import STARTS_AGAIN
 from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
 from tidegate.sim.faults import Fault
-from tidegate.sim.fingerprint import PYTHON
 from tidegate.sim.judging import answered
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described

@@ -405,9 +405,13 @@ def triggers(
         Network(means),
     )
     occurrences = tuple(map(stored, events))
-    world = world_with({"occurrences": occurrences}).write(NOTICED, tuple(sorted(doc[ID] for doc in occurrences)))
+    empty: dict[str, tuple[Document, ...]] = {"crons": (), "invocations": ()}  # what laws read, whatever happens
+    world = world_with({"occurrences": occurrences, **empty}).write(
+        NOTICED, tuple(sorted(doc[ID] for doc in occurrences))
+    )
     if programs.crons and is_seen:
-        world = world_with({"crons": (stored_cell(condition_id(MINUTELY), ScheduleCell(Instant(0))),)})
+        cells = (stored_cell(condition_id(MINUTELY), ScheduleCell(Instant(0))),)
+        world = world_with({**empty, "occurrences": (), "crons": cells})
     always: dict[str, Law] = {
         TWICE: is_fired_once,
         DROPPED: is_fired_before_it_goes,

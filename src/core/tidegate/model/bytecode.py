@@ -1,0 +1,444 @@
+"""Analysis of the bytecode of programs, for CPython 3.11 to 3.13.
+
+`suspensions` describes each await: the live locals, the height of the value stack, and which awaits are the same. `outline`
+lists the calls of a function, and how the result of each is used.
+
+CPython compiles some source twice: the condition of a `while` loop (before the loop and at its end), and a `finally` block
+(for each way out of its `try`). The copies behave alike, so a program that is suspended in one of them is in the same state
+as in the other. Two instructions are the same if they have the same name, argument, source position, height of the stack and
+number of handled exceptions, and if their successors and exception handlers are the same: the coarsest such partition is a
+bisimulation (Paige and Tarjan, "Three Partition Refinement Algorithms", 1987). The source position counts because it shows in
+the traceback of an error, and so in what `Raised` says. Only code that reads `f_lasti` or `tb_lasti` itself can tell the
+copies apart.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Hashable
+from functools import cache
+from types import CodeType
+from typing import Final, NamedTuple, TypeAlias
+
+from tidegate.model.documents import one_line
+
+__all__ = [
+    "CALLED",
+    "PYTHON",
+    "CallSite",
+    "Outline",
+    "Reference",
+    "Suspension",
+    "is_known_python",
+    "outline",
+    "placed",
+    "split_pair",
+    "suspensions",
+    "uses",
+]
+
+PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
+"""Which one runs."""
+_KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
+_ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
+                         "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip
+_IDLE: Final = frozenset({"NOP", "EXTENDED_ARG", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+_HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
+_PAIRS: Final = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
+_LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
+"""Who calls one of these may read any local."""
+
+
+def is_known_python() -> bool:
+    """Whether the bytecode of the Python that runs is known here."""
+    return sys.version_info[:2] in _KNOWN_PYTHONS
+
+
+def placed(module: str, code: CodeType, line: int) -> str:
+    """A line, with the file as its module is named and the function: nothing of the directories of the machine."""
+    parts = code.co_filename.replace("\\", "/").split("/")
+    return one_line(f"{'/'.join(parts[-1 - module.count('.') :])}:{line} {code.co_qualname}")
+
+
+class Suspension(NamedTuple):
+    """What a frame holds at one of its awaits."""
+
+    at: int  # the offset that stands for this await and for all that are the same
+    live: tuple[str, ...]
+    hidden: int  # values on the stack besides what is awaited
+    height: int  # values on the stack
+    handled: int  # exceptions that are being handled
+
+
+class _Flow(NamedTuple):
+    """The instructions of a code object, and how control passes between them, by their index."""
+
+    steps: list[dis.Instruction]
+    after: list[list[int]]
+    caught: list[list[tuple[int, int]]]
+    depth: dict[int, tuple[int, int]]
+
+
+def _flow(code: CodeType) -> _Flow:
+    steps = [part for step in dis.get_instructions(code) for part in split_pair(step)]
+    at: dict[int, int] = {}
+    for index, step in enumerate(steps):
+        at.setdefault(step.offset, index)
+    handlers = [
+        (entry.start, entry.end, at[entry.target], entry.depth + entry.lasti + 1)
+        for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]  # noqa: SLF001  there is no public one
+    ]
+    after = [_successors(index, steps, at) for index in range(len(steps))]
+    caught = [[(to, depth) for start, end, to, depth in handlers if start <= step.offset < end] for step in steps]
+    return _Flow(steps, after, caught, _depths(steps, after, caught))
+
+
+def split_pair(step: dis.Instruction) -> list[dis.Instruction]:
+    """The instructions that one of 3.13 stands for; any other instruction alone."""
+    names = _PAIRS.get(step.opname)
+    if names is None:
+        return [step]
+    args = divmod(step.arg or 0, 16)
+    return [
+        step._replace(opname=name, opcode=dis.opmap[name], arg=arg, argval=local)
+        for name, arg, local in zip(names, args, step.argval, strict=True)
+    ]
+
+
+@cache
+def suspensions(code: CodeType) -> dict[int, Suspension]:
+    """For each await of the code: what is live after it, and how much lies on the value stack."""
+    steps, after, caught, depth = flow = _flow(code)
+    live = _liveness(steps, [[*near, *(to for to, _ in far)] for near, far in zip(after, caught, strict=True)])
+    always = (*code.co_cellvars, *code.co_freevars)  # shared with closures, so never dead
+    if not _LOOKERS.isdisjoint(code.co_names):
+        always += code.co_varnames
+    found: dict[int, Suspension] = {}
+    first = first_of_each_class(*flow)
+    for index, step in enumerate(steps):
+        if step.opname != "YIELD_VALUE" or index not in depth:
+            continue
+        resume = steps[index + 1]
+        delegated = (resume.arg or 0) & 3 in (2, 3)  # 2: yield from, 3: await
+        names = set(always).union(*(live[to] for to in [*after[index], *(to for to, _ in caught[index])]))
+        height, handled = depth[index]
+        point = Suspension(
+            steps[first[index]].offset, tuple(sorted(names)), height - 1 - delegated, height - 1, handled
+        )
+        found[step.offset] = point
+        found.setdefault(resume.offset, point)  # since 3.13 a suspended frame stands at the RESUME
+    return found
+
+
+def first_of_each_class(
+    steps: list[dis.Instruction],
+    after: list[list[int]],
+    caught: list[list[tuple[int, int]]],
+    depth: dict[int, tuple[int, int]],
+) -> list[int]:
+    """For each instruction, the first one that is the same."""
+    classes = _numbered([(*_meaning(step), depth.get(index)) for index, step in enumerate(steps)])
+    awaits = [number for number, step in zip(classes, steps, strict=True) if step.opname == "YIELD_VALUE"]
+    if len(set(awaits)) == len(awaits):  # none is compiled twice
+        return list(range(len(steps)))
+    ahead = [_past_jumps(index, steps, after) for index in range(len(steps))]
+    count = 0
+    while count != (count := len(set(classes))):
+        classes = _numbered(
+            [
+                (
+                    classes[index],
+                    tuple([classes[ahead[to]] for to in (near[::-1] if _is_negated(steps[index]) else near)]),
+                    tuple([(classes[ahead[to]], height) for to, height in far]),
+                )
+                for index, (near, far) in enumerate(zip(after, caught, strict=True))
+            ]
+        )
+    firsts: dict[int, int] = {}
+    return [firsts.setdefault(number, index) for index, number in enumerate(classes)]
+
+
+def _numbered(keys: list[Hashable]) -> list[int]:
+    """Equal keys as equal numbers."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in keys]
+
+
+def _meaning(step: dis.Instruction) -> tuple[Hashable, ...]:
+    """What an instruction does, without where it jumps to.
+
+    Within one code object equal arguments have equal meanings. A local that need not be checked is bound there, and whether
+    it is bound is part of a suspended program.
+    """
+    name = (
+        step.opname.replace("_FORWARD_IF", "_IF").replace("_BACKWARD_IF", "_IF").replace("LOAD_FAST_CHECK", "LOAD_FAST")
+    )
+    if name.startswith("POP_JUMP_IF"):
+        name = "POP_JUMP_IF_NONE" if "NONE" in name else "POP_JUMP_IF_TRUE"
+    return name, None if _jumps(step) else step.arg, step.positions
+
+
+def _is_negated(step: dis.Instruction) -> bool:
+    return step.opname.startswith("POP_JUMP") and step.opname.endswith(("IF_FALSE", "IF_NOT_NONE"))
+
+
+def _past_jumps(index: int, steps: list[dis.Instruction], after: list[list[int]]) -> int:
+    """The first instruction from there on that does something; the last one before a loop that does nothing."""
+    passed: set[int] = set()
+    while steps[index].opname in _IDLE and after[index] and index not in passed:
+        passed.add(index)
+        (index,) = after[index]
+    return index
+
+
+def _jumps(step: dis.Instruction) -> bool:
+    return step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
+
+
+def _successors(index: int, steps: list[dis.Instruction], at: dict[int, int]) -> list[int]:
+    step = steps[index]
+    near = [index + 1] if step.opname not in _ENDS and index + 1 < len(steps) else []
+    return [*near, at[step.argval]] if _jumps(step) and step.argval in at else near
+
+
+def _liveness(steps: list[dis.Instruction], after: list[list[int]]) -> list[frozenset[str]]:
+    """The locals that may be read after each instruction begins, by backward data flow."""
+    live: list[frozenset[str]] = [frozenset()] * len(steps)
+    moved = True
+    while moved:
+        moved = False
+        for index in range(len(steps) - 1, -1, -1):
+            used, defined = uses(steps[index])
+            now = (frozenset[str]().union(*(live[to] for to in after[index])) - defined) | used
+            if now != live[index]:
+                live[index], moved = now, True
+    return live
+
+
+def uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
+    """The locals that an instruction reads, and those that it writes."""
+    none: frozenset[str] = frozenset()
+    match step.opname:
+        case "LOAD_FAST" | "LOAD_FAST_CHECK":
+            return frozenset({step.argval}), none
+        case "STORE_FAST":
+            return none, frozenset({step.argval})
+        case "DELETE_FAST" | "LOAD_FAST_AND_CLEAR":
+            return frozenset({step.argval}), frozenset({step.argval})
+        case _:
+            return none, none
+
+
+def _depths(
+    steps: list[dis.Instruction], after: list[list[int]], caught: list[list[tuple[int, int]]]
+) -> dict[int, tuple[int, int]]:
+    """Of each instruction that can be reached: the height of the value stack before it, and the exceptions handled."""
+    found, todo = {0: (0, 0)}, [0]
+    while todo:
+        index = todo.pop()
+        step, (here, handled) = steps[index], found[index]
+        arg = step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
+        reached = [(to, depth, handled) for to, depth in caught[index] if step.opname != "PUSH_EXC_INFO"]
+        for to in after[index]:
+            is_jump = to != index + 1
+            effect = 1 if step.opname == "RETURN_GENERATOR" else dis.stack_effect(step.opcode, arg, jump=is_jump)
+            reached.append((to, here + effect, handled + _HANDLED.get(step.opname, 0)))
+        for to, depth, handling in reached:
+            if to not in found:
+                found[to] = (depth, handling)
+                todo.append(to)
+    return found
+
+
+# --- calls --------------------------------------------------------------------------------------------------------------
+
+Reference: TypeAlias = tuple[str, ...]
+"""How a value is found: "global", "local" or "code" and a name (of "code", the place among the constants), then attributes
+and calls."""
+CALLED: Final = "()"
+"""In a path: the result of calling what the path leads to so far."""
+
+
+class CallSite(NamedTuple):
+    """A call.
+
+    Attributes:
+        callee: What is called.
+        line: Where.
+        unused: How the result is dropped, in words; "" if it is awaited, passed on, kept, or used in a way not known here.
+        attributes: What is read of the result, if nothing else is done with it.
+    """
+
+    callee: Reference
+    line: int
+    unused: str
+    attributes: tuple[str, ...]
+
+
+class Outline(NamedTuple):
+    """What a function refers to.
+
+    Attributes:
+        calls: Its calls, as far as it is known what they call.
+        mentions: The globals, locals and functions that it loads, with their attributes.
+        functions: The functions that are defined in it without a decorator, by the name that they are assigned to.
+        returns: What it returns, a path for each way out; None if one of them is not known.
+    """
+
+    calls: tuple[CallSite, ...]
+    mentions: tuple[Reference, ...]
+    functions: tuple[tuple[str, CodeType], ...]
+    returns: tuple[Reference, ...] | None
+
+
+@cache
+def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over instructions
+    """What a function calls, defines and returns, and whether results are dropped."""
+    flow = _flow(code)
+    targets = {to for index, near in enumerate(flow.after) for to in near if to != index + 1}
+    stack: list[Reference | None] = []
+    calls: list[CallSite] = []
+    mentions: dict[Reference, None] = {}
+    functions: dict[str, CodeType] = {}
+    returns: list[Reference | None] = []
+    callee: Reference | None = None
+    for index, (height, _) in sorted(flow.depth.items()):
+        step = flow.steps[index]
+        stack = [*stack[:height], *[None] * (height - len(stack))]
+        if index in targets and stack:
+            stack[-1] = None  # it comes from two sides
+        arg, name = step.arg or 0, str(step.argval)
+        match step.opname:
+            case "LOAD_GLOBAL":
+                found: Reference = ("global", name)
+                pushed = [None, found] if not _CALLABLE_FIRST else [found, None]
+                stack += pushed if arg & 1 else [found]
+                mentions[found] = None
+            case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_DEREF" | "LOAD_CLASSDEREF":
+                stack.append(("local", name))
+                mentions["local", name] = None
+            case "LOAD_CONST":
+                stack.append(("code", str(arg)) if isinstance(step.argval, CodeType) else None)
+            case "PUSH_NULL":
+                stack.append(None)
+            case "MAKE_FUNCTION":
+                stack = [*stack[: height - 1 - (0 if _CALLABLE_FIRST else arg.bit_count())], stack[-1]]
+            case "SET_FUNCTION_ATTRIBUTE":  # pragma: no cover  since 3.13
+                stack = [*stack[:-2], stack[-1]]
+            case "LOAD_ATTR" | "LOAD_METHOD":
+                of = stack.pop()
+                found_in = None if of is None else (*of, name)
+                if found_in is not None:
+                    mentions[found_in] = None
+                is_method = step.opname == "LOAD_METHOD" or (arg & 1 and _HAS_METHOD_BIT)
+                stack += [found_in, None] if is_method else [found_in]
+            case "STORE_FAST" | "STORE_DEREF":
+                made = stack.pop() if stack else None
+                functions.pop(name, None)
+                if made is not None and made[0] == "code" and len(made) == 2:
+                    functions[name] = code.co_consts[int(made[1])]
+            case "PRECALL":  # of 3.11, where the arguments are gone at the CALL
+                callee = next(filter(None, stack[height - arg - 2 : height - arg]), None)
+            case "CALL" | "CALL_KW" | "CALL_FUNCTION_EX":
+                first = height - 2 - {"CALL": arg, "CALL_KW": arg + 1}.get(step.opname, 1 + (arg & 1))
+                if not (step.opname == "CALL" and _HAS_PRECALL):
+                    callee = next(filter(None, stack[first : first + 2]), None)
+                at = flow.depth[index + 1][0] - 1 if index + 1 in flow.depth else first
+                stack = [*stack[:at], None if callee is None else (*callee, CALLED)]
+                if callee is not None:
+                    unused, attributes = _use(index + 1, at, flow, code)
+                    calls.append(
+                        CallSite(callee, step.positions.lineno or 0 if step.positions else 0, unused, attributes)
+                    )
+            case "RETURN_VALUE":
+                returns.append(stack[-1])
+            case "RETURN_CONST":  # pragma: no cover  since 3.12
+                returns.append(None)
+            case "SWAP" | "COPY":
+                stack = [*stack[: height - arg], *[None] * (arg + (step.opname == "COPY"))]
+            case _ if index + 1 in flow.depth and step.opname not in _ENDS:
+                left = min(height, flow.depth[index + 1][0])
+                stack = [*stack[: left - (step.opname not in _TAKERS)]]
+            case _:
+                pass
+    known = tuple(path for path in returns if path is not None)
+    return Outline(
+        tuple(calls), tuple(mentions), tuple(functions.items()), known if len(known) == len(returns) else None
+    )
+
+
+_HAS_PRECALL: Final = "PRECALL" in dis.opmap
+"""3.11."""
+_HAS_METHOD_BIT: Final = "LOAD_METHOD" not in dis.opmap or "CALL_INTRINSIC_1" in dis.opmap
+"""Since 3.12 a LOAD_ATTR may load a method."""
+_CALLABLE_FIRST: Final = "CALL_KW" in dis.opmap
+"""Since 3.13 a callable lies below its NULL, and a function has its attributes set one by one."""
+_TAKERS: Final = frozenset({"POP_TOP", "NOP", "RESUME", "CACHE", "KW_NAMES", "EXTENDED_ARG"})
+"""What leaves alone whatever lies below what it takes, without a result."""
+_PUSHERS: Final = frozenset({"LOAD_CONST", "LOAD_GLOBAL", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "PUSH_NULL"})
+_TESTED: Final = "only tested"
+
+
+def _use(index: int, at: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[str, ...]]:
+    """How a value is dropped that lies on the stack from an instruction on; "" if it is not, or that is not known.
+
+    Args:
+        index: The instruction.
+        at: The place of the value on the stack.
+        flow: The instructions.
+        code: Of these.
+    """
+    copies = ""
+    while True:
+        index = _past_jumps(index, flow.steps, flow.after)
+        step, above = flow.steps[index], flow.depth[index][0] - at - 1
+        match step.opname, above:
+            case ("POP_TOP", 0):
+                return copies or "its result is dropped", ()
+            case ("STORE_FAST", 0):
+                return _use_of_local(index, flow, code)
+            case ("COPY", 0) if flow.steps[index + 1].opname == "STORE_FAST":  # x := ...
+                copies, attributes = _use_of_local(index + 1, flow, code)
+                if not copies or attributes:
+                    return "", ()
+                index += 2
+            case ("TO_BOOL" | "UNARY_NOT", 0) | ("IS_OP" | "BINARY_SUBSCR", 1) | ("CONTAINS_OP", 0):
+                return f"its result is {_TESTED if step.opname != 'BINARY_SUBSCR' else 'used like a reply'}", ()
+            case ("GET_ITER" | "UNPACK_SEQUENCE", 0):
+                return "its result is used like a reply", ()
+            case (name, 0) if name.startswith("POP_JUMP"):
+                return f"its result is {_TESTED}", ()
+            case ("LOAD_ATTR" | "LOAD_METHOD", 0):
+                return "its result is used like a reply", (str(step.argval),)
+            case (name, _) if name in _PUSHERS and len(flow.after[index]) == 1:
+                index += 1
+            case _:
+                return "", ()
+
+
+def _use_of_local(index: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[str, ...]]:
+    """The same for a value that an instruction stores in a local."""
+    name = str(flow.steps[index].argval)
+    if not _LOOKERS.isdisjoint(code.co_names):
+        return "", ()
+    todo, seen = list(flow.after[index]), set[int]()
+    loads: list[int] = []
+    while todo:
+        if (index := todo.pop()) in seen:
+            continue
+        seen.add(index)
+        used, defined = uses(flow.steps[index])
+        if name in used and name not in defined:
+            loads.append(index)
+        if name not in defined:
+            todo += [*flow.after[index], *(to for to, _ in flow.caught[index])]
+    found = [_use(load + 1, flow.depth[load][0], flow, code) for load in loads]
+    if not all(unused for unused, _ in found):
+        return "", ()
+    how = "never used" if not found else min({unused.removeprefix("its result is ") for unused, _ in found})
+    return f"its result is assigned to `{name}`, which is {how}", tuple(name for _, names in found for name in names)

@@ -1,0 +1,125 @@
+"""What grows in a search that does not end: locals of programs, states of reducers, and cells.
+
+A loop that counts or collects makes a new state each time around, so the search has no end and its depth has no bound. No
+scenario that ships is deeper than a hundred steps or so.
+
+    locals   the last program that was suspended is followed back: a local has grown if its value was larger at each of the
+             last `_VISITS` visits of one await
+    cells    the values of a cell are compared in the order in which the search found them: it has grown if each of the last
+             eighth is larger than all of the first half
+
+This is evidence and no proof: a loop that ends after a thousand rounds looks the same until it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from types import CodeType
+from typing import Final, TypeAlias, cast
+
+from tidegate.model.bytecode import suspensions
+from tidegate.model.documents import Document, one_line
+from tidegate.model.errors import shown
+from tidegate.model.immutable import frozen_fields
+from tidegate.sim.actors import Process
+from tidegate.sim.automaton import ProgramAutomaton
+from tidegate.sim.packing import Slot
+from tidegate.sim.space import Space
+from tidegate.sim.world import BUDGET, PROCESS
+
+__all__ = ["DEPTH_MIN", "growing"]
+
+DEPTH_MIN: Final = 128
+"""Searches of fewer steps are not looked at."""
+_VISITS: Final = 32
+_VALUES: Final = 64
+_Place: TypeAlias = tuple[tuple[object, ...], ...]
+_Known: TypeAlias = tuple[object, _Place]
+"""A suspended program, as `tidegate.sim.fingerprint` tells it apart: its status, and its frames."""
+
+
+def growing(space: Space) -> tuple[str, ...]:
+    """What has grown so far, each with the place and a remedy."""
+    programs = {name: actor.behaviour for name, actor in space.processes.items() if isinstance(actor, Process)}
+    found = [f"{name}: {each}" for name, behaviour in programs.items() for each in _of_program(behaviour)]
+    for name, slot in space.packing.slots.items():
+        if name[0] != BUDGET and not (name[0] == PROCESS and name[1] in programs):
+            found += _of_cell(slot)
+    return tuple(found)
+
+
+def _of_program(behaviour: ProgramAutomaton) -> Iterator[str]:
+    """The locals that grow."""
+    nodes = behaviour.nodes
+    if len(nodes) < _VALUES:
+        return
+    last = nodes[-1]
+    if last.unmerged:
+        yield f"each pass of a loop is a new state: {last.unmerged}; keep immutable values across an await"
+        return
+    places = {number: cast("_Known", key)[1] for key, number in behaviour.known.items()}
+    visits: dict[tuple[tuple[CodeType, int], ...], list[_Place]] = {}
+    where: dict[tuple[tuple[CodeType, int], ...], str] = {}
+    for number in reversed(behaviour.way(len(nodes) - 1)):
+        if frames := tuple((cast("CodeType", code), cast("int", at)) for code, at, *_ in places.get(number, ())):
+            visits.setdefault(frames, []).append(places[number])
+            where.setdefault(frames, nodes[number].src)
+    for frames, seen in visits.items():
+        if len(seen) < _VISITS:
+            continue
+        for depth, (code, at) in enumerate(frames):
+            for nth, local in enumerate(suspensions(code)[at].live, 2):
+                sizes = [_size(place[depth][nth]) for place in seen[:_VISITS]]
+                if all(newer > older for newer, older in pairwise(sizes)):
+                    yield (
+                        f"the local `{local}` of {code.co_qualname} grows each time around at {where[frames]}, {len(seen):,} times "
+                        f"so far: bound the loop, as by `for attempt in range(3)`, or do not keep it across the await"
+                    )
+
+
+def _of_cell(slot: Slot) -> Iterator[str]:
+    """The cell, or the fields of its documents, if they grow."""
+    values = slot.values[1:]
+    if len(values) < _VALUES or not _grow(map(_size, values)):
+        return
+    kind, *rest = slot.name
+    match kind:
+        case "documents":
+            what = f"the document {shown(rest[-1])} of {shown(rest[0])}"
+        case "ids":
+            what = f"the collection {shown(rest[0])}"
+        case "notes":
+            what = f"the notes of {rest[0]}"
+        case _:
+            what = f"the cell {' '.join(slot.name)}"
+    docs = [value for value in values if isinstance(value, Document)]
+    fields = (
+        [name for name, _ in docs[-1].items if _grow(_size(dict(doc.items).get(name)) for doc in docs)] if docs else []
+    )
+    within = f", in {', '.join(f'`{one_line(name)}`' for name in fields)}" if fields else ""
+    yield f"growing: {what}{within}, {len(values):,} values so far: bound it, or let the programs stop"
+
+
+def _grow(sizes: Iterable[int]) -> bool:
+    """Is each of the last eighth larger than all of the first half?"""
+    found = list(sizes)
+    return max(found[: len(found) // 2]) < min(found[-(len(found) // 8) :])
+
+
+def _size(value: object) -> int:
+    """A measure that is larger if a number, a text or a collection is; of values, and of their keys."""
+    match value:
+        case bool() | type():
+            return 0
+        case int() | float():
+            return int(abs(value))
+        case str() | bytes():
+            return len(value)
+        case Document():
+            return sum(1 + _size(held) for _, held in value.items)
+        case tuple() | frozenset():
+            return sum(1 + _size(each) for each in value)
+        case _:
+            names = frozen_fields(type(value)) or ()  # type: ignore[arg-type]  # a class is hashable
+            return sum(_size(getattr(value, name)) for name in names)

@@ -1,0 +1,339 @@
+"""Effects and coroutines that a program makes and never awaits: which calls are found, and which look alike and are not."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
+from typing import cast
+
+import attrs
+import pytest
+
+from tidegate.model import bytecode, operations
+from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.effects import Call, Effect, Note, Program, Sleep
+from tidegate.model.errors import Misuse
+from tidegate.model.operations import FindOne, UpdateOne, bulk_update, find_one, insert_one, update_one
+from tidegate.model.transactions import InTransaction, Transaction
+from tidegate.model.unawaited import forgotten
+from tidegate.sim.actors import Process
+from tidegate.sim.automaton import ProgramAutomaton
+from tidegate.sim.report import explore
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.world import Plain
+
+N = Field[int]("n")
+ROW = Eq(ID, "x")
+PUT = Put(N, 1)
+DOC = Document.of({"_id": "y"})
+TRANSACTION = Transaction("s", 1)
+CONSTANT = update_one("c", ROW, PUT)
+
+
+async def nested() -> None:
+    await Note("nested", 1)
+
+
+def annotated() -> UpdateOne:
+    return update_one("c", ROW, PUT)
+
+
+def of_two(*, one: bool) -> UpdateOne | FindOne:
+    return update_one("c", ROW, PUT) if one else find_one("c", ROW)
+
+
+def started() -> Program[None]:
+    return nested()
+
+
+def perhaps() -> UpdateOne | None:
+    return None
+
+
+async def all_of(*effects: Effect[object]) -> None:
+    for effect in effects:
+        await effect
+
+
+@attrs.frozen
+class Store:
+    """A store of a user's own."""
+
+    name: str
+
+    def put(self) -> UpdateOne:
+        return update_one(self.name, ROW, PUT)
+
+    @staticmethod
+    async def saves() -> None:
+        await nested()
+
+    @staticmethod
+    def of(other) -> UpdateOne:  # type: ignore[no-untyped-def]  # noqa: ANN001  nothing is known of it
+        other.put()
+        return update_one(str(other), ROW, PUT)
+
+    @classmethod
+    def made(cls) -> UpdateOne:
+        return cls("a").put()
+
+    @property
+    def other(self) -> Store:
+        return Store("other")
+
+    async def forgets(self) -> None:
+        self.put()  # type: ignore[unused-awaitable]  # the mistake
+
+
+MODULE: dict[str, object] = {
+    **{each.__name__: each for each in (Sleep, Call, Note, insert_one, find_one, update_one, bulk_update, InTransaction, Store, UpdateOne, FindOne)},
+    **{each.__name__: each for each in (nested, annotated, of_two, started, perhaps, all_of)},
+    "operations": operations, "TRANSACTION": TRANSACTION, "CONSTANT": CONSTANT, "ROW": ROW, "PUT": PUT, "DOC": DOC, "N": N,
+}  # fmt: skip
+HELPERS = """
+def no_annotation(): return update_one("c", ROW, PUT)
+def through_another(): return no_annotation()
+def plain(): return 1
+def either(): pass
+either.__annotations__["return"] = UpdateOne | FindOne
+def dotted() -> operations.UpdateOne: pass
+def listed() -> list[int] | None: pass
+async def with_store(store: Store): store.put()
+def calls_itself(): return calls_itself()
+def puts():
+    insert_one("c", DOC)
+def puts_right(): return insert_one("c", DOC)
+made = lambda: update_one("c", ROW, PUT)
+async def forgets_deep_down():
+    def inner():
+        puts()
+    return [inner for _ in range(1)]
+"""
+
+
+def program(body: str, arguments: Mapping[str, object] | None = None, **more: object) -> Program[object]:
+    """A program with this body, in a module that has the helpers."""
+    text = f"{HELPERS}\nasync def program(argument=None, typed: 'Store | None' = None):\n"
+    names = {**MODULE, **more, "__name__": "mine"}
+    exec(compile(text + textwrap.indent(body, "    "), "/home/me/mine.py", "exec"), names)  # noqa: S102  written below
+    made = cast("Callable[..., Program[object]]", names["program"])
+    return made(**arguments or {})
+
+
+def calls(body: str, arguments: Mapping[str, object] | None = None, **more: object) -> list[str]:
+    begun = program(body, arguments, **more)
+    found = [each.call for each in forgotten(begun)]
+    begun.close()
+    return found
+
+
+FORGOTTEN = {
+    "update_one('c', ROW, PUT)": "update_one",
+    "operations.insert_one('c', DOC)": "operations.insert_one",
+    "Sleep(1)": "Sleep",
+    "Note('a', 1)": "Note",
+    "Call('a', (1,))": "Call",
+    "update_one('c', ROW, *[PUT])": "update_one",
+    "insert_one('c', DOC if argument else await find_one('c', ROW))": "insert_one",
+    "if argument: update_one('c', ROW, PUT)\nelse: await update_one('c', ROW, PUT)": "update_one",
+    "if argument:\n  return 1\ntry:\n  update_one('c', ROW, PUT)\nexcept ValueError: pass": "update_one",
+    "for _ in range(2): Note('a', 1)": "Note",
+    "_ = update_one('c', ROW, PUT)": "update_one",
+    "x = find_one('c', ROW)\nreturn x[N]": "find_one",
+    "x = find_one('c', ROW)\nif x is None: return 1\nreturn 2": "find_one",
+    "x = find_one('c', ROW)\nreturn 1 if not x else 2": "find_one",
+    "x = find_one('c', ROW)\nfor each in x: await each": "find_one",
+    "x = find_one('c', ROW)\na, b = x": "find_one",
+    "x = find_one('c', ROW)\nreturn x.n": "find_one",
+    "x = find_one('c', ROW)\nx = await find_one('c', ROW)\nreturn x": "find_one",
+    "if (x := find_one('c', ROW)) is None: return 1": "find_one",
+    "while find_one('c', ROW) is None: pass": "find_one",
+    "if 'n' in find_one('c', ROW): return 1": "find_one",
+    "return find_one('c', ROW).held(N)": "find_one",
+    "nested()": "nested",
+    "x = nested()\nif x: return 1": "nested",
+    "annotated()": "annotated",
+    "of_two(one=True)": "of_two",
+    "started()": "started",
+    "either()": "either",
+    "dotted()": "dotted",
+    "no_annotation()": "no_annotation",
+    "through_another()": "through_another",
+    "made()": "made",
+    "(lambda: update_one('c', ROW, PUT))()\ninner = lambda: update_one('c', ROW, PUT)\ninner()": "inner",
+    "puts()": "insert_one",
+    "await all_of(puts)": "insert_one",
+    "await forgets_deep_down()": "insert_one",
+    "async def inner(): await nested()\ninner()": "inner",
+    "async def inner(): update_one('c', ROW, PUT)\nawait inner()": "update_one",
+    "async def one():\n  await other()\nasync def other():\n  one()\nawait one()": "one",
+    "Store('a').put()": "Store(...).put",
+    "Store('a').other.put()": "Store(...).other.put",
+    "Store.saves()": "Store.saves",
+    "await with_store(Store('a'))": "store.put",
+    "await Store('a').forgets()": "self.put",
+    "Store('a').of(1)": "Store(...).of",
+    "Store.of(1)": "Store.of",
+    "Store.made()": "Store.made",
+}
+
+
+@pytest.mark.parametrize("body", FORGOTTEN)
+def test_an_effect_that_is_never_awaited_is_found(body: str) -> None:
+    """Dropped, assigned and never used, or used like a reply; in branches, loops, helpers, closures and methods."""
+    assert FORGOTTEN[body] in calls(body)
+
+
+KEPT = (
+    "await update_one('c', ROW, PUT)",
+    "x = update_one('c', ROW, PUT)\nawait x",
+    "x = find_one('c', ROW)\nif argument: return await x",
+    "x = None\nif argument: x = find_one('c', ROW)\nif x is not None: await x",
+    "for each in (update_one('c', ROW, PUT), Sleep(1)): await each",
+    "await InTransaction(TRANSACTION, update_one('c', ROW, PUT))",
+    "await bulk_update(update_one('c', ROW, PUT))",
+    "await all_of(update_one('c', ROW, PUT), *[Sleep(1) for _ in range(2)])",
+    "await CONSTANT",
+    "return update_one('c', ROW, PUT)",
+    "effects = []\neffects.append(Sleep(1))\nreturn await effects[0]",
+    "x = Sleep(1)\nreturn x == argument",
+    "if Sleep(1) == argument: return 1",
+    "x = Sleep(1)\nreturn x.duration",
+    "x = Sleep(1)\nlocals()",
+    "x = Sleep(1)\nasync def inner(): await x\nawait inner()",
+    "x = Sleep(1)\nreturn isinstance(x, Sleep)",
+    "x = Sleep(1)\nmatch x:\n  case Sleep(): return 1",
+    "(await nested(), plain(), perhaps())",
+    "perhaps()",
+    "listed()",
+    "if (x := find_one('c', ROW)) is not None: await x",
+    "plain()\nunknown()\nprint()\nargument()\nargument.method()\ntyped.put()",
+    "calls_itself()",
+    "x = nested()\nx.close()",
+    "x = nested()\nx.send(None)",
+    "await puts_right()",
+    "def inner(): return 1\ninner()",
+    "def inner(): yield Sleep(1)\ninner()",
+    "async def inner(): pass\ninner = plain\ninner()",
+    "async def inner(): pass\ninner = inner if argument else plain\nargument(inner)",
+    "Store('a')\nStore.unknown()\nStore('a').unknown()\noperations.unknown()",
+    "return Store('a').of(1), Store.other, Store.name",
+    "[Sleep(1)]\n(Sleep(1), 1)",
+)
+
+
+@pytest.mark.parametrize("body", KEPT)
+def test_an_effect_that_is_kept_or_passed_on_is_not_found(body: str) -> None:
+    """Awaited later or by another function, part of a value, compared, or of a type that is not known."""
+    assert calls(body) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "call", "arguments"),
+    [
+        ("argument.put()", "argument.put", {"argument": Store("a")}),
+        ("argument()", "argument", {"argument": Store("a").put}),
+        ("argument()", "argument", {"argument": partial(update_one, "c", ROW)}),
+        ("argument.insert_one('c', DOC)", "argument.insert_one", {"argument": operations}),
+        ("argument.put()", "", {"argument": SimpleNamespace(put=annotated)}),
+        ("argument()", "", {"argument": Store}),
+    ],
+)
+def test_arguments_of_a_program_are_known(body: str, call: str, arguments: dict[str, object]) -> None:
+    """A method, a function with some arguments, a module; not what an object holds."""
+    assert calls(body, arguments=arguments) == [call] * bool(call)
+
+
+def test_what_a_function_closes_over_is_known() -> None:
+    """Each function that is made has its own; one variable is not bound yet."""
+
+    def made(effect: object) -> object:
+        async def inner() -> None:
+            effect()  # type: ignore[operator]
+            if later:
+                await nested()
+
+        if not effect:
+            later = True
+        return inner
+
+    assert calls("await argument()", arguments={"argument": made(annotated)}) == ["effect"]
+    assert calls("await argument()", arguments={"argument": made(len)}) == []
+
+
+def test_exploring_a_program_that_forgets_an_await_is_misuse() -> None:
+    """The message names each file, line and function, and what to write; nothing is explored, and Python has nothing to add."""
+    two = 'await Note("a", 1)\nif argument:\n    update_one("c", ROW, PUT)\nx = find_one("c", ROW)\nreturn x is None'
+    process = Process("p", lambda _: program(two))
+    with pytest.raises(Misuse) as raised:
+        explore(Scenario("s", "", Plain(), (process,)))
+    line = HELPERS.count("\n") + 5
+    assert str(raised.value) == (
+        "update_one(...) makes an effect that is never awaited: its result is dropped\n"
+        f"  where: mine.py:{line} program; and so at mine.py:{line + 1} program\n"
+        "  why: an effect that is not awaited never happens, and the program goes on as if it had\n"
+        "  help: write `await update_one(...)`"
+    )
+    begun = program("Sleep(1)")
+    assert [str(each) for each in forgotten(begun)] == [
+        f"Sleep(...) at mine.py:{line - 2} program makes an effect that is never awaited: its result is dropped"
+    ]
+    begun.close()
+
+
+def test_a_program_is_read_once_however_often_it_starts() -> None:
+    """In each life it is the same."""
+    begun: list[int] = []
+
+    def birth(life: int) -> Program[object]:
+        begun.append(life)
+        return program("await nested()" if life == 0 else "nested()\nawait nested()")
+
+    automaton = ProgramAutomaton(birth)
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        assert [automaton.start(0), automaton.start(1)] == [automaton.start(0), automaton.start(1)]
+    assert begun == [0, 1]
+
+
+def test_nothing_is_said_of_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is over or no coroutine of Python's, and a Python whose bytecode is not known."""
+    over = program("update_one('c', ROW, PUT)")
+    over.close()
+    assert forgotten(over) == forgotten(cast("Program[object]", iter(()))) == ()
+    monkeypatch.setattr(bytecode, "_KNOWN_PYTHONS", ())
+    assert calls("update_one('c', ROW, PUT)") == []
+
+
+def test_a_plain_function_of_a_module_without_tidegate_is_not_read() -> None:
+    """The standard library, for one, which would be read from end to end. A coroutine function is read wherever it is."""
+    text = "def elsewhere(): made()\nasync def awaits(): made()\n"
+    found: list[list[str]] = []
+    for imported in ({}, {"Sleep": Sleep}, {"operations": operations}):
+        names: dict[str, object] = {"made": lambda: Sleep(1), "__name__": "other", **imported}
+        exec(text, names)  # noqa: S102  it stands above
+        found += [
+            calls(f"{body}", elsewhere=names["elsewhere"], awaits=names["awaits"])
+            for body in ("elsewhere()", "await awaits()")
+        ]
+    assert found == [[], ["made"], *[["made"]] * 4]
+
+
+def test_what_stands_for_another_object_is_not_run() -> None:
+    """A proxy may raise when anything of it is asked for."""
+
+    class Proxy:
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            raise RuntimeError
+
+    assert calls("argument()\nother()", arguments={"argument": Proxy()}, other=Proxy()) == []
+
+
+def test_the_wrapper_of_a_function_is_not_taken_for_it() -> None:
+    """What it returns may be anything, whatever its annotations say."""
+    wrapper = lambda: 1  # noqa: E731  it has no annotation of its own
+    wrapper.__wrapped__ = annotated  # type: ignore[attr-defined]
+    wrapper.__annotations__ = annotated.__annotations__
+    assert calls("wrapper()", wrapper=wrapper) == []
