@@ -70,7 +70,6 @@ CACHES: Final = {
     "sim.actors.stuck": "the cells that say whether user code never returns, by process",
     "sim.log.log": "the cells of logs, by partition",
     "sim.log.paused": "the cells of what consumers have paused",
-    "sim.requests.shown": "the text that requests under way are sorted by",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
     "model.bytecode.outline": "what a function calls, once per code object",
     "model.unawaited._examined": "which effects a function never awaits, once per function",

@@ -28,7 +28,7 @@ from tidegate.model.effects import Call, Effect, Note, Now, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.aging import text
+from tidegate.sim.aging import plain_text
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
@@ -140,7 +140,7 @@ class Process:
     def asked_at(self, world: World) -> str:
         """Which line of its program asks for what comes next."""
         node = self.behaviour.nodes[cast("int", world.read(self.place))]
-        return f"{node.src}, where it is {text(node.status)}"
+        return f"{node.src}, where it is {plain_text(node.status)}"
 
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep, if the clock can tell."""

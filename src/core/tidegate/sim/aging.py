@@ -43,17 +43,8 @@ from tidegate.model.instants import ClockName, Duration, Instant, seconds
 from tidegate.model.values import field_names
 
 __all__ = [
-    "Horizon",
-    "InstantRefused",
-    "RelativeInstant",
-    "Unknown",
-    "aged",
-    "check_use",
-    "holds_instant",
-    "plain",
-    "settled",
-    "text",
-]
+    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "check_use", "holds_instant", "plain", "plain_text", "settled",
+]  # fmt: skip
 
 
 _USES: Final = "compare ages up to the horizon: OlderThan in a filter, NoLongerThan in a law"
@@ -286,7 +277,7 @@ def check_use(reply: object) -> None:
     mapped(reply, lambda each: each.checked() if isinstance(each, RelativeInstant) else each)
 
 
-def text(value: object) -> str:
+def plain_text(value: object) -> str:
     """The one-line form of a value that code sees."""
     return show(plain(value))
 

@@ -29,7 +29,7 @@ from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration
 from tidegate.model.unawaited import check_awaited
-from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, plain, settled, text
+from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, plain, plain_text, settled
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 from tidegate.sim.lines import awaited_at, holders, raised_at
 
@@ -360,14 +360,14 @@ def _check_held(program: Program[object], status: ProcessStatus, place: object) 
     """Raise InstantRefused if the program, which was given an instant just now, holds one across its next await."""
     if not isinstance(status, Asking):
         if plain(status) is not status:
-            raise InstantRefused(f"is {text(status)}, which holds an instant", "return an age, or nothing of it")
+            raise InstantRefused(f"is {plain_text(status)}, which holds an instant", "return an age, or nothing of it")
         return
     held = ", ".join(f"`{name}`" for name in holders(program, _is_relative))
     if isinstance(place, Unmergeable) or plain(status) is not status or _names_instant(place):
         raise InstantRefused(
             f"holds an instant in {held or 'what it awaits, or in its memory'}",
             f"`del {held.replace('`', '')}` before that await, or keep an age" if held else "keep an age instead",
-            f"{awaited_at(program)}, where it is {text(status)}",
+            f"{awaited_at(program)}, where it is {plain_text(status)}",
         )
 
 

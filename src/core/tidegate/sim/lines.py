@@ -5,7 +5,6 @@ Nothing of the directories of the machine is shown.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import CodeType, FrameType, MethodType
@@ -16,7 +15,23 @@ from tidegate.model.effects import Effect
 
 __all__ = ["awaited_at", "decided_at", "holders", "raised_at", "used_at"]
 
-_OURS: Final = ("tidegate.model.", "tidegate.sim.", "attr.")
+_OURS: Final = ("tidegate.model.", "tidegate.sim.")
+_LIBRARIES: Final = frozenset(
+    {
+        "attr",
+        "collections",
+        "dataclasses",
+        "difflib",
+        "dis",
+        "enum",
+        "functools",
+        "inspect",
+        "json",
+        "random",
+        "re",
+        "typing",
+    }
+)
 _CALLS_MAX: Final = 8
 """How many calls are told of an error; of an endless recursion, say, there are a thousand."""
 
@@ -62,7 +77,7 @@ def used_at(error: BaseException) -> str:
     found, trace = "", error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
-        is_library = module.partition(".")[0] in sys.stdlib_module_names and module != "__main__"
+        is_library = module.partition(".")[0] in _LIBRARIES
         generated = trace.tb_frame.f_code.co_filename.startswith("<attrs")
         if not (module.startswith(_OURS) or is_library or generated):
             found = placed(module, trace.tb_frame.f_code, trace.tb_lineno)

@@ -36,7 +36,7 @@ from tidegate.model.effects import Cancel, Effect, Program, Refused, Sleep
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
-from tidegate.sim.aging import InstantRefused, plain, text
+from tidegate.sim.aging import InstantRefused, plain, plain_text
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
@@ -124,10 +124,10 @@ class Machine:
         """The same, sorted: where only the order of what is under way differs, it is one state."""
         return Machine(
             self.state,
-            tuple(sorted(self.commands, key=text)),
-            tuple(sorted(self.arrived, key=text)),
-            tuple(sorted(self.stuck, key=text)),
-            tuple(sorted(self.running, key=text)),
+            tuple(sorted(self.commands, key=plain_text)),
+            tuple(sorted(self.arrived, key=plain_text)),
+            tuple(sorted(self.stuck, key=plain_text)),
+            tuple(sorted(self.running, key=plain_text)),
         )
 
 
@@ -278,7 +278,7 @@ class ReducerProcess:
             return False
         program.close()  # each run is made by its behaviour
         if plain(command) is not command:
-            raise InstantRefused(f"commands a program with an instant: {text(command)}", "command it with an age")
+            raise InstantRefused(f"commands a program with an instant: {plain_text(command)}", "command it with an age")
         return True
 
     def at(self, running: Running) -> ProcessStatus:

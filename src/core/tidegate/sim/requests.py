@@ -38,7 +38,7 @@ from tidegate.model.operations import (
     UpsertOne,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.sim.aging import text
+from tidegate.sim.aging import plain_text
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
@@ -103,7 +103,7 @@ def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Ask
     faults = asker.faults
     if isinstance(effect, Now):
         for fault, happened, later, reading in troubled_readings(asker.host, asker.name, world, faults):
-            yield fault, Trouble(f"{text(reading)}, for {happened}"), later, reading
+            yield fault, Trouble(f"{plain_text(reading)}, for {happened}"), later, reading
         return
     if isinstance(effect, (Sleep, Note)):
         return
@@ -143,7 +143,7 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
             yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, _NO_REPLY
         # No driver sends a statement of a transaction twice, for the server would carry it out twice.
         if not isinstance(effect, InTransaction) and (after := may(Fault.DUPLICATE, done)):
-            again = Trouble(f"{text(reply)}, and the request is under way once more")
+            again = Trouble(f"{plain_text(reply)}, and the request is under way once more")
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
 
 
@@ -152,7 +152,7 @@ def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[str, Wor
     each = parts(effect, world)
     for some in chain.from_iterable(combinations(each, size) for size in range(1, len(each))):
         for done in _all_done(some, world, asker):
-            yield ", ".join(text(target(part)) for part in some), done
+            yield ", ".join(plain_text(target(part)) for part in some), done
 
 
 def _all_done(some: tuple[Part, ...], world: World, asker: Asker) -> Iterator[World]:
@@ -166,7 +166,7 @@ def _all_done(some: tuple[Part, ...], world: World, asker: Asker) -> Iterator[Wo
 
 def under_way(world: World, who: str, effect: Effect[object]) -> World:
     """The world in which the request arrives any time later."""
-    return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect)), key=text)))
+    return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect)), key=plain_text)))
 
 
 def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
@@ -184,4 +184,4 @@ def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker
     newest = {exactly(reply) for _, reply in outcomes}
     for _, reply in asker.meaning(effect, Behind(world), asker.name):
         if exactly(reply) not in newest and (after := spent(world, Fault.STALE_READ)):
-            yield Fault.STALE_READ, Trouble(f"{text(reply)}, which is stale"), after, reply
+            yield Fault.STALE_READ, Trouble(f"{plain_text(reply)}, which is stale"), after, reply

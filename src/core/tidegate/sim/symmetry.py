@@ -33,7 +33,7 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.immutable import mapped
 from tidegate.sim.actors import Process
-from tidegate.sim.aging import text
+from tidegate.sim.aging import plain_text
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.reducers import Machine, ReducerProcess, Running
@@ -49,7 +49,7 @@ _CHECKED: Final = 4
 
 
 _SORTED: Final[Mapping[str, Callable[[object], str]]] = {
-    FLIGHT.name[0]: text,
+    FLIGHT.name[0]: plain_text,
     OPEN.name[0]: str,
     NOTES: lambda note: cast("tuple[str, object]", note)[0],
 }
