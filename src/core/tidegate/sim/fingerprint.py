@@ -36,7 +36,17 @@ import attrs
 from tidegate.model.documents import Document, exactly
 from tidegate.model.immutable import frozen_fields, is_value
 
-__all__ = ["PYTHON", "Canon", "Unmergeable", "fingerprint", "suspensions", "uses"]
+__all__ = [
+    "PYTHON",
+    "Canon",
+    "Unmergeable",
+    "assigned",
+    "fingerprint",
+    "makes_sets",
+    "referents",
+    "suspensions",
+    "uses",
+]
 
 
 SLASH, BACKSLASH = "/", "\\"
@@ -47,6 +57,10 @@ _KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))
 _ENDS: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT",
                          "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT"})  # fmt: skip
 _HANDLED: Final = {"PUSH_EXC_INFO": 1, "POP_EXCEPT": -1}
+_ASSIGNMENTS: Final = frozenset(
+    {f"{what}_{where}" for what in ("STORE", "DELETE") for where in ("GLOBAL", "ATTR", "DEREF")}
+)
+_SETS: Final = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})
 _LOOKERS: Final = frozenset({"locals", "vars", "dir", "eval", "exec"})
 """Who calls one of these may read any local."""
 _REVERSIBLE: Final[tuple[Reversible[object], ...]] = ((), [], {}, {}.items(), {}.values(), range(0), range(2**64))
@@ -125,6 +139,20 @@ def fingerprint(
         frames.append((code, frame.f_lasti, *keys, stack, None if handled is None else canon.key(handled)))
         inner = awaited
     return tuple(frames)
+
+
+def assigned(code: CodeType) -> set[str]:
+    """The names that the code assigns to, besides its locals: globals, attributes, and variables of functions around it."""
+    return {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNMENTS}
+
+
+def makes_sets(code: CodeType) -> bool:
+    return any(step.opname in _SETS for step in dis.get_instructions(code))
+
+
+def referents(item: object) -> list[object]:
+    """What an object of an extension type refers to, such as a cache of functools."""
+    return gc.get_referents(item)
 
 
 def _being_handled(program: object) -> object:

@@ -13,7 +13,7 @@ from typing import Final, cast
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Effect
 
-__all__ = ["awaited_at", "decided_at", "holders", "raised_at"]
+__all__ = ["awaited_at", "decided_at", "defined_at", "holders", "raised_at"]
 
 _CALLS_MAX: Final = 8
 """How many calls are told of an error; of an endless recursion, say, there are a thousand."""
@@ -27,6 +27,12 @@ def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
         found = _placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
         inner = getattr(inner, "cr_await", None)
     return found
+
+
+def defined_at(program: Coroutine[Effect[object], object, object]) -> str:
+    """Where a program is written, also after it has ended."""
+    code: object = getattr(program, "cr_code", None)
+    return _placed("", code, code.co_firstlineno) if isinstance(code, CodeType) else ""
 
 
 def holders(program: Coroutine[Effect[object], object, object], holds: Callable[[object], bool]) -> tuple[str, ...]:

@@ -311,6 +311,7 @@ class Sampler:
             offered = {fault for state in walked.path for fault in _offers(search, state)}
             found_by = self.plan.policy(run)
             policy = found_by.described(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
+            search.confirm(is_broken=True)
         goals = {name: name in tally.goals for name in self.scenario.sometimes}
         return Sampled(
             search,
