@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -10,7 +14,11 @@ from typing import Final
 import pytest
 
 from tidegate.__main__ import main
+from tidegate.catalogue import shipped
 from tidegate.exit_codes import ExitCode
+from tidegate.model.effects import Note
+from tidegate.sim import Process, Scenario, explore, factory, world_with
+from tidegate_adapters.second_process import second_process
 
 MINE: Final = """
 import random
@@ -60,6 +68,14 @@ async def returns_what_it_draws():
     return random.random()
 
 
+ORDER = tuple({"one", "two", "three", "four", "five"})
+
+
+async def goes_by_its_module():
+    for name in ORDER:
+        await Note(name, 1)
+
+
 async def is_right():
     for name in sorted({"one", "two", "three"}):
         await Note(name, 1)
@@ -71,6 +87,7 @@ number = lambda: scenario_of(draws_a_number)
 order = lambda: scenario_of(goes_through_a_set)
 shared = lambda: scenario_of(keeps_a_global)
 result = lambda: scenario_of(returns_what_it_draws)
+module = lambda: scenario_of(goes_by_its_module)
 right = lambda: scenario_of(is_right)
 print("this module prints")
 """
@@ -116,6 +133,95 @@ def test_what_a_program_depends_on_is_found(capsys: pytest.CaptureFixture[str]) 
         assert (file.partition(":")[0], said) == ("mine.py", function)
         assert "await Note" in MINE.splitlines()[int(file.partition(":")[2]) - 1]
     assert scenarios["result"]["difference"]["first"].startswith("finished: 0.")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", [*FOUND, "result", "module"])
+def test_an_exploration_refuses_it_as_well(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """By default, with the same exit code; also what the module works out by a hash when it is loaded."""
+    code = main(["explore", f"mine.py:{name}", "--no-store"])
+
+    assert code == ExitCode.DIVERGED
+    assert "why: it depends on" in capsys.readouterr().err.replace("  ", " ").replace("why:  ", "why: ")
+
+
+@pytest.mark.usefixtures("here")
+def test_an_exploration_of_what_is_right_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    """No word of a second process."""
+    code = main(["explore", "mine.py:right", "--no-store"])
+
+    assert code == ExitCode.OK
+    assert "second process" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2", "random"])
+def test_a_verdict_does_not_depend_on_the_hash_seed(seed: str) -> None:
+    """A program of `-c`, sent by value; the second process ends with this one, and leaves no warning."""
+    script = (
+        MINE
+        + """
+import subprocess
+from tidegate.sim import explore
+for scenario in (order(), right()):
+    try:
+        print(explore(scenario).verdict)
+    except Exception as error:
+        print(type(error).__name__)
+from tidegate_adapters.second_process import second_process
+print(*[child.process.pid for child in second_process().children.values()])
+"""
+    )
+    environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=120)
+
+    _, *verdicts, children = done.stdout.splitlines()
+    assert verdicts == ["Nondeterministic", "complete"]
+    assert done.stderr == ""
+    assert not any(is_alive(int(child)) for child in children.split())
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_second_process_that_dies_is_replaced() -> None:
+    """Whatever ends it; what was sent to it is sent again."""
+    assert explore(shipped("transition")).uncovered == ()
+    for child in second_process().children.values():
+        child.process.kill()
+        child.process.wait()
+    assert explore(shipped("transition")).uncovered == ()
+
+
+def test_a_second_process_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the report says that it has executed nothing."""
+    explore(shipped("transition"))
+    for child in second_process().children.values():
+        child.process.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr("tidegate_adapters.second_process.ANSWER_S", 0.01)
+    report = explore(shipped("transition"))
+    assert any("the second process has ended" in line for line in report.uncovered)
+
+
+def test_without_cloudpickle_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function in a function is sent by value only."""
+    monkeypatch.setattr("tidegate_adapters.second_process.cloudpickle", None)
+    monkeypatch.setattr("tidegate_adapters.second_process._PICKLER", pickle.Pickler)
+
+    async def local() -> None:
+        await Note("said", 1)
+
+    actors = (Process("p", factory(local)),)
+    report = explore(Scenario(name="local", summary="", world=world_with({}), actors=actors))
+    (line,) = [line for line in report.uncovered if "second process" in line]
+    assert line.endswith(
+        "pip install 'tidegate[cli]', which brings cloudpickle; or move it to a module that can be imported"
+    )
 
 
 @pytest.mark.usefixtures("here")

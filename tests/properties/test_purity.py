@@ -26,6 +26,7 @@ VALUES: Final = {
     "bisect": "search in sorted tuples",
     "collections": "counting",
     "collections.abc": "types",
+    "contextvars": "what programs keep in them, see sim.outside",
     "datetime": "instants from and to people's dates; its clocks are banned below",
     "difflib": "which known name is nearest to one that is misspelled",
     "dis": "where a suspended program stands, see model.bytecode",
@@ -33,7 +34,7 @@ VALUES: Final = {
     "functools": "partial application, and the caches listed below",
     "gc": "what lies on the value stack of a suspended program, see sim.fingerprint",
     "hashlib": "digests of values",
-    "importlib": "a room of the catalogue, once something of it is asked for",
+    "importlib": "a room of the catalogue, once something of it is asked for; the adapter of sim.rerun, if it is installed",
     "inspect": "what kind of function a law is",
     "itertools": "iteration",
     "json": "the text of a dead letter, and of a trace in a page",
@@ -49,7 +50,12 @@ VALUES: Final = {
 }
 """What the core may import besides itself, and what for: none of it has a clock, a random generator or I/O."""
 
-ONLY_IN: Final = {"dis": "model.bytecode", "gc": "sim.fingerprint", "sys": "model.bytecode", "importlib": "catalogue"}
+ONLY_IN: Final = {
+    "dis": ("model.bytecode", "sim.fingerprint"),
+    "gc": ("sim.fingerprint",),
+    "sys": ("model.bytecode", "sim.fingerprint"),
+    "importlib": ("catalogue", "sim.confirming"),
+}
 SYS: Final = frozenset({"version_info"})
 
 BANNED_NAMES: Final = frozenset(
@@ -59,6 +65,7 @@ CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 """Clocks behind a name that may be imported: `datetime.now`."""
 
 CACHES: Final = {
+    "sim.confirming.second_process": "the adapter that is installed, see sim.rerun",
     "catalogue.__getattr__": "what ships, once it was asked for",
     "model.values._field_names": "the fields of a class, once per class",
     "sim.tagged._form_of": "what a class and its fields are called, once per class",
@@ -140,7 +147,7 @@ def imports_too_much(module: str, tree: ast.Module) -> set[str]:
     return {
         name
         for name in imported(tree)
-        if is_exempt(name) or not (is_ours(name) or name in VALUES) or ONLY_IN.get(name, module) != module
+        if is_exempt(name) or not (is_ours(name) or name in VALUES) or module not in ONLY_IN.get(name, (module,))
     }
 
 

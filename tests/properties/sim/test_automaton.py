@@ -17,6 +17,7 @@ from tidegate.sim.actors import Process, factory
 from tidegate.sim.aging import Horizon, InstantRefused
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Raised, Returned
 from tidegate.sim.report import Verdict, explore
+from tidegate.sim.rerun import case_of, planned
 from tidegate.sim.scenario import NO_ERROR, Scenario
 from tidegate.sim.world import calling, world_with
 
@@ -330,7 +331,7 @@ def test_a_life_that_begins_where_another_one_came_to_is_no_hidden_state() -> No
     assert automaton.start(1) == second
     third = automaton.after(second, None)
     assert automaton.status(automaton.after(third, None)) == Returned(3)
-    automaton.confirm()
+    assert case_of(automaton, planned(automaton)).execute() is None
 
 
 # --- time ---------------------------------------------------------------------------------------------------------------

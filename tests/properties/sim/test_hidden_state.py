@@ -11,18 +11,44 @@ import enum
 import functools
 import random  # noqa: TID251  as a program that should not
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+import time  # noqa: TID251  likewise
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import count as count_from
 from random import Random  # noqa: TID251  for random runs
-from typing import Any, Final, TypeAlias
+from random import random as drawn  # noqa: TID251  likewise
+from time import time_ns as now_ns  # noqa: TID251  likewise
+from types import ModuleType
+from typing import Any, Final, TypeAlias, cast
 
 import attrs
 import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put
-from tidegate.model.effects import Note, Refused
+from tidegate.model.effects import Call, Effect, Note, Program, Refused
 from tidegate.model.errors import Nondeterministic
 from tidegate.model.operations import find_one, find_one_and_update
-from tidegate.sim import Exploration, Process, Returned, Scenario, Verdict, explore, factory, world_with
+from tidegate.model.reducer import Step
+from tidegate.sim import (
+    Exploration,
+    Process,
+    ReducerProcess,
+    Returned,
+    Scenario,
+    Verdict,
+    World,
+    confirming,
+    explore,
+    factory,
+    perform,
+    world_with,
+)
+from tidegate.sim.automaton import Asking, ProgramAutomaton
+from tidegate.sim.outside import Reach, reached
+from tidegate.sim.rerun import CallCase, case_of, loops, planned
+from tidegate.sim.search import Search
+from tidegate.sim.world import Meaning, Outcomes, Plain, inbox
 
 Coded: TypeAlias = Callable[[], Awaitable[object]]
 BAD, GOOD = "bad", "good"
@@ -30,6 +56,7 @@ FLAG: Final = Field[int]("flag")
 PAUSE: Final = Note("pause", 0)
 
 NUMBERS: Final = {"n": 0}
+count = 0
 CONTEXT: Final = contextvars.ContextVar("CONTEXT", default=0)
 LOCALS: Final = locals
 KEPT: Final = [0]
@@ -303,7 +330,130 @@ async def remembers_in_a_shared_cell() -> str:
     return ended(await _outer(await _outer(None, is_new=False), is_new=is_new))
 
 
+# --- after thousands of replies ----------------------------------------------------------------------------------------
+
+FAR: Final = 3_000
+
+
+class Client:
+    """One that a module shares."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+
+
+CLIENT: Final = Client()
+COUNTED: Final[list[int]] = []
+
+
+async def counts_far_in_a_module() -> str:
+    global count  # noqa: PLW0603  as a program that should not
+    count = 0
+    while count < FAR:
+        await PAUSE
+        count += 1
+    return BAD
+
+
+async def counts_far_in_a_shared_object() -> str:
+    CLIENT.failures = 0
+    while CLIENT.failures < FAR:
+        await PAUSE
+        CLIENT.failures += 1
+    return BAD
+
+
+async def counts_far_in_a_list() -> str:
+    COUNTED.clear()
+    while len(COUNTED) < FAR:
+        await PAUSE
+        COUNTED.append(1)
+    return BAD
+
+
+async def counts_far_in_a_context() -> str:
+    CONTEXT.set(0)
+    while CONTEXT.get() < FAR:
+        await PAUSE
+        CONTEXT.set(CONTEXT.get() + 1)
+    return BAD
+
+
+@functools.cache
+def counters() -> list[int]:
+    return [0]
+
+
+async def counts_far_in_a_cache() -> str:
+    counters()[0] = 0
+    while counters()[0] < FAR:
+        await PAUSE
+        counters()[0] += 1
+    return BAD
+
+
+async def counts_far_in_an_attribute() -> str:
+    counts_far_in_an_attribute.count = 0  # type: ignore[attr-defined]
+    while counts_far_in_an_attribute.count < FAR:  # type: ignore[attr-defined]
+        await PAUSE
+        counts_far_in_an_attribute.count += 1  # type: ignore[attr-defined]
+    return BAD
+
+
+async def counts_far_in_a_row() -> str:
+    """What one reply counts another one takes back."""
+    NUMBERS["n"] = 0
+    while NUMBERS["n"] < FAR:
+        NUMBERS["n"] = 0 if await ask() else NUMBERS["n"] + 1
+    return BAD
+
+
+# --- by chance, and by the hash seed ------------------------------------------------------------------------------------
+
+WORDS: Final = frozenset({"alpha", "beta", "gamma", "delta"})
+
+
+async def draws_seldom() -> str:
+    await PAUSE
+    return ended(random.random() < 0.001)
+
+
+async def draws_an_id() -> str:
+    return str(uuid.uuid4())
+
+
+async def looks_at_the_time() -> None:
+    await Note(str(time.time_ns()), 1)
+
+
+async def returns_the_first_of_a_set() -> str:
+    return next(iter({"alpha", "beta", "gamma", "delta"}))
+
+
+async def makes_a_list_of_a_set() -> str:
+    return list({"alpha", "beta"})[0]  # noqa: RUF015  as it is written
+
+
+async def makes_a_dict_of_a_global_set() -> str:
+    return "".join(dict.fromkeys(WORDS))
+
+
+async def looks_at_a_hash() -> int:
+    return hash("x") % 2
+
+
+async def goes_through_its_argument(words: frozenset[str] = WORDS) -> None:
+    for word in words:
+        await Note(word, 1)
+
+
+BY_CHANCE: Final[tuple[Coded, ...]] = (
+    draws_seldom, draws_an_id, looks_at_the_time, returns_the_first_of_a_set, makes_a_list_of_a_set,
+    makes_a_dict_of_a_global_set, looks_at_a_hash, goes_through_its_argument,
+)  # fmt: skip
 PROGRAMS: Final[tuple[Coded, ...]] = (
+    counts_far_in_a_module, counts_far_in_a_shared_object, counts_far_in_a_list, counts_far_in_a_context,
+    counts_far_in_a_cache, counts_far_in_an_attribute, counts_far_in_a_row,
     counts_in_a_class, counts_in_a_module, counts_in_a_function, counts_in_defaults, counts_in_a_bound_class,
     counts_in_an_exception, counts_in_notes, remembers_in_a_cache, remembers_in_a_context, remembers_in_a_seed,
     remembers_in_a_number, remembers_in_a_type, remembers_in_an_enum, remembers_in_a_dictionary, remembers_in_a_property,
@@ -344,12 +494,384 @@ def test_hidden_state_is_told_apart_or_refused(program: Coded, how: Exploration)
     assert verdict(program, how) in {Verdict.VIOLATED, None}
 
 
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("program", BY_CHANCE, ids=lambda program: program.__name__)
+def test_chance_and_the_hash_seed_are_refused(program: Coded, how: Exploration) -> None:
+    """Whatever this process happens to draw, and whichever hash seed it has."""
+    assert verdict(program, how) is None
+
+
+# --- what is fine -------------------------------------------------------------------------------------------------------
+
+
 async def keeps_all_in_locals() -> str:
     seen = await ask()
     await PAUSE
     return ended(seen == 2)
 
 
-def test_a_program_without_any_is_complete() -> None:
+async def asks_whether_it_is_in_a_set() -> bool:
+    await PAUSE
+    return "alpha" in {"alpha", "beta"} and "beta" in WORDS
+
+
+async def sorts_a_set() -> None:
+    for word in sorted(WORDS):
+        await Note(word, 1)
+
+
+async def draws_by_a_seed_of_its_own() -> int:
+    drawn = Random(0).randrange(1_000)
+    await PAUSE
+    return drawn
+
+
+@functools.lru_cache(2)
+def doubled(number: int) -> int:
+    return 2 * number
+
+
+async def calls_what_is_cached() -> int:
+    number = 0
+    while not await ask():
+        number = doubled(3) + doubled(4) + doubled(5)
+    return number
+
+
+MEMO: Final[dict[int, int]] = {}
+TABLE: Final[Mapping[str, int]] = {"alpha": 1, "beta": 2}
+
+
+async def remembers_what_it_has_worked_out() -> int:
+    while not await ask():
+        MEMO.setdefault(3, 6)
+    return MEMO.get(3, 6)
+
+
+async def looks_into_a_table() -> None:
+    for word, number in TABLE.items():
+        await Note(word, number)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [keeps_all_in_locals, asks_whether_it_is_in_a_set, sorts_a_set, draws_by_a_seed_of_its_own, calls_what_is_cached,
+     remembers_what_it_has_worked_out, looks_into_a_table],
+)  # fmt: skip
+def test_a_program_without_any_is_complete(program: Coded) -> None:
+    """Sets, generators, caches and tables that decide nothing by chance."""
+    report = explore(scenario(program))
+    assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
+
+
+# --- what is confirmed, and by what -------------------------------------------------------------------------------------
+
+
+async def only_counts() -> None:
+    while not await ask():
+        NUMBERS["n"] += 1
+
+
+def test_state_outside_that_may_decide_later_makes_no_verdict_complete() -> None:
+    """Thousands of replies showed no difference, and more may."""
+    report = explore(scenario(only_counts))
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.reason.startswith("a changes `NUMBERS`, which is outside of its program")
+
+
+def test_without_snapshots_a_far_count_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: nothing outside is seen to change, so no cycle is repeated thousands of times."""
+    monkeypatch.setattr(Reach, "changed", lambda *_: ())
+    assert verdict(counts_far_in_a_list, Exploration()) is Verdict.COMPLETE
+
+
+def test_without_a_second_process_a_hash_seed_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: in one process all is alike."""
+    monkeypatch.setattr(confirming, "second_process", lambda: None)
+    assert verdict(goes_through_its_argument, Exploration()) is Verdict.COMPLETE
+
+
+def test_without_the_adapters_there_is_no_second_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other module that is missing is an error."""
+
+    def missing(name: str) -> Callable[[str], object]:
+        def import_module(_: str) -> object:
+            raise ModuleNotFoundError(name=name)
+
+        return import_module
+
+    monkeypatch.setattr(confirming, "import_module", missing("tidegate_adapters"))
+    assert confirming.second_process.__wrapped__() is None
+    monkeypatch.setattr(confirming, "import_module", missing("pickle"))
+    with pytest.raises(ModuleNotFoundError):
+        confirming.second_process.__wrapped__()
+
+
+def test_what_cannot_be_sent_is_reported() -> None:
+    """A program that holds what is of this process alone."""
+    frame = sys._getframe()  # noqa: SLF001
+
+    async def holds_a_frame() -> bool:
+        await PAUSE
+        return frame.f_code is None
+
+    report = explore(scenario(holds_a_frame))
+    (line,) = [each for each in report.uncovered if "second process" in each]
+    assert line.startswith("a was not executed in a second process with another hash seed: ")
+
+
+async def is_bad_once() -> str:
+    await PAUSE
+    COUNTED.append(1)
+    return ended(len(COUNTED) == 1)
+
+
+def test_a_counterexample_is_replayed_with_fresh_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: nothing else is confirmed."""
+    monkeypatch.setattr(Search, "confirm", lambda *_, **__: None)
+    COUNTED.clear()
+    with pytest.raises(Nondeterministic, match="the counterexample does not happen again with fresh programs: step 1"):
+        explore(scenario(is_bad_once))
+
+
+def test_a_message_names_the_process_the_line_the_cause_and_the_remedy() -> None:
+    """Of a clock; the others are read alike."""
+    with pytest.raises(Nondeterministic) as raised:
+        explore(scenario(looks_at_the_time))
+    assert raised.value.where.startswith("process a, at ")
+    assert raised.value.where.endswith(f"test_hidden_state.py:{_line_of(looks_at_the_time)} looks_at_the_time")
+    assert raised.value.why == "it depends on a clock: time.time_ns"
+    assert "ask for it with an effect" in raised.value.todo
+
+
+def _line_of(program: Coded) -> int:
+    return program.__code__.co_firstlineno + 1
+
+
+# --- reducers and meanings ----------------------------------------------------------------------------------------------
+
+
+def draws(state: object, event: object) -> Step[object, Note]:  # noqa: ARG001
+    return Step(random.random(), ())
+
+
+def goes_by_a_hash(state: object, event: object) -> Step[object, Note]:  # noqa: ARG001
+    return Step(next(iter(WORDS)), ())
+
+
+def counts_calls(state: object, event: object) -> Step[object, Note]:  # noqa: ARG001
+    COUNTED.append(1)
+    return Step(len(COUNTED) > FAR, ())
+
+
+def commands(state: object, event: object) -> Step[object, Call]:  # noqa: ARG001
+    return Step(event, (Call("ask"),) if event == "go" else ())
+
+
+def merged_by_a_hash(events: Sequence[object]) -> tuple[object, ...]:
+    return tuple(frozenset(map(str, events)))
+
+
+def replies(value: Callable[[], object]) -> Meaning:
+    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(effect, Call):
+            yield world, value()
+        else:
+            yield from perform(effect, world, who)
+
+    return meaning
+
+
+def a_reducer(step: Any = commands, event_for: Any = lambda _, reply: reply, **named: Any) -> Scenario:
+    process = ReducerProcess("r", None, step, event_for, meaning=replies(named.pop("value", lambda: "came")), **named)
+    world = Plain().write(inbox("r"), ("go", "stop"))
+    return Scenario(name="r", summary="", world=world, actors=(process,), always={"any": lambda _: True})
+
+
+REFUSED: Final[Mapping[str, Callable[[], Scenario]]] = {
+    "step draws": lambda: a_reducer(draws),
+    "step by a hash": lambda: a_reducer(goes_by_a_hash),
+    "step counts": lambda: a_reducer(counts_calls),
+    "event_for draws": lambda: a_reducer(event_for=lambda *_: random.random()),
+    "event_for by a hash": lambda: a_reducer(event_for=lambda *_: next(iter(WORDS))),
+    "merge by a hash": lambda: a_reducer(event_for=lambda *_: "came", merge=merged_by_a_hash),
+    "meaning draws": lambda: a_reducer(value=random.random),
+    "meaning by a hash": lambda: a_reducer(value=lambda: next(iter(WORDS))),
+}
+
+
+@pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
+def test_reducers_and_meanings_are_confirmed_as_programs_are(make: Callable[[], Scenario]) -> None:
+    """Impure ones are refused, by name."""
+    COUNTED.clear()
+    with pytest.raises(Nondeterministic) as raised:
+        explore(make())
+    assert raised.value.where.startswith("process r")
+
+
+def test_a_pure_reducer_is_complete() -> None:
     """Nobody is refused for nothing."""
-    assert verdict(keeps_all_in_locals, Exploration()) is Verdict.COMPLETE
+    report = explore(a_reducer(merge=tuple))
+    assert (report.verdict, report.uncovered) == (Verdict.COMPLETE, ())
+
+
+# --- what is reached ----------------------------------------------------------------------------------------------------
+
+
+class Slotted:
+    """It has no dictionary."""
+
+    __slots__ = ("count", "never")
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def up(self) -> None:
+        self.count += 1
+
+
+SLOTTED: Final = Slotted()
+UP: Final = SLOTTED.up
+LATER: Final = functools.partial(UP)
+BYTES: Final = bytearray(b"\0")
+NUMBERED: Final = count_from(0)
+CHOSEN: Final[set[int]] = set()
+NOT_A_NUMBER: Final = [float("nan")]
+CIRCULAR: Final[list[object]] = []
+CIRCULAR.append(CIRCULAR)
+MODULE: Any = ModuleType("mine")
+MODULE.__file__ = "/mine/mine.py"
+MODULE.count = 0
+
+
+@functools.lru_cache(2)
+def bounded(number: int) -> list[int]:
+    return [number]
+
+
+def changing() -> object:
+    return SLOTTED, UP, LATER, BYTES, NUMBERED, CHOSEN, NOT_A_NUMBER, CIRCULAR, MODULE.count, bounded
+
+
+def counts_in_another_module() -> None:
+    MODULE.count += 1
+
+
+def sets_a_global() -> None:
+    global not_there_yet  # noqa: PLW0603
+    not_there_yet = 1  # type: ignore[name-defined]
+
+
+CHANGES: Final[Mapping[str, Callable[[], object]]] = {
+    "SLOTTED": UP,
+    "UP": UP,
+    "LATER": UP,
+    "BYTES": lambda: BYTES.append(1),
+    "NUMBERED": lambda: next(NUMBERED),
+    "CHOSEN": lambda: CHOSEN.add(len(CHOSEN)),
+    "NOT_A_NUMBER": lambda: NOT_A_NUMBER.append(0),
+    "CIRCULAR": lambda: CIRCULAR.append(1),
+    "MODULE.count": counts_in_another_module,
+    "bounded": lambda: bounded(1).append(1),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_of_what_code_reaches_is_seen(name: str) -> None:
+    """And where nothing changes, none is."""
+    bounded(1)
+    reach = reached(changing, counts_in_another_module, sets_a_global)
+    before = reach.snapshot()
+    assert reach.changed(before) == ()
+    CHANGES[name]()
+    assert name in reach.changed(before)
+
+
+def test_a_global_that_is_not_there_yet_is_seen_to_appear() -> None:
+    """Nothing has the name before."""
+    globals().pop("not_there_yet", None)
+    reach = reached(sets_a_global)
+    before = reach.snapshot()
+    sets_a_global()
+    assert reach.changed(before) == ("not_there_yet",)
+
+
+def names_sources() -> object:
+    return now_ns(), drawn(), datetime.now(), attrs.NOTHING  # noqa: DTZ005
+
+
+def test_clocks_and_random_numbers_are_named() -> None:
+    """Also those that were imported by their names, and those behind a class."""
+    reach = reached(names_sources)
+    assert reach.clocks == ("datetime.now", "now_ns")
+    assert reach.randoms == ("drawn",)
+    before = reach.snapshot()
+    drawn()
+    assert reach.changed(before) == ("drawn",)
+
+
+def test_a_variable_without_a_value_is_none() -> None:
+    """Of a function that was made before it."""
+
+    def names_later() -> object:
+        return later
+
+    assert reached(names_later).snapshot() == ()
+    later = 1
+    assert names_later() == 1
+
+
+# --- loops --------------------------------------------------------------------------------------------------------------
+
+
+async def goes_between() -> None:
+    """From each of two nodes to the other, and to both from the start."""
+    said = await Call("ask", (0,))
+    while True:
+        said = await Call("ask", (said,))
+
+
+async def goes_on() -> None:
+    """Two ways that meet, and no way back."""
+    await Call("ask")
+    await Call("then")
+
+
+@pytest.mark.parametrize(("program", "cycles"), [(goes_between, 4), (goes_on, 0)])
+def test_each_cycle_is_repeated(program: Coded, cycles: int) -> None:
+    """Also one that leads through no node on the way to it; as often as is asked for."""
+    automaton = ProgramAutomaton(lambda _: cast("Program[object]", program()))
+    automaton.start(0)
+    for node in automaton.nodes:  # which grow on the way
+        for said in (1, 2) if isinstance(node.status, Asking) else ():
+            automaton.after(automaton.nodes.index(node), said)
+    runs = list(loops(automaton, most=9, replies=100))
+    assert len(runs) == cycles
+    assert all(len(run.loop) * run.times >= 100 for run in runs)
+    assert case_of(automaton, tuple(runs)).execute() is None
+
+
+def test_a_program_that_uses_tidegate_wrongly_when_it_is_run_again_differs() -> None:
+    """It raised nothing before."""
+    asked = iter([Note("said", 1)])
+
+    class Odd:
+        def __await__(self) -> Iterator[object]:
+            yield next(asked, 5)
+
+    async def once() -> None:
+        await cast("Note", Odd())
+
+    automaton = ProgramAutomaton(lambda _: once())
+    automaton.start(0)
+    (run,) = planned(automaton)
+    found = case_of(automaton, (run,)).execute()
+    assert found is not None
+    assert "UnknownEffect" in found.what
+
+
+def test_a_reducer_that_raises_when_it_is_called_again_differs() -> None:
+    """It returned something before."""
+    found = CallCase("r", "step", "", lambda: 1 // 0, (((), 1),)).execute()
+    assert found is not None
+    assert found.what == "step() first returned 1 and then raised ZeroDivisionError: integer division or modulo by zero"

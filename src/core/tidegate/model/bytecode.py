@@ -30,7 +30,9 @@ __all__ = [
     "Outline",
     "Reference",
     "Suspension",
+    "assigned",
     "is_known_python",
+    "makes_sets",
     "outline",
     "placed",
     "split_pair",
@@ -442,3 +444,18 @@ def _use_of_local(index: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[s
         return "", ()
     how = "never used" if not found else min({unused.removeprefix("its result is ") for unused, _ in found})
     return f"its result is assigned to `{name}`, which is {how}", tuple(name for _, names in found for name in names)
+
+
+def assigned(code: CodeType) -> set[str]:
+    """The names that the code assigns to, besides its locals: globals, attributes, and variables of functions around it."""
+    return {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNMENTS}
+
+
+def makes_sets(code: CodeType) -> bool:
+    return any(step.opname in _SETS for step in dis.get_instructions(code))
+
+
+_ASSIGNMENTS: Final = frozenset(
+    {f"{what}_{where}" for what in ("STORE", "DELETE") for where in ("GLOBAL", "ATTR", "DEREF")}
+)
+_SETS: Final = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})

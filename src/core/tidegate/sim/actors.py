@@ -18,13 +18,13 @@ there. A process that `comes_back` always starts again in the end, at no cost, a
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, ParamSpec, cast, final
 
 import attrs
 
 from tidegate.model.documents import exactly
-from tidegate.model.effects import Call, Effect, Note, Now, Sleep
+from tidegate.model.effects import Call, Effect, Note, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_callable, check_tuple, check_type
@@ -65,7 +65,12 @@ def factory(
     program: Callable[P, Coroutine[Effect[object], object, object]], *arguments: P.args, **named: P.kwargs
 ) -> Birth:
     """A program that is the same in every life."""
-    return lambda _: program(*arguments, **named)
+    return partial(_begun, partial(program, *arguments, **named))
+
+
+def _begun(run: Callable[[], Program[object]], life: int) -> Program[object]:  # noqa: ARG001  it is the same in each
+    """A new run; a function of the module, so that it can be sent to another process."""
+    return run()
 
 
 @final
@@ -113,7 +118,7 @@ class Process:
                 todo="leave Fault.RESTART out of its faults, or comes_back=True",
             )
         object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults, self.host))
-        object.__setattr__(self, "behaviour", ProgramAutomaton(self.birth))
+        self.remember(ProgramAutomaton(self.birth, self.name))
         object.__setattr__(self, "place", place(self.name))
 
     def begin(self, world: World) -> World:
@@ -134,8 +139,18 @@ class Process:
     def has_raised(self) -> bool:
         return self.behaviour.has_raised
 
-    def confirm(self) -> None:
-        self.behaviour.confirm()
+    def forget(self) -> Callable[[], None]:
+        """Begin with a program of which nothing is known; returns what brings back what was."""
+        known = self.behaviour
+        self.remember(ProgramAutomaton(self.birth, self.name))
+        return lambda: self.remember(known)
+
+    def remember(self, known: ProgramAutomaton) -> None:
+        object.__setattr__(self, "behaviour", known)
+
+    @property
+    def automata(self) -> tuple[ProgramAutomaton, ...]:
+        return (self.behaviour,)
 
     def asked_at(self, world: World) -> str:
         """Which line of its program asks for what comes next."""

@@ -6,10 +6,8 @@ that runs; nothing is re-implemented. Programs that stand at one node are interc
 and used again; a program is replayed from its replies only when none is left. A replay that asks for something else than
 before shows state hidden outside of the program, and is an error (`Nondeterministic`).
 
-State that is hidden outside of the frames (a global, a class, a cache, a context variable, what `is` compares) makes a merge
-wrong without any replay. So where a search has ended, merges are confirmed: a fresh program goes a further way into a
-node, and on from there by what was learned on the first. What is promised: one further way of each node is tried, then a
-second one of each, and so on, `_BEYOND` replies beyond the merge, until as many replies were given as the search gave.
+State outside of the frames (a global, a class, a cache, a context variable, what `is` compares) makes a merge wrong without any
+replay. So where a search has ended, fresh programs execute whole runs again (`tidegate.sim.rerun`).
 
 In relative time a program may use the instants of a reply until its next await, as `tidegate.sim.aging` permits, and must
 not hold one across it: its locals are no part of the state, so an instant there would not grow old with the others.
@@ -18,20 +16,21 @@ not hold one across it: its locals are no part of the state, so an instant there
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
 import attrs
 
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Program, Sleep, checked_effect
-from tidegate.model.errors import Nondeterministic, TidegateError, UnknownEffect
+from tidegate.model.errors import TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration
 from tidegate.model.unawaited import check_awaited
 from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, plain, plain_text, settled
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 from tidegate.sim.lines import awaited_at, holders, raised_at
+from tidegate.sim.outside import differs, reached
 
 __all__ = [
     "Asking", "Birth", "Cancelled", "Crashed", "Failed", "ProcessStatus", "ProgramAutomaton", "Raised",
@@ -110,12 +109,7 @@ class Cancelled:
 _SLEEPS_MAX: Final = 1_000
 """How many sleeps that no clock can tell are followed in a row."""
 _BEYOND: Final = 40
-"""How many replies a program is given beyond the merge that it confirms."""
-_REPLIES_MIN: Final = 300
-"""How many replies are given to confirm merges, if that is more than the search gave."""
-_ENDS: Final = 20
-_GOLDEN: Final = 2_654_435_769
-"""Its multiples modulo 2**32 are spread evenly (Knuth, The Art of Computer Programming, 6.4)."""
+"""How many replies a program is given beyond the reply that it was given at another time."""
 
 ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]
@@ -148,10 +142,16 @@ class _Node:
 
 @final
 class ProgramAutomaton:
-    """The automaton of one program. The first nodes are Crashed and Cancelled."""
+    """The automaton of one program. The first nodes are Crashed and Cancelled.
 
-    def __init__(self, birth: Birth) -> None:
-        self.birth = birth
+
+    Args:
+        birth: Starts a run of the program.
+        process: The name of its process, for messages.
+    """
+
+    def __init__(self, birth: Birth, process: str = "") -> None:
+        self.birth, self.process = birth, process
         self.nodes = [_Node(end, None, 0, None, unmerged="", src="") for end in (Crashed(), Cancelled())]
         self.known: dict[Hashable, int] = {}
         self.births: dict[int, int] = {}
@@ -160,6 +160,10 @@ class ProgramAutomaton:
         self.cut_off: set[str] = set()
         """Where it sleeps more often in a row than is followed."""
         self.has_raised = False  # has any run of it raised an error so far?
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """In another process it knows where its programs stand, and has none."""
+        return _recorded, (self.birth, self.process, [node.status for node in self.nodes])
 
     CRASHED: Final = 0
     CANCELLED: Final = 1
@@ -271,69 +275,21 @@ class ProgramAutomaton:
             self.compare(node, status)
         return program
 
-    def confirm(self) -> None:
-        """Let fresh programs go further ways into nodes, and on from there: they must stand where others stood.
-
-        Raises:
-            Nondeterministic: One asks for something else.
-        """
-        left = max(sum(len(node.edges) for node in self.nodes), _REPLIES_MIN)
-        walked: Counter[tuple[int, Hashable]] = Counter()
-        for life, way, first in self.further_ways():
-            if left <= 0:
-                return
-            left -= len(way) + self.walk_on(self.replayed(way, life), way[-1], first, walked)
-
-    def walk_on(
-        self, program: Program[object], at: int, first: Hashable | None, walked: Counter[tuple[int, Hashable]]
-    ) -> int:
-        """Let a program go on by what was learned, wherever fewest went before; how many replies it was given."""
-        key, given = first if first is not None else self.least_walked(at, walked), 0
-        while key is not None and given < _BEYOND:
-            walked[at, key] += 1
-            reply, at = self.nodes[at].edges[key]
-            self.compare(self.nodes[at], resume(program, reply))
-            key, given = self.least_walked(at, walked), given + 1
-        if isinstance(self.nodes[at].status, Asking):
-            self.nodes[at].parked.append(program)  # it may not like to be dropped there
-        return given
-
     def least_walked(self, at: int, walked: Counter[tuple[int, Hashable]]) -> Hashable | None:
         """The key of the reply after which fewest went on from there; None where none is known."""
         return min(self.nodes[at].edges, key=lambda key: walked[at, key], default=None)
 
-    def further_ways(self) -> Iterator[tuple[int, list[int], Hashable | None]]:
-        """In which life, by which nodes, and by which reply from the last of them; None where they are the whole way.
-
-        First the last few ways that end: where nothing is merged, they show whether a program does the same again. Then
-        all that lead to where another way led first.
-        """
-        ends = [number for number, node in enumerate(self.nodes) if number > self.CANCELLED and not node.edges]
-        for number in ends[-_ENDS:]:
-            yield self.nodes[number].life, self.way(number), None
-        into: dict[int, list[tuple[int, int, Hashable | None]]] = {}
-        for life, to in self.births.items():
-            if self.nodes[to].came is not None or self.nodes[to].life != life:
-                into.setdefault(to, []).append((life, to, None))
-        for number, node in enumerate(self.nodes):
-            for key, (reply, to) in node.edges.items():
-                came = self.nodes[to].came
-                if came is None or came.node != number or came.reply is not reply:  # equal replies may be of two types
-                    into.setdefault(to, []).append((node.life, number, key))
-        spread = sorted(into, key=lambda to: to * _GOLDEN % 2**32)  # so that what is left out is everywhere
-        for nth in range(max(map(len, into.values()), default=0)):
-            for to in spread:
-                if nth < len(into[to]):
-                    life, number, key = into[to][nth]
-                    yield life, [to] if key is None else self.way(number), key
-
     def compare(self, node: _Node, status: ProcessStatus) -> None:
         if self.canon.key(status) != node.exact:
-            raise Nondeterministic(
-                f"with the same replies a program was first {node.status} and then stood at: {status}",
-                why="it depends on something besides its arguments and replies: a global, a class, a cache, a clock, `is`",
-                todo="keep it in a local of an immutable kind, pass it as an argument, or ask for it with an effect",
-            )
+            came = node.came
+            line = node.src or (self.nodes[came.node].src if came is not None else "")
+            what = f"with the same replies a program was first {node.status} and then stood at: {status}"
+            raise differs(what, self.process, line, reached(self.birth))
+
+    def park_again(self, number: int, program: Program[object]) -> None:
+        """Keep a program that stands at the node: it serves whoever needs one, and may not like to be dropped there."""
+        if isinstance(self.nodes[number].status, Asking):
+            self.nodes[number].parked.append(program)
 
     def park(self, program: Program[object], status: ProcessStatus, life: int, came: _Came | None) -> int:
         """Let the program stand where it is; `came` is how it came there."""
@@ -369,6 +325,12 @@ def _check_held(program: Program[object], status: ProcessStatus, place: object) 
             f"`del {held.replace('`', '')}` before that await, or keep an age" if held else "keep an age instead",
             f"{awaited_at(program)}, where it is {plain_text(status)}",
         )
+
+
+def _recorded(birth: Birth, process: str, statuses: Sequence[ProcessStatus]) -> ProgramAutomaton:
+    automaton = ProgramAutomaton(birth, process)
+    automaton.nodes = [_Node(each, None, 0, None, unmerged="", src="") for each in statuses]
+    return automaton
 
 
 def _is_relative(value: object) -> bool:

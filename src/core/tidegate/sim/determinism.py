@@ -19,7 +19,6 @@ file system is found only if that changes; a cause is likely, not proven.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterator
-from enum import Enum, unique
 from types import CodeType, FrameType, FunctionType
 from typing import Final, TypeAlias, cast, final
 
@@ -31,6 +30,7 @@ from tidegate.model.errors import Nondeterministic
 from tidegate.sim.actors import Process
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Asking
+from tidegate.sim.outside import CLOCKS, RANDOM, Cause
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import status
 from tidegate.sim.policies import Generator, Seeding
@@ -45,15 +45,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-_CLOCKS: Final = frozenset(
-    {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
-)
-RANDOM: Final = frozenset(
-    {
-        "random", "randint", "randrange", "randbytes", "getrandbits", "choice", "choices", "shuffle", "sample",
-        "uniform", "uuid1", "uuid4", "urandom", "secrets", "token_bytes", "token_hex", "token_urlsafe", "randbelow",
-    }
-)  # fmt: skip
 _CALLS_DEEP_MAX: Final = 3
 
 
@@ -110,18 +101,6 @@ class Difference:
     src: str
     names: tuple[str, ...]
     is_torn: bool = False
-
-
-@final
-@unique
-class Cause(Enum):
-    """Why executions differ, most likely."""
-
-    GLOBAL = "something that outlives a run: a global, a class attribute, a default argument, a cache"
-    CLOCK = "a clock"
-    RANDOM = "a random number"
-    CHANGES = "something that is another each time: a clock, a random number, an id of an object, the environment"
-    ORDER = "the order of a set, or hash(): they change with PYTHONHASHSEED"
 
 
 # --- executing ----------------------------------------------------------------------------------------------------------
@@ -214,7 +193,7 @@ def _named_by(program: Coroutine[Effect[object], object, object]) -> tuple[str, 
         assert isinstance(frame, FrameType)
         found |= set(_names_in(frame.f_code, frame.f_globals, _CALLS_DEEP_MAX))
         inner = getattr(inner, "cr_await", None)
-    return tuple(sorted(found & (_CLOCKS | RANDOM)))
+    return tuple(sorted(found & (CLOCKS | RANDOM)))
 
 
 def _names_in(code: CodeType, space: dict[str, object], deep: int) -> Iterator[str]:
@@ -273,7 +252,7 @@ def judged(
 
 
 def _changing(found: Difference) -> Cause:
-    is_clock, is_random = (not names.isdisjoint(found.names) for names in (_CLOCKS, RANDOM))
+    is_clock, is_random = (not names.isdisjoint(found.names) for names in (CLOCKS, RANDOM))
     if is_clock == is_random:
         return Cause.GLOBAL if found.is_torn and not is_clock else Cause.CHANGES
     return Cause.CLOCK if is_clock else Cause.RANDOM

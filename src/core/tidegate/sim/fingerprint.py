@@ -34,7 +34,7 @@ from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspens
 from tidegate.model.documents import Document, exactly
 from tidegate.model.immutable import frozen_fields, is_value
 
-__all__ = ["Canon", "Unmergeable", "fingerprint"]
+__all__ = ["Canon", "Unmergeable", "fingerprint", "referents"]
 
 
 SLASH, BACKSLASH = "/", "\\"
@@ -106,6 +106,11 @@ def fingerprint(
         frames.append((code, point.at, *keys, stack, None if handled is None else canon.key(handled)))
         inner = awaited
     return tuple(frames)
+
+
+def referents(item: object) -> list[object]:
+    """What an object of an extension type refers to, such as a cache of functools."""
+    return gc.get_referents(item)
 
 
 def _being_handled(program: object) -> object:

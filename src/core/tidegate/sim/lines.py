@@ -13,7 +13,7 @@ from typing import Final, cast
 from tidegate.model.bytecode import placed
 from tidegate.model.effects import Effect
 
-__all__ = ["awaited_at", "decided_at", "holders", "raised_at", "used_at"]
+__all__ = ["awaited_at", "decided_at", "defined_at", "holders", "raised_at", "used_at"]
 
 _OURS: Final = ("tidegate.model.", "tidegate.sim.")
 _LIBRARIES: Final = frozenset(
@@ -44,6 +44,12 @@ def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
         found = placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
         inner = getattr(inner, "cr_await", None)
     return found
+
+
+def defined_at(program: Coroutine[Effect[object], object, object]) -> str:
+    """Where a program is written, also after it has ended."""
+    code: object = getattr(program, "cr_code", None)
+    return placed("", code, code.co_firstlineno) if isinstance(code, CodeType) else ""
 
 
 def holders(program: Coroutine[Effect[object], object, object], holds: Callable[[object], bool]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from tidegate.sim.trace import Passing, Trace
 from tidegate.sim.tracing import Path, is_sound, steps_of, unchosen
 from tidegate.sim.ways import Way, ways
 
-__all__ = ["NEAREST_STATES_MAX", "nearest_passing"]
+__all__ = ["NEAREST_STATES_MAX", "nearest_passing", "passing_near"]
 
 
 NEAREST_STATES_MAX: Final = 1_000
@@ -39,12 +39,15 @@ def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = NEAREST_
 
     def run(search: Search) -> Passing | None:
         way = followed(trace, search)
-        if not isinstance(way.outcome, Reproduced):
-            return None
-        found = next(_passing(search, way.path, states_max), None)
-        return None if found is None else Passing(found[0], unchosen(steps_of(search, found[1])))
+        return passing_near(search, way.path, states_max) if isinstance(way.outcome, Reproduced) else None
 
     return replaying(trace, scenario, run)
+
+
+def passing_near(search: Search, path: Path, states_max: int = NEAREST_STATES_MAX) -> Passing | None:
+    """The nearest passing run, by a search that has followed the failing one."""
+    found = next(_passing(search, path, states_max), None)
+    return None if found is None else Passing(found[0], unchosen(steps_of(search, found[1])))
 
 
 def _passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int, Path]]:

@@ -26,6 +26,7 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from itertools import permutations
 from typing import Any, TypeAlias, TypeVar, final
 
@@ -72,6 +73,12 @@ _CarriedOut: TypeAlias = Callable[..., Program[object] | None]
 
 def _by_the_world(command: Effect[object]) -> None:  # noqa: ARG001  each command is one effect
     return None
+
+
+def _carried_out(carried_out: _CarriedOut, command: Effect[object], life: int) -> Program[object]:  # noqa: ARG001  it has one
+    program = carried_out(command)
+    assert program is not None, "it was there when the command was made"
+    return program
 
 
 @final
@@ -192,9 +199,18 @@ class ReducerProcess:
     def has_raised(self) -> bool:
         return any(each.has_raised for each in self.behaviours.values())
 
-    def confirm(self) -> None:
-        for each in self.behaviours.values():
-            each.confirm()
+    def forget(self) -> Callable[[], None]:
+        """Begin with programs of which nothing is known; returns what brings back what was."""
+        known = self.behaviours
+        self.remember({})
+        return lambda: self.remember(known)
+
+    def remember(self, known: dict[Hashable, ProgramAutomaton]) -> None:
+        object.__setattr__(self, "behaviours", known)
+
+    @property
+    def automata(self) -> tuple[ProgramAutomaton, ...]:
+        return tuple(self.behaviours.values())
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         machine = world.read(self.place)
@@ -267,7 +283,7 @@ class ReducerProcess:
     def behaviour(self, command: Effect[object]) -> ProgramAutomaton:
         key = exactly(command)
         if key not in self.behaviours:
-            self.behaviours[key] = ProgramAutomaton(lambda _: self.program(command))
+            self.behaviours[key] = ProgramAutomaton(partial(_carried_out, self.carried_out, command), self.name)
         return self.behaviours[key]
 
     def is_program(self, command: Effect[object]) -> bool:
@@ -284,11 +300,6 @@ class ReducerProcess:
     def at(self, running: Running) -> ProcessStatus:
         """Where the program of a command stands; for laws."""
         return self.behaviour(running.command).status(running.node)
-
-    def program(self, command: Effect[object]) -> Program[object]:
-        program = self.carried_out(command)
-        assert program is not None, "it was there when the command was made"
-        return program
 
     def goes_on(self, world: World, machine: Machine, running: Running) -> Iterator[ActorStep]:
         """The next effect of a program, or what became of the command."""

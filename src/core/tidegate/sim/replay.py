@@ -16,10 +16,12 @@ import attrs
 
 from tidegate.model.documents import Document
 from tidegate.model.patches import difference
+from tidegate.sim.actors import Process
 from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.faults import FAULTS, Fault
 from tidegate.sim.packing import Packed
 from tidegate.sim.picture import described
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.rendering import patch_line
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Bounds, Explored, Proceed, Search
@@ -29,6 +31,7 @@ from tidegate.sim.ways import event, ways
 
 __all__ = [
     "Diverged", "ExploredOn", "Followed", "Replayed", "Reproduced", "explored_on", "followed", "replay", "replaying",
+    "with_fresh_programs",
 ]  # fmt: skip
 
 
@@ -96,6 +99,22 @@ def replaying(trace: Trace, scenario: Scenario, run: Callable[[Search], T]) -> T
     if clock is not None and trace.time.startswith("absolute"):  # it may have been relative but for another run
         scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
     return attempt(_as_bounded(scenario, trace), run)
+
+
+def with_fresh_programs(search: Search, run: Callable[[Search], T]) -> T:
+    """Run another search of the same scenario, in which nothing is known of its programs.
+
+    Actors, meanings and laws may hold the processes of the scenario, so these forget what was learned of them until it has ended.
+    """
+    clock, scenario = search.scenario.clock, search.scenario
+    if clock is not None and search.space.absolute is not None:
+        scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
+    restores = [actor.forget() for actor in scenario.actors if isinstance(actor, (Process, ReducerProcess))]
+    try:
+        return attempt(scenario, run)
+    finally:
+        for restore in restores:
+            restore()
 
 
 def _as_bounded(scenario: Scenario, trace: Trace) -> Scenario:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import InternalError, Misuse, TidegateError
+from tidegate.model.errors import InternalError, Misuse, Nondeterministic, TidegateError
 from tidegate.model.patches import Json
 from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import attempt, timing
@@ -27,9 +27,10 @@ from tidegate.sim.faults import Fault
 from tidegate.sim.judging import BrokenStep, Grew
 from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.lines import raised_at, used_at
-from tidegate.sim.nearest import nearest_passing
+from tidegate.sim.nearest import passing_near
 from tidegate.sim.packing import Overflow, Packed
 from tidegate.sim.policies import Seeding
+from tidegate.sim.replay import Diverged, followed, with_fresh_programs
 from tidegate.sim.sample import Beyond, BrokenState, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
 from tidegate.sim.search import CALLED_OFF, PLAIN, Explored, Proceed, Reductions, Search, go_on
@@ -261,10 +262,9 @@ def _explored(found: Explored, *, require_sometimes: bool) -> Report:
         return _reported(found, Verdict.VIOLATED, found.stopped)
     if found.stopped:
         return _reported(found, Verdict.INCONCLUSIVE, found.stopped)
-    if unexplored := [
-        f"{name}: {why}" for name, each in found.search.space.processes.items() for why in each.unexplored
-    ]:
-        return _reported(found, Verdict.INCONCLUSIVE, "; ".join(unexplored))
+    unexplored = [f"{name}: {why}" for name, each in found.search.space.processes.items() for why in each.unexplored]
+    if doubts := (*unexplored, *found.search.confirmed.doubts):
+        return _reported(found, Verdict.INCONCLUSIVE, "; ".join(doubts))
     if scenario.eventually and not found.resting:
         why = "nothing comes to rest, so the laws about rest say nothing"
         return _reported(found, Verdict.INCONCLUSIVE, why)
@@ -303,7 +303,7 @@ def _reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Repor
         seed=seed,
         policy=policy,
         reductions=found.search.reductions,
-        uncovered=() if found.broken else (*_uncovered(found), *unsure(found)),
+        uncovered=(*(() if found.broken else (*_uncovered(found), *unsure(found))), *found.search.confirmed.unshipped),
         why=found.broken.why if found.broken else "",
         loop=found.broken.loop if found.broken else 0,
         trace=_traced(found, seed),
@@ -338,7 +338,25 @@ def _traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
         why=found.broken.why,
         loop=found.broken.loop,
     )
-    return attrs.evolve(trace, passing=nearest_passing(trace, search.scenario))
+    return with_fresh_programs(search, lambda fresh: _confirmed(trace, fresh))
+
+
+def _confirmed(trace: Trace, fresh: Search) -> Trace:
+    """The trace and its nearest passing run, if it happens again with fresh programs.
+
+    Raises:
+        Nondeterministic: It does not.
+    """
+    way = followed(trace, fresh)
+    if isinstance(way.outcome, Diverged):
+        step = trace.steps[max(0, way.outcome.step - 1)]
+        raise Nondeterministic(
+            f"the counterexample does not happen again with fresh programs: step {way.outcome.step}: {way.outcome.reason}",
+            where=", ".join(filter(None, (f"process {step.process}", step.src and f"at {step.src}"))),
+            why="a program, a meaning or a law depends on something besides its arguments: a global, a clock, a random number",
+            todo="keep it in a local of an immutable kind, pass it as an argument, or ask for it with an effect",
+        )
+    return attrs.evolve(trace, passing=passing_near(fresh, way.path))
 
 
 def _is_of_a_history(found: Explored | Sampled) -> bool:

@@ -31,6 +31,7 @@ from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.transactions import InTransaction
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 from tidegate.sim.apart import check_apart
+from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.clocks import HOST, check_hosts
 from tidegate.sim.faults import FAULTS, REBALANCES, Fault, Faults, bound
 from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World
@@ -148,7 +149,8 @@ class ProcessActor(Actor, Protocol):
     def unexplored(self) -> tuple[str, ...]: ...
     @property
     def has_raised(self) -> bool: ...
-    def confirm(self) -> None: ...
+    @property
+    def automata(self) -> Iterable[ProgramAutomaton]: ...
 
 
 class State(Protocol):

@@ -25,6 +25,7 @@ import attrs
 
 from tidegate.model.values import check_int
 from tidegate.sim.actors import Ticks
+from tidegate.sim.confirming import Confirmed, confirmed
 from tidegate.sim.faults import Fault
 from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.judging import Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
@@ -193,6 +194,8 @@ class Search:
         self.graph = Graph(space, self.steppers, None if self.symmetry is None else self.symmetry.least)
         self.reached_by: Search | None = None
         self.growing: tuple[str, ...] = ()
+        self.confirmed = Confirmed()
+        self.learned = -1  # how many replies there were when it was confirmed
 
     def _stepper(self, actor: Actor) -> Stepper:
         make = Overwriting if actor.blind else Remembering
@@ -266,8 +269,7 @@ class Search:
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
-        if broken is None:  # else its programs are run again to tell how
-            self.confirm()
+        self.confirm(is_broken=broken is not None)
         return Explored(
             search=self,
             broken=broken,
@@ -389,14 +391,17 @@ class Search:
         symmetry = self.symmetry
         return states if symmetry is None else [each for state in states for each in (state, *symmetry.images(state))]
 
-    def confirm(self) -> None:
-        """Let fresh programs try what was merged.
+    def confirm(self, *, is_broken: bool = False) -> None:
+        """Execute again what was learned: see `tidegate.sim.confirming`.
 
         Raises:
-            Nondeterministic: One does not do as those did that were taken for the same.
+            Nondeterministic: Something does not do the same.
         """
-        for process in self.space.processes.values():
-            process.confirm()
+        learned = sum(
+            len(node.edges) for each in self.space.processes.values() for a in each.automata for node in a.nodes
+        )
+        if learned != self.learned:
+            self.learned, self.confirmed = learned, confirmed(self.space, self.steppers, is_broken=is_broken)
 
     def is_at_rest(self, state: Packed) -> bool:
         must = any(step.must for stepper in self.steppers for step, _ in stepper.steps(state))

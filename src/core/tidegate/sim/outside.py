@@ -1,0 +1,402 @@
+"""State outside of a program: all that its code reaches besides its frames, and whether that changes while it runs.
+
+A program may depend on its arguments and on the replies it gets. `reached` walks from the function that starts a program over
+the functions that its code names, what they close over, their defaults and attributes, the globals that they name, the
+attributes of classes and modules, and context variables. A `Reach` then says
+    which clocks and random numbers the code uses                 `clocks`, `randoms`
+    whether the order of a set, or `hash`, may decide something   `has_sets`
+    what all of that holds now                                    `Reach.snapshot`
+A run that starts with warm caches must leave the snapshot as it was at every await: whatever changes may decide later.
+
+The walk stops at the standard library, installed packages and tidegate. Of a cache of functools only what can change counts.
+Known not to be seen: what is reached by a name that is made at run time (`getattr(module, "na" + "me")`, `sys.modules`), state
+inside of extension types, files and the environment.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from enum import Enum, unique
+from functools import partial
+from itertools import islice
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Final, TypeAlias, cast, final
+
+import attrs
+
+from tidegate.model.bytecode import assigned, makes_sets
+from tidegate.model.errors import Nondeterministic
+from tidegate.model.immutable import is_value
+from tidegate.sim.fingerprint import referents
+
+__all__ = ["CLOCKS", "RANDOM", "Cause", "Reach", "differs", "reached"]
+
+CLOCKS: Final = frozenset(
+    {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
+)
+RANDOM: Final = frozenset(
+    {
+        "random", "randint", "randrange", "randbytes", "getrandbits", "choice", "choices", "shuffle", "sample",
+        "uniform", "uuid1", "uuid4", "urandom", "secrets", "token_bytes", "token_hex", "token_urlsafe", "randbelow",
+    }
+)  # fmt: skip
+_SOURCES: Final = frozenset({"time", "random", "uuid", "secrets", "os", "posix", "datetime"})
+"""Modules that clocks and random numbers come from."""
+_ORDERED_BY_HASH: Final = frozenset({"set", "frozenset", "hash"})
+_REACHED_MAX: Final = 2_000
+"""How many objects a walk visits; beyond, nothing is seen."""
+_TOKENS_MAX: Final = 2_000
+"""How many values a snapshot holds."""
+_DEEP_MAX: Final = 6
+_LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
+"""Where the standard library lies."""
+_HEAP_TYPE: Final = 1 << 9
+"""The flag of a class that Python code, rather than C, has made."""
+
+_TODO: Final = "keep it in a local of an immutable kind, pass it as an argument, or ask for it with an effect"
+
+_Token: TypeAlias = object
+_Place: TypeAlias = tuple[str, object, str]
+"""A label, what holds a name (a dictionary, a class, a module), and the name."""
+
+
+@final
+@unique
+class Cause(Enum):
+    """Why executions differ, most likely."""
+
+    GLOBAL = "something that outlives a run: a global, a class attribute, a default argument, a cache"
+    CLOCK = "a clock"
+    RANDOM = "a random number"
+    CHANGES = "something that is another each time: a clock, a random number, an id of an object, the environment"
+    ORDER = "the order of a set, or hash(): they change with PYTHONHASHSEED"
+
+
+@final
+@attrs.frozen(eq=False)
+class Reach:
+    """What the code of a program reaches outside of its frames.
+
+    Attributes:
+        places: Names that hold values.
+        has_sets: It makes or holds sets, or calls hash().
+        clocks: The clocks that it uses.
+        randoms: The sources of random numbers that it uses.
+        has_code: Some of the functions are neither of tidegate nor of a library.
+    """
+
+    places: tuple[_Place, ...]
+    has_sets: bool
+    clocks: tuple[str, ...]
+    randoms: tuple[str, ...]
+    has_code: bool
+
+    def snapshot(self) -> tuple[_Token, ...]:
+        """What each place holds, as values that can be compared."""
+        left = [_TOKENS_MAX]
+        return tuple([_token(_held(holder, name), left, _DEEP_MAX, ()) for _, holder, name in self.places])
+
+    def changed(self, before: tuple[_Token, ...]) -> tuple[str, ...]:
+        """The labels of the places that have changed since a snapshot."""
+        now = zip(self.places, before, self.snapshot(), strict=True)
+        return tuple([label for (label, _, _), one, other in now if one != other])
+
+
+def differs(
+    what: str, process: str, line: str, reach: Reach, changes: Sequence[str] = (), *, is_second: bool = False
+) -> Nondeterministic:
+    """The error that a program, or another function of a scenario, does not do the same again.
+
+    Args:
+        what: What it did first, and what it did in another execution.
+        process: The name of its process.
+        line: Where it is written.
+        reach: What its code reaches.
+        changes: What changes outside of it.
+        is_second: The other execution was in a second process, which has another hash seed.
+    """
+    randoms = tuple(each for each in changes if each in reach.randoms) or reach.randoms
+    if randoms:
+        why, todo = f"it depends on {Cause.RANDOM.value}: {', '.join(randoms)}", _TODO
+    elif reach.clocks:
+        why, todo = f"it depends on {Cause.CLOCK.value}: {', '.join(reach.clocks)}", _TODO
+    elif changes:
+        names = ", ".join(f"`{each}`" for each in changes)
+        why, todo = f"it depends on state outside of the program, which changes while it runs: {names}", _TODO
+    elif is_second:
+        why = f"it depends on {Cause.ORDER.value}; or on state of this process, such as a global that has changed"
+        todo = "sort a set before its order matters: sorted(names); compute no hash() of a text"
+    else:
+        why, todo = (
+            "it depends on something besides its arguments and replies: a global, a class, a cache, a clock, `is`",
+            _TODO,
+        )
+    place = ", ".join(filter(None, (f"process {process}" if process else "", line and f"at {line}")))
+    where = f"{place}; again in a second process with another PYTHONHASHSEED" if is_second else place
+    return Nondeterministic(what, where=where, why=why, todo=todo)
+
+
+_NOTHING: Final = ("nothing",)
+
+
+def _held(holder: object, name: str) -> object:
+    try:
+        match holder:
+            case dict():
+                return cast("dict[str, object]", holder).get(name, _NOTHING)
+            case ContextVar():
+                return holder.get(_NOTHING)
+            case _:
+                return getattr(holder, name, _NOTHING)
+    except ValueError:  # a cell that is empty
+        return _NOTHING
+
+
+# --- what the code reaches ----------------------------------------------------------------------------------------------
+
+
+def reached(*roots: object) -> Reach:
+    """Walk from functions over all that their code reaches.
+
+    Args:
+        roots: What starts a program, or another function of a scenario.
+    """
+    walk = _Walk()
+    for root in roots:
+        walk.visit(root, "")
+    while walk.todo and len(walk.seen) < _REACHED_MAX:
+        walk.visit(*walk.todo.popleft())
+    return Reach(
+        tuple(filter(walk.may_change, walk.places.values())),
+        walk.has_sets,
+        tuple(sorted(walk.clocks)),
+        tuple(sorted(walk.randoms)),
+        walk.has_code,
+    )
+
+
+@final
+class _Walk:
+    def __init__(self) -> None:
+        self.todo: deque[tuple[object, str]] = deque()
+        self.seen: dict[int, object] = {}
+        self.places: dict[tuple[int, str], _Place] = {}
+        self.has_sets = self.has_code = False
+        self.stored: set[str] = set()
+        self.clocks: set[str] = set()
+        self.randoms: set[str] = set()
+
+    def may_change(self, place: _Place) -> bool:
+        """Does the code assign to it, or does it hold what can change?"""
+        label, holder, name = place
+        if name in self.stored or label in self.stored or isinstance(holder, (ContextVar, _State)):
+            return True
+        held = _held(holder, name)
+        return held is not _NOTHING and not _is_constant(held)
+
+    def visit(self, item: object, label: str) -> None:
+        if id(item) in self.seen or isinstance(item, (str, bytes, int, float, type(None))):
+            return
+        self.seen[id(item)] = item
+        match item:
+            case FunctionType():
+                self.visit_function(item)
+            case MethodType():
+                self.todo += [(item.__func__, label), (item.__self__, label)]
+            case partial():
+                self.todo += [(part, label) for part in (item.func, *item.args, *item.keywords.values())]
+            case type():
+                self.visit_class(item)
+            case ModuleType() | BuiltinFunctionType():
+                pass
+            case set() | frozenset():
+                self.has_sets = True
+                self.todo += [(part, label) for part in islice(item, _REACHED_MAX)]
+            case dict():
+                self.todo += [(part, label) for part in islice(item.values(), _REACHED_MAX)]
+            case tuple() | list() | deque():
+                self.todo += [(part, label) for part in islice(item, _REACHED_MAX)]
+            case _ if (wrapped := getattr(item, "__wrapped__", None)) is not None:  # a cache of functools
+                self.todo.append((wrapped, label))
+            case _:
+                self.todo.append((type(item), label))
+                self.todo += [(part, f"{label}.{name}") for name, part in _fields(item)]
+
+    def visit_function(self, function: FunctionType) -> None:
+        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self.place(variable, cell, "cell_contents")
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self.todo.append((default, function.__name__))
+        if _is_library(function.__module__ or "", function.__code__.co_filename):
+            return
+        self.has_code = True
+        for attribute in ("__defaults__", "__kwdefaults__", "__dict__"):
+            self.place(f"{function.__name__}.{attribute}", function, attribute)
+        self.todo += [(each, name) for name, each in vars(function).items()]
+        self.visit_code(function.__code__, function.__globals__)
+
+    def visit_code(self, code: CodeType, space: dict[str, object]) -> None:
+        names = set(code.co_names)
+        self.stored |= assigned(code)
+        self.has_sets = self.has_sets or makes_sets(code)
+        self.has_sets = self.has_sets or not _ORDERED_BY_HASH.isdisjoint(names)
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                self.visit_code(constant, space)
+            self.has_sets = self.has_sets or isinstance(constant, frozenset)
+        for name in sorted(names & space.keys()):
+            held = space[name]
+            self.name_source(name, held, names)
+            self.place(name, space, name)
+            if isinstance(held, ModuleType) and not _is_library(held.__name__, getattr(held, "__file__", None)):
+                for attribute in sorted(names & vars(held).keys()):
+                    self.place(f"{name}.{attribute}", vars(held), attribute)
+        for name in sorted(self.stored & names - space.keys()):  # a global that is not there yet
+            self.places.setdefault((id(space), name), (name, space, name))
+
+    def name_source(self, name: str, held: object, names: set[str]) -> None:
+        """Note the clocks and random numbers that a global gives to code with these names."""
+        if isinstance(held, ModuleType) and held.__name__ in _SOURCES:
+            is_clock = held.__name__ in ("time", "datetime")
+            used = names & (CLOCKS if is_clock else RANDOM)
+            used = (used - {name}) or used  # the module is named, and so may be a function of the same name
+            (self.clocks if is_clock else self.randoms).update(f"{name}.{each}" for each in used)
+            source: object = getattr(held, "random", None)
+            self.place_random(f"{name}.random", source)
+        elif getattr(held, "__module__", None) == "datetime":
+            self.clocks |= {f"{name}.{each}" for each in names & {"now", "utcnow", "today"}}
+        elif isinstance(held, (BuiltinFunctionType, FunctionType, MethodType)):
+            module = getattr(held, "__module__", None) or type(getattr(held, "__self__", None)).__module__
+            if module in _SOURCES and held.__name__ in CLOCKS:
+                self.clocks.add(name)
+            elif module in _SOURCES and held.__name__ in RANDOM:
+                self.randoms.add(name)
+                self.place_random(name, held)
+
+    def place_random(self, label: str, source: object) -> None:
+        """The generator behind the functions of the module `random`."""
+        generator = getattr(source, "__self__", None)
+        if hasattr(generator, "getstate"):
+            self.places.setdefault((id(generator), "getstate"), (label, _State(generator), "state"))
+
+    def visit_class(self, kind: type) -> None:
+        for base in kind.__mro__:
+            if _is_library_class(base):
+                continue
+            for name, held in list(vars(base).items()):
+                inner = getattr(held, "__func__", getattr(held, "fget", held))
+                if isinstance(inner, FunctionType):
+                    self.todo.append((inner, name))
+                elif not name.startswith("__") or name == "__slots__":
+                    self.place(f"{base.__name__}.{name}", base, name)
+
+    def place(self, label: str, holder: object, name: str) -> None:
+        held = _held(holder, name)
+        if isinstance(held, ContextVar):
+            self.places.setdefault((id(held), ""), (label, held, ""))
+        self.places.setdefault((id(holder), name), (label, holder, name))
+        self.todo.append((held, label))
+
+
+@final
+@attrs.frozen(eq=False)
+class _State:
+    """A random generator, whose state is a value."""
+
+    generator: object
+
+    @property
+    def state(self) -> object:
+        return hash(self.generator.getstate())  # type: ignore[attr-defined]
+
+
+def _is_library(module: str, file: str | None) -> bool:
+    """Is it code of the standard library, of an installed package, or of tidegate? Programs keep no state there."""
+    if file is None:
+        return module != "__main__"
+    place = file.replace("\\", "/")
+    is_installed = "/site-packages/" in place or "/dist-packages/" in place
+    return module.partition(".")[0] == "tidegate" or is_installed or place.startswith((_LIBRARY, "<frozen", "<attrs"))
+
+
+def _is_library_class(kind: type) -> bool:
+    if not kind.__flags__ & _HEAP_TYPE:
+        return True
+    own = (
+        each for each in vars(kind).values() if isinstance(each, FunctionType) and each.__module__ == kind.__module__
+    )
+    files = [each.__code__.co_filename for each in own if not each.__code__.co_filename.startswith("<attrs")]
+    return kind.__module__.partition(".")[0] == "tidegate" or any(_is_library(kind.__module__, file) for file in files)
+
+
+def _fields(item: object) -> Iterator[tuple[str, object]]:
+    """The attributes of an instance of a class of the user's."""
+    if _is_library_class(type(item)):
+        return
+    yield from list(getattr(item, "__dict__", {}).items())
+    for kind in type(item).__mro__:
+        slots: object = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else cast("tuple[str, ...]", slots):
+            if name not in ("__dict__", "__weakref__") and hasattr(item, name):
+                yield name, getattr(item, name)
+
+
+def _is_constant(item: object) -> bool:
+    """Is there nothing in it that can change, and that the walk does not visit by itself?"""
+    match item:
+        case partial():
+            return all(map(_is_constant, (item.func, *item.args, *item.keywords.values())))
+        case tuple():
+            return all(map(_is_constant, item))
+        case dict():
+            return not item
+        case _ if isinstance(wrapped := getattr(item, "__wrapped__", None), FunctionType):
+            return _is_library(wrapped.__module__ or "", wrapped.__code__.co_filename)
+        case _:
+            return isinstance(item, _CONSTANT) or is_value(item)
+
+
+# --- what it holds ------------------------------------------------------------------------------------------------------
+
+
+def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) -> _Token:
+    """A value as another one that is equal as long as nothing in it changes."""
+    left[0] -= 1
+    kind = type(item)
+    if kind in _ATOMS:
+        return (kind, item) if item == item else kind  # noqa: PLR0124  NaN
+    if left[0] < 0 or not deep or id(item) in inside:
+        return kind
+
+    def parts(items: object) -> tuple[_Token, ...]:
+        chosen = islice(cast("Iterator[object]", items), _TOKENS_MAX)
+        return tuple([_token(part, left, deep - 1, (*inside, id(item))) for part in chosen])
+
+    match item:
+        case tuple() | list() | deque():
+            return (kind, len(item), parts(item))
+        case set() | frozenset():
+            return (kind, len(item), frozenset(parts(item)))
+        case dict():
+            return (kind, len(item), parts(item.keys()), parts(item.values()))
+        case bytearray():
+            return (kind, bytes(item))
+        case MethodType():
+            return (kind, item.__name__, parts((item.__self__,)))
+        case partial():
+            return (kind, parts((item.func, *item.args, *item.keywords.values())))
+        case _ if isinstance(item, _CONSTANT):
+            return id(item)
+        case _ if hasattr(item, "cache_info") or kind.__name__ == "_lru_list_elem":
+            return (kind, parts(each for each in referents(item) if not is_value(each)))
+        case Iterator():
+            return (kind, repr(item))  # such as count(3)
+        case _:
+            return (kind, *((name, _token(part, left, deep - 1, (*inside, id(item)))) for name, part in _fields(item)))
+
+
+_CONSTANT: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
+_ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})

@@ -1,0 +1,374 @@
+"""Whole runs of a program, executed again from the start with fresh programs: here, and in a second process.
+
+A search merges suspended programs by their frames, and runs each program once for each (node, reply). State outside of the
+frames makes a merge wrong without any replay. So where a search has ended, `planned` chooses runs through what was learned:
+    ways     from the start through each edge of the automaton, and on to an end, or `_BEYOND` replies further
+    loops    a cycle of the automaton has no end: it is repeated
+Fresh programs execute them, and each status is compared with the one that was recorded. What is promised: one further way into
+each node is tried, then a second one of each, and so on, until as many replies were given as the search gave; then some
+of the edges that are left.
+
+A second process has another PYTHONHASHSEED and executes the same `Case`, which is made of plain values and functions
+(`SecondProcess`, a port; tidegate_adapters.second_process is its adapter).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, repeat
+from typing import Final, NamedTuple, Protocol, TypeAlias, final
+
+import attrs
+
+from tidegate.model.documents import exactly, show
+from tidegate.model.effects import Program
+from tidegate.model.errors import TidegateError
+from tidegate.sim.automaton import Birth, ProcessStatus, ProgramAutomaton, Raised, resume
+from tidegate.sim.fingerprint import Canon
+from tidegate.sim.lines import defined_at
+
+__all__ = [
+    "REPLIES_MIN", "Answer", "CallCase", "Case", "Mismatch", "ProgramCase", "ProgramRun", "SecondProcess", "Unshipped", "case_of", "loops", "planned",
+]  # fmt: skip
+
+_BEYOND: Final = 40
+"""How many replies a program is given beyond the edge that a run confirms."""
+REPLIES_MIN: Final = 300
+_ENDS: Final = 20
+_NEAR_MAX: Final = 30
+"""How many nodes are looked at for a way back to a node."""
+_EXACT: Final = 1
+"""How often the status at a node is compared with all its types; later ones by equality, which takes 1 for True."""
+_GOLDEN: Final = 2_654_435_769
+"""Its multiples modulo 2**32 are spread evenly (Knuth, The Art of Computer Programming, 6.4)."""
+
+_Key: TypeAlias = Hashable
+_Edge: TypeAlias = tuple[int, Hashable]
+"""A node, and the key of a reply that it was given."""
+
+
+@final
+class ProgramRun(NamedTuple):
+    """A run of a program.
+
+    Attributes:
+        life: The number of the life that it starts in.
+        first: The node where it starts.
+        steps: The replies that it is given, and the node after each.
+        loop: Further steps, which are repeated.
+        times: How often.
+    """
+
+    life: int
+    first: int
+    steps: tuple[tuple[object, int], ...]
+    loop: tuple[tuple[object, int], ...] = ()
+    times: int = 0
+
+    @property
+    def replies(self) -> int:
+        """How many replies it is given."""
+        return len(self.steps) + len(self.loop) * self.times
+
+
+# --- which runs ---------------------------------------------------------------------------------------------------------
+
+
+def planned(automaton: ProgramAutomaton, replies: int = REPLIES_MIN, left: int = REPLIES_MIN) -> tuple[ProgramRun, ...]:
+    """Runs from the start through the edges of the automaton.
+
+    Args:
+        automaton: What was learned.
+        replies: How many replies are given to confirm merges.
+        left: And then along the edges that are left.
+    """
+    plan = _Plan(automaton)
+    runs: list[ProgramRun] = []
+    for ways, most in ((further_ways(automaton), replies), (plan.edges_left(), left)):
+        given = 0
+        for life, way, key in ways:
+            if given >= most:
+                break
+            runs.append(plan.run(life, way, key))
+            given += 1 + runs[-1].replies
+    return tuple(runs)
+
+
+@final
+class _Plan:
+    def __init__(self, automaton: ProgramAutomaton) -> None:
+        self.automaton = automaton
+        self.walked: Counter[_Edge] = Counter()
+
+    def run(self, life: int, way: Sequence[int], key: _Key | None) -> ProgramRun:
+        """The run that goes a way, on by a reply, and on from there by whatever was walked least so far."""
+        nodes, steps, at = self.automaton.nodes, list[tuple[object, int]](), way[0]
+        for number in way[1:]:
+            came = nodes[number].came
+            assert came is not None, "the start of a way has no reply"
+            self.walked[at, self.automaton.canon.key(came.reply)] += 1
+            steps.append((came.reply, number))
+            at = number
+        onward = _BEYOND
+        key = self.least_walked(at) if key is None else key
+        while key is not None and onward:
+            self.walked[at, key] += 1
+            reply, at = nodes[at].edges[key]
+            steps.append((reply, at))
+            key, onward = self.least_walked(at), onward - 1
+        return ProgramRun(life, way[0], tuple(steps))
+
+    def least_walked(self, at: int) -> _Key | None:
+        return self.automaton.least_walked(at, self.walked)
+
+    def edges_left(self) -> Iterator[tuple[int, list[int], _Key]]:
+        """The edges that no run went along; what came late lies deep, so runs to there go along many."""
+        nodes = self.automaton.nodes
+        for number in range(len(nodes) - 1, self.automaton.CANCELLED, -1):
+            for key in nodes[number].edges:
+                if not self.walked[number, key]:
+                    yield nodes[number].life, self.automaton.way(number), key
+
+
+def further_ways(automaton: ProgramAutomaton) -> Iterator[tuple[int, list[int], _Key | None]]:
+    """In which life, by which nodes, and by which reply from the last of them; None where they are the whole way.
+
+    First the last few ways that end: where nothing is merged, they show whether a program does the same again. Then
+    all that lead to where another way led first.
+    """
+    nodes = automaton.nodes
+    ends = [number for number, node in enumerate(nodes) if number > automaton.CANCELLED and not node.edges]
+    for number in ends[-_ENDS:]:
+        yield nodes[number].life, automaton.way(number), None
+    into: dict[int, list[tuple[int, int, _Key | None]]] = {}
+    for life, to in automaton.births.items():
+        if nodes[to].came is not None or nodes[to].life != life:
+            into.setdefault(to, []).append((life, to, None))
+    for number, key, to in merging(automaton):
+        into.setdefault(to, []).append((nodes[number].life, number, key))
+    spread = sorted(into, key=lambda to: to * _GOLDEN % 2**32)  # so that what is left out is everywhere
+    for nth in range(max(map(len, into.values()), default=0)):
+        for to in spread:
+            if nth < len(into[to]):
+                life, number, key = into[to][nth]
+                yield life, [to] if key is None else automaton.way(number), key
+
+
+def merging(automaton: ProgramAutomaton) -> Iterator[tuple[int, _Key, int]]:
+    """The edges that lead to where another one led first."""
+    for number, node in enumerate(automaton.nodes):
+        for key, (reply, to) in node.edges.items():
+            came = automaton.nodes[to].came
+            if came is None or came.node != number or came.reply is not reply:  # equal replies may be of two types
+                yield number, key, to
+
+
+def loops(automaton: ProgramAutomaton, *, most: int, replies: int) -> Iterator[ProgramRun]:
+    """Runs that repeat a cycle of the automaton, each another one.
+
+    Args:
+        automaton: What was learned.
+        most: How many cycles.
+        replies: How many replies a run is given.
+    """
+    for number, key, to in merging(automaton):
+        if not most:
+            return
+        nodes, way = automaton.nodes, automaton.way(number)
+        back = _way_between(automaton, to, way)
+        if back is not None:
+            most -= 1
+            steps = [(nodes[each].came.reply, each) for each in way[1:]]  # type: ignore[union-attr]
+            cycle = (nodes[number].edges[key], *back)
+            yield ProgramRun(nodes[number].life, way[0], tuple(steps), cycle, -(-replies // len(cycle)))
+
+
+def _way_between(automaton: ProgramAutomaton, start: int, way: list[int]) -> tuple[tuple[object, int], ...] | None:
+    """From a node to the end of a way: along it if it passes the node, else by as few replies as possible; None if it cannot."""
+    nodes = automaton.nodes
+    if start in way:
+        return tuple((nodes[each].came.reply, each) for each in way[way.index(start) + 1 :])  # type: ignore[union-attr]
+    came: dict[int, tuple[int, object] | None] = {start: None}
+    todo = deque([start])
+    while todo and way[-1] not in came:
+        at = todo.popleft()
+        for reply, to in nodes[at].edges.values():
+            if to not in came and len(came) < _NEAR_MAX:
+                came[to] = (at, reply)
+                todo.append(to)
+    if way[-1] not in came:
+        return None
+    found, at = list[tuple[object, int]](), way[-1]
+    while (step := came[at]) is not None:
+        found.append((step[1], at))
+        at = step[0]
+    return tuple(reversed(found))
+
+
+# --- executing ----------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class Mismatch:
+    """What another execution did otherwise.
+
+    Attributes:
+        what: What was recorded, and what happened in the other execution.
+        src: `file.py:line function`; "" where it is not known.
+    """
+
+    what: str
+    src: str
+
+
+@final
+@attrs.frozen(eq=False)
+class ProgramCase:
+    """A program, and runs of it as they were recorded.
+
+    Attributes:
+        process: The name of its process.
+        birth: Which life -> a new run of the program.
+        statuses: By node: where the program stands there.
+        lines: By node: the line that asks.
+        runs: What to execute.
+    """
+
+    process: str
+    birth: Birth
+    statuses: Mapping[int, ProcessStatus]
+    lines: Mapping[int, str]
+    runs: tuple[ProgramRun, ...]
+
+    def execute(
+        self, see: Callable[[], None] | None = None, keep: Callable[[int, Program[object]], None] | None = None
+    ) -> Mismatch | None:
+        """Execute the runs with fresh programs, and compare.
+
+        Args:
+            see: Called whenever a program awaits.
+            keep: Receives each program that has not ended, and its node.
+        """
+        exact, canon, compared = dict[int, object](), Canon(), Counter[int]()
+        for run in self.runs:
+            program, before = self.birth(run.life), run.first
+            looped = chain.from_iterable(repeat(run.loop, run.times))
+            for given, (reply, at) in enumerate(chain(((None, run.first),), run.steps, looped)):
+                status = _resumed(program, reply)
+                if see is not None:
+                    see()
+                compared[at] += 1
+                if compared[at] > _EXACT and status == self.statuses[at]:
+                    before = at
+                    continue
+                if at not in exact:
+                    exact[at] = canon.key(self.statuses[at])
+                if canon.key(status) != exact[at]:
+                    line = self.lines[at] or self.lines[before] or defined_at(program)
+                    what = f"with the same replies a program was first {self.statuses[at]} and then stood at: {status}"
+                    return Mismatch(f"{what} (after {given:,} repl{'y' if given == 1 else 'ies'})", line)
+                before = at
+            if keep is not None:
+                keep(before, program)
+        return None
+
+    def shortened(self, replies: int) -> ProgramCase:
+        """The first runs of it, until so many replies were given."""
+        sums = accumulate(run.replies for run in self.runs)
+        runs = tuple(run for run, given in zip(self.runs, sums, strict=True) if given <= replies) or self.runs[:1]
+        met = _met(runs)
+        statuses, lines = {at: self.statuses[at] for at in met}, {at: self.lines[at] for at in met}
+        return ProgramCase(self.process, self.birth, statuses, lines, runs)
+
+    def repeated(self, replies: int) -> ProgramCase:
+        """The same runs, executed again and again until about so many replies were given."""
+        each = sum(1 + run.replies for run in self.runs)
+        return attrs.evolve(self, runs=self.runs * -(-replies // max(1, each)))
+
+
+def _resumed(program: Program[object], reply: object) -> ProcessStatus:
+    try:
+        return resume(program, reply)
+    except TidegateError as error:  # the recorded run raised none
+        return Raised(f"{type(error).__name__}: {error.what}", error.where)
+
+
+def _met(runs: Iterable[ProgramRun]) -> set[int]:
+    return {at for run in runs for at in (run.first, *(to for _, to in (*run.steps, *run.loop)))}
+
+
+def case_of(automaton: ProgramAutomaton, runs: tuple[ProgramRun, ...]) -> ProgramCase:
+    """The case of a program.
+
+    Args:
+        automaton: What was learned of it.
+        runs: What to execute.
+    """
+    met, nodes = _met(runs), automaton.nodes
+    statuses, lines = {at: nodes[at].status for at in met}, {at: nodes[at].src for at in met}
+    return ProgramCase(automaton.process, automaton.birth, statuses, lines, runs)
+
+
+@final
+@attrs.frozen(eq=False)
+class CallCase:
+    """A function of a scenario, and calls of it as they were recorded: of a reducer, or a meaning.
+
+    Attributes:
+        process: The name of its process.
+        what: What the function is there, such as `step`.
+        line: Where it is written.
+        function: It.
+        calls: Arguments, and what it returned.
+    """
+
+    process: str
+    what: str
+    line: str
+    function: Callable[..., object]
+    calls: tuple[tuple[tuple[object, ...], object], ...]
+
+    def execute(self) -> Mismatch | None:
+        """Call the function again, and compare."""
+        for arguments, result in self.calls:
+            try:
+                again = self.function(*arguments)
+            except Exception as error:  # noqa: BLE001  the recorded call raised none
+                again = Raised(f"{type(error).__name__}: {error}")
+            if exactly(again) != exactly(result):
+                called = f"{self.what}({', '.join(map(show, arguments[:2]))})"
+                return Mismatch(f"{called} first returned {show(result)} and then {show(again)}", self.line)
+        return None
+
+
+Case: TypeAlias = ProgramCase | CallCase
+
+
+@final
+@attrs.frozen
+class Unshipped:
+    """Why a case was not executed in a second process."""
+
+    why: str
+
+
+Answer: TypeAlias = Mismatch | Unshipped | None
+"""What became of a case in a second process; None where it did the same."""
+
+
+class SecondProcess(Protocol):
+    """The port to processes that have another PYTHONHASHSEED than this one."""
+
+    def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
+        """Begin to execute the cases there.
+
+        Args:
+            cases: What to execute.
+            is_thorough: With several hash seeds, and not with one.
+
+        Returns:
+            What waits for the answers, one for each case.
+        """
+        ...
