@@ -30,6 +30,7 @@ from importlib.machinery import PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import IO, Any, Final, cast, final
 
+from tidegate.sim.aging import RelativeInstant, packed
 from tidegate.sim.rerun import Answer, Case, Mismatch, Unshipped
 from tidegate_adapters.second_process_child import cached, context_variable, read_message, write_message
 
@@ -210,14 +211,23 @@ def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None
     return messages, answers
 
 
+class _PlainPickler(pickle.Pickler):
+    """Sends by reference what is not a value."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return packed(obj) if isinstance(obj, RelativeInstant) else NotImplemented
+
+
 def _pickler() -> type[pickle.Pickler]:
     if cloudpickle is None:
-        return pickle.Pickler
+        return _PlainPickler
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
         """Sends what has a state of its own in this process as it begins: caches, context variables, locks."""
 
         def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, RelativeInstant):
+                return packed(obj)
             if isinstance(obj, _CACHE_TYPE):
                 return cached, (obj.__wrapped__, *obj.cache_parameters().values())
             if isinstance(obj, ContextVar):

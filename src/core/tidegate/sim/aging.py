@@ -43,7 +43,7 @@ from tidegate.model.instants import ClockName, Duration, Instant, seconds
 from tidegate.model.values import field_names
 
 __all__ = [
-    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "check_use", "holds_instant", "plain", "plain_text", "settled",
+    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "check_use", "holds_instant", "packed", "plain", "plain_text", "settled",
 ]  # fmt: skip
 
 
@@ -256,6 +256,15 @@ class RelativeInstant(Instant):  # type: ignore[misc]  # final for everybody els
 def raw(at: RelativeInstant) -> Instant:
     """The instant as the search keeps it."""
     return Instant(at._at, at.clock)  # noqa: SLF001  only the search may look
+
+
+def packed(at: RelativeInstant) -> tuple[object, tuple[object, ...]]:
+    """How an instant is made in another process, as `pickle` wants it: no code of the user's may do so."""
+    return _unpacked, (at._horizon.length, at._at, at.clock, at._is_exact)  # noqa: SLF001  only the search may look
+
+
+def _unpacked(length: Duration, at: int, clock: ClockName, is_exact: bool) -> RelativeInstant:
+    return RelativeInstant(Horizon(length), at, clock, is_exact=is_exact)
 
 
 def plain(value: object) -> object:
