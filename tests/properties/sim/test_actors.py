@@ -555,19 +555,6 @@ def test_a_sleep_that_no_clock_can_tell_is_no_step(clock: Clock | None, sleep: S
     assert lives(found) == {(), (1,), (1, 2)}
 
 
-def test_who_does_nothing_but_sleep_is_left_asleep() -> None:
-    """Else a search would never come to an end of it."""
-
-    async def sleeps(_: int) -> object:
-        naps = 0
-        while True:
-            await Sleep(naps)
-            naps += 1
-
-    found = checked(scenario(sleeps, faults=Faults()))
-    assert [here.status("p0") for here in found.states.values()] == [Asking(Sleep(100))]
-
-
 def test_a_sleep_that_is_jittered_ends_no_sooner_than_it_may() -> None:
     """And any time later, as every other sleep."""
 
