@@ -11,6 +11,7 @@ A goal that was never reached, a fault that never struck and a law that was neve
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum, unique
 from typing import Final, TypeAlias, final
@@ -188,11 +189,19 @@ def explore(
     except TidegateError:
         raise
     except (Exception, InstantRefused) as error:
-        if used_at(error) and not isinstance(error, _CONTROL_FLOW):
+        if _is_the_users(error):
             raise
         raise InternalError(error, f"scenario {scenario.name}, {raised_at(error).partition(', from ')[0]}") from error
 
 
+def _is_the_users(error: BaseException) -> bool:
+    """Did code of the user's raise it, or is a function of the user's called with other arguments than it takes?"""
+    if isinstance(error, _CONTROL_FLOW):
+        return False
+    return bool(used_at(error)) or (isinstance(error, TypeError) and _WRONG_CALL.search(str(error)) is not None)
+
+
+_WRONG_CALL: Final = re.compile(r"\(\) (missing|takes|got) ")
 _CONTROL_FLOW: Final = (InstantRefused, Overflow, Grew, BrokenStep, BrokenState)
 """What the simulator raises and always catches."""
 
