@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import chain, combinations, count
+from itertools import chain, combinations
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from tests.properties.independent.programs import (
@@ -677,16 +677,18 @@ def _with(state: State, index: int, process: Process) -> State:
 def _standing(little: Little, actor: Actor, code: Code, process: Process, now: int) -> Process:
     """To stand before a sleep is to sleep, by the clock of the machine.
 
-    One that no clock can tell is over at once, for everybody may be slow. Whoever does nothing but sleep is left asleep, after a hundred times.
+    One that no clock can tell is over at once, for everybody may be slow. Whoever only ever sleeps again stays asleep.
     """
-    for naps in count():
+    passed: list[Stands] = []
+    while True:
         ask = process.stands.what
         if process.stands.how != "asks" or not isinstance(ask, Ask) or ask.verb != "sleep":
             return process
-        if naps == 100 or (little.clock is not None and ask.value >= QUANTUM):
-            return process._replace(wakes=now + ask.value * 1_000_000 // (1_000_000 + actor.host.drift))
+        lasts = ask.value * 1_000_000 // (1_000_000 + actor.host.drift)
+        if process.stands in passed or (little.clock is not None and lasts >= QUANTUM):
+            return process._replace(wakes=now + lasts)
+        passed.append(process.stands)
         process = process._replace(stands=answered(code, process.stands, None))
-    raise AssertionError
 
 
 # --- what the store does ------------------------------------------------------------------------------------------------

@@ -814,7 +814,7 @@ AGES = st.integers(0, 9).map(lambda number: number * SECOND)
 def test_aging_twice_is_aging_once_by_the_sum(
     value: object, first: Duration, second: Duration, horizon: Duration
 ) -> None:
-    """So it does not matter in which quanta time passes, nor that it saturates on the way."""
+    """Law AG2: it does not matter in which quanta time passes, nor that it saturates on the way."""
     assert exactly(aged(aged(value, first, horizon), second, horizon)) == exactly(aged(value, first + second, horizon))
 
 

@@ -107,9 +107,9 @@ def may_always_strike(spent: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def never_sleeps(
-    slept: Callable[[ProgramAutomaton, int, int], int],
-) -> Callable[[ProgramAutomaton, int, int], int]:
-    return lambda automaton, node, _: slept(automaton, node, 0)
+    slept: Callable[..., int],
+) -> Callable[..., int]:
+    return lambda automaton, node, _, lasts: slept(automaton, node, 0, lasts)
 
 
 def faults_must(steps: Callable[..., Any]) -> Callable[..., Any]:
@@ -483,7 +483,7 @@ PLANTED: Mapping[str, Patch] = {
     "more is forgotten than may be": (Forgetful, "steps", forgets_all),
     "a clock that was set is right again": (module("clocks"), "_read_clock", right_again),
     "a fast clock sleeps as long": (Host, "lasts", instead(lambda _, duration: duration)),
-    "no sleep is too short for the clock": (ProgramAutomaton, "slept", instead(lambda _, node, __: node)),
+    "no sleep is too short for the clock": (ProgramAutomaton, "slept", instead(lambda _, node, *__: node)),
     "every sleep is too short for the clock": (ProgramAutomaton, "slept", never_sleeps),
     # Reducers.
     "what is taken back comes true": (module("reducers"), "_taken_back", instead(lambda machine, _: machine)),

@@ -386,7 +386,9 @@ _PUSHERS: Final = frozenset({"LOAD_CONST", "LOAD_GLOBAL", "LOAD_FAST", "LOAD_FAS
 _TESTED: Final = "only tested"
 
 
-def _use(index: int, at: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[str, ...]]:
+def _use(
+    index: int, at: int, flow: _Flow, code: CodeType, stores: frozenset[int] = frozenset()
+) -> tuple[str, tuple[str, ...]]:
     """How a value is dropped that lies on the stack from an instruction on; "" if it is not, or that is not known.
 
     Args:
@@ -394,6 +396,7 @@ def _use(index: int, at: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[s
         at: The place of the value on the stack.
         flow: The instructions.
         code: Of these.
+        stores: Instructions that have stored the value in a local on the way: what goes round between locals is used.
     """
     copies = ""
     while True:
@@ -403,9 +406,9 @@ def _use(index: int, at: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[s
             case ("POP_TOP", 0):
                 return copies or "its result is dropped", ()
             case ("STORE_FAST", 0):
-                return _use_of_local(index, flow, code)
+                return _use_of_local(index, flow, code, stores)
             case ("COPY", 0) if flow.steps[index + 1].opname == "STORE_FAST":  # x := ...
-                copies, attributes = _use_of_local(index + 1, flow, code)
+                copies, attributes = _use_of_local(index + 1, flow, code, stores)
                 if not copies or attributes:
                     return "", ()
                 index += 2
@@ -423,11 +426,12 @@ def _use(index: int, at: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[s
                 return "", ()
 
 
-def _use_of_local(index: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[str, ...]]:
+def _use_of_local(index: int, flow: _Flow, code: CodeType, stores: frozenset[int]) -> tuple[str, tuple[str, ...]]:
     """The same for a value that an instruction stores in a local."""
     name = str(flow.steps[index].argval)
-    if not _LOOKERS.isdisjoint(code.co_names):
+    if index in stores or not _LOOKERS.isdisjoint(code.co_names):
         return "", ()
+    stores |= {index}
     todo, seen = list(flow.after[index]), set[int]()
     loads: list[int] = []
     while todo:
@@ -439,7 +443,7 @@ def _use_of_local(index: int, flow: _Flow, code: CodeType) -> tuple[str, tuple[s
             loads.append(index)
         if name not in defined:
             todo += [*flow.after[index], *(to for to, _ in flow.caught[index])]
-    found = [_use(load + 1, flow.depth[load][0], flow, code) for load in loads]
+    found = [_use(load + 1, flow.depth[load][0], flow, code, stores) for load in loads]
     if not all(unused for unused, _ in found):
         return "", ()
     how = "never used" if not found else min({unused.removeprefix("its result is ") for unused, _ in found})

@@ -21,7 +21,7 @@ from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
 from tidegate.model.values import field_names
 
-__all__ = ["MergedError", "frozen_fields", "is_value", "mapped", "must_be_value"]
+__all__ = ["frozen_fields", "is_value", "mapped", "must_be_value"]
 
 _ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum)
 _PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes})
@@ -96,7 +96,7 @@ def mapped(value: object, change: Callable[[object], object], name: Callable[[st
         value: Any value. Documents, tuples, named tuples, frozen sets, errors and frozen attrs values are looked through, and
             keep their type; no code of their classes runs.
         change: Part -> what stands in its place.
-        name: Likewise for the keys of documents and the texts of errors; None to leave them.
+        name: Likewise for the keys of documents; None to leave them.
 
     Raises:
         MergedError: Two items of a set are the same afterwards.
@@ -108,11 +108,24 @@ def mapped(value: object, change: Callable[[object], object], name: Callable[[st
         return value if _all_same(was, items) else Document(items)
     if isinstance(value, (tuple, frozenset)):
         parts = [mapped(item, change, name) for item in value]
-        return value if all(map(is_, parts, value)) else _container(kind, parts)
-    if isinstance(value, Failure):
-        return kind(*map(name, value.args)) if name else value
-    if isinstance(value, BaseException) or (changed := change(value)) is not value:
-        return value if isinstance(value, BaseException) else changed
+        return value if all(map(is_, parts, value)) else _container(value, parts)
+    if isinstance(value, BaseException):
+        args = mapped(value.args, change, name)
+        return (
+            value if args is value.args else _like(value, kind.__new__(kind, *cast("tuple[object, ...]", args)), change)
+        )
+    if isinstance(value, MethodType):
+        owner = mapped(value.__self__, change, name)
+        return value if owner is value.__self__ else MethodType(value.__func__, owner)
+    if isinstance(value, FunctionType):
+        defaults = mapped(value.__defaults__ or (), change, name)
+        if defaults == (value.__defaults__ or ()):
+            return value
+        made = FunctionType(value.__code__, value.__globals__, value.__name__, None, value.__closure__)
+        made.__defaults__ = cast("tuple[object, ...]", defaults)
+        return made
+    if (changed := change(value)) is not value:
+        return changed
     fields = frozen_fields(kind)  # type: ignore[arg-type]  # a class is hashable
     if not fields:
         return value
@@ -136,11 +149,19 @@ def _all_same(was: tuple[tuple[str, Value], ...], items: tuple[tuple[str, Value]
     return all(key == now and held is item for (key, held), (now, item) in zip(was, items, strict=True))
 
 
-def _container(kind: type, parts: list[object]) -> object:
+def _like(value: object, made: object, change: Callable[[object], object]) -> object:
+    """What was made, with the attributes of the value that are no fields."""
+    for name, item in getattr(value, "__dict__", {}).items():
+        object.__setattr__(made, name, mapped(item, change))
+    return made
+
+
+def _container(value: tuple[object, ...] | frozenset[object], parts: list[object]) -> object:
     """A tuple, a named tuple or a frozen set, or an instance of a subclass of one, of these parts."""
+    kind = type(value)
     if issubclass(kind, tuple):
-        return tuple.__new__(kind, parts)
-    made: frozenset[object] = frozenset.__new__(kind, parts)  # type: ignore[arg-type]  # it is one of its subclasses
+        return _like(value, tuple.__new__(kind, parts), lambda item: item)
+    made: frozenset[object] = frozenset.__new__(kind, parts)
     if len(made) < len(parts):
         raise MergedError
     return made

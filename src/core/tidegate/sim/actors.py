@@ -23,12 +23,11 @@ from typing import Final, ParamSpec, cast, final
 
 import attrs
 
-from tidegate.model.documents import exactly
 from tidegate.model.effects import Call, Effect, Note, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.aging import plain_text
+from tidegate.sim.aging import plain_text, same
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
@@ -159,7 +158,7 @@ class Process:
 
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep, if the clock can tell."""
-        node = self.behaviour.slept(node, world.read(QUANTUM))
+        node = self.behaviour.slept(node, world.read(QUANTUM), self.host.lasts)
         world = world.write(self.place, node)
         match self.behaviour.status(node):
             case Asking(Sleep() as sleep):
@@ -286,7 +285,7 @@ class Network:
     def steps(self, world: World) -> Iterator[ActorStep]:
         flying = world.read(FLIGHT)
         for index, request in enumerate(flying):
-            if exactly(request) in map(exactly, flying[:index]):
+            if any(same(request, other) for other in flying[:index]):
                 continue
             left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
             if isinstance(request.effect, MANY):

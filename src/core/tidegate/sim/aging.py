@@ -7,7 +7,7 @@ instant that is at least so long ago, and each of them may be another one.
 That is exact if no code ever sees more than what all of these have in common. So the search never hands out the instants of
 a state. It hands out a `RelativeInstant` in place of each, and code may use that as follows, and in no other way:
 
-    keep          Pass it on, put it into a document or a state, drop it, test whether it is there and what type it has.
+    keep          Pass it on, put it into a document or a state, drop it, test whether it is there and `isinstance(it, Instant)`.
                   A copy in a state grows old as the original does.
     stamp         Let the store write the time (`PutServerTime`) or ask for it (`StoreTime`): that is 0, exactly.
     plus          Add a duration to an instant within the horizon: both move alike.
@@ -30,20 +30,21 @@ Laws
     AG2  To age twice is to age once by the sum.
     AG3  A value keeps its type and all that is no instant as time passes.
 
-Known not to work: a step law sees no change where a step overwrites one instant beyond the horizon with another one.
+Known not to work: a step law sees no change where a step overwrites one instant beyond the horizon with another one;
+`type(at) is Instant` is false.
 """
 
 from __future__ import annotations
 
 from typing import Final, NoReturn, cast, final
 
-from tidegate.model.documents import Document, show
+from tidegate.model.documents import Document, exactly, show
 from tidegate.model.immutable import MergedError, mapped
 from tidegate.model.instants import ClockName, Duration, Instant, seconds
 from tidegate.model.values import field_names
 
 __all__ = [
-    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "check_use", "holds_instant", "packed", "plain", "plain_text", "settled",
+    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "check_use", "holds_instant", "horizon_of", "packed", "plain", "plain_text", "same", "settled",
 ]  # fmt: skip
 
 
@@ -200,6 +201,8 @@ class RelativeInstant(Instant):  # type: ignore[misc]  # final for everybody els
 
     def __sub__(self, earlier: Instant) -> Duration:
         other = self._other(earlier)
+        if other is self:
+            return 0
         between = self._at - other._at
         if self._is_exact and other._is_exact:
             return between
@@ -277,6 +280,19 @@ def settled(value: object) -> object:
     return mapped(value, lambda each: each.settled() if isinstance(each, RelativeInstant) else each)
 
 
+def horizon_of(value: object) -> Duration | None:
+    """How far back instants are told apart in the search that the value is of; None if it holds none of relative time."""
+    found: list[Duration] = []
+
+    def look(each: object) -> object:
+        if isinstance(each, RelativeInstant):
+            found.append(each._horizon.length)  # noqa: SLF001  only the search may look
+        return each
+
+    mapped(value, look)
+    return found[0] if found else None
+
+
 def check_use(reply: object) -> None:
     """Raise what was refused to code that was given this value, although the code has caught it.
 
@@ -284,6 +300,15 @@ def check_use(reply: object) -> None:
         InstantRefused: There is an instant in it, and it was used in a way that is not permitted.
     """
     mapped(reply, lambda each: each.checked() if isinstance(each, RelativeInstant) else each)
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values are the same, types and all.
+
+    Raises:
+        InstantRefused: They differ in nothing but instants beyond the horizon, and nobody knows whether in these.
+    """
+    return exactly(plain(one)) == exactly(plain(other)) and exactly(one) == exactly(other)
 
 
 def plain_text(value: object) -> str:

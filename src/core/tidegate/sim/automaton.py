@@ -27,7 +27,7 @@ from tidegate.model.errors import TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration
 from tidegate.model.unawaited import check_awaited
-from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, plain, plain_text, settled
+from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, horizon_of, plain, plain_text, settled
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
 from tidegate.sim.lines import awaited_at, holders, raised_at
 from tidegate.sim.outside import differs, reached
@@ -185,8 +185,8 @@ class ProgramAutomaton:
         key: Hashable = self.canon.key(plain(reply))
         if key is None:
             must_be_value(reply, "a reply")
-        if plain(reply) is not reply:
-            key = (RelativeInstant, key)  # in absolute time the program may do what relative time does not permit
+        if (horizon := horizon_of(reply)) is not None:
+            key = (horizon, key)  # with another one, or in absolute time, the program may do what this does not permit
         edges = self.nodes[node].edges
         found = edges.get(key)
         if found is None:
@@ -194,16 +194,21 @@ class ProgramAutomaton:
             found = edges[key] = (reply, self.run(node, reply))
         return found[1]
 
-    def slept(self, node: int, quantum: Duration) -> int:
+    def slept(self, node: int, quantum: Duration, lasts: Callable[[Duration], Duration]) -> int:
         """The node where the program stands once it has slept for what no clock can tell.
 
         That is less than a quantum, and any time at all where time stands (0): it is as if the program were slow. A program
         that only ever sleeps again stays asleep.
+
+        Args:
+            node: Where it stands.
+            quantum: The step in which time passes, in microseconds.
+            lasts: How long a sleep takes by the store's clock.
         """
         at, passed = node, set[int]()
         while at not in passed:
             match self.status(at):
-                case Asking(Sleep() as sleep) if sleep.least < quantum or not quantum:
+                case Asking(Sleep() as sleep) if lasts(sleep.least) < quantum or not quantum:
                     if len(passed) == _SLEEPS_MAX:
                         self.cut_off.add(self.nodes[at].src)
                         break

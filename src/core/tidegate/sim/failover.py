@@ -24,8 +24,8 @@ from typing import Final, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.documents import exactly
 from tidegate.model.effects import Effect
+from tidegate.sim.aging import same
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.transactions import OPEN, closed, interrupted
@@ -74,7 +74,7 @@ def noted(
 
 def _changed(after: World, overwritten: Overwritten) -> Iterator[tuple[Cell[object], object]]:
     """What holds something else than it had: a server has no entry in its log of a write that changes nothing."""
-    return ((cell, had) for cell, had in overwritten if exactly(after.read(cell)) != exactly(had))
+    return ((cell, had) for cell, had in overwritten if not same(after.read(cell), had))
 
 
 def unconfirmed(before: World, after: World, overwritten: Overwritten, *, alone: bool) -> World:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tidegate.model.documents import Document
 from tidegate.model.effects import Effect
+from tidegate.sim.aging import same
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, document, perform
 
 __all__ = ["observed", "seen"]
@@ -40,6 +41,6 @@ def observed(
         before = world.read(watched)
         for after, reply in otherwise(effect, world, who):
             now = after.read(watched)
-            yield (after if now == before else after.write(cell, fold(after.read(cell), before, now))), reply
+            yield (after if same(now, before) else after.write(cell, fold(after.read(cell), before, now))), reply
 
     return meaning

@@ -333,7 +333,7 @@ class ReducerProcess:
     def stands(self, world: World, machine: Machine, command: Effect[object], node: int) -> World:
         """The world in which the program of the command stands at the node."""
         until = None
-        node = self.behaviour(command).slept(node, world.read(QUANTUM))
+        node = self.behaviour(command).slept(node, world.read(QUANTUM), self.asker.host.lasts)
         match self.behaviour(command).status(node):
             case Raised() as raised:
                 return world.write(self.place, raised)

@@ -20,6 +20,7 @@ import attrs
 
 from tidegate.model.errors import InternalError, Misuse, Nondeterministic, TidegateError
 from tidegate.model.patches import Json
+from tidegate.sim.actors import Process
 from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.coverage import absent, missed, never, uncovered, unsure
@@ -31,6 +32,7 @@ from tidegate.sim.lines import raised_at, used_at
 from tidegate.sim.nearest import passing_near
 from tidegate.sim.packing import Overflow, Packed
 from tidegate.sim.policies import Seeding
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.replay import Diverged, followed, with_fresh_programs
 from tidegate.sim.sample import Beyond, BrokenState, Sampled, sample
 from tidegate.sim.scenario import Kind, Scenario
@@ -209,6 +211,11 @@ _CONTROL_FLOW: Final = (InstantRefused, Overflow, Grew, BrokenStep, BrokenState)
 def _explored_all(
     scenario: Scenario, how: Exploration, seeding: Seeding | None, onward: _Onward | None, proceed: Proceed
 ) -> Report:
+    for actor in (
+        scenario.actors
+    ):  # what an earlier exploration has learned, with another clock or other faults, is not of this one
+        if isinstance(actor, (Process, ReducerProcess)):
+            actor.forget()
     chosen = scenario.bounded(how.faults, how.faults_max)
     if not how.runs:
         return with_absent(_searched(chosen, how, onward, proceed), scenario, how)

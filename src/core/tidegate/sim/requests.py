@@ -25,7 +25,6 @@ from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.model.documents import exactly
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
 from tidegate.model.operations import (
     DeleteOne,
@@ -38,7 +37,7 @@ from tidegate.model.operations import (
     UpsertOne,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.sim.aging import plain_text
+from tidegate.sim.aging import plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
@@ -181,7 +180,6 @@ def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Trouble
 
 def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
     """What was there before, where that is another reply."""
-    newest = {exactly(reply) for _, reply in outcomes}
     for _, reply in asker.meaning(effect, Behind(world), asker.name):
-        if exactly(reply) not in newest and (after := spent(world, Fault.STALE_READ)):
+        if not any(same(reply, newest) for _, newest in outcomes) and (after := spent(world, Fault.STALE_READ)):
             yield Fault.STALE_READ, Trouble(f"{plain_text(reply)}, which is stale"), after, reply

@@ -14,7 +14,7 @@ import attrs
 from tidegate.model.effects import Sleep
 from tidegate.model.instants import Instant
 from tidegate.sim.actors import stuck
-from tidegate.sim.aging import InstantRefused, aged, plain
+from tidegate.sim.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.automaton import Asking
 from tidegate.sim.cells import Reads
 from tidegate.sim.faults import Fault
@@ -22,9 +22,10 @@ from tidegate.sim.lines import used_at
 from tidegate.sim.packing import Lens, Looked, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, Label, ProcessActor, Scenario
-from tidegate.sim.world import CLOCK, MOVES, QUANTUM, Cell, World
+from tidegate.sim.transactions import OPEN
+from tidegate.sim.world import CLOCK, FLIGHT, MOVES, NOTES, QUANTUM, Cell, World
 
-__all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "remembered"]
+__all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "in_order", "remembered"]
 
 
 V = TypeVar("V")
@@ -214,6 +215,22 @@ def _is_asleep(status: object) -> bool:
             return any(each.until is not None for each in running)
         case _:
             return False
+
+
+_SORTED: Final[Mapping[str, Callable[[object], str]]] = {
+    FLIGHT.name[0]: plain_text,
+    OPEN.name[0]: str,
+    NOTES: lambda note: cast("tuple[str, object]", note)[0],
+}
+"""Kinds of cells that hold a tuple in an order of names, and by what it is sorted."""
+
+
+def in_order(kind: str, value: object) -> object:
+    """What a cell holds, in the order that cells of this kind keep: by names and texts, which renaming and time change."""
+    if isinstance(value, Machine):
+        return value.in_order()
+    order = _SORTED.get(kind)
+    return value if order is None else tuple(sorted(cast("tuple[object, ...]", value), key=order))
 
 
 class Stepper(Protocol):

@@ -18,7 +18,7 @@ from tidegate.sim.aging import InstantRefused, aged
 from tidegate.sim.judging import Between, judge_steps
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.scenario import CLOCK_LANE, Actor, ActorStep, Clock, Label
-from tidegate.sim.space import IDLE, KnownSteps, Space
+from tidegate.sim.space import IDLE, KnownSteps, Space, in_order
 from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, QUANTUM
 
 __all__ = ["UNAGED", "Aging", "Overwriting", "Remembering"]
@@ -146,7 +146,7 @@ class Aging(dict[int, KnownSteps]):
             older = aged(slot.values[at], self.quantum, self.horizon)
         except InstantRefused as refused:
             raise refused.of(f"the cell {'/'.join(slot.name)}", "") from None
-        table[at] = slot.put(0, older) - (at << slot.shift)
+        table[at] = slot.put(0, in_order(slot.name[0], older)) - (at << slot.shift)
         return table[at]
 
     __missing__ = learn

@@ -23,7 +23,7 @@ to five. A step is judged as it is taken, for one naming only, so a scenario wit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations, product
 from typing import Final, TypeAlias, cast, final
 
@@ -33,27 +33,17 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.immutable import mapped
 from tidegate.sim.actors import Process
-from tidegate.sim.aging import plain_text
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.reducers import Machine, ReducerProcess, Running
-from tidegate.sim.space import Space, Stepper
-from tidegate.sim.transactions import OPEN
-from tidegate.sim.world import BUDGET, FLIGHT, IDS, NOTES, PROCESS, Cell
+from tidegate.sim.space import Space, Stepper, in_order
+from tidegate.sim.world import BUDGET, IDS, PROCESS, Cell
 
 __all__ = ["Renaming", "Symmetry"]
 
 
 _CHECKED: Final = 4
 """States of each layer for which what can happen next is compared."""
-
-
-_SORTED: Final[Mapping[str, Callable[[object], str]]] = {
-    FLIGHT.name[0]: plain_text,
-    OPEN.name[0]: str,
-    NOTES: lambda note: cast("tuple[str, object]", note)[0],
-}
-"""Kinds of cells that hold a tuple in an order of names, and by what it is sorted."""
 
 
 _Ids: TypeAlias = tuple[object, ...]
@@ -120,7 +110,7 @@ class Renaming:
             programs = own.behaviour(each.command), other.behaviour(command)
             node = self.after_the_same(*programs, each.node, self.pair)
             running += (Running(command, node, each.until),)
-        return attrs.evolve(cast("Machine", self.value(attrs.evolve(machine, running=()))), running=running).in_order()
+        return attrs.evolve(cast("Machine", self.value(attrs.evolve(machine, running=()))), running=running)
 
     def place(self, process: str, at: object) -> object:
         """Where it stands; whoever is in no group may know the names of those who are."""
@@ -158,8 +148,7 @@ class Renaming:
             table[at] = at << target.shift
             return table[at]
         value = self.place(rest[0], value) if kind == PROCESS else self.value(value)
-        if (order := _SORTED.get(kind)) is not None:
-            value = tuple(sorted(cast("tuple[object, ...]", value), key=order))
+        value = in_order(kind, value)
         if kind == IDS:
             value = self.in_natural_order(slot, cast("_Ids", slot.values[at]), cast("_Ids", value))
         table[at] = target.put(0, value)

@@ -36,9 +36,10 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.documents import equal, exactly
+from tidegate.model.documents import equal
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Refused
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate.sim.aging import same
 from tidegate.sim.cells import (
     DOCUMENTS,
     IDS,
@@ -168,7 +169,7 @@ def _put(world: World, cell: Cell[V], value: V, claims: tuple[Claim, ...]) -> Wo
     """The same where transactions are open: what was there is saved for them."""
     place = cast("Cell[object]", cell)
     if cell.name[0] != IDS:
-        if exactly(world.read(cell)) == exactly(value):
+        if same(world.read(cell), value):
             return world
         contend(world, cell, claims)
     return _saved(world, place, claims).write(cell, value)
@@ -382,7 +383,7 @@ class _Inside:
         place = cast("Cell[object]", cell)
         if cell.name[0] == IDS:
             return self.write(place, attrs.evolve(cast("_Ids", value), base=None))
-        if exactly(self.read(cell)) == exactly(value):
+        if same(self.read(cell), value):
             return self
         self.contend(place, claims)
         return attrs.evolve(self, mine=self.mine.after_own(place, value, claims))

@@ -44,7 +44,6 @@ from tidegate.model.documents import (
     cursor,
     equal,
     equalities,
-    exactly,
     in_order,
     matches,
     show,
@@ -78,6 +77,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_type
+from tidegate.sim.aging import same
 from tidegate.sim.cells import (
     DOCUMENTS,
     IDS,
@@ -471,7 +471,7 @@ def _put(world: World, collection: str, doc: Document) -> World:
     """
     indexes = world.read(uniques(collection))
     there = document(collection, doc[ID])
-    is_contended = has_rivals(world) and exactly(world.read(there)) != exactly(doc)
+    is_contended = has_rivals(world) and not same(world.read(there), doc)
     if is_contended:
         contend(world, there)
     for index in indexes:
@@ -606,7 +606,7 @@ def journaled(
                 and effect.collection == collection
             ):
                 doc = after.read(watched)
-                if doc is not None and doc != world.read(watched):
+                if doc is not None and not same(doc, world.read(watched)):
                     seen = journal(collection, key)
                     yield after.write(seen, (*after.read(seen), entry(doc))), reply
                     continue
