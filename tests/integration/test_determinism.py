@@ -17,7 +17,8 @@ from tidegate.__main__ import main
 from tidegate.catalogue import shipped
 from tidegate.exit_codes import ExitCode
 from tidegate.model.effects import Note
-from tidegate.sim import Process, Scenario, explore, factory, world_with
+from tidegate.sim import Process, Returned, Scenario, Verdict, explore, factory, world_with
+from tidegate.sim.world import Plain
 from tidegate_adapters.second_process import second_process
 
 MINE: Final = """
@@ -193,6 +194,7 @@ def test_a_second_process_that_dies_is_replaced() -> None:
     """Whatever ends it; what was sent to it is sent again."""
     assert explore(shipped("transition")).uncovered == ()
     for child in second_process().children.values():
+        assert child.process is not None
         child.process.kill()
         child.process.wait()
     assert explore(shipped("transition")).uncovered == ()
@@ -202,6 +204,7 @@ def test_a_second_process_that_does_not_answer_is_killed(monkeypatch: pytest.Mon
     """And the report says that it has executed nothing."""
     explore(shipped("transition"))
     for child in second_process().children.values():
+        assert child.process is not None
         child.process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr("tidegate_adapters.second_process.ANSWER_S", 0.01)
     report = explore(shipped("transition"))
@@ -234,3 +237,39 @@ def test_a_difference_is_shown_to_people(capsys: pytest.CaptureFixture[str]) -> 
     assert "DIFFERS  mine.py:clock: " in printed
     assert "likely: a clock (time, time_ns)" in printed
     assert "help:   pass it as an argument, or ask for it with an effect" in printed
+
+
+LIMIT = 3
+
+
+async def counts_to_a_limit() -> int:
+    done = 0
+    while done < LIMIT:
+        await Note("done", done)
+        done += 1
+    return done
+
+
+def test_what_a_test_has_patched_in_this_process_is_no_nondeterminism(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All hash seeds agree with each other there, and what this process has is sent in place of what is imported."""
+    monkeypatch.setattr(sys.modules[__name__], "LIMIT", 7)
+    scenario = Scenario(
+        name="patched",
+        summary="",
+        world=Plain(),
+        actors=(Process("p", factory(counts_to_a_limit)),),
+        always={"L": lambda _: True},
+        sometimes={"seven": lambda state: state.status("p") == Returned(7)},
+    )
+    report = explore(scenario)
+    assert (report.verdict, report.goals) == (Verdict.COMPLETE, {"seven": True})
+
+
+def test_where_no_second_process_can_start_the_report_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no error of the exploration."""
+    second_process().close()
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    report = explore(shipped("transition"))
+    second_process().close()
+    assert report.verdict is Verdict.COMPLETE
+    assert any("the second process has ended" in line for line in report.uncovered)

@@ -45,6 +45,8 @@ SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
 """PYTHONHASHSEED of the children; this process's own is left out."""
 ANSWER_S: Final = 60
 """How long a child may take for a message."""
+_CHILDREN_MAX: Final = 24
+"""How many children are begun in all: one that ends again and again, or does not answer, is not begun for ever."""
 _KEPT: Final = 100
 """How many answers that nobody has waited for are kept."""
 _COMMAND: Final = (
@@ -69,6 +71,8 @@ class Children:
         self.owner = os.getpid()
         self.children: dict[str, _Child] = {}
         self.inherited: list[object] = []
+        self.begun = 0
+        self.lock = threading.Lock()
         self.is_closing = False
 
     def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
@@ -83,23 +87,39 @@ class Children:
 
         def wait() -> Sequence[Answer]:
             sent, answers = messages, _merged(unshipped, child.answer(number))
-            if failed := [nth for nth, each in enumerate(answers) if isinstance(each, Unshipped)]:
+            differing = [nth for nth, each in enumerate(answers) if isinstance(each, Mismatch)]
+            by_seed = [[answers[nth] for nth in differing], *self.answers_of(others, [sent[nth] for nth in differing])]
+            alike = [nth for nth, *all_ in zip(differing, *by_seed, strict=True) if all_.count(all_[0]) == len(all_)]
+            # Where all seeds agree with each other and not with this process, it is no seed that differs: a setting that
+            # was made at run time, or a file that has changed since. So what this process has is sent.
+            if failed := sorted({*alike, *(nth for nth, each in enumerate(answers) if isinstance(each, Unshipped))}):
                 repacked, why = _packed([cases[nth] for nth in failed], by_value=True)
                 again = self.child(first)
                 found = _merged(why, again.answer(again.send(repacked)))
                 for nth, message, answer in zip(failed, repacked, found, strict=True):
                     sent[nth], answers[nth] = message, answer
             if is_thorough and not any(isinstance(each, Mismatch) for each in answers):
-                asked = [(child, child.send(sent)) for child in map(self.child, others)]
-                for of_it in [child.answer(each) for child, each in asked]:
+                for of_it in self.answers_of(others, sent):
                     answers = _merged(answers, of_it)
             return answers
 
         return wait
 
+    def answers_of(self, seeds: Sequence[str], messages: Sequence[bytes | None]) -> list[list[Answer]]:
+        """What the children of these seeds answer, who work side by side."""
+        if not messages:
+            return []
+        asked = [(child, child.send(messages)) for child in map(self.child, seeds)]
+        return [child.answer(number) for child, number in asked]
+
     def child(self, seed: str) -> _Child:
+        with self.lock:
+            return self.running(seed)
+
+    def running(self, seed: str) -> _Child:
         found = self.children.get(seed)
-        if found is None or found.is_over:
+        if found is None or (found.is_over and self.begun < _CHILDREN_MAX):
+            self.begun += 1
             if not self.is_closing:
                 self.is_closing = True
                 atexit.register(self.close)
@@ -118,32 +138,38 @@ def _merged(answers: Sequence[Answer], others: Sequence[Answer]) -> list[Answer]
     return [one or other for one, other in zip(answers, others, strict=True)]
 
 
-@final
-class _Child:
-    """One child process. Messages are answered in their order; answers that nobody waits for are dropped."""
-
-    def __init__(self, seed: str) -> None:
-        environment = os.environ | {"PYTHONHASHSEED": seed}
+def _begun(seed: str) -> subprocess.Popen[bytes] | None:
+    """A new child process; None where none can be started here."""
+    try:
         path = [each or os.getcwd() for each in sys.path]  # noqa: PTH109  as Python does
-        command = [sys.executable, *["-O"] * sys.flags.optimize, "-c", _COMMAND, *path]
-        self.process = subprocess.Popen(  # noqa: S603  our own code
-            command,
-            env=environment,
+        return subprocess.Popen(  # noqa: S603  our own code
+            [sys.executable, *["-O"] * sys.flags.optimize, "-c", _COMMAND, *path],
+            env=os.environ | {"PYTHONHASHSEED": seed},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for this process
         )
+    except (OSError, TypeError, ValueError):
+        return None
+
+
+@final
+class _Child:
+    """One child process. Messages are answered in their order; answers that nobody waits for are dropped."""
+
+    def __init__(self, seed: str) -> None:
         self.sent = self.read = 0
         self.answers: dict[int, list[Answer]] = {}
         self.lock = threading.Lock()
-        self.is_over = False
+        self.process = _begun(seed)
+        self.is_over = self.process is None
 
     def send(self, messages: Sequence[bytes | None]) -> int:
         with self.lock:
-            assert self.process.stdin is not None
             self.drop_answers()
-            if not self.is_over:
+            if self.process is not None and not self.is_over:
+                assert self.process.stdin is not None
                 try:
                     write_message(self.process.stdin, pickle.dumps(list(messages)))
                 except OSError:
@@ -165,6 +191,7 @@ class _Child:
             return self.answers.pop(number)
 
     def receive(self) -> None:
+        assert self.process is not None, "only one that has begun is read"
         stdout = self.process.stdout
         assert stdout is not None
         message = None
@@ -179,6 +206,8 @@ class _Child:
     def close(self) -> None:
         """End it; one that is at work is killed."""
         self.is_over = True
+        if self.process is None:
+            return
         for pipe in (self.process.stdin, self.process.stdout):
             with suppress(OSError):
                 cast("IO[bytes]", pipe).close()

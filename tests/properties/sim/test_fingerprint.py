@@ -21,7 +21,7 @@ import pytest
 from tests.properties.plain_search import explored
 
 from tidegate.model import bytecode
-from tidegate.model.bytecode import split_pair, suspensions, uses
+from tidegate.model.bytecode import _first_of_each_class, _uses, split_pair, suspensions
 from tidegate.model.documents import ID, Add, Document, Eq, Field, exactly
 from tidegate.model.effects import Call, Effect, Failure, Note, Refused
 from tidegate.model.errors import Misuse, Nondeterministic
@@ -607,7 +607,7 @@ def without_direction(classes: _Classes, steps: Sequence[dis.Instruction], *rest
 def seen_by(classes: _Classes, program: Coded, monkeypatch: pytest.MonkeyPatch) -> tuple[set[object] | None, int]:
     """What can be seen of a program under these classes of instructions (None where it has no end), and in how many states."""
     with monkeypatch.context() as patched:
-        patched.setattr(bytecode, "first_of_each_class", classes)
+        patched.setattr(bytecode, "_first_of_each_class", classes)
         suspensions.cache_clear()
         alone = scenario(program, 1, 2, Refused("no"))
         alone = attrs.evolve(alone, actors=(*alone.actors[:1], Process("other", factory(once))))
@@ -634,7 +634,7 @@ def test_merging_what_is_compiled_twice_changes_nothing_that_can_be_seen(monkeyp
     fewer = 0
     for seed in range(RANDOM_PROGRAMS):
         (merged, states), (apart, more) = (
-            seen_by(classes, drawn(seed), monkeypatch) for classes in (bytecode.first_of_each_class, kept_apart)
+            seen_by(classes, drawn(seed), monkeypatch) for classes in (_first_of_each_class, kept_apart)
         )
         if apart is None:
             continue
@@ -649,7 +649,7 @@ def test_merging_what_is_compiled_twice_changes_nothing_that_can_be_seen(monkeyp
 @pytest.mark.parametrize("wrong", [without_arguments, without_handlers, without_jumps, without_direction])
 def test_classes_that_leave_something_out_are_found(wrong: _Classes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arguments, handlers, successors, the direction of a condition: random programs differ by each."""
-    classes = bytecode.first_of_each_class
+    classes = _first_of_each_class
 
     def is_found(seed: int) -> bool:
         apart = seen_by(kept_apart, drawn(seed), monkeypatch)
@@ -994,7 +994,7 @@ USES: Mapping[tuple[str, object], tuple[AbstractSet[str], AbstractSet[str]]] = {
 def test_every_instruction_on_locals_is_known(name: str, argument: object) -> None:
     """Of 3.11 to 3.13, whichever Python runs this: what is read, and what is written before it is read."""
     step = cast("dis.Instruction", types.SimpleNamespace(opname=name, argval=argument))
-    assert uses(step) == USES[name, argument]
+    assert _uses(step) == USES[name, argument]
 
 
 @pytest.mark.parametrize("name", ["LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"])

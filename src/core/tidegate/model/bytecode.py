@@ -22,6 +22,7 @@ from types import CodeType
 from typing import Final, NamedTuple, TypeAlias
 
 from tidegate.model.documents import one_line
+from tidegate.model.values import check_int, check_type
 
 __all__ = [
     "CALLED",
@@ -37,7 +38,6 @@ __all__ = [
     "placed",
     "split_pair",
     "suspensions",
-    "uses",
 ]
 
 PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
@@ -63,6 +63,9 @@ def is_known_python() -> bool:
 
 def placed(module: str, code: CodeType, line: int) -> str:
     """A line, with the file as its module is named and the function: nothing of the directories of the machine."""
+    check_type(module, str, "the name of a module")
+    check_type(code, CodeType, "code")
+    check_int(line, "a line", 0)
     parts = code.co_filename.replace("\\", "/").split("/")
     return one_line(f"{'/'.join(parts[-1 - module.count('.') :])}:{line} {code.co_qualname}")
 
@@ -102,6 +105,7 @@ def _flow(code: CodeType) -> _Flow:
 
 def split_pair(step: dis.Instruction) -> list[dis.Instruction]:
     """The instructions that one of 3.13 stands for; any other instruction alone."""
+    check_type(step, dis.Instruction, "an instruction")
     names = _PAIRS.get(step.opname)
     if names is None:
         return [step]
@@ -121,7 +125,7 @@ def suspensions(code: CodeType) -> dict[int, Suspension]:
     if not _LOOKERS.isdisjoint(code.co_names):
         always += code.co_varnames
     found: dict[int, Suspension] = {}
-    first = first_of_each_class(*flow)
+    first = _first_of_each_class(*flow)
     for index, step in enumerate(steps):
         if step.opname != "YIELD_VALUE" or index not in depth:
             continue
@@ -137,7 +141,7 @@ def suspensions(code: CodeType) -> dict[int, Suspension]:
     return found
 
 
-def first_of_each_class(
+def _first_of_each_class(
     steps: list[dis.Instruction],
     after: list[list[int]],
     caught: list[list[tuple[int, int]]],
@@ -215,14 +219,14 @@ def _liveness(steps: list[dis.Instruction], after: list[list[int]]) -> list[froz
     while moved:
         moved = False
         for index in range(len(steps) - 1, -1, -1):
-            used, defined = uses(steps[index])
+            used, defined = _uses(steps[index])
             now = (frozenset[str]().union(*(live[to] for to in after[index])) - defined) | used
             if now != live[index]:
                 live[index], moved = now, True
     return live
 
 
-def uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
+def _uses(step: dis.Instruction) -> tuple[frozenset[str], frozenset[str]]:
     """The locals that an instruction reads, and those that it writes."""
     none: frozenset[str] = frozenset()
     match step.opname:
@@ -438,7 +442,7 @@ def _use_of_local(index: int, flow: _Flow, code: CodeType, stores: frozenset[int
         if (index := todo.pop()) in seen:
             continue
         seen.add(index)
-        used, defined = uses(flow.steps[index])
+        used, defined = _uses(flow.steps[index])
         if name in used and name not in defined:
             loads.append(index)
         if name not in defined:
@@ -452,10 +456,13 @@ def _use_of_local(index: int, flow: _Flow, code: CodeType, stores: frozenset[int
 
 def assigned(code: CodeType) -> set[str]:
     """The names that the code assigns to, besides its locals: globals, attributes, and variables of functions around it."""
+    check_type(code, CodeType, "code")
     return {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNMENTS}
 
 
 def makes_sets(code: CodeType) -> bool:
+    """Whether the code builds a set."""
+    check_type(code, CodeType, "code")
     return any(step.opname in _SETS for step in dis.get_instructions(code))
 
 

@@ -75,8 +75,9 @@ class InternalError(TidegateError):
     """
 
     def __init__(self, error: BaseException, where: str) -> None:
+        said = str(error) if issubclass(type(error), BaseException) else shown(error)
         super().__init__(
-            f"tidegate itself failed: {type(error).__name__}: {error}",
+            f"tidegate itself failed: {type(error).__name__}: {said}",
             where=where,
             why="this is a fault of tidegate, not of your code; the verdict is unknown",
             todo="report it with the scenario and the traceback",

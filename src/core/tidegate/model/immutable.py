@@ -19,7 +19,7 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
-from tidegate.model.values import field_names
+from tidegate.model.values import check_callable, field_names
 
 __all__ = ["frozen_fields", "is_value", "mapped", "must_be_value"]
 
@@ -88,6 +88,9 @@ def _is_immutable(item: object) -> bool:
 class MergedError(ValueError):
     """Two items of a set became one."""
 
+    def __init__(self) -> None:
+        super().__init__("two items of a set became one")
+
 
 def mapped(value: object, change: Callable[[object], object], name: Callable[[str], str] | None = None) -> object:
     """The value with each part of it that is no container changed; the very same where nothing changes.
@@ -100,25 +103,36 @@ def mapped(value: object, change: Callable[[object], object], name: Callable[[st
 
     Raises:
         MergedError: Two items of a set are the same afterwards.
+        Misuse: The value is nested too deep.
     """
+    check_callable(change, "what changes a part")
+    if name is not None:
+        check_callable(name, "what changes the key of a document")
+    try:
+        return _mapped(value, change, name)
+    except RecursionError:
+        raise Misuse("nested too deep to be looked through") from None
+
+
+def _mapped(value: object, change: Callable[[object], object], name: Callable[[str], str] | None = None) -> object:
     kind = type(value)
     if kind is Document:
         was = cast("Document", value).items
-        items = tuple([(name(key) if name else key, cast("Value", mapped(item, change, name))) for key, item in was])
+        items = tuple([(name(key) if name else key, cast("Value", _mapped(item, change, name))) for key, item in was])
         return value if _all_same(was, items) else Document(items)
     if isinstance(value, (tuple, frozenset)):
-        parts = [mapped(item, change, name) for item in value]
+        parts = [_mapped(item, change, name) for item in value]
         return value if all(map(is_, parts, value)) else _container(value, parts)
     if isinstance(value, BaseException):
-        args = mapped(value.args, change, name)
+        args = _mapped(value.args, change, name)
         return (
             value if args is value.args else _like(value, kind.__new__(kind, *cast("tuple[object, ...]", args)), change)
         )
     if isinstance(value, MethodType):
-        owner = mapped(value.__self__, change, name)
+        owner = _mapped(value.__self__, change, name)
         return value if owner is value.__self__ else MethodType(value.__func__, owner)
     if isinstance(value, FunctionType):
-        defaults = mapped(value.__defaults__ or (), change, name)
+        defaults = _mapped(value.__defaults__ or (), change, name)
         if defaults == (value.__defaults__ or ()):
             return value
         made = FunctionType(value.__code__, value.__globals__, value.__name__, None, value.__closure__)
@@ -130,7 +144,7 @@ def mapped(value: object, change: Callable[[object], object], name: Callable[[st
     if not fields:
         return value
     held = [getattr(value, field) for field in fields]
-    parts = [mapped(item, change, name) for item in held]
+    parts = [_mapped(item, change, name) for item in held]
     if all(map(is_, parts, held)):
         return value
     copy = object.__new__(kind)
@@ -152,7 +166,7 @@ def _all_same(was: tuple[tuple[str, Value], ...], items: tuple[tuple[str, Value]
 def _like(value: object, made: object, change: Callable[[object], object]) -> object:
     """What was made, with the attributes of the value that are no fields."""
     for name, item in getattr(value, "__dict__", {}).items():
-        object.__setattr__(made, name, mapped(item, change))
+        object.__setattr__(made, name, _mapped(item, change))
     return made
 
 

@@ -216,7 +216,7 @@ class Canon:
             return self.keys(cast("tuple[object, ...]", item))
         found = self.known.get(id(item))
         if found is None:
-            if len(self.known) == _KNOWN_MAX:
+            if len(self.known) >= _KNOWN_MAX:  # a key of many parts adds them all
                 self.known.clear()
             found = self.known[id(item)] = (item, self.looked_through(item))
         return found[1]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from enum import Enum, unique
 from functools import partial
@@ -328,8 +328,22 @@ def _is_library_class(kind: type) -> bool:
     own = (
         each for each in vars(kind).values() if isinstance(each, FunctionType) and each.__module__ == kind.__module__
     )
-    files = [each.__code__.co_filename for each in own if not each.__code__.co_filename.startswith("<attrs")]
-    return kind.__module__.partition(".")[0] == "tidegate" or any(_is_library(kind.__module__, file) for file in files)
+    files = [each.__code__.co_filename for each in own if not _is_made_by_a_library(each)]
+    is_ours = kind.__module__.partition(".")[0] == "tidegate"
+    return is_ours or (bool(files) and all(_is_library(kind.__module__, file) for file in files))
+
+
+def _is_made_by_a_library(function: FunctionType) -> bool:
+    """Does its code lie elsewhere than its class? So it is with methods that a decorator has made."""
+    file = function.__code__.co_filename.replace("\\", "/")
+    top = function.__module__.partition(".")[0]
+    return file.startswith("<") or (top not in _MAKERS and any(f"/{maker}" in file for maker in _MAKERS.values()))
+
+
+_MAKERS: Final[Mapping[str, str]] = {
+    "attr": "attr/_", "contextlib": "contextlib.py", "dataclasses": "dataclasses.py", "functools": "functools.py",
+}  # fmt: skip
+"""Modules that make methods for classes of others, and how their files end."""
 
 
 def _fields(item: object) -> Iterator[tuple[str, object]]:
