@@ -138,6 +138,10 @@ class Process:
     def has_raised(self) -> bool:
         return self.behaviour.has_raised
 
+    def in_time(self, *, is_relative: bool) -> None:
+        """It runs in relative time, or, unless it did so before, in another one."""
+        self.behaviour.is_relative |= is_relative
+
     def forget(self) -> Callable[[], None]:
         """Begin with a program of which nothing is known; returns what brings back what was."""
         known = self.behaviour

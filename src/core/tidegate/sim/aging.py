@@ -36,7 +36,8 @@ Known not to work: a step law sees no change where a step overwrites one instant
 
 from __future__ import annotations
 
-from typing import Final, NoReturn, cast, final
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeVar, cast, final
 
 from tidegate.model.documents import Document, exactly, show
 from tidegate.model.immutable import MergedError, mapped
@@ -44,10 +45,12 @@ from tidegate.model.instants import ClockName, Duration, Instant, seconds
 from tidegate.model.values import field_names
 
 __all__ = [
-    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "check_use", "holds_instant", "horizon_of", "packed", "plain", "plain_text", "same", "settled",
+    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "check_use", "holds_instant", "horizon_of", "packed", "plain", "plain_str", "plain_text", "same", "settled", "unchanged",
 ]  # fmt: skip
 
 
+T = TypeVar("T")
+V = TypeVar("V")
 _USES: Final = "compare ages up to the horizon: OlderThan in a filter, NoLongerThan in a law"
 
 
@@ -65,6 +68,12 @@ class InstantRefused(BaseException):
     def __init__(self, what: str, todo: str, where: str = "") -> None:
         super().__init__(what, todo, where)
         self.what, self.todo, self.where = what, todo, where
+        self.horizon: Horizon | None = None
+
+    def forget(self) -> None:
+        """The simulator itself used an instant so, and finds another way."""
+        if self.horizon is not None and self.horizon.refused is self:
+            self.horizon.refused = None
 
     def of(self, whom: str, where: str) -> InstantRefused:
         """The same, with who did it, and where."""
@@ -156,6 +165,7 @@ class Horizon:
     def refuse(self, what: str, todo: str = _USES) -> NoReturn:
         """Refuse a use of an instant, once and for all."""
         refused = InstantRefused(what, todo)
+        refused.horizon = self
         self.refused = self.refused or refused
         raise refused
 
@@ -308,12 +318,37 @@ def same(one: object, other: object) -> bool:
     Raises:
         InstantRefused: They differ in nothing but instants beyond the horizon, and nobody knows whether in these.
     """
-    return exactly(plain(one)) == exactly(plain(other)) and exactly(one) == exactly(other)
+    try:
+        return exactly(one) == exactly(other)
+    except InstantRefused as refused:
+        if exactly(plain(one)) == exactly(plain(other)):
+            raise
+        refused.forget()
+        return False
+
+
+def unchanged(one: object, other: object) -> bool:
+    """Whether the search keeps two values as one."""
+    return _computed(lambda both: exactly(both[0]) == exactly(both[1]), (one, other))
 
 
 def plain_text(value: object) -> str:
     """The one-line form of a value that code sees."""
-    return show(plain(value))
+    return _computed(show, value)
+
+
+def plain_str(value: object) -> str:
+    """The text of a value that code sees."""
+    return _computed(str, value)
+
+
+def _computed(compute: Callable[[V], T], value: V) -> T:
+    """What is computed of a value, without its relative instants where these are in the way: few values hold any."""
+    try:
+        return compute(value)
+    except InstantRefused as refused:
+        refused.forget()
+        return compute(cast("V", plain(value)))
 
 
 @final

@@ -156,6 +156,7 @@ class ProgramAutomaton:
         self.known: dict[Hashable, int] = {}
         self.births: dict[int, int] = {}
         self.canon = Canon()
+        self.is_relative = False  # has it ever run in relative time?
         self.slept_to: dict[tuple[int, Duration], int] = {}
         self.cut_off: set[str] = set()
         """Where it sleeps more often in a row than is followed."""
@@ -182,15 +183,15 @@ class ProgramAutomaton:
 
     def after(self, node: int, reply: object) -> int:
         """The node where the program stands after the reply."""
-        key: Hashable = self.canon.key(plain(reply))
+        key: Hashable = self.canon.key(plain(reply) if self.is_relative else reply)
         if key is None:
             must_be_value(reply, "a reply")
-        if (horizon := horizon_of(reply)) is not None:
+        if self.is_relative and (horizon := horizon_of(reply)) is not None:
             key = (horizon, key)  # with another one, or in absolute time, the program may do what this does not permit
         edges = self.nodes[node].edges
         found = edges.get(key)
         if found is None:
-            reply = settled(reply)
+            reply = settled(reply) if self.is_relative else reply
             found = edges[key] = (reply, self.run(node, reply))
         return found[1]
 
@@ -247,7 +248,8 @@ class ProgramAutomaton:
     def run(self, number: int, reply: object) -> int:
         life, program = self.nodes[number].life, self.standing(number).pop()
         status = resume(program, reply)
-        check_use(reply)
+        if self.is_relative:
+            check_use(reply)
         return self.park(program, status, life, _Came(number, reply))
 
     def standing(self, number: int) -> list[Program[object]]:
@@ -302,7 +304,7 @@ class ProgramAutomaton:
         if exact is None:
             _must_be_immutable(status)
         place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
-        if came is not None and plain(came.reply) is not came.reply:
+        if self.is_relative and came is not None and plain(came.reply) is not came.reply:
             _check_held(program, status, place)
         if isinstance(place, Unmergeable):
             number = len(self.nodes)  # each (node, reply) leads to a node of its own

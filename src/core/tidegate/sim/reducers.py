@@ -37,7 +37,7 @@ from tidegate.model.effects import Cancel, Effect, Program, Refused, Sleep
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
-from tidegate.sim.aging import InstantRefused, plain, plain_text
+from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unchanged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
@@ -176,6 +176,7 @@ class ReducerProcess:
     place: Cell[object] = attrs.field(init=False)
     behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
     blind: bool = attrs.field(init=False, default=False)
+    is_relative: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults))
@@ -198,6 +199,13 @@ class ReducerProcess:
     @property
     def has_raised(self) -> bool:
         return any(each.has_raised for each in self.behaviours.values())
+
+    def in_time(self, *, is_relative: bool) -> None:
+        """It runs in relative time, or, unless it did so before, in another one."""
+        if is_relative and not self.is_relative:
+            object.__setattr__(self, "is_relative", True)
+        for each in self.behaviours.values():
+            each.is_relative |= is_relative
 
     def forget(self) -> Callable[[], None]:
         """Begin with programs of which nothing is known; returns what brings back what was."""
@@ -222,10 +230,10 @@ class ReducerProcess:
             yield from self.goes_on(world, machine, running)
         for event in machine.arrived:
             rest = attrs.evolve(machine, arrived=_without(machine.arrived, event))
-            yield ActorStep(Label(f"receives {plain(event)}"), self.take(world, rest, event))
+            yield ActorStep(Label(f"receives {plain_str(event)}"), self.take(world, rest, event))
         if events := world.read(inbox(self.name)):
             taken = world.write(inbox(self.name), events[1:])
-            yield ActorStep(Label(f"receives {plain(events[0])}"), self.take(taken, machine, events[0]))
+            yield ActorStep(Label(f"receives {plain_str(events[0])}"), self.take(taken, machine, events[0]))
         if self.merge is not None and len(machine.arrived) + len(events) > 1:
             yield from self.receives_together(world, machine, events[:1], self.merge)
 
@@ -243,7 +251,7 @@ class ReducerProcess:
                         here = after.read(self.place)
                         assert isinstance(here, Machine), "an event makes no reducer crash"
                         after = self.take(after, here, event)
-                    said = ", then ".join(str(plain(event)) for event in events)
+                    said = ", then ".join(plain_str(event) for event in events)
                     yield ActorStep(Label(f"receives {said}"), after)
 
     # commands that are one effect
@@ -259,7 +267,7 @@ class ReducerProcess:
         outcomes = replies(command, world, self.asker)
         for done, reply in outcomes:
             answered = self.after_reply(done, rest, command, reply)
-            changes = done is not world or plain(answered.read(self.place)) != plain(machine)
+            changes = done is not world or not unchanged(answered.read(self.place), machine)
             yield ActorStep(Label(command, reply), answered, must=changes)
         for fault, trouble, after, reply in troubled(command, outcomes, world, self.asker):
             yield ActorStep(
@@ -284,6 +292,7 @@ class ReducerProcess:
         key = exactly(command)
         if key not in self.behaviours:
             self.behaviours[key] = ProgramAutomaton(partial(_carried_out, self.carried_out, command), self.name)
+            self.behaviours[key].is_relative = self.is_relative
         return self.behaviours[key]
 
     def is_program(self, command: Effect[object]) -> bool:

@@ -132,6 +132,7 @@ class Space:
         for process in self.processes.values():  # they differ most, and the low bits are what a set looks at first
             assert process.place is not None, "a process stands somewhere"
             self.packing.slot(process.place)
+            process.in_time(is_relative=self.relative)
         for cell, value in scenario.world.cells.values():
             world = world.write(cell, self._at_first(value))
         for budget, left in scenario.allowance().items():
