@@ -132,8 +132,9 @@ def _mapped(value: object, change: Callable[[object], object], name: Callable[[s
         owner = _mapped(value.__self__, change, name)
         return value if owner is value.__self__ else MethodType(value.__func__, owner)
     if isinstance(value, FunctionType):
-        defaults = _mapped(value.__defaults__ or (), change, name)
-        if defaults == (value.__defaults__ or ()):
+        had = value.__defaults__ or ()
+        defaults = _mapped(had, change, name)
+        if defaults is had:
             return value
         made = FunctionType(value.__code__, value.__globals__, value.__name__, None, value.__closure__)
         made.__defaults__ = cast("tuple[object, ...]", defaults)
