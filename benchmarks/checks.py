@@ -1,17 +1,12 @@
-"""What a search costs by looking twice: confirmations of merges, and the questions at other times.
+"""What the confirmation of a search costs: whole runs executed again, here and in a second process.
 
     python -m benchmarks.checks [NAME ...]
 
-A row a clean scenario: the seconds of the processor that its exploration takes with and without both, in turns in one process,
-and what they add; each is the median of its rounds. Then the same over all default scopes together, and over searches of
-100,000 states and more; last, once, over as many states in relative time, where instants are asked about. The collector of
-cycles sleeps, as it does in `tidegate explore`.
+A row a clean scenario: the seconds of the processor that its exploration takes with and without, in turns in one process, and
+what it adds; each is the median of its rounds. Then the same over all default scopes together, and over searches of 100,000
+states and more. The collector of cycles sleeps, as it does in `tidegate explore`.
 
-The aims: 10 % over all default scopes, 5 % for a search of 100,000 states. Where other work on two shared cores moved the
-pairs by 10 % either way, the seconds inside of the checks were counted instead, once: over all default scopes 4.3 % for the
-confirmations, and at most 1.4 % for the questions, which only `outbox` is asked, where they are 12 % (35 to 50 % before each
-question but the first hundred was put at one other time and not at four); 4 % of the 170,000 states of `small_lock`. Small
-searches pay some hundredths of a second, which is up to a third of them.
+The aim: 5 % over all default scopes. Small searches pay some hundredths of a second.
 """
 
 from __future__ import annotations
@@ -24,7 +19,6 @@ from typing import Final, NamedTuple
 from unittest.mock import patch
 
 from tidegate.catalogue import DESIGNS, shipped
-from tidegate.sim import space
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.report import explore
 from tidegate.sim.search import Search
@@ -32,7 +26,6 @@ from tidegate.sim.shipping import Scope
 
 ROUNDS: Final = 3
 LARGE: Final = 100_000
-TIMED: Final = "outbox@large"
 
 
 class Row(NamedTuple):
@@ -53,8 +46,8 @@ def explored(name: str) -> tuple[int, float]:
 
 
 def trusting(name: str) -> tuple[int, float]:
-    """The same where nobody is asked again."""
-    with patch.object(Search, "confirm", lambda _: None), patch.object(space, "other_times", lambda *_: ()):
+    """The same without confirmation."""
+    with patch.object(Search, "confirm", lambda *_, **__: None):
         return explored(name)
 
 
@@ -84,8 +77,6 @@ def main(names: list[str]) -> None:
     shown("all of them", rows)
     if large := [row for row in rows if row.states >= LARGE]:
         shown(f"{LARGE:,} states and more", large)
-    if not names:
-        shown(TIMED, [measured(TIMED, rounds=1)])
 
 
 if __name__ == "__main__":
