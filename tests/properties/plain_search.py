@@ -23,7 +23,7 @@ from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import NO_ERROR, Actor, ActorStep, ProcessActor, Scenario
 from tidegate.sim.search import Bounds, Explored, go_on
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import MOVES, QUANTUM, Cell, Plain, World
+from tidegate.sim.world import CLOCK, MOVES, QUANTUM, Cell, Plain, World
 
 V = TypeVar("V")
 Key: TypeAlias = frozenset[tuple[tuple[str, ...], object]]
@@ -46,6 +46,25 @@ class Here:
         return actor.status(self.world.read(actor.place))
 
 
+@attrs.define(eq=False)
+class Watched:
+    """A world, and whether anybody looked at the clock."""
+
+    world: Plain
+    clock: list[Cell[object]] = attrs.field(factory=list)
+
+    def read(self, cell: Cell[V]) -> V:
+        self.clock += [cell] * (cell.name == CLOCK.name)
+        return self.world.read(cell)
+
+    def write(self, cell: Cell[V], value: V) -> Watched:
+        return Watched(self.world.write(cell, value), self.clock)
+
+    def taken(self, budget: Cell[int]) -> Watched | None:
+        taken = self.world.taken(budget)
+        return None if taken is None else Watched(taken, self.clock)
+
+
 @attrs.frozen(eq=False)
 class Found:
     """All that there is.
@@ -60,6 +79,7 @@ class Found:
         goals: Which goals are reached.
         broken: Which laws are broken, each with the fewest steps that it takes.
         must: Where the steps lead that must happen.
+        timely: Where steps look at the clock.
     """
 
     states: Mapping[Key, Here]
@@ -71,15 +91,21 @@ class Found:
     goals: Mapping[str, bool]
     broken: Mapping[str, int]
     must: Mapping[Key, frozenset[Key]]
+    timely: frozenset[Key]
 
     def livelocked(self, scenario: Scenario) -> set[str]:
         """Laws about rest that do not hold all the way round a cycle of what must happen, with no rest to be reached."""
+        cyclic = self.cyclic()
+        return {law for law, holds in scenario.eventually.items() if any(not holds(self.states[key]) for key in cyclic)}
+
+    def cyclic(self, *, timely: bool = False) -> set[Key]:
+        """States on such cycles, or on those where more time might have changed something."""
         restful = {key for key, after in self.must.items() if not after}
         while more := {key for key, after in self.must.items() if key not in restful and after & restful}:
             restful |= more
         beyond = {key: self.reached(key) for key in self.must.keys() - restful}
         cyclic = {key for key in beyond if all(key in beyond[after] for after in beyond[key])}
-        return {law for law, holds in scenario.eventually.items() if any(not holds(self.states[key]) for key in cyclic)}
+        return {key for key in cyclic if timely is not self.timely.isdisjoint(beyond[key])}
 
     def reached(self, key: Key) -> set[Key]:
         found: set[Key] = set()
@@ -105,6 +131,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
     goals = dict.fromkeys(scenario.sometimes, False)
     broken: dict[str, int] = {}
     must: dict[Key, frozenset[Key]] = {}
+    timely: set[Key] = set()
     while layer and depth != depth_max:
         depth += 1
         found: list[Here] = []
@@ -113,9 +140,11 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 broken.setdefault(law, depth)
             for goal, holds in scenario.sometimes.items():
                 goals[goal] = goals[goal] or holds(here)
-            taken = list(steps(actors, here.world))
+            watched = Watched(here.world)
+            taken = list(steps(actors, watched))
+            timely |= {key_of(here.world)} if watched.clock else set()
             for step in taken:
-                after = Here(cast("Plain", step.world), processes)
+                after = Here(plain(step), processes)
                 transitions += 1
                 faults.update([step.fault] if step.fault else [])
                 for law, joins in scenario.step.items():
@@ -124,7 +153,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 if states.setdefault(key_of(after.world), after) is after:
                     found.append(after)
             assert len(states) <= states_max, "too large for a plain search"
-            must[key_of(here.world)] = frozenset(key_of(cast("Plain", step.world)) for step in taken if step.must)
+            must[key_of(here.world)] = frozenset(key_of(plain(step)) for step in taken if step.must)
             if any(step.must for step in taken):
                 continue
             if scenario.clock is not None and is_anyone_asleep(here):
@@ -135,7 +164,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 if not holds(here):
                     broken.setdefault(law, depth)
         layer = found
-    return Found(states, transitions, depth, resting, cut_short, dict(faults), goals, broken, must)
+    return Found(states, transitions, depth, resting, cut_short, dict(faults), goals, broken, must, frozenset(timely))
 
 
 def explored(scenario: Scenario) -> Explored:
@@ -166,7 +195,8 @@ def agree(scenario: Scenario, plain: Found | None = None) -> Explored:
     assert not plain.broken
     assert not plain.livelocked(scenario)
     assert (real.states, real.transitions, real.depth) == (len(plain.states), plain.transitions, plain.depth)
-    assert (real.resting, real.cut_short) == (plain.resting, plain.cut_short)
+    untimely = len(plain.cyclic(timely=True)) if scenario.eventually else 0
+    assert (real.resting, real.cut_short) == (plain.resting, plain.cut_short + untimely)
     assert (real.faults, real.goals) == (plain.faults, plain.goals)
     assert packed_states(real) == plain.states.keys()
     return real
@@ -183,9 +213,14 @@ def begun(scenario: Scenario, processes: Mapping[str, ProcessActor]) -> Plain:
     return cast("Plain", world)
 
 
-def steps(actors: tuple[Actor, ...], world: Plain) -> Iterator[ActorStep]:
+def steps(actors: tuple[Actor, ...], world: World) -> Iterator[ActorStep]:
     for actor in actors:
         yield from actor.steps(world)
+
+
+def plain(step: ActorStep) -> Plain:
+    """The world after a step."""
+    return step.world.world if isinstance(step.world, Watched) else cast("Plain", step.world)
 
 
 def key_of(world: Plain) -> Key:

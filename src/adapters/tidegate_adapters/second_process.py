@@ -143,7 +143,8 @@ def _begun(seed: str) -> subprocess.Popen[bytes] | None:
     try:
         path = [each or os.getcwd() for each in sys.path]  # noqa: PTH109  as Python does
         return subprocess.Popen(  # noqa: S603  our own code
-            [sys.executable, *["-O"] * sys.flags.optimize, "-c", _COMMAND, *path],
+            # -B: a file of the user's may change within a second, and a stale .pyc of it would be taken for it
+            [sys.executable, "-B", *["-O"] * sys.flags.optimize, "-c", _COMMAND, *path],
             env=os.environ | {"PYTHONHASHSEED": seed},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -10,12 +10,12 @@ from random import Random  # noqa: TID251  seeded
 
 import attrs
 import pytest
-from tests.properties.plain_search import explored, plain_search
+from tests.properties.plain_search import agree, explored, plain_search
 from tests.properties.sim.test_search import random_scenario
 
-from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put
 from tidegate.model.effects import Call, Effect, Sleep
-from tidegate.model.instants import SECOND
+from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import find_one, find_one_and_update, update_one
 from tidegate.sim import liveness
 from tidegate.sim.actors import Process, factory
@@ -216,6 +216,27 @@ def test_time_goes_on_in_a_livelock_and_time_cut_short_is_none(clock: Clock) -> 
         assert (report.verdict, report.breach) == (Verdict.INCONCLUSIVE, Breach.NONE)
     else:
         assert (report.breach, report.why) == (Breach.LIVELOCK, "goes round for ever: a, b, clock")
+
+
+async def waits_until_it_is_stale() -> None:
+    """It asks again and again, and never sleeps."""
+    while await find_one("c", OlderThan(Field[Instant]("at"), 60 * SECOND)) is None:
+        pass
+
+
+@pytest.mark.parametrize("moves", [4, 8])
+def test_what_more_time_would_end_is_no_livelock(moves: int) -> None:
+    """Nor does the search that shares nothing with it find one; with enough time the law holds."""
+    scenario = Scenario(
+        name="stale",
+        summary="",
+        world=world_with({"c": (Document.of({"_id": "x", "at": Instant(0)}),)}),
+        actors=(Process("p", factory(waits_until_it_is_stale)),),
+        clock=Clock(10 * SECOND, moves=moves),
+        eventually={"it ends": lambda state: isinstance(state.status("p"), Returned)},
+    )
+    found = agree(scenario)
+    assert (found.broken, found.cut_short, found.resting) == (None, *((1, 0) if moves == 4 else (0, 1)))
 
 
 BUGS: dict[str, tuple[str, Callable[..., object]]] = {

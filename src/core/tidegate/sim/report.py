@@ -83,7 +83,7 @@ class Report:
             scenario does not have.
         why: Who waits, or goes round for ever; "" where the counterexample says all.
         loop: How many of its last steps repeat for ever; 0 if it ends.
-        cut_short: In how many states laws about rest were not judged, for they rest only because the clock had no moves left.
+        cut_short: In how many states laws about rest were not judged, for more moves of the clock might lead on from there.
         expected: How many states an exhaustive search was expected to see, when last asked; None where it was too short.
     """
 

@@ -125,7 +125,7 @@ class Explored:
         frontier: Then, the states that were reached and not looked beyond.
         depth: How many steps the longest of the shortest ways to a state has.
         resting: States where no step must happen.
-        cut_short: States that rest only because the clock had no moves left.
+        cut_short: States that rest, or go round for ever, perhaps only because the clock had no moves left.
         faults: How many transitions were faults, by kind.
         goals: Which goals were reached.
         expected: How many states were expected in all; None where it ended before anybody could tell.
@@ -262,7 +262,8 @@ class Search:
             broken = self.judged_at_rest(rest) or Broken(law, (*self.path(before), after))  # the shorter one
         depth, (transitions, faults) = len(self.layers) - 1, self.space.kinds.counted()
         if broken is None and not frontier:
-            broken = self.judged_for_ever()
+            broken, untimely = self.judged_for_ever()
+            cut_short += untimely
         if stopped and broken is None:
             self.sizing.update(self.layers, len(self.seen))
         # At the depth bound the frontier is the layer itself, and was judged and appended above.
@@ -370,11 +371,17 @@ class Search:
         told = [f"waits for ever: {each}" for each in waits]
         return Broken(law, path, breach, "; ".join((*told, *never_restarted(self.space, path))))
 
-    def judged_for_ever(self) -> Broken | None:
-        """Judge the laws about rest where nothing ever rests; a reduced search tells no loop."""
-        if not self.rest_laws:
-            return None
-        for cycle in cycles(self.graph, restless(self.graph, self.layers)):
+    def judged_for_ever(self) -> tuple[Broken | None, int]:
+        """Judge the laws about rest where nothing ever rests; a reduced search tells no loop.
+
+        Returns:
+            The law that is broken, if one is, and how many states were not judged because more time might lead out of them.
+        """
+        untimely = 0
+        for cycle in cycles(self.graph, restless(self.graph, self.layers)) if self.rest_laws else ():
+            if self.space.may_end_by_time(cycle):
+                untimely += len(cycle)
+                continue
             start = min(cycle, key={state: at for at, state in enumerate(chain(*self.layers))}.__getitem__)
             for law in self.rest_laws:
                 if law.broken_by(self.named(cycle)) is not None:
@@ -383,8 +390,8 @@ class Search:
                         (f"goes round for ever: {', '.join(movers)}", *never_restarted(self.space, self.path(start)))
                     )
                     way = () if self.reductions else loop(self.graph, cycle, start)
-                    return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way))
-        return None
+                    return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way)), 0
+        return None, untimely
 
     def named(self, states: list[Packed]) -> list[Packed]:
         """The states under every naming: a law may single out one of those that are interchangeable."""

@@ -6,7 +6,7 @@ search that is made of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
@@ -194,6 +194,17 @@ class Space:
             return False
         view = self.view(state, Looked())
         return any(_is_asleep(view.status(name)) and not self._is_stuck(view, name) for name in self.processes)
+
+    def may_end_by_time(self, cycle: Sequence[Packed]) -> bool:
+        """Does a cycle perhaps go round for ever only because absolute time ran out: do its steps look at the clock?"""
+        if self.relative or self.scenario.clock is None:
+            return False
+        looked = Looked()
+        for state in cycle:
+            for actor in self.scenario.actors:
+                list(self.steps(actor, state, looked))
+        clock = self.packing.slots.get(CLOCK.name)
+        return clock is not None and bool(looked.bits & clock.mask)
 
     def _is_stuck(self, view: View, name: str) -> bool:
         """Does user code never return to the process? It waits for nothing else then, whatever it asked for."""
