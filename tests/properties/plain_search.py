@@ -15,6 +15,7 @@ import attrs
 
 from tidegate.model.documents import exactly
 from tidegate.model.effects import Sleep
+from tidegate.model.instants import SECOND
 from tidegate.sim.actors import Ticks
 from tidegate.sim.attempts import attempt
 from tidegate.sim.automaton import Asking, Raised
@@ -46,25 +47,6 @@ class Here:
         return actor.status(self.world.read(actor.place))
 
 
-@attrs.define(eq=False)
-class Watched:
-    """A world, and whether anybody looked at the clock."""
-
-    world: Plain
-    clock: list[Cell[object]] = attrs.field(factory=list)
-
-    def read(self, cell: Cell[V]) -> V:
-        self.clock += [cell] * (cell.name == CLOCK.name)
-        return self.world.read(cell)
-
-    def write(self, cell: Cell[V], value: V) -> Watched:
-        return Watched(self.world.write(cell, value), self.clock)
-
-    def taken(self, budget: Cell[int]) -> Watched | None:
-        taken = self.world.taken(budget)
-        return None if taken is None else Watched(taken, self.clock)
-
-
 @attrs.frozen(eq=False)
 class Found:
     """All that there is.
@@ -79,7 +61,7 @@ class Found:
         goals: Which goals are reached.
         broken: Which laws are broken, each with the fewest steps that it takes.
         must: Where the steps lead that must happen.
-        timely: Where steps look at the clock.
+        actors: Whatever moves.
     """
 
     states: Mapping[Key, Here]
@@ -91,7 +73,7 @@ class Found:
     goals: Mapping[str, bool]
     broken: Mapping[str, int]
     must: Mapping[Key, frozenset[Key]]
-    timely: frozenset[Key]
+    actors: tuple[Actor, ...]
 
     def livelocked(self, scenario: Scenario) -> set[str]:
         """Laws about rest that do not hold all the way round a cycle of what must happen, with no rest to be reached."""
@@ -105,7 +87,17 @@ class Found:
             restful |= more
         beyond = {key: self.reached(key) for key in self.must.keys() - restful}
         cyclic = {key for key in beyond if all(key in beyond[after] for after in beyond[key])}
-        return {key for key in cyclic if timely is not self.timely.isdisjoint(beyond[key])}
+        changing = {key for key in cyclic if self.is_timely(key)}
+        return {key for key in cyclic if timely is not changing.isdisjoint(beyond[key])}
+
+    def is_timely(self, key: Key) -> bool:
+        """Would anything be done otherwise at another time, where time passes at all?"""
+        here = self.states[key].world
+        return any(isinstance(actor, Ticks) for actor in self.actors) and any(
+            after_steps(self.actors, here)
+            != after_steps(self.actors, here.write(CLOCK, here.read(CLOCK) + SECOND * later))
+            for later in (1, 3, 10, 100, 10**6, 10**9)
+        )
 
     def reached(self, key: Key) -> set[Key]:
         found: set[Key] = set()
@@ -121,7 +113,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
     """Everything that the scenario can do in absolute time, or in its first `depth_max` steps."""
     processes = {actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")}
     actors: tuple[Actor, ...] = scenario.actors
-    if scenario.clock is not None:
+    if scenario.clock is not None and scenario.clock.moves:
         actors = (*actors, Ticks(scenario.clock.quantum))
     first = Here(begun(scenario, processes), processes)
     states, layer = {key_of(first.world): first}, [first]
@@ -131,7 +123,6 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
     goals = dict.fromkeys(scenario.sometimes, False)
     broken: dict[str, int] = {}
     must: dict[Key, frozenset[Key]] = {}
-    timely: set[Key] = set()
     while layer and depth != depth_max:
         depth += 1
         found: list[Here] = []
@@ -140,11 +131,9 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 broken.setdefault(law, depth)
             for goal, holds in scenario.sometimes.items():
                 goals[goal] = goals[goal] or holds(here)
-            watched = Watched(here.world)
-            taken = list(steps(actors, watched))
-            timely |= {key_of(here.world)} if watched.clock else set()
+            taken = list(steps(actors, here.world))
             for step in taken:
-                after = Here(plain(step), processes)
+                after = Here(cast("Plain", step.world), processes)
                 transitions += 1
                 faults.update([step.fault] if step.fault else [])
                 for law, joins in scenario.step.items():
@@ -153,7 +142,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 if states.setdefault(key_of(after.world), after) is after:
                     found.append(after)
             assert len(states) <= states_max, "too large for a plain search"
-            must[key_of(here.world)] = frozenset(key_of(plain(step)) for step in taken if step.must)
+            must[key_of(here.world)] = frozenset(key_of(cast("Plain", step.world)) for step in taken if step.must)
             if any(step.must for step in taken):
                 continue
             if scenario.clock is not None and is_anyone_asleep(here):
@@ -164,7 +153,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 if not holds(here):
                     broken.setdefault(law, depth)
         layer = found
-    return Found(states, transitions, depth, resting, cut_short, dict(faults), goals, broken, must, frozenset(timely))
+    return Found(states, transitions, depth, resting, cut_short, dict(faults), goals, broken, must, actors)
 
 
 def explored(scenario: Scenario) -> Explored:
@@ -218,9 +207,9 @@ def steps(actors: tuple[Actor, ...], world: World) -> Iterator[ActorStep]:
         yield from actor.steps(world)
 
 
-def plain(step: ActorStep) -> Plain:
-    """The world after a step."""
-    return step.world.world if isinstance(step.world, Watched) else cast("Plain", step.world)
+def after_steps(actors: tuple[Actor, ...], world: Plain) -> list[Key]:
+    """What is there after each step, but for the clock."""
+    return [key_of(cast("Plain", step.world).write(CLOCK, CLOCK.empty)) for step in steps(actors, world)]
 
 
 def key_of(world: Plain) -> Key:

@@ -69,6 +69,8 @@ def main() -> None:
                 signal.ITIMER_REAL, _WORK_S
             )  # it ends, although a program does not and the parent has died
         found = [_executed(each, finder) for each in pickle.loads(message)]  # noqa: S301  from our parent
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         write_message(answers, pickle.dumps(found))
 
 

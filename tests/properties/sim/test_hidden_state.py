@@ -45,10 +45,12 @@ from tidegate.sim import (
     world_with,
 )
 from tidegate.sim.automaton import Asking, ProgramAutomaton
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.outside import Reach, reached
 from tidegate.sim.rerun import CallCase, case_of, loops, planned
+from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.search import Search
-from tidegate.sim.world import Meaning, Outcomes, Plain, inbox
+from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, inbox
 
 Coded: TypeAlias = Callable[[], Awaitable[object]]
 BAD, GOOD = "bad", "good"
@@ -698,6 +700,61 @@ REFUSED: Final[Mapping[str, Callable[[], Scenario]]] = {
     "meaning draws": lambda: a_reducer(value=random.random),
     "meaning by a hash": lambda: a_reducer(value=lambda: next(iter(WORDS))),
 }
+
+
+TICKED: Final = Cell[str](("ticked",), "")
+
+
+@attrs.frozen
+class Ticking:
+    """An actor of the user's own."""
+
+    blind: bool
+    name: str = "t"
+    place: None = None
+
+    def steps(self, world: World) -> Iterator[ActorStep]:
+        yield ActorStep(Label("ticks"), world.write(TICKED, next(iter(WORDS))))
+
+
+def by_a_hash(*_: object) -> bool:
+    return next(iter(WORDS)) != "none of them" and list(WORDS).index("alpha") < 2
+
+
+def with_laws(**named: Any) -> Scenario:
+    return attrs.evolve(scenario(flips), **{"always": {}} | named)
+
+
+PREDICATES: Final[Mapping[str, Scenario]] = {
+    "always": with_laws(always={"any": by_a_hash}),
+    "step": with_laws(step={"any": by_a_hash}),
+    "eventually": with_laws(eventually={"any": by_a_hash}),
+    "goal": with_laws(sometimes={"any": by_a_hash}),
+    "faults": with_laws(actors=(Process("a", factory(flips), faults=Faults.of(Fault.CRASH_AFTER, on=by_a_hash)),)),
+    "actor": with_laws(actors=(Ticking(blind=False),)),
+    "blind actor": with_laws(actors=(Ticking(blind=True),)),
+    "stamp": a_reducer(stamp=lambda event, _: next(iter(WORDS)) + event),
+    "split": a_reducer(split=by_a_hash),
+}
+
+
+@pytest.mark.parametrize("scenario", PREDICATES.values(), ids=PREDICATES)
+def test_laws_and_actors_are_confirmed_in_another_process(scenario: Scenario) -> None:
+    """Whichever hash seed this one has."""
+    with pytest.raises(Nondeterministic):
+        explore(scenario)
+
+
+def test_a_clock_that_changed_nothing_is_named() -> None:
+    """At a far time it may decide otherwise, and that is not explored."""
+
+    async def waits_for_years() -> bool:
+        await PAUSE
+        return time.time() > 4e12
+
+    report = explore(scenario(waits_for_years))
+    assert report.verdict is Verdict.COMPLETE
+    assert [each.partition(":")[0] for each in report.uncovered] == ["a uses time.time"]
 
 
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)

@@ -15,7 +15,6 @@ not hold one across it: its locals are no part of the state, so an instant there
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -281,10 +280,6 @@ class ProgramAutomaton:
                 status = resume(program, node.came.reply)
             self.compare(node, status)
         return program
-
-    def least_walked(self, at: int, walked: Counter[tuple[int, Hashable]]) -> Hashable | None:
-        """The key of the reply after which fewest went on from there; None where none is known."""
-        return min(self.nodes[at].edges, key=lambda key: walked[at, key], default=None)
 
     def compare(self, node: _Node, status: ProcessStatus) -> None:
         if self.canon.key(status) != node.exact:

@@ -13,7 +13,7 @@ difference, is a `doubt`: the search is not complete then, for what was merged m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import islice, repeat
@@ -21,14 +21,11 @@ from typing import Final, cast, final
 
 import attrs
 
-from tidegate.model.documents import exactly
-from tidegate.model.effects import Effect, Program
-from tidegate.sim.actors import Process
+from tidegate.model.effects import Program
 from tidegate.sim.automaton import ProgramAutomaton
-from tidegate.sim.lines import decided_at
 from tidegate.sim.outside import Reach, differs, reached
-from tidegate.sim.packing import Lens, Looked
-from tidegate.sim.reducers import ReducerProcess
+from tidegate.sim.packing import Packed
+from tidegate.sim.recalled import calls
 from tidegate.sim.rerun import (
     REPLIES_MIN,
     CallCase,
@@ -42,10 +39,8 @@ from tidegate.sim.rerun import (
     merging,
     planned,
 )
-from tidegate.sim.scenario import Actor, ProcessActor
+from tidegate.sim.scenario import ProcessActor
 from tidegate.sim.space import Space, Stepper
-from tidegate.sim.steppers import Remembering
-from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
 
 __all__ = ["Confirmed", "confirmed", "second_process"]
 
@@ -75,14 +70,9 @@ _SHIPPED: Final = _Effort(replies=100, left=0, loops=1, loop_replies=50, sent=40
 """For programs of tidegate alone: a test of its own shows that they keep no state."""
 _SUSPECT_LOOPS: Final = 32
 _SUSPECT_REPLIES: Final = 12_000
-"""And where something does."""
+"""And where something does: so many replies for all loops together, and as many for the runs again."""
 _SNAPSHOTS: Final = 300
 """How many snapshots are taken of what a program reaches."""
-_STEPS: Final = 100
-"""In how many states an actor with code of the user's moves again."""
-_STEPS_SHIPPED: Final = 12
-_CALLS: Final = 200
-"""How many calls of a function are executed again."""
 _SECOND: Final = "tidegate_adapters.second_process"
 
 
@@ -93,11 +83,11 @@ class Confirmed:
 
     Attributes:
         doubts: State outside of programs that changes and may decide later.
-        unshipped: What no second process has executed, and why.
+        unsure: What no second process has executed, and why; and what uses a clock or random numbers.
     """
 
     doubts: tuple[str, ...] = ()
-    unshipped: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
 
 
 @cache
@@ -112,26 +102,33 @@ def second_process() -> SecondProcess | None:
     return cast("Callable[[], SecondProcess]", adapter.second_process)()
 
 
-def confirmed(space: Space, steppers: Iterable[Stepper], *, is_broken: bool = False) -> Confirmed:
+def confirmed(
+    space: Space, steppers: Iterable[Stepper], states: Sequence[Packed], *, is_over: bool = False
+) -> Confirmed:
     """Execute again what a search has learned.
 
     Args:
         space: Of the search.
         steppers: Its actors, with what was remembered of their steps.
-        is_broken: A law is broken, and the trace will be replayed: nothing rests on what was merged.
+        states: Some states that it has seen.
+        is_over: The search is not complete: a law is broken, and the trace will be replayed, or a bound was reached. So
+            nothing rests on what was merged.
 
     Raises:
         Nondeterministic: Something does otherwise.
     """
-    subjects = [*_programs(space.processes.values(), is_broken=is_broken), *_calls(space, steppers)]
+    subjects = [
+        *_programs(space.processes.values(), is_over=is_over),
+        *(_Subject(case, reach) for case, reach in calls(space, steppers, states)),
+    ]
     waiting = _begin_elsewhere(subjects)
     for subject in subjects:
         subject.execute()
     for subject in subjects:
-        if subject.is_suspect:
+        if subject.is_suspect and not is_over:
             subject.execute_at_length()
-    unshipped = tuple(dict.fromkeys(line for wait in waiting for line in wait()))
-    return Confirmed(tuple(_doubts(subjects)), unshipped)
+    unshipped = (line for wait in waiting for line in wait())
+    return Confirmed(tuple(_doubts(subjects)), tuple(dict.fromkeys((*unshipped, *_uses(subjects)))))
 
 
 # --- what is executed ---------------------------------------------------------------------------------------------------
@@ -191,7 +188,8 @@ class _Subject:
                 self.raise_mismatch(self.case.execute())
             return
         assert self.automaton is not None, "a program has one"
-        for run in loops(self.automaton, most=_SUSPECT_LOOPS, replies=_SUSPECT_REPLIES):
+        number = len(list(loops(self.automaton, most=_SUSPECT_LOOPS, replies=1)))
+        for run in loops(self.automaton, most=number, replies=_SUSPECT_REPLIES // max(1, number)):
             self.raise_mismatch(case_of(self.automaton, (run,)).execute(keep=self.park))
         self.raise_mismatch(self.case.repeated(_SUSPECT_REPLIES).execute(keep=self.park))
 
@@ -207,14 +205,14 @@ class _Subject:
             )
 
 
-def _programs(processes: Iterable[ProcessActor], *, is_broken: bool) -> Iterator[_Subject]:
+def _programs(processes: Iterable[ProcessActor], *, is_over: bool) -> Iterator[_Subject]:
     for process in processes:
         for automaton in process.automata:
             reach = reached(automaton.birth)
             effort = _USERS if reach.has_code else _SHIPPED
             edges = sum(len(node.edges) for node in automaton.nodes)
-            runs = planned(automaton, effort.sent if is_broken else max(edges, effort.replies), effort.left)
-            looped = loops(automaton, most=0 if is_broken else effort.loops, replies=effort.loop_replies)
+            runs = planned(automaton, effort.sent if is_over else max(edges, effort.replies), effort.left)
+            looped = loops(automaton, most=0 if is_over else effort.loops, replies=effort.loop_replies)
             yield _Subject(case_of(automaton, (*runs, *looped)), reach, automaton, effort.sent)
 
 
@@ -231,6 +229,19 @@ def _doubts(subjects: Sequence[_Subject]) -> Iterator[str]:
                 f"{subject.case.process} changes {labels}, which is outside of its program and may decide later: "
                 f"keep it in a local, or pass it as an argument"
             )
+
+
+def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
+    """What uses clocks or random numbers, which changed nothing as often as it was executed."""
+    users: dict[str, dict[str, None]] = {}
+    for subject in subjects:
+        if sources := (*subject.reach.clocks, *subject.reach.randoms):
+            users.setdefault(", ".join(sources), {})[subject.case.name] = None
+    for used, names in users.items():
+        yield (
+            f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'} {used}: at other times, or with other numbers, it may "
+            "decide otherwise; ask for the time with an effect, and pass random numbers as arguments"
+        )
 
 
 # --- in a second process ------------------------------------------------------------------------------------------------
@@ -259,124 +270,10 @@ def _sent(second: SecondProcess, subjects: Sequence[_Subject], *, is_thorough: b
         for subject, answer in zip(subjects, wait(), strict=True):
             match answer:
                 case Unshipped(why):
-                    name = subject.case.process
+                    name = subject.case.name
                     unshipped.append(f"{name} was not executed in a second process with another hash seed: {why}")
                 case _:
                     subject.raise_mismatch(answer, is_second=True)
         return unshipped
 
     return answered
-
-
-# --- reducers, meanings, and actors of the user's -----------------------------------------------------------------------
-
-
-@final
-@attrs.frozen(eq=False)
-class _Recorded:
-    """A function that records its calls."""
-
-    function: Callable[..., object]
-    calls: list[tuple[tuple[object, ...], object]] = attrs.field(factory=list)
-
-    def __call__(self, *arguments: object) -> object:
-        result = self.function(*arguments)
-        self.calls.append((arguments, result))
-        return result
-
-
-@final
-@attrs.frozen(eq=False)
-class _Meant:
-    """A meaning that records in which worlds it was called."""
-
-    meaning: Meaning
-    calls: list[tuple[Effect[object], Plain, str]] = attrs.field(factory=list)
-
-    def __call__(self, effect: Effect[object], world: World, who: str) -> Outcomes:
-        if isinstance(world, Lens):  # else it watches what is written, and its calls are made in a Lens as well
-            self.calls.append((effect, _plain(world), who))
-        return self.meaning(effect, world, who)
-
-
-def _plain(world: Lens) -> Plain:
-    slots = world.packing.slots.values()
-    held = {slot.name: (Cell(slot.name, slot.values[0]), slot.get(world.state)) for slot in slots if slot.width}
-    return Plain({name: (cell, value) for name, (cell, value) in held.items() if value is not cell.empty})
-
-
-@final
-@attrs.frozen(eq=False)
-class MeaningCase:
-    """Calls a meaning in a plain world, and returns what it changes and replies, in no order."""
-
-    meaning: Meaning
-
-    def __call__(self, effect: Effect[object], world: Plain, who: str) -> object:
-        """The outcomes as one value."""
-        found = ((_changes(world, cast("Plain", after)), reply) for after, reply in self.meaning(effect, world, who))
-        return frozenset(Counter(map(exactly, found)).items())
-
-
-def _changes(before: Plain, after: Plain) -> tuple[object, ...]:
-    return tuple(
-        (name, value)
-        for name, (cell, value) in sorted(after.cells.items())
-        if exactly(value) != exactly(before.read(cell))
-    )
-
-
-def _calls(space: Space, steppers: Iterable[Stepper]) -> Iterator[_Subject]:
-    """Take a sample of the remembered steps again, and record which functions of the user's they call."""
-    for stepper in steppers:
-        if isinstance(stepper, Remembering):
-            yield from _of_actor(space, stepper)
-
-
-def _of_actor(space: Space, stepper: Remembering) -> Iterator[_Subject]:
-    actor = stepper.actor
-    meaning: Meaning | None = getattr(actor, "meaning", None)
-    meant = _Meant(meaning) if meaning is not None and reached(meaning).has_code else None
-    functions: dict[str, _Recorded] = {}
-    if isinstance(actor, ReducerProcess):
-        named: Mapping[str, object] = {"step": actor.step, "event_for": actor.event_for, "merge": actor.merge}
-        functions = {what: _Recorded(each) for what, each in named.items() if callable(each)}
-    elif type(actor).__module__.startswith("tidegate.") and meant is None:
-        return  # programs are executed by themselves
-    has_code = meant is not None or reached(*(each.function for each in functions.values())).has_code
-    again = _recording(actor, functions if meant is None else {**functions, "meaning": meant})
-    for key in _spread(list(stepper.memo), _STEPS if has_code or not functions else _STEPS_SHIPPED):
-        kind, steps = space.entry(key, list(space.steps(again, key, Looked())))
-        known = stepper.memo[key]
-        if kind != known[0] or sorted(steps) != sorted(known[1]):
-            code = [each.function for each in functions.values()] + ([] if meaning is None else [meaning])
-            what = f"{stepper.name} has other steps when it moves again in the same state"
-            raise differs(what, stepper.name, decided_at(code[0]) if code else "", reached(*code or [type(actor)]))
-    for what, each in functions.items():
-        yield _Subject(
-            CallCase(stepper.name, what, decided_at(each.function), each.function, tuple(each.calls[:_CALLS])),
-            reached(each.function),
-        )
-    if meant is not None:
-        case = MeaningCase(meant.meaning)
-        calls = tuple((arguments, case(*arguments)) for arguments in meant.calls[:_CALLS])
-        yield _Subject(
-            CallCase(stepper.name, "meaning", decided_at(meant.meaning), case, calls), reached(meant.meaning)
-        )
-
-
-def _recording(actor: Actor, functions: Mapping[str, object]) -> Actor:
-    """The actor with functions that record their calls, over what was learned of its programs."""
-    if not functions or not isinstance(actor, (Process, ReducerProcess)):
-        return actor
-    again: Process | ReducerProcess = attrs.evolve(actor, **functions)  # type: ignore[arg-type]  # by the names of its fields
-    if isinstance(actor, Process) and isinstance(again, Process):
-        again.remember(actor.behaviour)
-    if isinstance(actor, ReducerProcess) and isinstance(again, ReducerProcess):
-        again.remember(actor.behaviours)
-    return again
-
-
-def _spread(keys: Sequence[int], most: int) -> Sequence[int]:
-    """Some of them, from everywhere."""
-    return keys[:: -(-len(keys) // most) or 1]

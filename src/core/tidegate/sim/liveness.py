@@ -14,7 +14,7 @@ Laws
     LV3  A deadlock is reported where a state at rest breaks the law and a process stands before an effect; it is named.
 
 Known not to work: a process that polls for ever by design never rests, so a law about rest judges what holds all the way
-round its cycle. Where absolute time has no moves left, a cycle whose steps look at the clock is not judged. A cycle that can
+round its cycle. Where absolute time has no moves left, a cycle whose steps would be others later is not judged. A cycle that can
 be left, but where somebody is unlucky for ever, is no livelock here: strong fairness is taken for granted.
 """
 

@@ -319,7 +319,7 @@ def _reported(found: Explored | Sampled, verdict: Verdict, reason: str) -> Repor
         seed=seed,
         policy=policy,
         reductions=found.search.reductions,
-        uncovered=(*(() if found.broken else (*_uncovered(found), *unsure(found))), *found.search.confirmed.unshipped),
+        uncovered=(*(() if found.broken else (*_uncovered(found), *unsure(found))), *found.search.confirmed.unsure),
         why=found.broken.why if found.broken else "",
         loop=found.broken.loop if found.broken else 0,
         trace=_traced(found, seed),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, cycle, repeat
 from typing import Final, NamedTuple, Protocol, TypeAlias, final
 
 import attrs
@@ -38,6 +38,8 @@ REPLIES_MIN: Final = 300
 _ENDS: Final = 20
 _NEAR_MAX: Final = 30
 """How many nodes are looked at for a way back to a node."""
+_SHOWN_MAX: Final = 80
+"""How many characters a message has for a value; for longer ones it names the type."""
 _EXACT: Final = 1
 """How often the status at a node is compared with all its types; later ones by equality, which takes 1 for True."""
 _GOLDEN: Final = 2_654_435_769
@@ -99,35 +101,39 @@ def planned(automaton: ProgramAutomaton, replies: int = REPLIES_MIN, left: int =
 class _Plan:
     def __init__(self, automaton: ProgramAutomaton) -> None:
         self.automaton = automaton
-        self.walked: Counter[_Edge] = Counter()
+        self.walked: set[_Edge] = set()
+        self.onward: dict[int, Iterator[_Key]] = {}
 
     def run(self, life: int, way: Sequence[int], key: _Key | None) -> ProgramRun:
-        """The run that goes a way, on by a reply, and on from there by whatever was walked least so far."""
+        """The run that goes a way, on by a reply, and on from there by all replies in turn."""
         nodes, steps, at = self.automaton.nodes, list[tuple[object, int]](), way[0]
         for number in way[1:]:
             came = nodes[number].came
             assert came is not None, "the start of a way has no reply"
-            self.walked[at, self.automaton.canon.key(came.reply)] += 1
+            self.walked.add((at, self.automaton.canon.key(came.reply)))
             steps.append((came.reply, number))
             at = number
         onward = _BEYOND
-        key = self.least_walked(at) if key is None else key
+        key = self.next_of(at) if key is None else key
         while key is not None and onward:
-            self.walked[at, key] += 1
+            self.walked.add((at, key))
             reply, at = nodes[at].edges[key]
             steps.append((reply, at))
-            key, onward = self.least_walked(at), onward - 1
+            key, onward = self.next_of(at), onward - 1
         return ProgramRun(life, way[0], tuple(steps))
 
-    def least_walked(self, at: int) -> _Key | None:
-        return self.automaton.least_walked(at, self.walked)
+    def next_of(self, at: int) -> _Key | None:
+        """The key of the reply whose turn it is there; None where none is known."""
+        if at not in self.onward:
+            self.onward[at] = cycle(self.automaton.nodes[at].edges)
+        return next(self.onward[at], None)
 
     def edges_left(self) -> Iterator[tuple[int, list[int], _Key]]:
         """The edges that no run went along; what came late lies deep, so runs to there go along many."""
         nodes = self.automaton.nodes
         for number in range(len(nodes) - 1, self.automaton.CANCELLED, -1):
             for key in nodes[number].edges:
-                if not self.walked[number, key]:
+                if (number, key) not in self.walked:
                     yield nodes[number].life, self.automaton.way(number), key
 
 
@@ -180,8 +186,8 @@ def loops(automaton: ProgramAutomaton, *, most: int, replies: int) -> Iterator[P
         if back is not None:
             most -= 1
             steps = [(nodes[each].came.reply, each) for each in way[1:]]  # type: ignore[union-attr]
-            cycle = (nodes[number].edges[key], *back)
-            yield ProgramRun(nodes[number].life, way[0], tuple(steps), cycle, -(-replies // len(cycle)))
+            round_ = (nodes[number].edges[key], *back)
+            yield ProgramRun(nodes[number].life, way[0], tuple(steps), round_, -(-replies // len(round_)))
 
 
 def _way_between(automaton: ProgramAutomaton, start: int, way: list[int]) -> tuple[tuple[object, int], ...] | None:
@@ -241,6 +247,10 @@ class ProgramCase:
     statuses: Mapping[int, ProcessStatus]
     lines: Mapping[int, str]
     runs: tuple[ProgramRun, ...]
+
+    @property
+    def name(self) -> str:
+        return self.process
 
     def execute(
         self, see: Callable[[], None] | None = None, keep: Callable[[int, Program[object]], None] | None = None
@@ -317,7 +327,7 @@ class CallCase:
     """A function of a scenario, and calls of it as they were recorded: of a reducer, or a meaning.
 
     Attributes:
-        process: The name of its process.
+        process: The name of its process, if it is one's.
         what: What the function is there, such as `step`.
         line: Where it is written.
         function: It.
@@ -330,6 +340,10 @@ class CallCase:
     function: Callable[..., object]
     calls: tuple[tuple[tuple[object, ...], object], ...]
 
+    @property
+    def name(self) -> str:
+        return self.process or self.what
+
     def execute(self) -> Mismatch | None:
         """Call the function again, and compare."""
         for arguments, result in self.calls:
@@ -338,9 +352,14 @@ class CallCase:
             except Exception as error:  # noqa: BLE001  the recorded call raised none
                 again = Raised(f"{type(error).__name__}: {error}")
             if exactly(again) != exactly(result):
-                called = f"{self.what}({', '.join(map(show, arguments[:2]))})"
-                return Mismatch(f"{called} first returned {show(result)} and then {show(again)}", self.line)
+                called = f"{self.what}({', '.join(map(_brief, arguments[:2]))})"
+                return Mismatch(f"{called} first returned {_brief(result)} and then {_brief(again)}", self.line)
         return None
+
+
+def _brief(value: object) -> str:
+    text = show(value)
+    return text if len(text) <= _SHOWN_MAX else f"a {type(value).__name__}"
 
 
 Case: TypeAlias = ProgramCase | CallCase

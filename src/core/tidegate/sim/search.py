@@ -270,7 +270,7 @@ class Search:
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
-        self.confirm(is_broken=broken is not None)
+        self.confirm(is_over=broken is not None or bool(stopped))
         return Explored(
             search=self,
             broken=broken,
@@ -398,8 +398,8 @@ class Search:
         symmetry = self.symmetry
         return states if symmetry is None else [each for state in states for each in (state, *symmetry.images(state))]
 
-    def confirm(self, *, is_broken: bool = False) -> None:
-        """Execute again what was learned: see `tidegate.sim.confirming`.
+    def confirm(self, *, is_over: bool = False) -> None:
+        """Execute again what was learned: see `tidegate.sim.confirming`; `is_over`: a law is broken, or it is not complete.
 
         Raises:
             Nondeterministic: Something does not do the same.
@@ -408,7 +408,10 @@ class Search:
             len(node.edges) for each in self.space.processes.values() for a in each.automata for node in a.nodes
         )
         if learned != self.learned:
-            self.learned, self.confirmed = learned, confirmed(self.space, self.steppers, is_broken=is_broken)
+            self.learned, self.confirmed = (
+                learned,
+                confirmed(self.space, self.steppers, list(chain(*self.layers)) or [self.first], is_over=is_over),
+            )
 
     def is_at_rest(self, state: Packed) -> bool:
         must = any(step.must for stepper in self.steppers for step, _ in stepper.steps(state))

@@ -1,0 +1,255 @@
+"""Functions of a scenario, called again: steps, meanings and predicates that are not programs.
+
+    reducers, meanings, actors   a sample of the remembered steps is taken again, and the calls in them are recorded
+    laws, goals, predicates of faults   where their code uses sets, clocks or random numbers: asked in states that were seen
+
+Each is a `CallCase`, which is executed here and in a second process. A call that raises an error is left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, TypeAlias, TypeVar, cast, final
+
+import attrs
+
+from tidegate.model.documents import exactly
+from tidegate.model.effects import Effect
+from tidegate.sim.actors import Process
+from tidegate.sim.automaton import Asking
+from tidegate.sim.faults import Faults
+from tidegate.sim.lines import decided_at
+from tidegate.sim.outside import Reach, differs, reached
+from tidegate.sim.packing import Lens, Looked, Packed
+from tidegate.sim.reducers import ReducerProcess
+from tidegate.sim.rerun import CallCase
+from tidegate.sim.scenario import Actor
+from tidegate.sim.space import Space, Stepper
+from tidegate.sim.steppers import Overwriting, Remembering
+from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
+
+__all__ = ["calls"]
+
+_STEPS: Final = 100
+"""In how many states an actor with code of the user's moves again."""
+_STEPS_SHIPPED: Final = 12
+_CALLS: Final = 200
+"""How many calls of a function are executed again."""
+_STATES: Final = 100
+"""In how many states a law is asked again."""
+
+_Called: TypeAlias = tuple[CallCase, Reach]
+V = TypeVar("V")
+
+
+def calls(space: Space, steppers: Iterable[Stepper], states: Sequence[Packed]) -> Iterator[_Called]:
+    """Calls of functions of the scenario, with what they returned, and what each function reaches.
+
+    Args:
+        space: Of the search.
+        steppers: Its actors, with what was remembered of their steps.
+        states: Those that were seen, or some of them.
+
+    Raises:
+        Nondeterministic: An actor has other steps when it moves again.
+    """
+    for stepper in steppers:
+        if isinstance(stepper, (Remembering, Overwriting)):
+            yield from _of_actor(space, stepper, states)
+    yield from _predicates(space, _spread(states, _STATES))
+
+
+# --- reducers, meanings, and actors of the user's -----------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(eq=False)
+class _Recorded:
+    """A function that records its calls."""
+
+    function: Callable[..., object]
+    calls: list[tuple[tuple[object, ...], object]] = attrs.field(factory=list)
+
+    def __call__(self, *arguments: object) -> object:
+        result = self.function(*arguments)
+        self.calls.append((arguments, result))
+        return result
+
+
+@final
+@attrs.frozen(eq=False)
+class _Meant:
+    """A meaning that records in which worlds it was called."""
+
+    meaning: Meaning
+    calls: list[tuple[Effect[object], Plain, str]] = attrs.field(factory=list)
+
+    def __call__(self, effect: Effect[object], world: World, who: str) -> Outcomes:
+        if isinstance(world, Lens):  # else it watches what is written, and its calls are made in a Lens as well
+            self.calls.append((effect, _plain(world), who))
+        return self.meaning(effect, world, who)
+
+
+def _plain(world: Lens) -> Plain:
+    slots = world.packing.slots.values()
+    held = {slot.name: (Cell(slot.name, slot.values[0]), slot.get(world.state)) for slot in slots if slot.width}
+    return Plain({name: (cell, value) for name, (cell, value) in held.items() if value is not cell.empty})
+
+
+@final
+@attrs.frozen(eq=False)
+class MeaningCase:
+    """Calls a meaning in a plain world, and returns what it changes and replies, in no order."""
+
+    meaning: Meaning
+
+    def __call__(self, effect: Effect[object], world: Plain, who: str) -> object:
+        """The outcomes as one value."""
+        found = ((_changes(world, cast("Plain", after)), reply) for after, reply in self.meaning(effect, world, who))
+        return frozenset(Counter(map(exactly, found)).items())
+
+
+def _changes(before: Plain, after: Plain) -> tuple[object, ...]:
+    return tuple(
+        (name, value)
+        for name, (cell, value) in sorted(after.cells.items())
+        if exactly(value) != exactly(before.read(cell))
+    )
+
+
+@final
+@attrs.frozen(eq=False)
+class StepsCase:
+    """The steps of an actor of the user's in a plain world, in no order."""
+
+    actor: Actor
+
+    def __call__(self, world: Plain) -> object:
+        """The steps as one value."""
+        found = (
+            (step.must, step.fault, _changes(world, cast("Plain", step.world))) for step in self.actor.steps(world)
+        )
+        return frozenset(Counter(map(exactly, found)).items())
+
+
+def _of_actor(space: Space, stepper: Remembering | Overwriting, states: Sequence[Packed]) -> Iterator[_Called]:
+    actor, keys = stepper.actor, states if isinstance(stepper, Overwriting) else list(stepper.memo)
+    meaning: Meaning | None = getattr(actor, "meaning", None)
+    meant = _Meant(meaning) if meaning is not None and reached(meaning).has_code else None
+    functions: dict[str, _Recorded] = {}
+    if isinstance(actor, ReducerProcess):
+        names = ("step", "event_for", "merge", "stamp", "split")
+        functions = {name: _Recorded(each) for name in names if callable(each := getattr(actor, name))}
+    is_users = not type(actor).__module__.startswith("tidegate.")
+    if not (functions or meant or is_users):
+        return  # programs are executed by themselves
+    has_code = is_users or meant is not None or reached(*(each.function for each in functions.values())).has_code
+    again = _recording(actor, functions if meant is None else {**functions, "meaning": meant})
+    for key in _spread(keys, _STEPS if has_code else _STEPS_SHIPPED):
+        kind, steps = space.entry(key, list(space.steps(again, key, Looked())))
+        known = stepper.memo[key]
+        if kind != known[0] or sorted(steps) != sorted(known[1]):
+            code = [each.function for each in functions.values()] + ([] if meaning is None else [meaning])
+            what = f"{stepper.name} has other steps when it moves again in the same state"
+            raise differs(what, stepper.name, decided_at(code[0]) if code else "", reached(*code or [type(actor)]))
+    for what, each in functions.items():
+        yield _case(stepper.name, what, each.function, each.function, each.calls)
+    if meant is not None:
+        yield _again(stepper.name, "meaning", meant.meaning, MeaningCase(meant.meaning), meant.calls)
+    if is_users:
+        worlds = [(_plain(Lens(space.packing, key, Looked())),) for key in _spread(keys, _STATES)]
+        yield _again(stepper.name, "steps", type(actor).steps, StepsCase(actor), worlds)
+
+
+def _case(
+    process: str,
+    what: str,
+    code: object,
+    function: Callable[..., object],
+    known: Sequence[tuple[tuple[object, ...], object]],
+) -> _Called:
+    return CallCase(process, what, decided_at(code), function, tuple(known[:_CALLS])), reached(code)
+
+
+def _again(
+    process: str,
+    what: str,
+    code: object,
+    function: Callable[..., object],
+    arguments: Iterable[tuple[object, ...]],
+) -> _Called:
+    known = []
+    for each in islice(arguments, _CALLS):
+        try:
+            known.append((each, function(*each)))
+        except Exception:  # noqa: BLE001, S112  of a world in which it is not called
+            continue
+    return _case(process, what, code, function, known)
+
+
+def _recording(actor: Actor, functions: Mapping[str, object]) -> Actor:
+    """The actor with functions that record their calls, over what was learned of its programs."""
+    if not functions or not isinstance(actor, (Process, ReducerProcess)):
+        return actor
+    again: Process | ReducerProcess = attrs.evolve(actor, **functions)  # type: ignore[arg-type]  # by the names of its fields
+    if isinstance(actor, Process) and isinstance(again, Process):
+        again.remember(actor.behaviour)
+    if isinstance(actor, ReducerProcess) and isinstance(again, ReducerProcess):
+        again.remember(actor.behaviours)
+    return again
+
+
+def _spread(keys: Sequence[int], most: int) -> Sequence[int]:
+    """Some of them, from everywhere."""
+    return keys[:: -(-len(keys) // most) or 1]
+
+
+# --- laws, goals, and which effects faults strike -----------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(eq=False)
+class SeenState:
+    """A state as a plain value, for laws."""
+
+    world: Plain
+    statuses: Mapping[str, object]
+
+    def read(self, cell: Cell[V]) -> V:
+        return self.world.read(cell)
+
+    def status(self, process: str) -> object:
+        return self.statuses[process]
+
+
+def _predicates(space: Space, states: Sequence[Packed]) -> Iterator[_Called]:
+    scenario, seen = space.scenario, [_seen(space, state) for state in states]
+    for laws in (scenario.always, scenario.eventually, scenario.sometimes):
+        for name, law in laws.items():
+            for part in law if isinstance(law, tuple) else (law,):
+                yield from _asked("", f"the law {name!r}", part, ((state,) for state in seen))
+    for name, joins in scenario.step.items():
+        yield from _asked("", f"the law {name!r}", joins, zip(seen, [*seen[1:], *seen[-1:]], strict=True))
+    for process in space.processes.values():
+        faults: Faults = getattr(process, "faults", Faults())
+        for kind, which in faults.kinds.items():
+            asked = (node.status for each in process.automata for node in each.nodes)
+            effects = ((status.effect,) for status in asked if isinstance(status, Asking))
+            yield from _asked(process.name, f"the choice of effects for {kind}", which, effects)
+
+
+def _seen(space: Space, state: Packed) -> SeenState:
+    view = space.view(state, Looked())
+    return SeenState(
+        _plain(Lens(space.packing, state, Looked())), {name: view.status(name) for name in space.processes}
+    )
+
+
+def _asked(
+    process: str, what: str, function: Callable[..., object], arguments: Iterable[tuple[object, ...]]
+) -> Iterator[_Called]:
+    reach = reached(function)
+    if reach.has_code and (reach.has_sets or reach.clocks or reach.randoms):
+        yield _again(process, what, function, function, arguments)
