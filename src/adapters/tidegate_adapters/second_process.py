@@ -46,7 +46,8 @@ SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
 ANSWER_S: Final = 60
 """How long a child may take for a message."""
 _CHILDREN_MAX: Final = 24
-"""How many children are begun in all: one that ends again and again, or does not answer, is not begun for ever."""
+"""How many children are begun in all: one that ends again and again is not begun for ever; one that does not answer counts
+for a third of them."""
 _KEPT: Final = 100
 """How many answers that nobody has waited for are kept."""
 _COMMAND: Final = (
@@ -119,7 +120,7 @@ class Children:
     def running(self, seed: str) -> _Child:
         found = self.children.get(seed)
         if found is None or (found.is_over and self.begun < _CHILDREN_MAX):
-            self.begun += 1
+            self.begun += 1 if found is None or not found.has_hung else _CHILDREN_MAX // 3
             if not self.is_closing:
                 self.is_closing = True
                 atexit.register(self.close)
@@ -164,7 +165,7 @@ class _Child:
         self.answers: dict[int, list[Answer]] = {}
         self.lock = threading.Lock()
         self.process = _begun(seed)
-        self.is_over = self.process is None
+        self.is_over, self.has_hung = self.process is None, False
 
     def send(self, messages: Sequence[bytes | None]) -> int:
         with self.lock:
@@ -195,9 +196,8 @@ class _Child:
         assert self.process is not None, "only one that has begun is read"
         stdout = self.process.stdout
         assert stdout is not None
-        message = None
-        if os.name != "posix" or select.select([stdout], [], [], ANSWER_S)[0]:
-            message = read_message(stdout)
+        self.has_hung = os.name == "posix" and not select.select([stdout], [], [], ANSWER_S)[0]
+        message = None if self.has_hung else read_message(stdout)
         self.read += 1
         if message is None:
             self.close()

@@ -466,3 +466,10 @@ def test_a_program_may_not_carry_out_a_command_with_an_instant_in_relative_time(
     clock = Clock(SECOND, horizon=2 * SECOND, moves=2)
     report = explore(Scenario(name="r", summary="", world=world, actors=(carried,), clock=clock))
     assert report.time.startswith("absolute time, 2 moves of 1 s, for r uses a constant instant, 0 s@store")
+
+
+def test_what_carries_a_command_out_is_a_program_or_none() -> None:
+    """The error names what came instead."""
+    wrong = attrs.evolve(reducer(commands(PASS)), carried_out=lambda command: command == PASS)
+    with pytest.raises(Misuse, match="carried_out returned True for"):
+        explore(Scenario(name="r", summary="", world=Plain().write(inbox("r"), ("go",)), actors=(wrong,)))

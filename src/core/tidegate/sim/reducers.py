@@ -25,7 +25,7 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from functools import partial
 from itertools import permutations
 from typing import Any, TypeAlias, TypeVar, final
@@ -34,6 +34,7 @@ import attrs
 
 from tidegate.model.documents import exactly
 from tidegate.model.effects import Cancel, Effect, Program, Refused, Sleep
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
@@ -301,6 +302,12 @@ class ReducerProcess:
         program = self.carried_out(command)
         if program is None:
             return False
+        if not isinstance(program, Coroutine):
+            raise Misuse(
+                f"carried_out returned {shown(program)} for {command}",
+                where=self.name,
+                todo="return a call of an async def function, or None for a command that is one request",
+            )
         program.close()  # each run is made by its behaviour
         if plain(command) is not command:
             raise InstantRefused(f"commands a program with an instant: {plain_text(command)}", "command it with an age")
