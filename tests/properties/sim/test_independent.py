@@ -10,6 +10,7 @@ and the goals. In relative time the independent search compares itself with abso
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -62,11 +63,23 @@ def compare(number: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _dropped_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def _dropped_programs(_dropped_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A suspended program that awaits in `finally` complains when Python drops it."""
-    hook = sys.unraisablehook
-    said = "coroutine ignored GeneratorExit"
-    monkeypatch.setattr(sys, "unraisablehook", lambda each: None if str(each.exc_value) == said else hook(each))
+    _without_complaints(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def _dropped_here() -> Iterator[None]:
+    """And it drops the last ones here, not in a test of another module."""
+    yield
+    with pytest.MonkeyPatch.context() as patched:
+        _without_complaints(patched)
+        gc.collect()
+
+
+def _without_complaints(patch: pytest.MonkeyPatch) -> None:
+    hook, said = sys.unraisablehook, "coroutine ignored GeneratorExit"
+    patch.setattr(sys, "unraisablehook", lambda each: None if str(each.exc_value) == said else hook(each))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
