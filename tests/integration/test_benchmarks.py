@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = re.findall(r"^\| `\w+` \| .*\?.*\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+ROOMS = re.findall(r"^\| `\w+` \| .*\?.*\|$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:

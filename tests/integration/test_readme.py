@@ -1,4 +1,4 @@
-"""Every sample of the README, and of the page on laws, runs and prints what is said that it prints."""
+"""Every sample of the README, of the reference and of the page on laws runs and prints the text beside it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,86 @@ from textwrap import dedent
 from typing import Final
 
 import pytest
+from pymongo import MongoClient
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
-LAWS = (ROOT / "docs" / "laws.md").read_text()
-PYTHON = re.findall(r"```python\n(.*?)```", README + LAWS, re.DOTALL)
-TEXTS = re.findall(r"```text\n(.*?)```", README + LAWS, re.DOTALL)
-IN_PYTEST = re.findall(r"Pasted behind the sample above.*\n\n((?:    .*\n|\n)+)", README)
-COMMANDS = re.findall(r"<!-- output of: (.*?) -->\n```text\n(.*?)```", README, re.DOTALL)
+ROOT: Final = Path(__file__).parents[2]
+README: Final = (ROOT / "README.md").read_text("utf-8")
+REFERENCE: Final = (ROOT / "docs" / "reference.md").read_text("utf-8")
+PAGES_RUN: Final = REFERENCE + (ROOT / "docs" / "laws.md").read_text("utf-8")
+FILES: Final = dict(re.findall(r"<!-- file: (.*?) -->\n```python\n(.*?)```", README, re.DOTALL))
+FIX: Final = re.findall(r"```python\n(async def use.*?)```", README, re.DOTALL)
+STORY: Final = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+PYTHON: Final = re.findall(r"```python\n(.*?)```", PAGES_RUN, re.DOTALL)
+TEXTS: Final = re.findall(r"```text\n(.*?)```", PAGES_RUN, re.DOTALL)
+IN_PYTEST: Final = re.findall(r"Pasted behind the .*\n\n((?:    .*\n|\n)+)", REFERENCE)
+COMMANDS: Final = re.findall(r"<!-- output of: (.*?) -->\n```text\n(.*?)```", REFERENCE, re.DOTALL)
 
 
-def run(*command: str, cwd: Path) -> str:
-    return subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True, cwd=cwd).stdout
+def run(*command: str, cwd: Path, code: int = 0) -> str:
+    done = subprocess.run([sys.executable, *command], check=False, capture_output=True, text=True, cwd=cwd, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def is_shown(shown: str, printed: str) -> bool:
+    """Are the lines printed in this order? Each may be shortened, and widths of columns may differ."""
+    lines = iter([" ".join(line.split()) for line in printed.splitlines()])
+    return all(any(line.startswith(" ".join(each.split())) for line in lines) for each in shown.splitlines())
+
+
+def test_the_coupon_is_used_twice_until_it_is_fixed(tmp_path: Path) -> None:
+    """The first sample of the README prints the counterexample; with the fix it is complete."""
+    path = tmp_path / "coupon.py"
+    path.write_text(FILES["coupon.py"])
+    broken = run("-m", "tidegate", "explore", "coupon.py:scenario", cwd=tmp_path, code=1)
+    path.write_text(re.sub(r"async def use.*?(?=\n\n\ndef)", FIX[0].strip(), FILES["coupon.py"], flags=re.DOTALL))
+    fixed = run("-m", "tidegate", "explore", "coupon.py:scenario", cwd=tmp_path)
+
+    assert is_shown(STORY[0], broken), broken
+    assert "complete" in fixed
+
+
+def test_the_worker_handles_records(tmp_path: Path) -> None:
+    """On a file of records in place of a broker."""
+    (tmp_path / "orders.py").write_text(FILES["orders.py"])
+    (tmp_path / "records.jsonl").write_text('{"topic": "orders", "value": "apples"}\n')
+    printed = run("-m", "tidegate", "worker", "run", "orders.py:worker", "--embedded", "records.jsonl", cwd=tmp_path)
+
+    assert "1 handled" in printed
+
+
+PLACE: Final = """
+import asyncio, mails
+
+async def main():
+    await mails.send_receipt.enqueue(0)
+    await mails.place_order(7)
+
+asyncio.run(main())
+"""
+
+
+def test_tasks_and_reactive_tasks_run(mongodb: str, database: str, tmp_path: Path) -> None:
+    """The task of the README after its transaction, and the reactive one for a document that is there."""
+    for name in ("mails.py", "invoices.py"):
+        code = FILES[name].replace("mongodb://localhost/?replicaSet=rs0", mongodb)
+        (tmp_path / name).write_text(
+            re.sub('"(shop|jobs)"', repr(database), code).replace(".shop.", f'["{database}"].')
+        )
+    (tmp_path / "place.py").write_text(PLACE)
+    with MongoClient[dict[str, object]](mongodb) as client:
+        client[database].orders.insert_one({"_id": 1, "total": 5})
+    run("place.py", cwd=tmp_path)
+    for command, shown in (("orchestrator", "receipt for 7\n"), ("reactive", "1 5\n")):
+        target = {"orchestrator": "mails.py:app", "reactive": "invoices.py:app"}[command]
+        arguments = [sys.executable, "-m", "tidegate", command, "run", target]
+        with subprocess.Popen(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
+        ) as process:
+            assert process.stdout is not None
+            assert shown in iter(process.stdout.readline, "")
+            process.terminate()
+            assert process.wait(60) == 143
 
 
 @pytest.mark.parametrize("sample", PYTHON)
@@ -34,7 +102,7 @@ def test_a_python_sample_runs_and_prints_what_is_shown(sample: str, tmp_path: Pa
 
 def test_the_sample_for_pytest_passes_where_it_is_said_to_stand(tmp_path: Path) -> None:
     """Behind the sample of a scenario; and the scenario of that sample fails the test."""
-    before = next(sample for sample in PYTHON if 'name="coupon"' in sample)
+    before = FILES["coupon.py"]
     passes = tmp_path / "test_coupon.py"
     passes.write_text(before + dedent(*IN_PYTEST))
     fails = tmp_path / "test_careless.py"
@@ -48,29 +116,16 @@ def test_the_sample_for_pytest_passes_where_it_is_said_to_stand(tmp_path: Path) 
 
 @pytest.mark.parametrize(("command", "shown"), COMMANDS)
 def test_a_command_prints_what_is_shown(command: str, shown: str, tmp_path: Path) -> None:
-    """Each line shown is the beginning of a line printed, in this order; widths of columns may differ."""
-    _, *arguments = command.split()
-    printed = [" ".join(line.split()) for line in run("-m", "tidegate", *arguments, cwd=tmp_path).splitlines()]
+    """Each line shown is the beginning of a line printed, in this order."""
+    printed = run("-m", "tidegate", *command.split()[1:], cwd=tmp_path)
 
-    for line in shown.splitlines():
-        words = " ".join(line.split())
-        assert any(each.startswith(words) for each in printed), f"{words!r} is not in:\n" + "\n".join(printed)
+    assert is_shown(shown, printed), printed
 
 
-def test_the_story_of_the_lock_is_the_one_that_is_found(tmp_path: Path) -> None:
-    """The transcript in the README is what the command writes today."""
-    run("-m", "tidegate", "explore", "array_push_lock.stall.2", "--out", str(tmp_path), cwd=tmp_path)
-
-    found = (tmp_path / "array_push_lock.stall.2.txt").read_text()
-    assert any(found.startswith(shown) for shown in TEXTS), found
-
-
-def test_the_readme_has_samples() -> None:
+def test_the_pages_have_samples() -> None:
     """The patterns above find what they are meant to find."""
-    assert len(PYTHON) == 4
-    assert len(IN_PYTEST) == 1
-    assert len(COMMANDS) == 1
-    assert len(TEXTS) == 5
+    assert FILES.keys() == {"coupon.py", "orders.py", "mails.py", "invoices.py"}
+    assert [len(each) for each in (FIX, STORY, PYTHON, IN_PYTEST, COMMANDS)] == [1, 1, 3, 1, 1]
 
 
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

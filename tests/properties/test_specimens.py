@@ -75,7 +75,7 @@ CLAIMS: Final = {
     "its hooks": r"answered for, up to (\d+) rebalance and (\d+) fault \((\d+) faults in `make thorough`\);",
     "a group": r"; (\d+) consumers with up to (\d+) rebalance and (no) fault, .* \((\d+) fault in `make thorough`\);",
 }
-"""What the README says was explored, with its numbers."""
+"""What docs/guarantees.md says was explored, with its numbers."""
 
 
 def bounds(name: str) -> tuple[int, int, int]:
@@ -84,10 +84,10 @@ def bounds(name: str) -> tuple[int, int, int]:
     return len(scenario.world.read(GROUP).members), scenario.world.read(REBALANCES), scenario.budget
 
 
-def test_what_the_readme_says_was_explored_was_explored() -> None:
+def test_the_bounds_in_the_guarantees_are_those_explored() -> None:
     """In the default scope, and in the thorough one, where that is said to see more."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    said = {what: re.findall(claim, readme) for what, claim in CLAIMS.items()}
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    said = {what: re.findall(claim, text) for what, claim in CLAIMS.items()}
     processes = [actor for actor in shipped("transition").actors if isinstance(actor, Process)]
     may_strike = {kind for process in processes for kind in process.faults.kinds}
     budgets = [shipped(scoped("transition", scope)).budget for scope in (Scope.DEFAULT, Scope.THOROUGH)]
@@ -126,10 +126,10 @@ def test_the_page_on_faults_says_which_strike_where() -> None:
 PROMISES: Final = re.compile(r"^(\| `(\w+)` \| [^|]+ \|) ([^|]*)\|$", re.MULTILINE)
 
 
-def test_the_readme_says_what_each_promise_was_explored_under() -> None:
+def test_the_guarantees_name_the_faults_of_each_design() -> None:
     """By the first word of a scenario's name, and which scenarios nothing struck. TIDEGATE_GOLDEN=write rewrites it."""
-    page = ROOT / "README.md"
-    readme = page.read_text(encoding="utf-8")
+    page = ROOT / "docs" / "guarantees.md"
+    text = page.read_text(encoding="utf-8")
     struck = {name: report_on(name).faults for name in DESIGNS}
 
     def row(found: re.Match[str]) -> str:
@@ -139,11 +139,11 @@ def test_the_readme_says_what_each_promise_was_explored_under() -> None:
         but = f"; nothing in {', '.join(spared)}" if 0 < len(spared) < len(alike) else ""
         return f"{found[1]} {kinds}{but} |"
 
-    written = PROMISES.sub(row, readme)
+    written = PROMISES.sub(row, text)
     if environ.get("TIDEGATE_GOLDEN") == "write":
-        page.write_text(readme := written, encoding="utf-8")
-    assert readme == written
-    assert [found[2] for found in PROMISES.finditer(readme)] == list(
+        page.write_text(text := written, encoding="utf-8")
+    assert text == written
+    assert [found[2] for found in PROMISES.finditer(text)] == list(
         dict.fromkeys(name.partition(".")[0] for name in DESIGNS)
     )
 

@@ -64,7 +64,12 @@ class Target:
 
 
 def select(
-    texts: Iterable[str], expression: str = "", *, scope: str = Scope.DEFAULT, only: str | None = None
+    texts: Iterable[str],
+    expression: str = "",
+    *,
+    scope: str = Scope.DEFAULT,
+    only: str | None = None,
+    is_sample: bool = False,
 ) -> tuple[Target, ...]:
     """The scenarios that the texts name, each once, in this order; all that ship where there is no text.
 
@@ -73,13 +78,15 @@ def select(
         expression: Only scenarios whose name contains it.
         scope: That of shipped scenarios whose name says none; without texts, only those are meant that have it.
         only: Only scenarios of this kind.
+        is_sample: Without texts, only the first design and the first specimen of each family.
 
     Raises:
         Misuse: There is no such scenario, or it cannot be loaded.
         NothingSelectedError: None of them has that in its name, or is of that kind, or has that scope.
         CodeRaisedError: The user's function that makes it raised an error.
     """
-    given = tuple(texts) or tuple(name for name, each in catalogue.CATALOGUE.items() if scope in each.scopes)
+    shipped = catalogue.SAMPLE if is_sample else catalogue.CATALOGUE
+    given = tuple(texts) or tuple(name for name, each in shipped.items() if scope in each.scopes)
     asked = (scoped(text, Scope(scope)) if _is_shipped(text) and "@" not in text else text for text in given)
     found = {target.identity: target for text in asked for target in _named(text)}
     selected = tuple(

@@ -16,7 +16,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, Shipped, Specimen
 
-__all__ = ["CATALOGUE", "DESIGNS", "SPECIMENS", "find", "shipped"]
+__all__ = ["CATALOGUE", "DESIGNS", "SAMPLE", "SPECIMENS", "find", "shipped"]
 
 _ROOMS: Final = (
     "leases", "counters", "transactions", "payloads", "services", "invocations", "triggers", "reactive", "consumer", "sinks",
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # made by __getattr__ below, when somebody asks
     DESIGNS: tuple[Shipped, ...]
     SPECIMENS: tuple[Specimen, ...]
     CATALOGUE: Mapping[str, Shipped | Specimen]
+    SAMPLE: Mapping[str, Shipped | Specimen]
 
 
 def find(name: str) -> Shipped | Specimen | None:
@@ -76,5 +77,8 @@ def __getattr__(name: str) -> object:
             return tuple(each for room in _ROOMS for each in _specimens(room))
         case "CATALOGUE":
             return {each.name: each for each in _all()}
+        case "SAMPLE":  # the first design and the first specimen of each family
+            first = {(each.name.partition(".")[0], type(each)): each for each in reversed(list(_all()))}
+            return {each.name: each for each in reversed(first.values())}
         case _:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -69,8 +69,8 @@ def cli() -> None: ...
         "Explore scenarios: does what is expected hold?\n\n"
         "A TARGET is the name of a scenario that ships (see: tidegate list), path.py:attr, or module:attr, where attr is "
         "a Scenario, a function without arguments that makes one or some, or a list of those; or tests/test_it.py::test_it, what "
-        "that test explores. Without one, all that ship are "
-        "explored, in their default scope: NAME@thorough and NAME@large are larger ones of one that ships. Every counterexample is written as text, as JSON for tidegate replay, and as a page for a browser.",
+        "that test explores. Without one, a sample of those that ship is "
+        "explored: the first design and the first specimen of each family; -k, --only and --all select others. They are explored in their default scope: NAME@thorough and NAME@large are larger ones. Every counterexample is written as text, as JSON for tidegate replay, and as a page for a browser.",
         ("tidegate explore array_push_lock.late", "tidegate explore tests/mine.py:takeover --runs 5000 --seed 7"),
         {
             ExitCode.OK: "every expectation is met",
@@ -97,6 +97,7 @@ def cli() -> None: ...
 @click.option(
     "--only", type=click.Choice(list(ONLY)), help="Only designs, which are meant to be right, or only specimens."
 )
+@click.option("--all", "is_all", is_flag=True, help="Every scenario that ships: about two minutes.")
 @click.option(
     "--runs", type=click.IntRange(1, 1_000_000), metavar="N", help="Make N random runs, not an exhaustive search."
 )
@@ -200,6 +201,7 @@ def explore(
     expression: str,
     scope: str,
     only: str | None,
+    is_all: bool,
     timeout: float | None,
     out: Path,
     no_store: bool,
@@ -225,16 +227,27 @@ def explore(
         ("depth_max", "--max-depth", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("memory_max", "--max-memory", not runs, "it bounds an exhaustive search; leave out --runs"),
         ("out", "--out", not no_store, "nothing is written with --no-store"),
+        ("is_all", "--all", not targets, "it means all that ship; leave out the TARGET"),
     ):
         if name in given and not fits:
             raise click.UsageError(f"{option} does not fit: {why}", ctx)
 
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.exploring import Settings, draw_states, explore_all  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.cli.exploring import (  # noqa: PLC0415  so that --help is quick
+            Settings,
+            beginning,
+            draw_states,
+            explore_all,
+        )
         from tidegate_adapters.store import Store  # noqa: PLC0415
         from tidegate_adapters.targets import select  # noqa: PLC0415
 
-        selected = list(select(targets, expression, scope=scope, only=ONLY[only] if only else None))
+        is_sample = not (is_all or expression or only)
+        selected = list(
+            select(targets, expression, scope=scope, only=ONLY[only] if only else None, is_sample=is_sample)
+        )
+        if not (targets or quiet):
+            terminal.tell(beginning(len(selected), is_sample=is_sample))
         settings = Settings(exploration(how), timeout, shrinks=not no_shrink, jobs=jobs, junit_xml=junit_xml)
         store = None if no_store else Store(out)
         if dot is not None:

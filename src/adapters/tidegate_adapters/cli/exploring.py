@@ -55,6 +55,8 @@ Say: TypeAlias = Callable[..., None]
 BEYOND_RUNS: Final = 1_000
 """Random runs that go on where a bound stops an exhaustive search: some seconds at most."""
 BEYOND_STEPS: Final = 1_000
+SCENARIO_S: Final = 0.4
+"""How long a scenario that ships takes in its default scope, on average."""
 GRACE_S: Final = 5.0
 """How long a search, or the telling of what it has found, may go on after the first signal."""
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -168,6 +170,17 @@ def explore_all(
     if outcome.error is not None:
         terminal.complain(outcome.error)
     return outcome.code
+
+
+def beginning(number: int, *, is_sample: bool) -> str:
+    """What is explored where no target is named, and about how long it takes.
+
+    Args:
+        number: How many scenarios that ship.
+        is_sample: There are more, which `--all` explores.
+    """
+    more = "; --all explores every scenario that ships" if is_sample else ""
+    return f"exploring {number} scenarios, about {number * SCENARIO_S:.0f} s{more}"
 
 
 def explored_all(

@@ -14,7 +14,7 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
     group, log, streams, planners         simulated servers: a Kafka group, a partitioned log, a change stream, what planners ask
     packing, space, judging, steppers     a state as an int; laws and steps, remembered
     symmetry                              what a search leaves out
-    outside, rerun, confirming            state outside of programs; runs that are executed again; what is confirmed before a report
+    outside, rerun, recalled, confirming  state outside of programs; runs and calls that are executed again; what is confirmed
     liveness, sizing, growth, search, attempts
                                           the exhaustive search
     policies, sample, tally               random runs

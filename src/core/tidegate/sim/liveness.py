@@ -72,18 +72,20 @@ def waiting(space: Space, state: Packed) -> tuple[str, ...]:
 
 def never_restarted(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
     """Which processes are dead at the end of a path, and since which step."""
-    found: list[str] = []
+    dead: dict[bool, list[str]] = {True: [], False: []}
     for name, process in space.processes.items():
         faults: Faults = getattr(process, "faults", Faults())
         statuses = [space.view(state, Looked()).status(name) for state in path]
         if isinstance(statuses[-1], (Crashed, Cancelled)):
             step = next(at for at in range(len(path), 0, -1) if not isinstance(statuses[at - 1], (Crashed, Cancelled)))
             how = "died" if isinstance(statuses[-1], Crashed) else "was cancelled"
-            may = faults.allows(Fault.RESTART)
-            why = "Fault.RESTART allows a restart and does not promise one" if may else "nothing restarts it"
-            todo = f"write Process(..., comes_back=True){' in place of the fault' if may else ''}"
-            found.append(f"{name} {how} at step {step} and never restarted: {why}; if a supervisor restarts it, {todo}")
-    return tuple(found)
+            dead[faults.allows(Fault.RESTART)].append(f"{name} {how} at step {step}")
+    back = "if a supervisor restarts it, write Process(..., comes_back=True)"
+    advice = {
+        True: f"Fault.RESTART allows a restart and does not promise one; {back} in place of the fault",
+        False: f"nothing restarts it; {back}",
+    }
+    return tuple(f"{', '.join(names)} and never restarted: {advice[may]}" for may, names in dead.items() if names)
 
 
 def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
