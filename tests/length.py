@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final, NamedTuple, TypeVar
 
-_AT_LENGTH: Final = bool(os.environ.get("TIDEGATE_AT_LENGTH"))
+AT_LENGTH: Final = bool(os.environ.get("TIDEGATE_AT_LENGTH"))
 T = TypeVar("T")
 
 
@@ -88,7 +88,7 @@ class Soak(NamedTuple):
 
 
 def _either(in_part: T, at_length: T) -> T:
-    return at_length if _AT_LENGTH else in_part
+    return at_length if AT_LENGTH else in_part
 
 
 NOTICED: Final = 10_000
@@ -120,9 +120,9 @@ OUTCOMES_STEP: Final = _either(9, 1)
 """Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
-REACTIVE_RUNS: Final = _either(5_000, 50_000)
-"""Short runs of applications of reactive tasks on the simulated MongoDB, by seed: rarer interleavings."""
-ORCHESTRATOR_RUNS: Final = _either(5_000, 50_000)
+REACTIVE_RUNS: Final = _either(50, 3_600)
+"""Short runs of applications of reactive tasks by seed, for each kind of fault: rarer interleavings."""
+ORCHESTRATOR_RUNS: Final = _either(50, 4_600)
 """The same of applications of tasks."""
 PLANNER_SEEDS: Final = _either(40, 1_000)
 """So many runs of two planners of reactive tasks on a simulated event loop."""
@@ -149,8 +149,8 @@ MONGO_SCRIPTS: Final = _either(20, 300)
 """Random scripts of calls that a real server and the simulated one are compared by: rarer combinations."""
 MONGO_NETWORK_STEP: Final = _either(9, 1)
 """Every so many of the ways in which the network may lose what is sent for an operation, told apart by both."""
-MONGO_RUNS: Final = _either(5_000, 500_000)
-"""Short runs on the simulated MongoDB, by seed, spread over what their tasks do: rarer interleavings."""
+MONGO_RUNS: Final = _either(126, 45_000)
+"""Short runs on the simulated MongoDB by seed, for each kind of fault: rarer interleavings."""
 
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)
@@ -176,13 +176,10 @@ KAFKA_SCRIPTS: Final = _either(20, 200)
 """Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
 KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
-KAFKA_RUNS: Final = _either(10_000, 1_000_000)
-"""Short runs of workers on the simulated Kafka, by seed, spread over the kinds of faults: rarer interleavings. The first is
-what two slow cores make in a minute and a half, the second what they make in two and a half hours."""
-ONCE_RUNS: Final = _either(400, 10_000)
+KAFKA_RUNS: Final = _either(75, 36_000)
+"""Short runs of workers on the simulated Kafka by seed, for each kind of fault: rarer interleavings."""
+ONCE_RUNS: Final = _either(100, 10_000)
 """The same with answers in transactions: rarer moments at which one is cut off."""
-PLANTED_RUNS: Final = 600
-"""Among so many seeds each bug that is planted in a worker is found."""
 
 # On a real broker.
 STORM: Final = _either(Storm(30_000, 3, 8, 4, 1.0, (0.0, 4.0)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
