@@ -7,18 +7,13 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
-from typing import Any, Final, Protocol, final
+from itertools import product
+from typing import Any, Protocol, final
 
 import attrs
 import pytest
 
-__all__ = ["Bug", "Judged", "first", "names", "planted"]
-
-RARE: Final[Mapping[str, int]] = {
-    "whose partition has gone while it looked where that begins has failed": 1_152_134,
-}
-"""Bugs that `make test` does not find, for its seeds are too few, and the seed by which `make thorough` finds each."""
+__all__ = ["Bug", "Judged", "first", "own_seeds", "planted"]
 
 
 class Judged(Protocol):
@@ -67,21 +62,21 @@ def planted(bug: Bug) -> Iterator[None]:
         yield
 
 
-def names(bugs: Iterable[str]) -> list[Any]:
-    """The names of bugs as parameters of a test; those of the rare ones are `long`."""
-    return [pytest.param(each, marks=pytest.mark.long) if each in RARE else each for each in bugs]
+def own_seeds(kinds: Iterable[str], each: int) -> Mapping[str, range]:
+    """So many seeds for each kind of run, none of which is another's: a seed draws when and whom, whatever the kind."""
+    return {kind: range(nth * each, (nth + 1) * each) for nth, kind in enumerate(dict.fromkeys(kinds))}
 
 
-def first(bug: Bug, judged: Callable[[int, str], Judged], seeds: Callable[[str], range]) -> int | None:
+def first(bug: Bug, judged: Callable[[int, str], Judged], seeds: Mapping[str, range]) -> int | None:
     """The first seed whose run is wrong with the bug and right without; the kinds that show it take turns.
 
     Args:
         bug: The bug.
         judged: Runs a seed under a kind.
-        seeds: The seeds of a kind.
+        seeds: Those of each kind.
     """
-    turns = zip(*([(seed, kind) for seed in seeds(kind)] for kind in bug.kinds), strict=True)
-    for seed, kind in chain.from_iterable(turns):
+    turns = product(range(len(seeds[bug.kinds[0]])), bug.kinds)
+    for seed, kind in ((seeds[kind][nth], kind) for nth, kind in turns):
         with planted(bug):
             is_wrong = bool(judged(seed, kind).wrong)
         if is_wrong and not judged(seed, kind).wrong:

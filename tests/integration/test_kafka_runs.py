@@ -34,7 +34,7 @@ from tests.integration.kafka_runs import (
     line,
     page_of,
 )
-from tests.integration.planting import Bug, first, names, planted
+from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import KAFKA_RUNS
 
 from tidegate.consumer.beginning import begins
@@ -201,11 +201,7 @@ AT_ONCE: Final = 200
 
 
 ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD)
-
-
-def seeds(kind: str) -> range:
-    """Those of a kind are its own: a seed draws when and whom, whatever the kind."""
-    return range(ALONE.index(kind) * KAFKA_RUNS, (ALONE.index(kind) + 1) * KAFKA_RUNS)
+SEEDS: Final = own_seeds(ALONE, KAFKA_RUNS)
 
 
 @pytest.mark.parametrize("nth", range(0, KAFKA_RUNS, AT_ONCE))
@@ -213,7 +209,7 @@ def seeds(kind: str) -> range:
 def test_no_run_is_wrong(kind: str, nth: int) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
     kinds = (kind,)
-    story = found(seeds(kind)[nth : nth + AT_ONCE], kinds)
+    story = found(SEEDS[kind][nth : nth + AT_ONCE], kinds)
     if story is not None:
         page = page_of(story.course.seed, kinds, Path(".tidegate/failures"))
         pytest.fail(f"{story.wrong}\n    {line(story.course.seed, kinds)}\n    {page}", pytrace=False)
@@ -261,7 +257,7 @@ def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
     """With the law, up to the step that breaks it, and the line that runs it again; without the bug, as a run that is right."""
     kinds = ("rebalance",)
     with planted(BUGS["a commit is one too high"]):
-        story = found(seeds(*kinds), kinds)
+        story = found(SEEDS[kinds[0]], kinds)
         assert story is not None
         page = page_of(story.course.seed, kinds, tmp_path)
     trace = read_trace(page)
@@ -302,7 +298,7 @@ def of_kind(seed: int, kind: str) -> Story:
     return judged(seed, (kind,))
 
 
-@pytest.mark.parametrize("name", names(BUGS))
+@pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     """By the seeds with which no run is wrong without it."""
-    assert first(BUGS[name], of_kind, seeds) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"
+    assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"
