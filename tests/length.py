@@ -209,5 +209,69 @@ RARE: Final[Mapping[str, int]] = {
     "/test_orchestrator_runs.py::test_a_planted_bug_is_found[conditions notice one by one]": 0,
 }
 """Bugs in adapters that the seeds of `make test` do not find, and the first seed of `make thorough` that finds each."""
-LONG: Final = tuple(RARE)
+_SLOW: Final[Mapping[str, tuple[str, ...]]] = {
+    "/consumer/test_backpressure.py::test_a_planted_bug_breaks_the_law": ("B1-planted0",),
+    "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_some_mode": (
+        "drops what is before",
+        "loses without a release",
+        "takes any report",
+    ),
+    "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_the_plain_mode": (
+        "starts while draining",
+        "two commits",
+    ),
+    "/consumer/test_watermark.py::test_a_planted_bug_breaks_the_law": ("W3-planted7",),
+    "/invocations/test_admission.py::test_a_planted_bug_breaks_the_law": (
+        "AD1-5",
+        "AD3 over time-0",
+        "AD3 over time-1",
+    ),
+    "/invocations/test_transition.py::test_a_planted_bug_breaks_the_law": ("bug5-TR3",),
+    "/leases/test_election.py::test_a_planted_bug_breaks_the_law": ("EL1 to EL7-EL7-never_sees",),
+    "/reactive/change_stream/test_laws.py::test_a_planted_bug_breaks_the_law": (
+        "CS1-planted11",
+        "CS1-planted8",
+        "CS5-planted9",
+    ),
+    "/retries/test_resending.py::test_a_planted_insert_lies": ("duplicate_is_success",),
+    "/retries/test_schedule.py::test_a_planted_bug_breaks_the_law": ("SC4-planted8",),
+    "/services/test_executions.py::test_a_planted_bug_breaks_the_law": ("race-planted15",),
+    "/services/test_membership.py::test_a_planted_bug_breaks_the_law": ("M1-2",),
+    "/sim/test_independent.py::test_the_comparison_finds_a_planted_fault": (
+        "a key lacks a bit",
+        "a key lacks the place of its process",
+        "a late write of many does nothing",
+        "a program that is taken back goes on",
+        "a sort is ignored",
+        "a stream tells too early",
+        "events are received together in one order",
+        "faults lead out of a cycle",
+        "laws are judged for one naming",
+        "no cycle is looked for",
+        "nobody starts again",
+        "texts are not renamed",
+        "the first part of a law is judged",
+        "the place in a loop is forgotten",
+        "what is taken back comes true",
+        "what was written behind it stays",
+        "who is paused gets records",
+        "whoever releases a partition, it is released",
+        "without a generation nothing is committed",
+    ),
+    "/sim/test_search.py::test_a_planted_bug_in_the_search_makes_the_two_differ": ("nothing is at rest",),
+    "/sim/test_symmetry.py::test_a_planted_bug_in_a_reduction_is_noticed": ("laws are judged for one naming",),
+    "/sinks/test_delivery.py::test_a_planted_bug_breaks_the_law": ("DL4-planted15",),
+    "/test_simulated_worker.py::test_a_log_that_loses_its_end_shows_what_is_planted": ("what is committed holds",),
+    "/test_conformance.py::test_a_planted_bug_breaks_k1": (
+        "always_deletes",
+        "answers_before",
+        "overwrites",
+    ),
+}
+"""Planted bugs that a property finds in half a second or more, by the test."""
+LONG: Final = (
+    *RARE,
+    *(f"{test}[{name}]" for test, names in _SLOW.items() for name in names),
+    "/consumer/test_partition_totality.py::test_a_partition_that_takes_what_is_of_another_is_caught",
+)
 """How the ids of tests end that are marked `long`."""
