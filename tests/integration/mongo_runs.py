@@ -101,8 +101,8 @@ OF_COMMANDS: Final = ("command", "storm", "unheard", *OF_WRITES)
 """Faults that strike commands."""
 ENOUGH_S: Final = 200.0
 """Longer than any task takes."""
-LATE_S: Final = 6.0
-"""Within so long all that is late has arrived, and whoever waits for a reply has given up."""
+LATE_S, GIVEN_UP_S = 4.0, 6.0
+"""Within so long all that is late has arrived, and an application that has ended waits for no reply any more."""
 CANCELLED_S: Final = 12.0
 """So long a task may go on that is cancelled: to release its lease, for one."""
 TURNS_MAX: Final = 100_000
@@ -442,7 +442,7 @@ class Run:
         fault = asyncio.get_running_loop().create_task(self.fault(), name="fault")
         await self._ended()
         await fault
-        await asyncio.sleep(LATE_S)
+        await asyncio.sleep(GIVEN_UP_S if self.course.workload in APPLICATIONS else LATE_S)
         await workload.end()
         for client in self.clients.values():
             await client.close()
