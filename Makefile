@@ -17,8 +17,6 @@ BIN := .venv/bin
 WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Tests start many processes: each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests that make test runs in part: they read tests/length.py.
-LONG := $(shell grep -rlE --include='test_*.py' 'tests.length import|tests import length' tests | sort)
 # Tests that compare with what is on record.
 GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tests/properties/test_scenarios.py \
 	tests/properties/sim/test_trace.py tests/properties/sim/test_type_names.py
@@ -42,8 +40,8 @@ check: .venv/test.stamp
 	$(BIN)/mypy --num-workers auto
 
 thorough: .venv/test.stamp
-	@echo "== running at full length what make test does in part (tests/length.py), every thorough scope included"
-	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest --fail-on-flaky --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup $(LONG)
+	@echo "== running every test, at full length what make test does in part (tests/length.py), every thorough scope included"
+	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest --fail-on-flaky --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup
 
 mutants: .venv/test.stamp
 	@echo "== judging a sample of mutants of the worker's adapter, for half an hour or more"

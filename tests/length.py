@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
-_AT_LENGTH: Final = bool(os.environ.get("TIDEGATE_AT_LENGTH"))
+AT_LENGTH: Final = bool(os.environ.get("TIDEGATE_AT_LENGTH"))
 T = TypeVar("T")
 
 
@@ -88,7 +89,7 @@ class Soak(NamedTuple):
 
 
 def _either(in_part: T, at_length: T) -> T:
-    return at_length if _AT_LENGTH else in_part
+    return at_length if AT_LENGTH else in_part
 
 
 NOTICED: Final = 10_000
@@ -120,9 +121,9 @@ OUTCOMES_STEP: Final = _either(9, 1)
 """Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
-REACTIVE_RUNS: Final = _either(5_000, 50_000)
-"""Short runs of applications of reactive tasks on the simulated MongoDB, by seed: rarer interleavings."""
-ORCHESTRATOR_RUNS: Final = _either(5_000, 50_000)
+REACTIVE_RUNS: Final = _either(50, 3_600)
+"""Short runs of applications of reactive tasks by seed, for each kind of fault: rarer interleavings."""
+ORCHESTRATOR_RUNS: Final = _either(50, 4_600)
 """The same of applications of tasks."""
 PLANNER_SEEDS: Final = _either(40, 1_000)
 """So many runs of two planners of reactive tasks on a simulated event loop."""
@@ -149,8 +150,8 @@ MONGO_SCRIPTS: Final = _either(20, 300)
 """Random scripts of calls that a real server and the simulated one are compared by: rarer combinations."""
 MONGO_NETWORK_STEP: Final = _either(9, 1)
 """Every so many of the ways in which the network may lose what is sent for an operation, told apart by both."""
-MONGO_RUNS: Final = _either(5_000, 500_000)
-"""Short runs on the simulated MongoDB, by seed, spread over what their tasks do: rarer interleavings."""
+MONGO_RUNS: Final = _either(182, 56_000)
+"""Short runs on the simulated MongoDB by seed, for each of nine workloads, whose thirteen faults take turns: rarer interleavings."""
 
 # Of the search.
 SMALL_LOCK: Final = _either(1, 3)
@@ -176,13 +177,10 @@ KAFKA_SCRIPTS: Final = _either(20, 200)
 """Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
 KAFKA_TABLE_STEP: Final = _either(3, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
-KAFKA_RUNS: Final = _either(10_000, 1_000_000)
-"""Short runs of workers on the simulated Kafka, by seed, spread over the kinds of faults: rarer interleavings. The first is
-what two slow cores make in a minute and a half, the second what they make in two and a half hours."""
-ONCE_RUNS: Final = _either(400, 10_000)
+KAFKA_RUNS: Final = _either(75, 36_000)
+"""Short runs of workers on the simulated Kafka by seed, for each kind of fault: rarer interleavings."""
+ONCE_RUNS: Final = _either(100, 10_000)
 """The same with answers in transactions: rarer moments at which one is cut off."""
-PLANTED_RUNS: Final = 600
-"""Among so many seeds each bug that is planted in a worker is found."""
 
 # On a real broker.
 STORM: Final = _either(Storm(30_000, 3, 8, 4, 1.0, (0.0, 4.0)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
@@ -200,3 +198,65 @@ REACTIVE_STORM: Final = _either(
 # Of an orchestrator, on a real replica set.
 ORCHESTRATOR_STORM: Final = _either(OrchestratorStorm(240, 3, 6, 1.0, 1), OrchestratorStorm(10_000, 8, 45, 3.0, 3))
 """A storm over an application: rarer strikes at rarer moments, of the store as well, and more records than one look takes."""
+
+# What `make thorough` alone runs.
+RARE: Final[Mapping[str, int]] = {
+    "/test_kafka_runs.py::test_a_planted_bug_is_found[whose partition has gone while it looked where that begins has failed]": 1_152_134,
+    "/test_mongo_runs.py::test_a_planted_bug_is_found[a part that was done is forgotten]": 169_066,
+    "/test_mongo_runs.py::test_a_planted_bug_is_found[reads of a new primary see what was before]": 344,
+    "/test_mongo_runs.py::test_a_planted_bug_is_found[an unknown commit is taken for a no]": 449_142,
+    "/test_mongo_runs.py::test_a_planted_bug_is_found[a commit that no majority has is taken for one]": 449_246,
+    "/test_orchestrator_runs.py::test_a_planted_bug_is_found[conditions notice one by one]": 46_080,
+}
+"""Bugs in adapters that the seeds of `make test` do not find, and the first seed of `make thorough` that finds each."""
+_SLOW: Final[Mapping[str, tuple[str, ...]]] = {
+    "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_some_mode": (
+        "drops what is before",
+        "loses without a release",
+        "takes any report",
+    ),
+    "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_the_plain_mode": (
+        "starts while draining",
+        "two commits",
+    ),
+    "/invocations/test_admission.py::test_a_planted_bug_breaks_the_law": (
+        "AD1-5",
+        "AD3 over time-0",
+        "AD3 over time-1",
+    ),
+    "/invocations/test_dispatch.py::test_a_planted_bug_breaks_its_law": ("who waits again is not heard",),
+    "/invocations/test_transition.py::test_a_planted_bug_breaks_the_law": ("bug5-TR3",),
+    "/reactive/change_stream/test_laws.py::test_a_planted_bug_breaks_the_law": (
+        "CS1-planted11",
+        "CS1-planted8",
+        "CS5-planted9",
+    ),
+    "/retries/test_schedule.py::test_a_planted_bug_breaks_the_law": ("SC4-planted8",),
+    "/services/test_membership.py::test_a_planted_bug_breaks_the_law": ("M1-2",),
+    "/sim/test_independent.py::test_the_comparison_finds_a_planted_fault": (
+        "a late write of many does nothing",
+        "a program that is taken back goes on",
+        "a sort is ignored",
+        "a stream tells too early",
+        "events are received together in one order",
+        "faults lead out of a cycle",
+        "no cycle is looked for",
+        "what is taken back comes true",
+        "what was written behind it stays",
+        "whoever releases a partition, it is released",
+        "without a generation nothing is committed",
+    ),
+    "/sim/test_search.py::test_a_planted_bug_in_the_search_makes_the_two_differ": ("nothing is at rest",),
+    "/test_simulated_worker.py::test_a_log_that_loses_its_end_shows_what_is_planted": ("what is committed holds",),
+    "/test_conformance.py::test_a_planted_bug_breaks_k1": (
+        "answers_before",
+        "overwrites",
+    ),
+}
+"""Planted bugs that a property finds in half a second or more, by the test."""
+LONG: Final = (
+    *RARE,
+    *(f"{test}[{name}]" for test, names in _SLOW.items() for name in names),
+    "/consumer/test_partition_totality.py::test_a_partition_that_takes_what_is_of_another_is_caught",
+)
+"""How the ids of tests end that are marked `long`."""

@@ -34,7 +34,7 @@ import contextlib
 import gc
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias, cast, final
@@ -43,6 +43,7 @@ from uuid import UUID
 import attrs
 import pytest
 from pymongo import AsyncMongoClient
+from tests.integration.embedded_runs import REFUSED, EmbeddedSet, Process
 from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
 
 from tidegate.model.documents import Document, Value, show
@@ -90,6 +91,9 @@ FAULTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "orchestrator": ORCHESTRATOR_FAULTS,
 }
 """What is drawn from for each workload, unless it is told."""
+ON_EMBEDDED: Final = ("nothing", "kill", "stop", "command")
+"""Faults under which four of five applications run on the embedded store, which takes a third of the time: they strike processes,
+handlers or one command, and neither the driver nor what a replica set does."""
 ONCE: Final = ("nothing", "command")
 """Faults after which nothing is uncertain for long."""
 OF_WRITES: Final = ("overtaken", "lost_and_die")
@@ -97,15 +101,13 @@ OF_COMMANDS: Final = ("command", "storm", "unheard", *OF_WRITES)
 """Faults that strike commands."""
 ENOUGH_S: Final = 200.0
 """Longer than any task takes."""
-LATE_S: Final = 4.0
-"""Within so long all that is late has arrived."""
+LATE_S, GIVEN_UP_S = 4.0, 6.0
+"""Within so long all that is late has arrived, and an application that has ended waits for no reply any more."""
 CANCELLED_S: Final = 12.0
 """So long a task may go on that is cancelled: to release its lease, for one."""
 TURNS_MAX: Final = 100_000
 INDEXED: Final = 8
 """Every so many runs applications make their indexes; in the others they are there."""
-REFUSED: Final = 13
-"""The code of a no that lasts."""
 NOT_DONE: Final = (6, 7, 13, 50, 89, 91, 112, 189, 262, 462, 8000, 9001, 10107, 11600, 11602, 13435, 13436)
 """Codes of commands that were not carried out."""
 DONE: Final = (6, 7, 50, 89, 91, 262, 9001, 11600, 11602)
@@ -156,6 +158,11 @@ class Course:
     way: float
     retries: bool
     tasks: int
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it runs on the embedded store."""
+        return self.workload in APPLICATIONS and self.fault in ON_EMBEDDED and self.seed % 5 > 0
 
 
 def course(seed: int, workloads: tuple[str, ...] = WORKLOADS, faults: tuple[str, ...] | None = None) -> Course:
@@ -218,6 +225,7 @@ class Run:
         late_s = {"robbed": (0.8, 1.6), "unheard": (0.005, 0.2)}.get(told.fault, (0.001, 3.0))
         self.set = SimulatedReplicaSet(random, there, lag_s=lag_s)
         self.net = Network(self.set, random, strike=self._struck, late_s=late_s)
+        self.embedded = EmbeddedSet(random, there, self._struck) if told.is_embedded else None
         self.clients: dict[str, AsyncMongoClient[dict[str, Any]]] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.cancelled: set[str] = set()
@@ -265,15 +273,32 @@ class Run:
             client.start_session = lambda *args, **more: self._kept(start(*args, **more))  # type: ignore[method-assign]
         return self.clients[name]
 
+    def store(self, name: str) -> AsyncMongoClient[dict[str, Any]] | Process:
+        """What the application of that name is given: its client, or the embedded store as it reaches it."""
+        return self.client(name) if self.embedded is None else Process(self.embedded, name)
+
+    def asking(self, name: str) -> Callable[[Any], Awaitable[object]]:
+        """What carries out the operations of whoever has that name."""
+        return (
+            AsyncMongo(self.client(name), DATABASE) if self.embedded is None else Process(self.embedded, name).awaited
+        )
+
     def _kept(self, session: Any) -> Any:
         self._sessions.append(session)
         return session
 
+    @property
+    def history(self) -> list[Change]:
+        """What has happened to documents."""
+        return (self.embedded or self.set).history
+
     def changes(self, collection: str) -> list[Change]:
         """What has happened to documents of a collection."""
-        return [each for each in self.set.history if each.collection == collection]
+        return [each for each in self.history if each.collection == collection]
 
     def contents(self, collection: str) -> tuple[Document, ...]:
+        if self.embedded is not None:
+            return self.embedded.store.contents(collection)
         return self.set.contents(DATABASE, collection)
 
     def begin(self, name: str, body: Any) -> None:
@@ -417,7 +442,7 @@ class Run:
         fault = asyncio.get_running_loop().create_task(self.fault(), name="fault")
         await self._ended()
         await fault
-        await asyncio.sleep(LATE_S)
+        await asyncio.sleep(GIVEN_UP_S if self.course.workload in APPLICATIONS else LATE_S)
         await workload.end()
         for client in self.clients.values():
             await client.close()
@@ -515,7 +540,7 @@ def judged(
         workload: Any = {**WORKLOAD, "reactive": Reactively, "orchestrator": Orchestrating}[told.workload]
         run = Run(told, random, story, workload.documents)
         if is_seen:
-            story.see = lambda: _seen(run.set)
+            story.see = lambda: _seen(run)
         story.tell("run", f"is {told}")
         await run.played(workload(run))
 
@@ -528,13 +553,15 @@ def judged(
     return story
 
 
-def _seen(replica_set: SimulatedReplicaSet) -> Document:
+def _seen(run: Run) -> Document:
     """What a majority has, and how much more the primary."""
     held: dict[str, Value] = {}
-    for name, (_, entry) in replica_set.stable.world.cells.items():
+    stable = {name: entry for name, (_, entry) in run.set.stable.world.cells.items()}
+    for name, entry in (stable if run.embedded is None else run.embedded.cells).items():
         if name[0] == "documents" and entry is not None:
-            held[f"{name[1].partition('.')[2]} {show(cast('Document', entry).items[0][1])}"] = cast("Value", entry)
-    held["not with a majority"] = replica_set.state.changes - replica_set.stable.changes
+            collection = name[1].removeprefix(f"{DATABASE}.")
+            held[f"{collection} {show(cast('Document', entry).items[0][1])}"] = cast("Value", entry)
+    held["not with a majority"] = run.set.state.changes - run.set.stable.changes
     return Document(tuple(sorted(held.items(), key=lambda item: item[0])))
 
 

@@ -81,7 +81,7 @@ class Work:
 
     def asked(self, program: Program[T], client: str) -> Any:
         """What a program comes to, on that client."""
-        return run_async(program, choosing(documents(AsyncMongo(self.run.client(client), DATABASE)), local_async()))
+        return run_async(program, choosing(documents(self.run.asking(client)), local_async()))
 
     def kit(self, client: str) -> AsyncKit:
         """One that is patient, or one that soon gives up."""

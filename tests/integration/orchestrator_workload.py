@@ -31,7 +31,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any, ClassVar, Final, NamedTuple, cast, final
+from typing import Any, ClassVar, Final, NamedTuple, final
 
 import attrs
 from tests.integration.mongo_runs import DATABASE, Run
@@ -48,7 +48,6 @@ from tidegate.model.errors import TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator import (
     Concurrency,
     Handle,
@@ -180,7 +179,7 @@ class Orchestrating(Work):
 
     def _application(self, name: str) -> Orchestrator:
         settings = attrs.evolve(SETTINGS, concurrency=self.random.choice((1, 2)))
-        app = Orchestrator(self.run.client(name), settings=settings)
+        app = Orchestrator(self.run.store(name), settings=settings)
         options: Any = {"retries": POLICY}
 
         async def plain(manner: str) -> str:
@@ -267,7 +266,7 @@ class Orchestrating(Work):
 
         Not within a limit: who is interrupted waits for its transaction to be ended.
         """
-        app, run = Orchestrator(self.run.client(process), settings=SETTINGS), CURRENT.get().run
+        app, run = Orchestrator(self.run.store(process), settings=SETTINGS), CURRENT.get().run
         if run.task in ("limited", "hasty"):
             return
 
@@ -282,7 +281,7 @@ class Orchestrating(Work):
             pass
         finally:
             if not self.run.is_calm:  # nobody tells
-                self.run.kept += sum(len(cast("AsyncMongo", there.site.store).sessions) for there in app._open.values())  # noqa: SLF001
+                self.run.kept += sum(len(getattr(there.site.store, "sessions", ())) for there in app._open.values())  # noqa: SLF001
 
     async def _patient(self, process: str, run: str, handle: Handle[Any]) -> object:
         """How an invocation has ended, as a handler is told that waits for it, as often as its patience ends."""

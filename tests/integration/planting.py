@@ -1,19 +1,19 @@
-"""A bug that is planted into a function while runs by seed look for it."""
+"""A bug that is planted into a function while runs by seed look for it: those runs that the test of no bug makes, too."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import product
 from typing import Any, Protocol, final
 
 import attrs
 import pytest
-from tests.length import PLANTED_RUNS
 
-__all__ = ["Bug", "Judged", "first", "planted"]
+__all__ = ["Bug", "Judged", "first", "own_seeds", "planted"]
 
 
 class Judged(Protocol):
@@ -62,11 +62,23 @@ def planted(bug: Bug) -> Iterator[None]:
         yield
 
 
-def first(bug: Bug, judged: Callable[[int, tuple[str, ...]], Judged]) -> int | None:
-    """The first seed whose run is wrong with the bug, and right without."""
-    for seed in range(PLANTED_RUNS):
+def own_seeds(kinds: Iterable[str], each: int) -> Mapping[str, range]:
+    """So many seeds for each kind of run, none of which is another's: a seed draws when and whom, whatever the kind."""
+    return {kind: range(nth * each, (nth + 1) * each) for nth, kind in enumerate(dict.fromkeys(kinds))}
+
+
+def first(bug: Bug, judged: Callable[[int, str], Judged], seeds: Mapping[str, range]) -> int | None:
+    """The first seed whose run is wrong with the bug and right without; the kinds that show it take turns.
+
+    Args:
+        bug: The bug.
+        judged: Runs a seed under a kind.
+        seeds: Those of each kind.
+    """
+    turns = product(range(len(seeds[bug.kinds[0]])), bug.kinds)
+    for seed, kind in ((seeds[kind][nth], kind) for nth, kind in turns):
         with planted(bug):
-            is_wrong = bool(judged(seed, bug.kinds).wrong)
-        if is_wrong and not judged(seed, bug.kinds).wrong:
+            is_wrong = bool(judged(seed, kind).wrong)
+        if is_wrong and not judged(seed, kind).wrong:
             return seed
     return None

@@ -38,10 +38,11 @@ from tests.integration.mongo_runs import DATABASE, Run
 from tests.integration.mongo_workloads import Documents, Work
 
 from tidegate.leases.lease import Terms
-from tidegate.model.documents import ID, Document, Field, Value, exactly, show
+from tidegate.model.documents import ID, Add, Document, Eq, Field, Put, Value, exactly, show
 from tidegate.model.effects import Failure, Program, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.operations import Operation, delete_one, insert_one, update_one
 from tidegate.reactive.change_stream import ChangeStreamConsumer
 from tidegate.reactive.deployments import DEFINITIONS, RESET_FOR
 from tidegate.reactive.evolution import STATUSES, OnNewVersion
@@ -61,7 +62,7 @@ from tidegate_adapters.reactive.sites import LEASES, STREAMS
 SOURCE: Final = "orders"
 RECORDS: Final = f"{SOURCE}_tasks"
 KEYS: Final = (1, 2, "x", "1", ObjectId("5f5f5f5f5f5f5f5f5f5f5f5f"), "y", 7, -1, "#1", "")
-N, KIND = Field[int]("n"), Field[str]("kind")
+N, NOTE, KIND = Field[int]("n"), Field[int]("note"), Field[str]("kind")
 KEY: Final = Field[Value](ID.name)
 SETTINGS: Final = ReactiveSettings(
     database=DATABASE,
@@ -235,7 +236,7 @@ class Reactively(Work):
 
     def _application(self, name: str) -> Reactive:
         settings = attrs.evolve(SETTINGS, paused_every=round(PAUSED_S * SECOND)) if self.pauses else SETTINGS
-        app = Reactive(self.run.client(name), settings=settings)
+        app = Reactive(self.run.store(name), settings=settings)
         options: Any = {"debounce": self.quiet, "retries": self.policy, "lease": timedelta(seconds=LEASE_S)}
         if self.deploys == "another version" and name != self.older:
             options |= {"version": 2, "on_new_version": self.again}
@@ -289,22 +290,24 @@ class Reactively(Work):
 
     async def _change(self) -> None:
         """What happens to documents, by a client that nothing strikes but what strikes all."""
-        held = self.run.client("w")[DATABASE][SOURCE]
+        asked = self.run.asking("w")
         for _ in range(self.random.randint(3, 8)):
             await asyncio.sleep(self.random.random() * self.random.choice((0.01, 0.1, 2.0)))
-            key, drawn = self.random.choice(KEYS), self.random.random()
-            with suppress(Exception):
-                if drawn < 0.12:
-                    await held.delete_one({"_id": key})
-                elif drawn < 0.25:
-                    await held.insert_one({"_id": key, "n": next(self._values), "kind": "big", "note": 0})
-                elif drawn < 0.35:
-                    await held.update_one({"_id": key}, {"$inc": {"note": 1}})
-                elif drawn < 0.5:
-                    kind = self.random.choice(("big", "small"))
-                    await held.update_one({"_id": key}, {"$set": {"kind": kind, "n": next(self._values)}})
-                else:
-                    await held.update_one({"_id": key}, {"$set": {"n": next(self._values)}})
+            key, drawn = _value(self.random.choice(KEYS)), self.random.random()
+            is_it = Eq(KEY, key)
+            if drawn < 0.12:
+                effect: Operation = delete_one(SOURCE, is_it)
+            elif drawn < 0.25:
+                made = Document.of({"_id": key, "n": next(self._values), "kind": "big", "note": 0})
+                effect = insert_one(SOURCE, made)
+            elif drawn < 0.35:
+                effect = update_one(SOURCE, is_it, Add(NOTE, 1))
+            elif drawn < 0.5:
+                kind = self.random.choice(("big", "small"))
+                effect = update_one(SOURCE, is_it, Put(KIND, kind), Put(N, next(self._values)))
+            else:
+                effect = update_one(SOURCE, is_it, Put(N, next(self._values)))
+            _ = await asked(effect)
 
     # --- judges ---
 
@@ -426,7 +429,7 @@ class Reactively(Work):
         """R8. What was over when its leader's epoch began, and is as it was when the version is remembered, was reset by then."""
         over, known, began = STATUSES[self.again], dict[str, Document](), dict[str, Document]()
         reset: dict[str, int] = {}
-        for change in self.run.set.history:
+        for change in self.run.history:
             if change.collection == STREAMS and change.after is not None:
                 was = change.before or Document()
                 if was.get(EPOCH) != change.after[EPOCH]:

@@ -27,14 +27,15 @@ from tests.integration.kafka_runs import (
     PARTITIONS,
     RECORDS,
     RECREATED,
+    Story,
     course,
     found,
     judged,
     line,
     page_of,
 )
-from tests.integration.planting import Bug, first, planted
-from tests.length import KAFKA_RUNS, PLANTED_RUNS
+from tests.integration.planting import Bug, first, own_seeds, planted
+from tests.length import KAFKA_RUNS
 
 from tidegate.consumer.beginning import begins
 from tidegate.consumer.commits import Commits
@@ -200,17 +201,15 @@ AT_ONCE: Final = 200
 
 
 ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD)
-EACH: Final = -(-KAFKA_RUNS // len(KINDS) // AT_ONCE) * AT_ONCE
-"""So many runs of each kind, with seeds of their own: a seed draws when and whom, whatever the kind."""
+SEEDS: Final = own_seeds(ALONE, KAFKA_RUNS)
 
 
-@pytest.mark.parametrize("nth", range(0, EACH, AT_ONCE))
+@pytest.mark.parametrize("nth", range(0, KAFKA_RUNS, AT_ONCE))
 @pytest.mark.parametrize("kind", ALONE)
 def test_no_run_is_wrong(kind: str, nth: int) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
     kinds = (kind,)
-    first_seed = ALONE.index(kind) * EACH + nth
-    story = found(range(first_seed, first_seed + AT_ONCE), kinds)
+    story = found(SEEDS[kind][nth : nth + AT_ONCE], kinds)
     if story is not None:
         page = page_of(story.course.seed, kinds, Path(".tidegate/failures"))
         pytest.fail(f"{story.wrong}\n    {line(story.course.seed, kinds)}\n    {page}", pytrace=False)
@@ -258,7 +257,7 @@ def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
     """With the law, up to the step that breaks it, and the line that runs it again; without the bug, as a run that is right."""
     kinds = ("rebalance",)
     with planted(BUGS["a commit is one too high"]):
-        story = found(range(PLANTED_RUNS), kinds)
+        story = found(SEEDS[kinds[0]], kinds)
         assert story is not None
         page = page_of(story.course.seed, kinds, tmp_path)
     trace = read_trace(page)
@@ -294,8 +293,12 @@ def test_every_kind_of_fault_is_drawn() -> None:
     assert {course(seed).kind for seed in range(200)} == set(KINDS)
 
 
+def of_kind(seed: int, kind: str) -> Story:
+    """The story of a run of this kind."""
+    return judged(seed, (kind,))
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """Within so many seeds; the run that finds it is right without it."""
-    bug = BUGS[name]
-    assert first(bug, judged) is not None, f"not found in {PLANTED_RUNS} runs of {', '.join(bug.kinds)}"
+    """By the seeds with which no run is wrong without it."""
+    assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 from tests.integration.mongo_runs import ORCHESTRATOR_FAULTS, Story, course, found, judged, line, page_of
-from tests.integration.planting import Bug, first
-from tests.length import ORCHESTRATOR_RUNS, PLANTED_RUNS
+from tests.integration.planting import Bug, first, own_seeds
+from tests.length import ORCHESTRATOR_RUNS
 
 from tidegate.invocations import dispatch, ending, heeding, placing, record_documents, recovery, settling
 from tidegate.invocations.taking import Taker
@@ -51,34 +51,36 @@ AT_ONCE: Final = 100
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 
-@pytest.mark.parametrize("first_seed", range(0, ORCHESTRATOR_RUNS, AT_ONCE))
-def test_no_run_is_wrong(first_seed: int) -> None:
+SEEDS: Final = own_seeds(ORCHESTRATOR_FAULTS, ORCHESTRATOR_RUNS)
+
+
+@pytest.mark.parametrize("nth", range(0, ORCHESTRATOR_RUNS, AT_ONCE))
+@pytest.mark.parametrize("fault", SEEDS)
+def test_no_run_is_wrong(fault: str, nth: int) -> None:
     """The laws of invocations, of two processes, five invocations and a fault."""
-    story = found(range(first_seed, first_seed + AT_ONCE), WORKLOADS)
+    story = found(SEEDS[fault][nth : nth + AT_ONCE], WORKLOADS, (fault,))
     if story is not None:
-        page = page_of(story.course.seed, WORKLOADS, None, Path(".tidegate/failures"))
-        again = line(story.course.seed, WORKLOADS)
+        page = page_of(story.course.seed, WORKLOADS, (fault,), Path(".tidegate/failures"))
+        again = line(story.course.seed, WORKLOADS, (fault,))
         pytest.fail(f"{story.wrong}\n    {again}\n    {page}", pytrace=False)
 
 
 def test_a_seed_tells_the_same_story() -> None:
-    """Or no line could run it again."""
-    for seed in range(6):
-        stories = [judged(seed, WORKLOADS) for _ in range(2)]
-        assert stories[0].lines == stories[1].lines
+    """Or no line could run it again, whatever the fault and the store."""
+    for fault, seeds in SEEDS.items():
+        assert of_kind(seeds[1], fault).lines == of_kind(seeds[1], fault).lines
 
 
 def test_every_fault_is_drawn() -> None:
     assert {course(seed, WORKLOADS).fault for seed in range(300)} == {*ORCHESTRATOR_FAULTS}
 
 
-def of_kinds(seed: int, kinds: tuple[str, ...]) -> Story:
-    """The story of a run under these faults."""
-    return judged(seed, WORKLOADS, kinds)
+def of_kind(seed: int, fault: str) -> Story:
+    """The story of a run under this fault."""
+    return judged(seed, WORKLOADS, (fault,))
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """Within so many seeds; the run that finds it is right without it."""
-    bug = BUGS[name]
-    assert first(bug, of_kinds) is not None, f"not found in {PLANTED_RUNS} runs of {', '.join(bug.kinds)}"
+    """By the seeds with which no run is wrong without it."""
+    assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

@@ -18,8 +18,7 @@ from tests.integration.kafka_runs import found, line
 from tests.integration.kafka_runs import page_of as page_of_workers
 from tests.integration.page_runs import everything, long
 from tests.integration.planting import planted
-from tests.integration.test_kafka_runs import BUGS
-from tests.length import PLANTED_RUNS
+from tests.integration.test_kafka_runs import BUGS, SEEDS
 
 from tidegate.catalogue import shipped
 from tidegate.model.documents import Document, Value, show
@@ -209,7 +208,7 @@ def test_the_page_tells_how_two_came_to_hold_the_lock(open_page: Open) -> None:
 def test_the_page_tells_what_a_worker_did_wrong(open_page: Open, tmp_path: Path) -> None:
     """A short run of workers with a planted bug, up to where a judge finds it, and the line that runs it again."""
     with planted(BUGS["a commit is one too high"]):
-        story = found(range(PLANTED_RUNS), ("rebalance",))
+        story = found(SEEDS["rebalance"], ("rebalance",))
         assert story is not None
         html = page_of_workers(story.course.seed, ("rebalance",), tmp_path)
 

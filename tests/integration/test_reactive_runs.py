@@ -14,11 +14,11 @@ from typing import Final
 
 import pytest
 from tests.integration.mongo_runs import REACTIVE_FAULTS, Story, course, found, judged, line, page_of
-from tests.integration.planting import Bug, first, planted
+from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.integration.reactive_workload import (
     Reactively,  # before a bug is planted, or it stays in what is imported then
 )
-from tests.length import PLANTED_RUNS, REACTIVE_RUNS
+from tests.length import REACTIVE_RUNS
 
 from tidegate.reactive import deployments, evolution, pool, stream_records, task_documents
 from tidegate.reactive.reactive_task import ReactiveTask
@@ -65,21 +65,24 @@ AT_ONCE: Final = 100
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 
-@pytest.mark.parametrize("first_seed", range(0, REACTIVE_RUNS, AT_ONCE))
-def test_no_run_is_wrong(first_seed: int) -> None:
+SEEDS: Final = own_seeds(REACTIVE_FAULTS, REACTIVE_RUNS)
+
+
+@pytest.mark.parametrize("nth", range(0, REACTIVE_RUNS, AT_ONCE))
+@pytest.mark.parametrize("fault", SEEDS)
+def test_no_run_is_wrong(fault: str, nth: int) -> None:
     """The laws of reactive tasks, of two processes, ten documents and a fault."""
-    story = found(range(first_seed, first_seed + AT_ONCE), REACTIVE)
+    story = found(SEEDS[fault][nth : nth + AT_ONCE], REACTIVE, (fault,))
     if story is not None:
-        page = page_of(story.course.seed, REACTIVE, None, Path(".tidegate/failures"))
-        again = line(story.course.seed, REACTIVE)
+        page = page_of(story.course.seed, REACTIVE, (fault,), Path(".tidegate/failures"))
+        again = line(story.course.seed, REACTIVE, (fault,))
         pytest.fail(f"{story.wrong}\n    {again}\n    {page}", pytrace=False)
 
 
 def test_a_seed_tells_the_same_story() -> None:
-    """Or no line could run it again."""
-    for seed in range(6):
-        stories = [judged(seed, REACTIVE) for _ in range(2)]
-        assert stories[0].lines == stories[1].lines
+    """Or no line could run it again, whatever the fault and the store."""
+    for fault, seeds in SEEDS.items():
+        assert of_kind(seeds[1], fault).lines == of_kind(seeds[1], fault).lines
 
 
 def test_every_fault_is_drawn() -> None:
@@ -90,7 +93,7 @@ def test_every_fault_is_drawn() -> None:
 def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
     """With the law of the judge, and the line that runs it again."""
     with planted(BUGS["later is never"]):
-        story = found(range(PLANTED_RUNS), REACTIVE, ("nothing",))
+        story = found(SEEDS["nothing"], REACTIVE, ("nothing",))
         assert story is not None
         page = page_of(story.course.seed, REACTIVE, ("nothing",), tmp_path)
     trace = read_trace(page)
@@ -100,13 +103,12 @@ def test_what_is_wrong_opens_as_a_page(tmp_path: Path) -> None:
     assert line(story.course.seed, REACTIVE, ("nothing",)) in page.read_text("utf-8")
 
 
-def of_kinds(seed: int, kinds: tuple[str, ...]) -> Story:
-    """The story of a run under these faults."""
-    return judged(seed, REACTIVE, kinds)
+def of_kind(seed: int, fault: str) -> Story:
+    """The story of a run under this fault."""
+    return judged(seed, REACTIVE, (fault,))
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
-    """Within so many seeds; the run that finds it is right without it."""
-    bug = BUGS[name]
-    assert first(bug, of_kinds) is not None, f"not found in {PLANTED_RUNS} runs of {', '.join(bug.kinds)}"
+    """By the seeds with which no run is wrong without it."""
+    assert first(BUGS[name], of_kind, SEEDS) is not None, f"not found by the seeds of {', '.join(BUGS[name].kinds)}"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random  # noqa: TID251  seeded
 from typing import Any, Final, TypeAlias, final
 
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.length import NOTICED
 
 from tidegate.invocations import dispatch
 from tidegate.invocations.dispatch import (
@@ -67,8 +69,6 @@ RULES: Final = DispatchRules(
 CROWDED: Final = attrs.evolve(RULES, deaths_max=2)
 POLICY: Final = Policy()
 Stepping: TypeAlias = Callable[[DispatchRules, DispatchState, DispatchEvent], DispatchStep]
-Random: TypeAlias = Any
-"""What Hypothesis draws by; the core bans the module of that name."""
 
 
 def at(us: int) -> Instant:
@@ -512,13 +512,7 @@ def test_a_planted_bug_breaks_its_law(name: str, monkeypatch: pytest.MonkeyPatch
     law, function, wrong = PLANTED[name]
     monkeypatch.setattr(f"{dispatch.__name__}.{function}", wrong)
 
-    @settings(settings.get_profile("planted"), suppress_health_check=LARGE)
-    @given(RANDOMS)
-    def holds(random: Random) -> None:
-        assert law not in Course(random).wrong
-
-    with pytest.raises(AssertionError):
-        holds()
+    assert any(law in Course(Random(seed)).wrong for seed in range(NOTICED))
 
 
 # --- one after the other ----------------------------------------------------------------------------------------------

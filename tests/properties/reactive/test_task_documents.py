@@ -110,7 +110,7 @@ def test_a_guard_finds_its_record_and_no_other(record: TaskRecord) -> None:
 
 def resets_as_decided(updates: tuple[Update, ...]) -> None:
     @given(records(FINISHED_STATUSES).map(whole), st.integers(0, 99).map(lambda at: Instant(at * MILLISECOND)))
-    @example(attrs.evolve(OVER, attempts=3, first_error_at=NOW), NOW)
+    @example(attrs.evolve(OVER, attempts=3, first_error_at=NOW), Instant(77 * MILLISECOND))
     def law(record: TaskRecord, now: Instant) -> None:
         after = updated(stored(record, "bill", "x"), updates, lambda: now)
         assert loaded(after) == reset(record, now=now).record, "TK5"

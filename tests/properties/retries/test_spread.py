@@ -7,7 +7,7 @@ from collections.abc import Callable
 from statistics import mean
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -91,6 +91,7 @@ WHOSE: SearchStrategy[tuple[str | None, ...]] = st.lists(st.sampled_from((None, 
 
 def check_sp4(draw_some: Callable[[tuple[str, ...], int, str, tuple[str | None, ...]], tuple[int, ...]]) -> None:
     @given(WHOSE, st.integers(1, 6), st.text(min_size=1, max_size=3))
+    @example((*"xxxxxxxxxxx", "y"), 2, "a")
     def holds(whose: tuple[str | None, ...], most: int, draw: str) -> None:
         places = draw_some(tuple(f"i{number}" for number in range(len(whose))), most, draw, whose)
         share, has = Counter(whose[at] for at in places), Counter(whose)

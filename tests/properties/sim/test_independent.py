@@ -530,8 +530,8 @@ PLANTED: Mapping[str, Patch] = {
 """What is planted where."""
 
 FOUND_AT: Mapping[str, int] = {
-    "a key lacks a bit": 34,
-    "a key lacks the place of its process": 0,
+    "a key lacks a bit": 76,
+    "a key lacks the place of its process": 137,
     "the steps of a crash are remembered for ever": 8,
     "a read is not a look": 0,
     "a write is not a look": 76,
@@ -542,7 +542,7 @@ FOUND_AT: Mapping[str, int] = {
     "all sleepers share an alarm": 55,
     "two programs are taken for one": 2,
     "a variable is forgotten": 2,
-    "the place in a loop is forgotten": 25,
+    "the place in a loop is forgotten": 64,
     "a failure in hand is forgotten": 35,
     "a fault costs nothing": 2,
     "bounds of kinds are ignored": 14,
@@ -553,7 +553,7 @@ FOUND_AT: Mapping[str, int] = {
     "the bound of an exploration is ignored": 16,
     "a law is judged in one state of a layer": 0,
     "a law looks at the same cells for ever": 1,
-    "the first part of a law is judged": 44,
+    "the first part of a law is judged": 62,
     "a step is judged by its end": 0,
     "a step forgets what its law looked at": 3,
     "no goal is reached": 1,
@@ -569,10 +569,10 @@ FOUND_AT: Mapping[str, int] = {
     "documents do not grow older": 22,
     "who sleeps never wakes": 64,
     "programs may hold instants": 16,
-    "laws are judged for one naming": 2,
+    "laws are judged for one naming": 95,
     "symmetry merges documents": 2,
     "names in documents are not renamed": 2,
-    "texts are not renamed": 44,
+    "texts are not renamed": 110,
     "the order of ids is not kept": 2,
     "a late request is lost": 8,
     "notes outlive their process": 2,
@@ -613,7 +613,7 @@ FOUND_AT: Mapping[str, int] = {
     "no timer is over": 8,
     "a program that is taken back goes on": 148,
     "notes outlive their reducer": 8,
-    "nobody starts again": 17,
+    "nobody starts again": 57,
     "what a program calls always returns": 137,
     "all programs of a reducer are one": 8,
     "programs of reducers sleep for ever": 117,
@@ -626,9 +626,9 @@ FOUND_AT: Mapping[str, int] = {
     "nobody comes again": 29,
     "nothing moves in a cooperative rebalance": 19,
     "a rebalance may begin at any time": 9,
-    "who is paused gets records": 49,
+    "who is paused gets records": 109,
 }
-"""The first number whose comparison finds it; three rare ones are found beyond the numbers of `make test`, in those of `make thorough`."""
+"""A number whose comparison finds it, the first or one that takes less time; three rare ones are found beyond the numbers of `make test`, in those of `make thorough`."""
 
 
 @pytest.mark.parametrize("fault", PLANTED)

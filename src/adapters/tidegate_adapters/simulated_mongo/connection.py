@@ -92,7 +92,7 @@ class Network:
         self.commands = Commands(replica_set)
         self.is_open = True
         self._random, self._delay_s, self._late_s = random, delay_s, late_s
-        self._links: set[_Link] = set()
+        self._links: dict[_Link, None] = {}  # in the order in which they were made, or a seed does not draw all
         self._monitors: list[_Monitor] = []
         replica_set.on_role.append(self._look)
         replica_set.on_death.append(self._break)
@@ -198,7 +198,7 @@ class _Link:
         self.reply: asyncio.Future[dict[str, Any]] | None = None
         self.gettimeout: float | None = None
         self._is_broken = False
-        network._links.add(self)  # noqa: SLF001  of this very module
+        network._links[self] = None  # noqa: SLF001  of this very module
 
     @property
     def get_conn(self) -> _Link:
@@ -216,7 +216,7 @@ class _Link:
     def break_(self) -> None:
         """Whoever waits for a reply is told."""
         self._is_broken = True
-        self.network._links.discard(self)  # noqa: SLF001
+        self.network._links.pop(self, None)  # noqa: SLF001
         self.failed(OSError("connection closed"))
 
     def answered(self, reply: asyncio.Future[dict[str, Any]], said: dict[str, Any]) -> None:
