@@ -1,6 +1,8 @@
 # make run       sets up what it needs and explores every shipped scenario
 # make test      sets up what it needs, servers included, and passes every check and test
-# make thorough  tests at full length, and every scenario in its thorough scope; eight hours: six of them runs by seed, 20 minutes a soak
+# make thorough  all tests at full length: several hours; PART=search (or another of tests/length.py) runs one part
+# make browser   installs a Chromium for the tests of the web pages
+# make durations runs make test and writes tests/durations.json, which tests/test_durations.py checks
 # make coverage  which branches of the core the properties alone take; a quarter of an hour
 # make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
 # make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
@@ -22,7 +24,7 @@ GOLDEN := tests/properties/test_public.py tests/properties/test_specimens.py tes
 	tests/properties/sim/test_trace.py tests/properties/sim/test_type_names.py
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: run test check thorough mutants coverage golden bench clean
+.PHONY: run test check thorough browser durations mutants coverage golden bench clean
 
 run: .venv/run.stamp
 	@echo "== exploring every shipped scenario"
@@ -40,8 +42,15 @@ check: .venv/test.stamp
 	$(BIN)/mypy --num-workers auto
 
 thorough: .venv/test.stamp
-	@echo "== running every test, at full length what make test does in part (tests/length.py), every thorough scope included"
-	TIDEGATE_AT_LENGTH=1 $(BIN)/python -m pytest --fail-on-flaky --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup
+	@echo "== running all tests at full length (tests/length.py)$(PART:%=: the part %)"
+	TIDEGATE_AT_LENGTH=1 TIDEGATE_PART=$(PART) $(BIN)/python -m pytest --fail-on-flaky --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup
+
+browser: .venv/test.stamp
+	@$(BIN)/python -m tests.integration.browser
+
+durations: .venv/test.stamp
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --junit-xml .tidegate/durations.xml
+	$(BIN)/python -m tests.test_durations .tidegate/durations.xml
 
 mutants: .venv/test.stamp
 	@echo "== judging a sample of mutants of the worker's adapter, for half an hour or more"

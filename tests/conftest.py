@@ -1,4 +1,4 @@
-"""What holds for every test: the collector of cycles is patient, Hypothesis draws alike, and a run without a browser says so.
+"""What holds for every test: the collector of cycles is patient, Hypothesis draws alike, and tiers are selected.
 
 Searches make millions of small values and hardly a cycle, and the collector looks through all that is young after every
 seven hundred of them: the tests take a tenth longer, a plain search a third.
@@ -7,15 +7,14 @@ seven hundred of them: the tests take a tenth longer, a plain search a third.
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
 from os import environ
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.internal.constants_ast import Constants
-from tests.integration.browser import HOW_TO
-from tests.length import AT_LENGTH, LONG
+from tests.integration.browser import HOW_TO, chromium
+from tests.length import AT_LENGTH, LONG, PART, part_of
 
 gc.set_threshold(100_000, 20, 100)
 
@@ -43,23 +42,27 @@ settings.load_profile("tidegate")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is in `LONG`; `make test` leaves out what is marked so, and pytest counts it as deselected."""
+    """Mark what is in `LONG`, and leave out what is marked so, what needs a browser that is not there, and other parts."""
     for each in items:
         if each.nodeid.endswith(LONG):
             each.add_marker("long")
-    if not AT_LENGTH:
-        config.hook.pytest_deselected(items=[each for each in items if each.get_closest_marker("long")])
-        items[:] = [each for each in items if not each.get_closest_marker("long")]
+    kept = [each for each in items if _is_run(each)]
+    config.hook.pytest_deselected(items=[each for each in items if not _is_run(each)])
+    items[:] = kept
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-    """Below all else, for skipped tests are a letter among thousands."""
-    yield
-    skipped = [each for each in terminalreporter.stats.get("skipped", ()) if HOW_TO in str(each.longrepr)]
-    if skipped:
-        terminalreporter.section("the page was not tested in a browser", yellow=True)
-        terminalreporter.write_line(f"{len(skipped)} tests were skipped: the page {HOW_TO}.")
+def _is_run(item: pytest.Item) -> bool:
+    needs_browser = "browser" in getattr(item, "fixturenames", ())
+    return not (
+        (item.get_closest_marker("long") and not AT_LENGTH)
+        or (needs_browser and chromium() is None)
+        or (PART and part_of(item.nodeid) != PART)
+    )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if chromium() is None:
+        terminalreporter.write_line(f"The page tests were left out, because {HOW_TO}.")
 
 
 def pytest_unconfigure() -> None:

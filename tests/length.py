@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar
 
 AT_LENGTH: Final = bool(os.environ.get("TIDEGATE_AT_LENGTH"))
+PARTS: Final[Mapping[str, str]] = {
+    "search": r"properties/(sim/|test_scenarios|test_specimens)",
+    "properties": r"properties/",
+    "kafka": r"integration/test_(kafka|worker|exactly|simulated_worker|handlers)",
+    "reactive": r"integration/test_(reactive|desk|mongodash)",
+    "orchestrator": r"integration/test_(orchestrator|taking|enqueueing|asked)",
+    "mongodb": r"integration/test_(mongo|simulated_mongo|programs|resilience|payloads|leases|change_streams|embedded|black)",
+    "rest": "",
+}
+"""What `make thorough PART=...` runs: a test is in the first part whose pattern its id contains."""
+PART: Final = os.environ.get("TIDEGATE_PART", "")
+if PART and PART not in PARTS:
+    raise SystemExit(f"no part is called {PART!r}; there are: {', '.join(PARTS)}")
+
+
+def part_of(nodeid: str) -> str:
+    """The part that a test is in."""
+    return next(part for part, pattern in PARTS.items() if re.search(pattern, nodeid))
+
+
 T = TypeVar("T")
 
 

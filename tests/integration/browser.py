@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from base64 import b64decode
@@ -30,7 +31,7 @@ NAMES: Final = (
     "chrome",
     "chrome-headless-shell",
 )
-HOW_TO: Final = "needs a Chromium (apt-get install chromium, or set CHROMIUM to where one is)"
+HOW_TO: Final = "no Chromium was found: run make browser, or set CHROMIUM to the path of one"
 FLAGS: Final = (
     "--headless",
     "--no-sandbox",
@@ -316,4 +317,7 @@ class Tab:
 
 
 if __name__ == "__main__":
-    print(chromium() or HOW_TO, file=sys.stderr)
+    if chromium() is None and os.getuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "install", "--yes", "--quiet=2", "chromium"], check=True)  # noqa: S607
+    print(chromium() or "run as root: apt-get install chromium; or set CHROMIUM to the path of a Chromium")
+    sys.exit(chromium() is None)

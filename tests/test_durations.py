@@ -1,0 +1,50 @@
+"""No test of `make test` is slow: `make durations` records how long each function of tests takes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree as ET
+
+import pytest
+
+RECORD: Final = Path(__file__).with_name("durations.json")
+SLOWEST_S: Final = 5.0
+"""A test that takes longer is marked `long`, so that only `make thorough` runs it."""
+MISSING_MAX: Final = 0.05
+"""The share of tests that the record may lack."""
+
+
+def test_no_test_is_slow() -> None:
+    """Shorten the test, or mark it `long`; then run `make durations`."""
+    recorded: dict[str, dict[str, float]] = json.loads(RECORD.read_text(encoding="utf-8"))
+    slow = {f"{file}::{name}": s for file, names in recorded.items() for name, s in names.items() if s > SLOWEST_S}
+
+    assert not slow
+
+
+def test_the_record_is_complete(request: pytest.FixtureRequest) -> None:
+    """Run `make durations` after you add many tests."""
+    recorded = json.loads(RECORD.read_text(encoding="utf-8"))
+    run = [item.nodeid.partition("[")[0].rpartition("::") for item in request.session.items]
+    missing = [name for file, _, name in run if name not in recorded.get(file, {})]
+
+    assert len(missing) <= len(run) * MISSING_MAX or len(missing) < 10, missing[:10]
+
+
+def write(junit: Path) -> None:
+    """Write the record: by file and function, the seconds of the slowest case."""
+    recorded: dict[str, dict[str, float]] = {}
+    for case in ET.parse(junit).iter("testcase"):  # noqa: S314  pytest has written it
+        file = case.attrib["classname"].replace(".", "/") + ".py"
+        name, seconds = case.attrib["name"].partition("[")[0], round(float(case.attrib["time"]), 1)
+        names = recorded.setdefault(file, {})
+        names[name] = max(seconds, names.get(name, 0.0))
+    text = {file: dict(sorted(names.items())) for file, names in sorted(recorded.items())}
+    RECORD.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
