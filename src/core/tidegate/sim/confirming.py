@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import islice, repeat
+from types import CodeType
 from typing import Final, cast, final
 
 import attrs
 
+from tidegate.model.bytecode import placed, reads
 from tidegate.model.documents import exactly
 from tidegate.model.effects import Effect, Program
 from tidegate.sim.actors import Process
@@ -42,7 +44,7 @@ from tidegate.sim.rerun import (
     merging,
     planned,
 )
-from tidegate.sim.scenario import Actor, ProcessActor
+from tidegate.sim.scenario import Actor, ProcessActor, Scenario
 from tidegate.sim.space import Space, Stepper
 from tidegate.sim.steppers import Remembering
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
@@ -131,7 +133,7 @@ def confirmed(space: Space, steppers: Iterable[Stepper], *, is_broken: bool = Fa
         if subject.is_suspect:
             subject.execute_at_length()
     unshipped = tuple(dict.fromkeys(line for wait in waiting for line in wait()))
-    return Confirmed(tuple(_doubts(subjects)), unshipped)
+    return Confirmed(tuple(_doubts(subjects, space.scenario)), unshipped)
 
 
 # --- what is executed ---------------------------------------------------------------------------------------------------
@@ -218,19 +220,44 @@ def _programs(processes: Iterable[ProcessActor], *, is_broken: bool) -> Iterator
             yield _Subject(case_of(automaton, (*runs, *looped)), reach, automaton, effort.sent)
 
 
-def _doubts(subjects: Sequence[_Subject]) -> Iterator[str]:
-    """State outside that may decide later: of what was merged, or of what several processes reach."""
+def _doubts(subjects: Sequence[_Subject], scenario: Scenario) -> Iterator[str]:
+    """State outside that may decide later: of what was merged, or of what several processes reach.
+
+    What the scenario declares as written only is none, unless code of the user's is seen to read it: programs, reducers,
+    meanings, laws.
+    """
+    laws = (
+        *scenario.always.values(),
+        *scenario.step.values(),
+        *scenario.eventually.values(),
+        *scenario.sometimes.values(),
+    )
+    codes = {id(code): code for reach in (*(each.reach for each in subjects), reached(*laws)) for code in reach.codes}
     owners = Counter(
         place for subject in subjects for place in {(id(holder), name) for _, holder, name in subject.reach.places}
     )
     for subject in subjects:
         shared = {label for label, holder, name in subject.reach.places if owners[id(holder), name] > 1}
-        if names := [label for label in subject.changes if subject.is_merged or label in shared]:
+        names = [label for label in subject.changes if subject.is_merged or label in shared]
+        declared = {label: _reader(label, codes.values()) for label in names if label in scenario.written_only}
+        if names := [label for label in names if declared.get(label) != ""]:
             labels = ", ".join(f"`{label}`" for label in names)
+            readers = "".join(
+                f"; {by} reads `{label}`, which is declared as written only" for label, by in declared.items() if by
+            )
             yield (
                 f"{subject.case.process} changes {labels}, which is outside of its program and may decide later: "
-                f"keep it in a local, or pass it as an argument"
+                f"keep it in a local, or pass it as an argument; if nothing reads it, declare "
+                f"Scenario(written_only={tuple(names)}){readers}"
             )
+
+
+def _reader(label: str, codes: Iterable[CodeType]) -> str:
+    """The code that reads the place of that name; "" if none is seen to."""
+    name = label.rpartition(".")[2]
+    if name.startswith("__"):  # such as the attributes of a function, which are read by other names
+        return "some code"
+    return next((placed("", code, code.co_firstlineno) for code in codes if reads(code, name)), "")
 
 
 # --- in a second process ------------------------------------------------------------------------------------------------
