@@ -8,7 +8,7 @@ over nothing. Whatever is not known counts as mutable.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
 from decimal import Decimal
@@ -23,7 +23,7 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
-from tidegate.model.values import check_callable, field_names
+from tidegate.model.values import check_callable, check_type, field_names
 
 __all__ = ["frozen_fields", "is_value", "mapped", "must_be_value", "mutable_part"]
 
@@ -48,17 +48,29 @@ def must_be_value(item: object, what: str) -> None:
 
 def mutable_part(item: object, name: str) -> tuple[str, object]:
     """The first part of an item that is not known to be immutable, after its name: `name.field[2]`; maybe the item itself."""
-    parts: Iterable[tuple[str, object]] = ()
+    check_type(name, str, "a name")
+    for _ in range(_NAMED_MAX):
+        found = next(((place, part) for place, part in _parts(item, name) if not is_value(part)), None)
+        if found is None:
+            break
+        name, item = found
+    return name, item
+
+
+_NAMED_MAX: Final = 20
+"""How deep a part lies at most that is named."""
+
+
+def _parts(item: object, name: str) -> Iterator[tuple[str, object]]:
     if isinstance(item, tuple):
-        parts = ((f"{name}[{nth}]", part) for nth, part in enumerate(item))
+        yield from ((f"{name}[{nth}]", part) for nth, part in enumerate(item))
     elif fields := frozen_fields(type(item)):  # type: ignore[arg-type]  # a class is hashable
-        parts = ((f"{name}.{field}", getattr(item, field)) for field in fields)
+        yield from ((f"{name}.{field}", getattr(item, field)) for field in fields)
     elif isinstance(item, MethodType):
-        parts = ((f"{name}.__self__", item.__self__),)
+        yield f"{name}.__self__", item.__self__
     elif isinstance(item, FunctionType):
         of = f" of {name.removeprefix('.')}" if name else ""
-        parts = ((f"{variable}{of}", held) for variable, held in _closed_over(item))
-    return next((mutable_part(part, place) for place, part in parts if not is_value(part)), (name, item))
+        yield from ((f"{variable}{of}", held) for variable, held in _closed_over(item))
 
 
 def _closed_over(function: FunctionType) -> Iterator[tuple[str, object]]:
