@@ -31,7 +31,8 @@ from types import ModuleType
 from typing import IO, Any, Final, cast, final
 
 from tidegate.sim.aging import RelativeInstant, packed
-from tidegate.sim.rerun import Answer, Case, Mismatch, Unshipped
+from tidegate.sim.outside import reached
+from tidegate.sim.rerun import Answer, Case, Mismatch, ProgramCase, Unshipped
 from tidegate_adapters.second_process_child import cached, context_variable, read_message, write_message
 
 try:
@@ -236,9 +237,19 @@ def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None
         except Exception as error:  # noqa: BLE001  whatever an object of the user's raises when it is pickled
             remedy = "" if cloudpickle else f"; {_BY_VALUE}"
             why = (str(error).splitlines() or [type(error).__name__])[0]
+            held = ", ".join(f"`{label}`" for label in _unsendable(case))
             messages.append(None)
-            answers.append(Unshipped(f"{why}{remedy}"))
+            answers.append(Unshipped(f"{why}{held and f': it is in {held}'}{remedy}"))
     return messages, answers
+
+
+def _unsendable(case: Case) -> Iterator[str]:
+    """The globals, closure variables and arguments that cannot be sent."""
+    for label, held in reached(case.birth if isinstance(case, ProgramCase) else case.function).held():
+        try:
+            _PICKLER(io.BytesIO(), pickle.HIGHEST_PROTOCOL).dump(held)
+        except Exception:  # noqa: BLE001  as above
+            yield label
 
 
 class _PlainPickler(pickle.Pickler):

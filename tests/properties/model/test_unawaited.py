@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import textwrap
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
@@ -90,6 +93,7 @@ class Store:
 MODULE: dict[str, object] = {
     **{each.__name__: each for each in (Sleep, Call, Note, insert_one, find_one, update_one, bulk_update, InTransaction, Store, UpdateOne, FindOne)},
     **{each.__name__: each for each in (nested, annotated, of_two, started, perhaps, all_of)},
+    "Effect": Effect, "attrs": attrs, "functools": functools, "Document": Document,
     "operations": operations, "TRANSACTION": TRANSACTION, "CONSTANT": CONSTANT, "ROW": ROW, "PUT": PUT, "DOC": DOC, "N": N,
 }  # fmt: skip
 HELPERS = """
@@ -110,6 +114,72 @@ async def forgets_deep_down():
     def inner():
         puts()
     return [inner for _ in range(1)]
+def quoted() -> "Effect[Document | None]": return find_one("c", ROW)
+def by_way_of_a_local():
+    found = find_one("c", ROW)
+    return found
+def repository(): return Repo()
+def wraps(function):
+    @functools.wraps(function)
+    async def wrapped(*arguments): return await function(*arguments)
+    return wrapped
+def passes_on(function): return function
+class Repo:
+    shared = None
+    async def save(self, n): await nested()
+    def put(self, n): return update_one("c", ROW, PUT)
+    def put_through(self, n): return self.put(n)
+    def plain(self, n): self.n = n
+    @wraps
+    async def save_wrapped(self): await nested()
+    @passes_on
+    async def save_passed_on(self): await nested()
+    @property
+    def unread(self): raise RuntimeError
+class Derived(Repo): pass
+class Synchronous(Repo):
+    def save(self, n): return None
+    def put(self, n): return None
+class Made:
+    def __new__(cls): return plain
+    async def save(self, n): await nested()
+class Service:
+    def __init__(self, repo: Repo): self.repo = repo
+    async def forgets(self): self.repo.save(1)
+    async def keeps(self): await self.repo.save(1)
+class Replacing(Service):
+    async def replaces(self):
+        self.repo = Synchronous()
+        self.repo.save(1)
+class OfItsOwn:
+    __slots__ = ("repo",)
+    def __init__(self): self.repo = Repo()
+    async def forgets(self): self.repo.put(1)
+class OfAnother:
+    def __init__(self): self.repo = Repo()
+    def set(self, repo): self.repo = repo
+    async def forgets(self): self.repo.put(1)
+@attrs.frozen
+class Declared:
+    repo: Repo
+    async def forgets(self): self.repo.save(1)
+@attrs.frozen
+class Charge(Effect[object]):
+    amount: int
+    def validate(self): pass
+    def validated(self): return self
+def charge() -> Charge: return Charge(1)
+def checked(effect: Effect[object]) -> Effect[object]: return effect
+def checked_by_name(effect):
+    same = effect
+    return same
+def remembers(effects: list[object]) -> UpdateOne:
+    effect = update_one("c", ROW, PUT)
+    effects.append(effect)
+    return effect
+def constant() -> UpdateOne: return CONSTANT
+def any_effect() -> Effect[object]: return Charge(1)
+REPO, SERVICE, FAKE, OWN = Repo(), Service(Repo()), Service(Synchronous()), OfItsOwn()
 """
 
 
@@ -177,6 +247,26 @@ FORGOTTEN = {
     "Store('a').of(1)": "Store(...).of",
     "Store.of(1)": "Store.of",
     "Store.made()": "Store.made",
+    "r = Repo()\nr.save(1)": "r.save",
+    "r = Derived()\nr.put(1)": "r.put",
+    "r = Repo()\nr.put_through(1)": "r.put_through",
+    "r = Repo()\nasync def inner(): r.save(1)\nawait inner()": "r.save",
+    "r = Repo()\nx = r.save(1)": "r.save",
+    "save = Repo().save\nsave(1)": "save",
+    "f = find_one\nf('c', ROW)": "f",
+    "r = repository()\nr.save(1)": "r.save",
+    "REPO.save(1)": "REPO.save",
+    "REPO.save_wrapped()": "REPO.save_wrapped",
+    "SERVICE.repo.put(1)": "SERVICE.repo.put",
+    "s = OWN\ns.repo.save(1)": "s.repo.save",
+    "await SERVICE.forgets()": "self.repo.save",
+    "await Service(REPO).forgets()": "self.repo.save",
+    "await OfItsOwn().forgets()": "self.repo.put",
+    "await Declared(REPO).forgets()": "self.repo.save",
+    "quoted()": "quoted",
+    "by_way_of_a_local()": "by_way_of_a_local",
+    "if any_effect() is None: return 1": "any_effect",
+    "charge()": "charge",
 }
 
 
@@ -221,6 +311,34 @@ KEPT = (
     "Store('a')\nStore.unknown()\nStore('a').unknown()\noperations.unknown()",
     "return Store('a').of(1), Store.other, Store.name",
     "[Sleep(1)]\n(Sleep(1), 1)",
+    "request = any_effect()\nreturn request",
+    "request = any_effect()\nif request is None: return\nawait request",
+    "request = charge()\nrequest.validated()\nchecked(request)\nchecked_by_name(request)\nawait request",
+    "effects = []\nremembers(effects)\nfor each in effects: await each",
+    "constant()",
+    "request = any_effect()\nplain(request)",
+    "request = any_effect()\nrequest.validate()",
+    "charge().validate()\ncharge().amount\nCharge(1).amount",
+    "request = any_effect()\nreturn request.amount, request[0]",
+    "for each in any_effect(): pass",
+    "if any_effect(): return 1",
+    "one, other = any_effect(), any_effect()\nreturn one is other",
+    "x = Sleep(1)\nreturn x is CONSTANT",
+    "r = Repo()\nr.save = plain\nr.save(1)",
+    "r = Repo()\nr = Synchronous()\nr.save(1)",
+    "r = Repo() if argument else Synchronous()\nr.save(1)",
+    "for r in (Synchronous(),): r.save(1)",
+    "r = Repo()\ndef inner():\n  nonlocal r\n  r = Synchronous()\ninner()\nr.save(1)",
+    "r = Repo()\nr.plain(1)\nr.unread\nr.save_passed_on",
+    "argument = Synchronous()\nargument.save(1)",
+    "Synchronous().save(1)\nMade().save(1)",
+    "await SERVICE.keeps()\nawait Replacing(REPO).replaces()",
+    "await FAKE.forgets()",
+    "await OfAnother().forgets()",
+    "@unknown['x']\nasync def inner(): pass",
+    "@passes_on\nasync def inner(): pass\ninner()",
+    "def inner(r): r.save(1)\nr = Repo()\ninner(Synchronous())",
+    "r = Repo()\nr.effects = [r.put(1)]\nawait r.effects[0]",
 )
 
 
@@ -237,12 +355,13 @@ def test_an_effect_that_is_kept_or_passed_on_is_not_found(body: str) -> None:
         ("argument()", "argument", {"argument": Store("a").put}),
         ("argument()", "argument", {"argument": partial(update_one, "c", ROW)}),
         ("argument.insert_one('c', DOC)", "argument.insert_one", {"argument": operations}),
-        ("argument.put()", "", {"argument": SimpleNamespace(put=annotated)}),
+        ("argument.put()", "argument.put", {"argument": SimpleNamespace(put=annotated)}),
+        ("argument = 1\nargument.put()", "", {"argument": Store("a")}),
         ("argument()", "", {"argument": Store}),
     ],
 )
 def test_arguments_of_a_program_are_known(body: str, call: str, arguments: dict[str, object]) -> None:
-    """A method, a function with some arguments, a module; not what an object holds."""
+    """A method, a function with some arguments, a module, what an object holds; until another value is assigned."""
     assert calls(body, arguments=arguments) == [call] * bool(call)
 
 
@@ -329,6 +448,23 @@ def test_what_stands_for_another_object_is_not_run() -> None:
             raise RuntimeError
 
     assert calls("argument()\nother()", arguments={"argument": Proxy()}, other=Proxy()) == []
+
+
+def test_nothing_of_a_program_is_kept() -> None:
+    """Functions that tests make hold their fixtures."""
+
+    def made(held: Store) -> Callable[[], UpdateOne]:
+        def put() -> UpdateOne:
+            return update_one(held.name, ROW, PUT)
+
+        return put
+
+    function = made(Store("a"))
+    gone = weakref.ref(function)
+    assert calls("argument()", arguments={"argument": function}) == ["argument"]
+    del function
+    gc.collect()
+    assert gone() is None
 
 
 def test_the_wrapper_of_a_function_is_not_taken_for_it() -> None:

@@ -12,6 +12,9 @@ import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from random import Random  # noqa: TID251  seeded
 from typing import NamedTuple, cast
@@ -891,9 +894,40 @@ def statuses(found: Explored) -> list[object]:
 # --- the parts ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Price:
+    """A frozen dataclass."""
+
+    amount: Decimal
+    parts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    """One without a dictionary."""
+
+    parts: tuple[object, ...]
+
+
+@dataclass
+class Loose:
+    """One that is not frozen."""
+
+    number: int
+
+
+class Below(Price):
+    """It may set attributes that are no fields."""
+
+
+class Own(Decimal):
+    """Likewise."""
+
+
 VALUES: tuple[object, ...] = (
     None, True, 1, 1.5, "a", b"a", int, Colour.RED, (1, ("a",)), frozenset({1}), Document.of({"n": 1}), Refused("no"),
-    ValueError("a", 1), Quiet("a"), Quiet("a").__enter__, by_name, len, sys.intern, Won(1),
+    ValueError("a", 1), Quiet("a"), Quiet("a").__enter__, by_name, len, sys.intern, Won(1), sys,
+    Decimal("1.50"), Decimal("nan"), Fraction(1, 2), Price(Decimal(1), (1,)), Slotted((Colour.RED,)), (Decimal(1), sys),
 )  # fmt: skip
 
 
@@ -912,7 +946,8 @@ def with_mutable_default(held: list[int] = [1]) -> object:  # noqa: B006  the ca
 
 NO_VALUES: tuple[object, ...] = (
     [1], {"a": 1}, {1}, (1, [2]), frozenset({Busy(1)}), object(), Box(1), Busy(1), ValueError([1]),
-    Quiet(cast("str", [])), Box(1).__repr__, [].append, with_closure(), with_keywords, with_mutable_default, sys,
+    Quiet(cast("str", [])), Box(1).__repr__, [].append, with_closure(), with_keywords, with_mutable_default,
+    Price(Decimal(1), cast("tuple[int, ...]", [1])), Loose(1), Below(Decimal(1), (1,)), Own(1),
 )  # fmt: skip
 
 
@@ -931,6 +966,70 @@ def test_these_are_not_values(thing: object) -> None:
     assert Canon().key(thing) is None
     with pytest.raises(Misuse, match="immutable"):
         must_be_value(thing, "it")
+
+
+def test_numbers_that_are_equal_and_print_otherwise_have_two_keys() -> None:
+    """What a program does may depend on the digits."""
+    assert Decimal("1.0") == Decimal("1.00")
+    assert Canon().key(Decimal("1.0")) != Canon().key(Decimal("1.00"))
+    assert Canon().key(Price(Decimal(1), ())) != Canon().key(Price(cast("Decimal", 1), ()))
+
+
+@pytest.mark.parametrize(
+    ("thing", "part"),
+    [
+        (((1, [2]),), "a list in `[0][1]`"),
+        (Price(Decimal(1), cast("tuple[int, ...]", [1])), "a list in `parts`"),
+        (Quiet(cast("str", {})), "a dict in `name`"),
+        (Box(1).__repr__, "a Box in `__self__`"),
+        (with_closure(), "a list in `held`"),
+        (Call("a", (with_closure(),)), "a list in `held of arguments[0]`"),
+    ],
+)
+def test_a_message_names_the_part_that_may_change(thing: object, part: str) -> None:
+    """However deep it lies."""
+    with pytest.raises(Misuse, match=re.escape(f"it holds {part}, which is not known to be immutable")):
+        must_be_value(thing, "it")
+
+
+async def polls_with(held: object) -> None:
+    while await Call("ask") is not held:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("held", "local"),
+    [((1, [2]), "held[1] is a list"), (with_closure(), "held of held is a list"), (Busy(1), "held is a Busy")],
+)
+def test_why_a_program_is_not_a_value_names_the_local_and_its_part(held: object, local: str) -> None:
+    """It is what users must change."""
+    program = polls_with(held)
+    program.send(None)
+    found = fingerprint.fingerprint(program, Canon())
+    assert isinstance(found, Unmergeable)
+    assert found.reason.endswith(f"local {local}, which is not immutable")
+
+
+def closing_over(content: object) -> Callable[[], object]:
+    return lambda: content
+
+
+def calls_itself() -> Callable[[], object]:
+    def function() -> object:
+        return function
+
+    return function
+
+
+@pytest.mark.parametrize("make", [lambda: closing_over(1), calls_itself], ids=["a value", "itself"])
+def test_a_program_may_hold_a_function_that_closes_over_values(make: Callable[[], object]) -> None:
+    """A helper that a test makes beside the program."""
+    keys = set()
+    for held in (make(), make(), closing_over(2)):
+        program = polls_with(held)
+        program.send(None)
+        keys.add(fingerprint.fingerprint(program, Canon()))
+    assert len(keys) == 2
 
 
 def test_what_is_remembered_of_values_is_bounded() -> None:

@@ -13,21 +13,24 @@ import random  # noqa: TID251  as a program that should not
 import sys
 import time  # noqa: TID251  likewise
 import uuid
+from collections import ChainMap, UserDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count as count_from
-from random import Random  # noqa: TID251  for random runs
+from itertools import cycle
+from random import Random, SystemRandom  # noqa: TID251  for random runs
 from random import random as drawn  # noqa: TID251  likewise
 from time import time_ns as now_ns  # noqa: TID251  likewise
-from types import ModuleType
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any, Final, TypeAlias, cast
+from unittest.mock import Mock
 
 import attrs
 import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import Call, Effect, Note, Program, Refused
-from tidegate.model.errors import Nondeterministic
+from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.reducer import Step
 from tidegate.sim import (
@@ -311,6 +314,34 @@ async def remembers_in_what_is_gone() -> str:
     return ended(NUMBERS["n"])
 
 
+def counter() -> tuple[Callable[[], int], Callable[[], int]]:
+    n = 0
+
+    def up() -> int:
+        nonlocal n
+        n += 1
+        return n
+
+    return up, lambda: n
+
+
+async def counts_in_a_closure() -> str:
+    up, get = counter()
+    while get() < 3:
+        await PAUSE
+        up()
+    return BAD
+
+
+async def remembers_what_closures_share() -> str:
+    (one, get), (other, _) = counter(), counter()
+    up = one if await ask() else other
+    del one, other, _
+    await PAUSE
+    up()
+    return ended(get())
+
+
 async def _outer(saved: Any, *, is_new: bool) -> Any:
     count = 0
 
@@ -402,6 +433,41 @@ async def counts_far_in_an_attribute() -> str:
     return BAD
 
 
+SPACE: Final = SimpleNamespace(n=0)
+WRAPPED: Final = UserDict[str, int](n=0)
+KEYS: Final[dict[int, int]] = {}
+VIEW: Final = MappingProxyType(KEYS)
+
+
+async def counts_far_in_a_namespace() -> str:
+    SPACE.n = 0
+    while SPACE.n < FAR:
+        await PAUSE
+        SPACE.n += 1
+    return BAD
+
+
+async def counts_far_in_a_wrapped_dictionary() -> str:
+    WRAPPED["n"] = 0
+    while WRAPPED["n"] < FAR:
+        await PAUSE
+        WRAPPED["n"] += 1
+    return BAD
+
+
+async def counts_far_beside_a_large_table() -> str:
+    """What was looked through first left nothing of the budget for what came later."""
+    assert A_LARGE_TABLE
+    SPACE.n = 0
+    while SPACE.n < FAR:
+        await PAUSE
+        SPACE.n += 1
+    return BAD
+
+
+A_LARGE_TABLE: Final = {number: (number, ("a", "b")) for number in range(1_100)}
+
+
 async def counts_far_in_a_row() -> str:
     """What one reply counts another one takes back."""
     NUMBERS["n"] = 0
@@ -455,7 +521,8 @@ BY_CHANCE: Final[tuple[Coded, ...]] = (
 )  # fmt: skip
 PROGRAMS: Final[tuple[Coded, ...]] = (
     counts_far_in_a_module, counts_far_in_a_shared_object, counts_far_in_a_list, counts_far_in_a_context,
-    counts_far_in_a_cache, counts_far_in_an_attribute, counts_far_in_a_row,
+    counts_far_in_a_cache, counts_far_in_an_attribute, counts_far_in_a_row, counts_far_in_a_namespace,
+    counts_far_in_a_wrapped_dictionary, counts_far_beside_a_large_table, counts_in_a_closure, remembers_what_closures_share,
     counts_in_a_class, counts_in_a_module, counts_in_a_function, counts_in_defaults, counts_in_a_bound_class,
     counts_in_an_exception, counts_in_notes, remembers_in_a_cache, remembers_in_a_context, remembers_in_a_seed,
     remembers_in_a_number, remembers_in_a_type, remembers_in_an_enum, remembers_in_a_dictionary, remembers_in_a_property,
@@ -501,6 +568,30 @@ def test_hidden_state_is_told_apart_or_refused(program: Coded, how: Exploration)
 def test_chance_and_the_hash_seed_are_refused(program: Coded, how: Exploration) -> None:
     """Whatever this process happens to draw, and whichever hash seed it has."""
     assert verdict(program, how) is None
+
+
+def numbers() -> Iterator[int]:
+    yield from range(1, 1_000_000)
+
+
+NEVER_AGAIN: Final[Mapping[str, Iterator[int]]] = {
+    "itertools.count": count_from(1), "a generator": numbers(), "a generator expression": (each for each in count_from(1)),
+    "map": map(abs, count_from(1)), "cycle": cycle((0,) * 9 + (1,)), "an iterator of a list": iter([*range(100_000)]),
+}  # fmt: skip
+TAKEN: Final = {"next": NEVER_AGAIN["map"]}
+
+
+@pytest.mark.parametrize("which", NEVER_AGAIN)
+def test_what_a_module_hands_out_once_is_refused_or_doubted(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run takes other numbers than the one before, and only a far one decides."""
+    monkeypatch.setitem(TAKEN, "next", NEVER_AGAIN[which])
+
+    async def takes_a_number() -> str:
+        while not await ask():
+            next(TAKEN["next"])
+        return ended(next(TAKEN["next"]) == 50_000)
+
+    assert verdict(takes_a_number, Exploration()) is not Verdict.COMPLETE
 
 
 # --- what is fine -------------------------------------------------------------------------------------------------------
@@ -578,7 +669,80 @@ def test_state_outside_that_may_decide_later_makes_no_verdict_complete() -> None
     """Thousands of replies showed no difference, and more may."""
     report = explore(scenario(only_counts))
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert report.reason.startswith("a changes `NUMBERS`, which is outside of its program")
+    assert report.reason == (
+        "a changes `NUMBERS`, which is outside of its program and may decide later: keep it in a local, or pass it as an "
+        "argument; if nothing reads it, declare Scenario(written_only=('NUMBERS',))"
+    )
+
+
+EVENTS: Final[list[str]] = []
+METRICS: Final = Client()
+
+
+async def only_writes() -> None:
+    global count  # noqa: PLW0603
+    while not await ask():
+        NUMBERS["n"] += 1
+        EVENTS.append("asked")
+        METRICS.failures += 1
+        count += 1
+
+
+async def counts_and_reads() -> str:
+    while not await ask():
+        NUMBERS["n"] += 1
+    return ended(NUMBERS["n"] < 0)
+
+
+WRITTEN: Final = ("NUMBERS", "EVENTS", "METRICS", "count")
+
+
+def test_what_is_declared_as_written_only_is_no_doubt() -> None:
+    """Counters, and a list of events."""
+    declared = attrs.evolve(scenario(only_writes), written_only=WRITTEN)
+    assert explore(declared).verdict is Verdict.COMPLETE
+    for left_out in WRITTEN:
+        report = explore(attrs.evolve(declared, written_only=tuple(each for each in WRITTEN if each != left_out)))
+        assert report.verdict is Verdict.INCONCLUSIVE
+        assert report.reason.startswith(f"a changes `{left_out}`, which is outside")
+
+
+@pytest.mark.parametrize(
+    ("program", "always", "reader"),
+    [
+        (counts_and_reads, {}, "counts_and_reads"),
+        (only_counts, {"reads": lambda _: NUMBERS["n"] >= 0}, "<lambda>"),
+        (only_counts, {"reads": (lambda _: True, lambda _: bool(NUMBERS))}, "<lambda>"),
+        (counts_far_in_an_attribute, {}, ""),
+    ],
+)
+def test_a_declaration_that_code_contradicts_counts_for_nothing(program: Coded, always: Any, reader: str) -> None:
+    """The program itself, or a law; the message names it."""
+    declared = attrs.evolve(scenario(program), always=always, written_only=("NUMBERS",))
+    try:
+        report = explore(declared)
+    except Nondeterministic:
+        assert not reader
+        return
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert f"{reader} reads `NUMBERS`, which is declared as written only" in report.reason
+
+
+def test_the_attributes_of_a_function_cannot_be_declared() -> None:
+    """They are read by other names."""
+    declared = attrs.evolve(scenario(sets_an_attribute), written_only=("sets_an_attribute.__dict__",))
+    assert explore(declared).verdict is Verdict.INCONCLUSIVE
+
+
+async def sets_an_attribute() -> None:
+    while not await ask():
+        sets_an_attribute.n = getattr(sets_an_attribute, "n", 0) + 1  # type: ignore[attr-defined]
+
+
+def test_a_list_of_names_to_declare_is_a_tuple() -> None:
+    """A text would be taken for its letters."""
+    with pytest.raises(Misuse):
+        attrs.evolve(scenario(only_counts), written_only=cast("tuple[str, ...]", "NUMBERS"))
 
 
 def test_without_snapshots_a_far_count_is_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -620,6 +784,31 @@ def test_what_cannot_be_sent_is_reported() -> None:
     report = explore(scenario(holds_a_frame))
     (line,) = [each for each in report.uncovered if "second process" in each]
     assert line.startswith("a was not executed in a second process with another hash seed: ")
+    assert line.endswith(": it is in `frame`")
+
+
+FRAME: Final = sys._getframe()  # noqa: SLF001
+
+
+async def holds_a_global_frame() -> bool:
+    await PAUSE
+    return FRAME.f_code is None
+
+
+async def holds_an_argument(frame: object) -> bool:
+    await PAUSE
+    return frame is None
+
+
+@pytest.mark.parametrize(
+    ("birth", "name"),
+    [(factory(holds_a_global_frame), "FRAME"), (factory(holds_an_argument, FRAME), "frame")],
+)
+def test_what_cannot_be_sent_is_named(birth: Callable[[int], Program[object]], name: str) -> None:
+    """The global, the variable or the argument."""
+    report = explore(attrs.evolve(scenario(flips), actors=(Process("a", birth),)))
+    (line,) = [each for each in report.uncovered if "second process" in each]
+    assert line.endswith(f": it is in `{name}`")
 
 
 async def is_bad_once() -> str:
@@ -801,13 +990,70 @@ MODULE.__file__ = "/mine/mine.py"
 MODULE.count = 0
 
 
+def once() -> Iterator[int]:
+    yield from range(100)
+
+
+class Drawn:
+    """An iterator of the user's."""
+
+    __slots__ = ("__n",)
+
+    def __init__(self) -> None:
+        self.__n = 0
+
+    def __iter__(self) -> Drawn:
+        return self
+
+    def __next__(self) -> int:
+        self.__n += 1
+        return self.__n
+
+
+class Hostile:
+    """It raises whenever code of it is run."""
+
+    @property
+    def anything(self) -> object:
+        raise RuntimeError
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError
+
+    def __get__(self, *_: object) -> object:
+        raise RuntimeError
+
+
+class Described:
+    """It has a descriptor of its own kind."""
+
+    hostile = Hostile()
+
+
+NAMESPACE: Final = SimpleNamespace(n=0)
+GENERATOR: Final = once()
+DRAWS: Final = Random(1)
+DRAWN: Final = Drawn()
+LISTED: Final = iter([1, 2, 3])
+MAPPED: Final = map(abs, count_from())
+HIDDEN: Final = {"n": 0}
+PROXY: Final = MappingProxyType(HIDDEN)
+EMPTY: Final[dict[int, int]] = {}
+ORDERED: Final = ChainMap[int, int]({})
+MOCK: Final = Mock()
+HOSTILE: Final = Hostile()
+DESCRIBED: Final = Described()
+
+
 @functools.lru_cache(2)
 def bounded(number: int) -> list[int]:
     return [number]
 
 
 def changing() -> object:
-    return SLOTTED, UP, LATER, BYTES, NUMBERED, CHOSEN, NOT_A_NUMBER, CIRCULAR, MODULE.count, bounded
+    beside = NAMESPACE, GENERATOR, DRAWS, DRAWN, LISTED, MAPPED, PROXY, EMPTY, ORDERED, MOCK, HOSTILE, DESCRIBED
+    first = A_LARGE_TABLE, SLOTTED, UP, LATER, BYTES, NUMBERED, CHOSEN
+    return first, NOT_A_NUMBER, CIRCULAR, MODULE.count, bounded, beside
 
 
 def counts_in_another_module() -> None:
@@ -830,6 +1076,17 @@ CHANGES: Final[Mapping[str, Callable[[], object]]] = {
     "CIRCULAR": lambda: CIRCULAR.append(1),
     "MODULE.count": counts_in_another_module,
     "bounded": lambda: bounded(1).append(1),
+    "NAMESPACE": lambda: setattr(NAMESPACE, "n", 1),
+    "GENERATOR": lambda: next(GENERATOR),
+    "DRAWS": DRAWS.random,
+    "DRAWN": lambda: next(DRAWN),
+    "LISTED": lambda: next(LISTED),
+    "MAPPED": lambda: next(MAPPED),
+    "PROXY": lambda: HIDDEN.update(n=1),
+    "EMPTY": lambda: EMPTY.update({1: 1}),
+    "ORDERED": lambda: ORDERED.update({1: 1}),
+    "MOCK": MOCK,
+    "A_LARGE_TABLE": lambda: A_LARGE_TABLE.update({9: (0, ("a", "b"))}),
 }
 
 
@@ -842,6 +1099,15 @@ def test_a_change_of_what_code_reaches_is_seen(name: str) -> None:
     assert reach.changed(before) == ()
     CHANGES[name]()
     assert name in reach.changed(before)
+
+
+def test_a_generator_of_random_numbers_is_named() -> None:
+    """Each is one, whatever it was begun with; one that draws from the operating system has no state."""
+    assert reached(changing).randoms == ("DRAWS",)
+    drawing = SystemRandom()
+    reach = reached(lambda: drawing)
+    assert reach.randoms == ("drawing",)
+    assert reach.changed(reach.snapshot()) == ()
 
 
 def test_a_global_that_is_not_there_yet_is_seen_to_appear() -> None:

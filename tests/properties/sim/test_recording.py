@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
@@ -58,8 +59,16 @@ class Pair:
     _right: object
 
 
-MINE: Final = named_classes([Colour, Pair, *vars(commands).values(), *vars(drain).values()])
-PLAIN: Final = strategies.values() | st.integers(-(2**70), 2**70)
+@dataclass(frozen=True)
+class Sum:
+    """A dataclass, one of whose fields it works out by itself."""
+
+    parts: object
+    count: int = field(default=0, init=False)
+
+
+MINE: Final = named_classes([Colour, Pair, Sum, *vars(commands).values(), *vars(drain).values()])
+PLAIN: Final = strategies.values() | st.integers(-(2**70), 2**70) | st.decimals()
 FAILURES: Final = st.builds(
     lambda kind, reason: kind(reason),
     st.sampled_from([Refused, NotApplied, Ambiguous, NotDurable]),
@@ -70,6 +79,7 @@ ANY: Final = st.recursive(
     lambda items: (
         st.lists(items, max_size=3).map(tuple)
         | st.builds(Pair, items, items)
+        | st.builds(Sum, items)
         | st.frozensets(st.integers(0, 3) | st.text("ab", max_size=1), max_size=2)
     ),
     max_leaves=6,
@@ -166,6 +176,7 @@ HOSTILE: Final[dict[str, tuple[object, str]]] = {
     "a run without end": ({"$run": [0, 2**62]}, "a run of"),
     "a run backwards": ({"$run": [4, 0]}, "a run of"),
     "a run of texts": ({"$run": ["a", "b"]}, "tags no value"),
+    "a decimal number that is none": ({"$decimal": "one"}, "is not a number"),
     "byte strings that are none": ({"$byte_strings": ["no"]}, "not hexadecimal|tags no value"),
 }
 

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Mapping
 from functools import cache
+from itertools import pairwise
 from types import CodeType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -36,6 +38,7 @@ __all__ = [
     "makes_sets",
     "outline",
     "placed",
+    "reads",
     "split_pair",
     "suspensions",
 ]
@@ -277,7 +280,7 @@ class CallSite(NamedTuple):
         callee: What is called.
         line: Where.
         unused: How the result is dropped, in words; "" if it is awaited, passed on, kept, or used in a way not known here.
-        attributes: What is read of the result, if nothing else is done with it.
+        attributes: What is read of the result, if nothing else is done with it: it is kept if it has one of them.
     """
 
     callee: Reference
@@ -292,14 +295,20 @@ class Outline(NamedTuple):
     Attributes:
         calls: Its calls, as far as it is known what they call.
         mentions: The globals, locals and functions that it loads, with their attributes.
-        functions: The functions that are defined in it without a decorator, by the name that they are assigned to.
-        returns: What it returns, a path for each way out; None if one of them is not known.
+        locals: What it assigns to its locals; None for one that is assigned to more than once, or what is not known.
+        fields: Likewise for the attributes of its first argument.
+        rebound: Other names that it, or a function in it, assigns to: globals, variables of functions around it, and
+            attributes, with a dot.
+        returns: What it returns, a path for each way out, None for what is not known. It ends in `CALLED` if nobody else
+            has what is returned.
     """
 
     calls: tuple[CallSite, ...]
     mentions: tuple[Reference, ...]
-    functions: tuple[tuple[str, CodeType], ...]
-    returns: tuple[Reference, ...] | None
+    locals: Mapping[str, Reference | None]
+    fields: Mapping[str, Reference | None]
+    rebound: frozenset[str]
+    returns: tuple[Reference | None, ...]
 
 
 @cache
@@ -310,7 +319,12 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
     stack: list[Reference | None] = []
     calls: list[CallSite] = []
     mentions: dict[Reference, None] = {}
-    functions: dict[str, CodeType] = {}
+    stored: dict[str, Reference | None] = {}
+    fields: dict[str, Reference | None] = {}
+    inner = frozenset[str]().union(*(outline(each).rebound for each in code.co_consts if isinstance(each, CodeType)))
+    free, arguments = {*code.co_freevars}, {*code.co_varnames[: _argument_count(code)]}
+    rebound = {*inner}
+    loads: Counter[str] = Counter(code.co_cellvars)
     returns: list[Reference | None] = []
     callee: Reference | None = None
     for index, (height, _) in sorted(flow.depth.items()):
@@ -322,16 +336,17 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
         match step.opname:
             case "LOAD_GLOBAL":
                 found: Reference = ("global", name)
-                pushed = [None, found] if not _CALLABLE_FIRST else [found, None]
+                pushed = [_NULL, found] if not _CALLABLE_FIRST else [found, _NULL]
                 stack += pushed if arg & 1 else [found]
                 mentions[found] = None
             case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_DEREF" | "LOAD_CLASSDEREF":
                 stack.append(("local", name))
                 mentions["local", name] = None
+                loads[name] += 1
             case "LOAD_CONST":
                 stack.append(("code", str(arg)) if isinstance(step.argval, CodeType) else None)
             case "PUSH_NULL":
-                stack.append(None)
+                stack.append(_NULL)
             case "MAKE_FUNCTION":
                 stack = [*stack[: height - 1 - (0 if _CALLABLE_FIRST else arg.bit_count())], stack[-1]]
             case "SET_FUNCTION_ATTRIBUTE":  # pragma: no cover  since 3.13
@@ -343,17 +358,20 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
                     mentions[found_in] = None
                 is_method = step.opname == "LOAD_METHOD" or (arg & 1 and _HAS_METHOD_BIT)
                 stack += [found_in, None] if is_method else [found_in]
-            case "STORE_FAST" | "STORE_DEREF":
-                made = stack.pop() if stack else None
-                functions.pop(name, None)
-                if made is not None and made[0] == "code" and len(made) == 2:
-                    functions[name] = code.co_consts[int(made[1])]
+            case "STORE_FAST" | "STORE_DEREF" | "DELETE_FAST" | "DELETE_DEREF" if name not in free:
+                made = stack.pop() if stack and step.opname.startswith("STORE") else None
+                stored[name] = None if name in stored or name in arguments or name in inner else made
+            case "STORE_ATTR" if stack[-1] == ("local", code.co_varnames[0] if arguments else ""):
+                fields[name] = None if name in fields else stack[-2]
+                rebound.add(f".{name}")
+            case _ if step.opname in _ASSIGNMENTS:
+                rebound.add(f".{name}" if step.opname.endswith("ATTR") else name)
             case "PRECALL":  # of 3.11, where the arguments are gone at the CALL
-                callee = next(filter(None, stack[height - arg - 2 : height - arg]), None)
+                callee = _called(stack[height - arg - 2 : height - arg])
             case "CALL" | "CALL_KW" | "CALL_FUNCTION_EX":
                 first = height - 2 - {"CALL": arg, "CALL_KW": arg + 1}.get(step.opname, 1 + (arg & 1))
                 if not (step.opname == "CALL" and _HAS_PRECALL):
-                    callee = next(filter(None, stack[first : first + 2]), None)
+                    callee = _called(stack[first : first + 2])
                 at = flow.depth[index + 1][0] - 1 if index + 1 in flow.depth else first
                 stack = [*stack[:at], None if callee is None else (*callee, CALLED)]
                 if callee is not None:
@@ -368,16 +386,30 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
             case "SWAP" | "COPY":
                 stack = [*stack[: height - arg], *[None] * (arg + (step.opname == "COPY"))]
             case _ if index + 1 in flow.depth and step.opname not in _ENDS:
-                left = min(height, flow.depth[index + 1][0])
-                stack = [*stack[: left - (step.opname not in _TAKERS)]]
+                after = flow.depth[index + 1][0]
+                is_pushed = after > height and step.opname.startswith(("BUILD_", "LOAD_"))
+                stack = [*stack[: min(height, after) - (step.opname not in _TAKERS and not is_pushed)]]
             case _:
                 pass
-    known = tuple(path for path in returns if path is not None)
-    return Outline(
-        tuple(calls), tuple(mentions), tuple(functions.items()), known if len(known) == len(returns) else None
-    )
+    returned = [
+        stored.get(path[1], path) if path is not None and path[0] == "local" and loads[path[-1]] == 1 else path
+        for path in returns
+    ]
+    return Outline(tuple(calls), tuple(mentions), stored, fields, frozenset(rebound), tuple(returned))
 
 
+def _called(slots: list[Reference | None]) -> Reference | None:
+    """Which of the two places below the arguments holds what is called: the first, unless that is empty."""
+    return slots[slots[0] == _NULL] if len(slots) == 2 else None
+
+
+def _argument_count(code: CodeType) -> int:
+    stars = bool(code.co_flags & 0x4) + bool(code.co_flags & 0x8)
+    return code.co_argcount + code.co_kwonlyargcount + stars
+
+
+_NULL: Final[Reference] = ("",)
+"""What lies on the stack beside a callable that is not a method."""
 _HAS_PRECALL: Final = "PRECALL" in dis.opmap
 """3.11."""
 _HAS_METHOD_BIT: Final = "LOAD_METHOD" not in dis.opmap or "CALL_INTRINSIC_1" in dis.opmap
@@ -388,6 +420,8 @@ _TAKERS: Final = frozenset({"POP_TOP", "NOP", "RESUME", "CACHE", "KW_NAMES", "EX
 """What leaves alone whatever lies below what it takes, without a result."""
 _PUSHERS: Final = frozenset({"LOAD_CONST", "LOAD_GLOBAL", "LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_DEREF", "PUSH_NULL"})
 _TESTED: Final = "only tested"
+_TRUTH: Final = ("__bool__", "__len__")
+"""What decides whether an object is true; one that has neither always is."""
 
 
 def _use(
@@ -416,12 +450,16 @@ def _use(
                 if not copies or attributes:
                     return "", ()
                 index += 2
-            case ("TO_BOOL" | "UNARY_NOT", 0) | ("IS_OP" | "BINARY_SUBSCR", 1) | ("CONTAINS_OP", 0):
-                return f"its result is {_TESTED if step.opname != 'BINARY_SUBSCR' else 'used like a reply'}", ()
-            case ("GET_ITER" | "UNPACK_SEQUENCE", 0):
-                return "its result is used like a reply", ()
-            case (name, 0) if name.startswith("POP_JUMP"):
+            case ("IS_OP", 1) if flow.steps[index - 1].opname == "LOAD_CONST":
                 return f"its result is {_TESTED}", ()
+            case ("TO_BOOL" | "UNARY_NOT", 0):
+                return f"its result is {_TESTED}", _TRUTH
+            case (name, 0) if name.startswith("POP_JUMP"):
+                return f"its result is {_TESTED}", () if name.endswith("NONE") else _TRUTH
+            case ("CONTAINS_OP", 0):
+                return f"its result is {_TESTED}", ("__contains__", "__iter__", "__getitem__")
+            case ("BINARY_SUBSCR", 1) | ("GET_ITER" | "UNPACK_SEQUENCE", 0):
+                return "its result is used like a reply", ("__iter__", "__getitem__")
             case ("LOAD_ATTR" | "LOAD_METHOD", 0):
                 return "its result is used like a reply", (str(step.argval),)
             case (name, _) if name in _PUSHERS and len(flow.after[index]) == 1:
@@ -460,6 +498,36 @@ def assigned(code: CodeType) -> set[str]:
     return {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNMENTS}
 
 
+def reads(code: CodeType, name: str) -> bool:
+    """Whether the code may use what a global, an attribute or a variable of a function around it holds.
+
+    It does not where it only assigns to the name, or to something in it (`seen["n"] += 1`), or calls something of it once and
+    drops the result (`seen.append(1)`): where nothing else is done by an expression that begins with the name.
+    """
+    check_type(code, CodeType, "code")
+    steps = list(dis.get_instructions(code))
+    begun: dict[object, list[str]] = {}
+    for step in steps:
+        begun.setdefault(_begins(step), []).append(step.opname)
+    dropped = {_begins(one) for one, two in pairwise(steps) if one.opname in _CALLS and two.opname == "POP_TOP"}
+
+    def is_written(place: object) -> bool:
+        calls = len([each for each in begun[place] if each in _CALLS])
+        is_all = place is not None and _WRITING.issuperset(begun[place])
+        return is_all and (calls == 1 and place in dropped if calls else not _WRITES.isdisjoint(begun[place]))
+
+    return any(
+        (step.argval == name and step.opname in _LOADS and not is_written(_begins(step)))
+        or (step.argval in {"globals", *_LOOKERS} and step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+        for step in steps
+    )
+
+
+def _begins(step: dis.Instruction) -> tuple[int | None, int | None] | None:
+    place = step.positions
+    return None if place is None or place.col_offset is None else (place.lineno, place.col_offset)
+
+
 def makes_sets(code: CodeType) -> bool:
     """Whether the code builds a set."""
     check_type(code, CodeType, "code")
@@ -468,5 +536,16 @@ def makes_sets(code: CodeType) -> bool:
 
 _ASSIGNMENTS: Final = frozenset(
     {f"{what}_{where}" for what in ("STORE", "DELETE") for where in ("GLOBAL", "ATTR", "DEREF")}
+)
+_WRITES: Final = _ASSIGNMENTS | {"STORE_SUBSCR", "DELETE_SUBSCR"}
+_CALLS: Final = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+_LOADS: Final = frozenset(
+    {f"LOAD_{kind}" for kind in ("GLOBAL", "NAME", "DEREF", "CLASSDEREF", "ATTR", "METHOD")}
+    | {f"LOAD_FROM_DICT_OR_{kind}" for kind in ("DEREF", "GLOBALS")}
+)
+_WRITING: Final = frozenset(
+    {"COPY", "SWAP", "POP_TOP", "PUSH_NULL", "PRECALL", "KW_NAMES", "EXTENDED_ARG", "BINARY_SUBSCR", "BINARY_OP"}
+    | {"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # of a function that ends there without a `return`
+    | {*_CALLS, *_LOADS, *_WRITES}
 )
 _SETS: Final = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})

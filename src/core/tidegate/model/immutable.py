@@ -1,14 +1,18 @@
 """What is known to be immutable all the way down: what programs ask and are answered, and what a state is made of.
 
-Known are `None`, numbers, texts, bytes, documents, members of enumerations, classes, tuples and frozen sets of what is
-known, frozen attrs values of it, errors that hold nothing else, and functions that close over nothing. Whatever is not
-known counts as mutable.
+Known are `None`, numbers, texts, bytes, documents, members of enumerations, classes, modules, tuples and frozen sets of what
+is known, values of it of frozen attrs classes and frozen dataclasses, errors that hold nothing else, and functions that close
+over nothing. Whatever is not known counts as mutable.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import is_dataclass
+from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -19,23 +23,61 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
-from tidegate.model.values import check_callable, field_names
+from tidegate.model.values import check_callable, check_type, field_names
 
-__all__ = ["frozen_fields", "is_value", "mapped", "must_be_value"]
+__all__ = ["frozen_fields", "is_value", "mapped", "must_be_value", "mutable_part"]
 
-_ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum)
-_PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes})
+_ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum, ModuleType)
+_PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes, Decimal, Fraction})
 """What most values are; looked for first."""
 
 
 def must_be_value(item: object, what: str) -> None:
     """Raise Misuse unless the item is immutable all the way down: replies and events become part of states."""
     if not is_value(item):
-        raise Misuse(
-            f"{what} is a {type(item).__name__}, which is not known to be immutable",
-            where=show(item)[:200],
-            todo="use frozen attrs",
+        place, part = mutable_part(item, "")
+        holds = (
+            f"holds a {type(part).__name__} in `{place.removeprefix('.')}`" if place else f"is a {type(item).__name__}"
         )
+        raise Misuse(
+            f"{what} {holds}, which is not known to be immutable",
+            where=show(item)[:200],
+            todo="use a tuple, a frozen dataclass or frozen attrs",
+        )
+
+
+def mutable_part(item: object, name: str) -> tuple[str, object]:
+    """The first part of an item that is not known to be immutable, after its name: `name.field[2]`; maybe the item itself."""
+    check_type(name, str, "a name")
+    for _ in range(_NAMED_MAX):
+        found = next(((place, part) for place, part in _parts(item, name) if not is_value(part)), None)
+        if found is None:
+            break
+        name, item = found
+    return name, item
+
+
+_NAMED_MAX: Final = 20
+"""How deep a part lies at most that is named."""
+
+
+def _parts(item: object, name: str) -> Iterator[tuple[str, object]]:
+    if isinstance(item, tuple):
+        yield from ((f"{name}[{nth}]", part) for nth, part in enumerate(item))
+    elif fields := frozen_fields(type(item)):  # type: ignore[arg-type]  # a class is hashable
+        yield from ((f"{name}.{field}", getattr(item, field)) for field in fields)
+    elif isinstance(item, MethodType):
+        yield f"{name}.__self__", item.__self__
+    elif isinstance(item, FunctionType):
+        of = f" of {name.removeprefix('.')}" if name else ""
+        yield from ((f"{variable}{of}", held) for variable, held in _closed_over(item))
+
+
+def _closed_over(function: FunctionType) -> Iterator[tuple[str, object]]:
+    for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # nothing is in it yet
+            if not isinstance(cell.cell_contents, FunctionType):  # which may close over itself
+                yield variable, cell.cell_contents
 
 
 def is_value(item: object) -> bool:
@@ -48,7 +90,9 @@ def is_value(item: object) -> bool:
 
 @cache
 def frozen_fields(kind: type) -> tuple[str, ...] | None:
-    """The fields of a frozen attrs class, or of one that type checkers take for frozen; None for any other class.
+    """The fields of a frozen attrs class or dataclass, or of one that type checkers take for frozen; None for any other.
+
+    A class below a frozen dataclass may set attributes of its own, unless it is one itself.
 
     An instant of relative time has none that may be looked at.
     """
@@ -57,6 +101,9 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
     names = field_names(kind)
     guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
     is_guarded = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
+    if is_guarded and is_dataclass(kind):
+        declared = vars(kind).get("__dataclass_params__")
+        is_guarded = declared is not None and declared.frozen
     is_frozen = is_guarded or SEALED in vars(kind)
     return names if is_frozen and not issubclass(kind, BaseException) else None
 

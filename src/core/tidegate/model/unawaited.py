@@ -5,29 +5,32 @@
 An effect is a value, so Python raises no RuntimeWarning, and mypy reports it only with `unused-awaitable`. The functions that
 a program calls are read instead, as compiled (`tidegate.model.bytecode.outline`): a result is forgotten if it is dropped, if it
 is assigned to a local that is never used, or if it is only used as a reply would be (tested, subscripted, iterated, or read
-for an attribute that it does not have). A result that is passed on, returned, stored in a collection or compared is kept.
+for an attribute, while nothing of its class can be). A result that is passed on, returned, stored or compared is kept.
 
 A call makes an effect if it calls a class of effects, or a function that is annotated to return one, or a function without
 annotation all of whose returns make one. It makes a coroutine if it calls an `async def`. What a name refers to is looked up
-in the globals, the closure, the arguments of the program, and by the annotations of arguments, properties and results.
+in the globals, the closure, the arguments of the program and their attributes, in locals that are assigned to once, in what
+`__init__` assigns to attributes that no other method does, and by the annotations of arguments, fields, properties and results.
+Nothing of the user's is called, and nothing of it is kept. A name or an attribute that the function assigns to is not known.
 
 Branches that no run takes are read as well. Commands of reducers are values, and reducers are not read.
 
-Not found: an effect that is stored where nobody awaits it (an attribute, a list); a call of what an attribute of an object
-holds; what is called through a value of unknown type; a plain function in a module that imports nothing of tidegate; anything
-in a compiled extension, or under a Python whose bytecode is not known.
+Not found: an effect that is stored where nobody awaits it (an attribute, a list); what is called through a value of unknown
+type, such as a local that is assigned to twice; a plain function in a module that imports nothing of tidegate; anything in a
+compiled extension, or under a Python whose bytecode is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
-from functools import cache, partial
-from types import CodeType, CoroutineType, FunctionType, MethodType, ModuleType, UnionType
+from collections.abc import Coroutine, Iterator, Mapping
+from functools import partial
+from inspect import getattr_static
+from types import CodeType, CoroutineType, FunctionType, MemberDescriptorType, MethodType, ModuleType, UnionType
 from typing import Final, NamedTuple, TypeAlias, cast, final, get_args, get_origin
 
 import attrs
 
-from tidegate.model.bytecode import CALLED, Reference, is_known_python, outline, placed
+from tidegate.model.bytecode import CALLED, Outline, Reference, is_known_python, outline, placed
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 
@@ -36,7 +39,7 @@ __all__ = ["Unawaited", "check_awaited", "forgotten"]
 _IS_COROUTINE: Final = 0x80
 _IS_GENERATOR: Final = 0x20 | 0x100 | 0x200  # plain, `types.coroutine`, asynchronous
 _DEPTH_MAX: Final = 5
-"""How many functions are followed to find out what one without an annotation returns."""
+"""How many functions and locals are followed to find out what a name refers to."""
 
 
 class Unawaited(NamedTuple):
@@ -79,17 +82,17 @@ def forgotten(program: Coroutine[Effect[object], object, object]) -> tuple[Unawa
         return ()
     frame = program.cr_frame
     bindings = {name: _value_of(held) for name, held in frame.f_locals.items()}
-    root = _Scope(frame.f_code, frame.f_globals, bindings)
     found: dict[Unawaited, None] = {}
     seen: set[object] = set()
-    todo = [_examine(root)]
-    for examined in todo:  # which grows on the way
-        found |= dict.fromkeys(examined.forgotten)
-        for each in examined.reached:
-            key = (each.code, None) if isinstance(each, _Scope) else each
-            if key not in seen:
-                seen.add(key)
-                todo.append(_examine(each) if isinstance(each, _Scope) else _examined(*each))
+    todo: list[_Scope | _Method] = [_Scope(frame.f_code, frame.f_globals, bindings)]
+    for each in todo:  # which grows on the way
+        if (key := _key(each)) in seen:
+            continue
+        seen.add(key)
+        scope = _scope_of(each) if isinstance(each, _Method) else each
+        if isinstance(each, _Scope) or _is_read(scope):
+            found |= dict.fromkeys(_dropped(scope))
+            todo += _named(scope)
     return tuple(found)
 
 
@@ -102,6 +105,12 @@ class _Known(NamedTuple):
     value: object
 
 
+class _Object(NamedTuple):
+    """Any other object."""
+
+    held: object
+
+
 class _Instance(NamedTuple):
     """Some object of a class."""
 
@@ -109,10 +118,10 @@ class _Instance(NamedTuple):
 
 
 class _Method(NamedTuple):
-    """A function of a class, and the class of the object that it is called on."""
+    """A function, and what its first argument is, if that is known."""
 
     function: FunctionType
-    kind: type | None
+    owner: _Value | None
 
 
 @final
@@ -123,42 +132,48 @@ class _Scope:
     code: CodeType
     names: Mapping[str, object]
     bindings: Mapping[str, _Value | None]
+    outer: _Scope | None = None
+    read: Outline = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "read", outline(self.code))  # once: to look it up takes a hash of the code
 
 
 _COROUTINE: Final = _Instance(CoroutineType)
-_Value: TypeAlias = _Known | _Instance | _Method | _Scope
+_EFFECT: Final = _Instance(Effect)
+_Value: TypeAlias = _Known | _Object | _Instance | _Method | _Scope
 
 
-class _Examined(NamedTuple):
-    """What one function forgets, and the functions that it refers to."""
-
-    forgotten: tuple[Unawaited, ...]
-    reached: tuple[_Scope | _Method, ...]
+def _key(value: _Value | None) -> object:
+    """What tells values apart, without a hash of the user's."""
+    match value:
+        case _Known(held) | _Object(held):
+            return id(held)
+        case _Method(function, owner):
+            return function, _key(owner)
+        case _Scope():
+            return id(value.code)
+        case _:
+            return value
 
 
 def _value_of(held: object) -> _Value:
     kind = type(held)  # not `isinstance`, which runs code of a proxy
     if issubclass(kind, MethodType):
         method = cast("MethodType", held)
-        return (
-            _Method(method.__func__, type(method.__self__))
-            if type(method.__func__) is FunctionType
-            else _Instance(kind)
-        )
+        function = method.__func__
+        return _Method(function, _value_of(method.__self__)) if type(function) is FunctionType else _Object(held)
     if issubclass(kind, partial):
         return _value_of(cast("partial[object]", held).func)
-    return _Known(held) if issubclass(kind, _KNOWN) else _Instance(kind)
+    return _Known(held) if issubclass(kind, _KNOWN) else _Object(held)
 
 
 _KNOWN: Final = (type, FunctionType, ModuleType)
 
 
-@cache
-def _examined(function: FunctionType, kind: type | None) -> _Examined:
-    """The same once for each function. A plain one is read only if its module imports something of tidegate."""
-    if not function.__code__.co_flags & _IS_COROUTINE and not any(map(_is_ours, function.__globals__.values())):
-        return _Examined((), ())
-    return _examine(_scope_of(_Method(function, kind)))
+def _is_read(scope: _Scope) -> bool:
+    """A plain function is read only if its module imports something of tidegate."""
+    return bool(scope.code.co_flags & _IS_COROUTINE) or any(map(_is_ours, scope.names.values()))
 
 
 def _is_ours(held: object) -> bool:
@@ -168,13 +183,13 @@ def _is_ours(held: object) -> bool:
 
 
 def _scope_of(method: _Method) -> _Scope:
-    function, kind = method
+    function, owner = method
     code, names = function.__code__, function.__globals__
     bindings: dict[str, _Value | None] = {
         name: _annotated(annotation, names) for name, annotation in function.__annotations__.items()
     }
-    if kind is not None and code.co_argcount:
-        bindings[code.co_varnames[0]] = _Instance(kind)
+    if owner is not None and code.co_argcount:
+        bindings[code.co_varnames[0]] = owner
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             bindings[name] = _value_of(cell.cell_contents)
@@ -183,79 +198,132 @@ def _scope_of(method: _Method) -> _Scope:
     return _Scope(code, names, bindings)
 
 
-def _examine(scope: _Scope) -> _Examined:
-    read = outline(scope.code)
-    made = {
-        name: _Scope(code, scope.names, {**scope.bindings, **dict.fromkeys(code.co_varnames)})
-        for name, code in read.functions
-    }
-    scope = attrs.evolve(scope, bindings={**scope.bindings, **made})
-    for each in made.values():
-        cast("dict[str, _Value | None]", each.bindings).update(
-            {name: value for name, value in made.items() if name in each.code.co_freevars}
-        )
-    found: list[Unawaited] = []
-    for call in read.calls:
+def _dropped(scope: _Scope) -> Iterator[Unawaited]:
+    """What a function forgets."""
+    for call in scope.read.calls:
         if call.unused and (makes := _makes(_resolved((*call.callee, CALLED), scope), call.attributes)):
             where = placed(str(scope.names.get("__name__", "")), scope.code, call.line)
-            name = ".".join(call.callee[1:]).replace(f".{CALLED}", "(...)")
-            found.append(Unawaited(name, makes, call.unused, where))
-    reached: list[_Scope | _Method] = [
-        _Scope(code, scope.names, {**scope.bindings, **dict.fromkeys(code.co_varnames)})
-        for code in scope.code.co_consts
-        if isinstance(code, CodeType) and code not in {each.code for each in made.values()}
-    ]
-    reached += made.values()
-    for path in dict.fromkeys((*read.mentions, *(call.callee for call in read.calls))):
+            kind, *parts = call.callee
+            if kind == "code":
+                parts[0] = cast("CodeType", scope.code.co_consts[int(parts[0])]).co_name
+            yield Unawaited(".".join(parts).replace(f".{CALLED}", "(...)"), makes, call.unused, where)
+
+
+def _named(scope: _Scope) -> Iterator[_Scope | _Method]:
+    """The functions in a function, and those that it refers to."""
+    for code in scope.code.co_consts:
+        if isinstance(code, CodeType):
+            yield _inside(code, scope)
+    for path in dict.fromkeys((*scope.read.mentions, *(call.callee for call in scope.read.calls))):
         match _resolved(path, scope):
             case _Known(FunctionType() as function):
-                reached.append(_Method(function, None))
+                yield _Method(function, None)
             case _Method() as method:
-                reached.append(method)
+                yield method
             case _:
                 pass
-    return _Examined(tuple(found), tuple(reached))
 
 
-def _makes(value: _Value | None, attributes: tuple[str, ...]) -> str:
-    """Whether a value must be awaited, in words; "" if not, or if it has the attributes."""
-    if not isinstance(value, _Instance) or any(hasattr(value.kind, name) for name in attributes):
+def _inside(code: CodeType, scope: _Scope) -> _Scope:
+    return _Scope(code, scope.names, {}, scope)
+
+
+def _makes(value: _Value | None, attributes: tuple[str, ...] = ()) -> str:
+    """Whether a value must be awaited, in words; "" if not, or if it may have one of the attributes."""
+    kind = type(value.held) if isinstance(value, _Object) else value.kind if isinstance(value, _Instance) else object
+    if attributes and not (_is_closed(kind) and all(_static(kind, name) is None for name in attributes)):
         return ""
-    return "a coroutine" if value == _COROUTINE else "an effect" if issubclass(value.kind, Effect) else ""
+    return "a coroutine" if kind is CoroutineType else "an effect" if issubclass(kind, Effect) else ""
+
+
+def _is_closed(kind: type) -> bool:
+    """Are the attributes of the class all that its objects have?"""
+    is_last = kind is CoroutineType or _static(kind, "__final__") is True
+    return is_last and not kind.__dictoffset__ and _static(kind, "__getattr__") is None
 
 
 def _resolved(path: Reference, scope: _Scope, depth: int = 0) -> _Value | None:
     """What a path leads to; None if it is not known."""
     kind, name, *rest = path
-    found: _Value | None
-    match kind:
-        case "global":
-            found = _value_of(scope.names[name]) if name in scope.names else None
-        case "local":
-            found = scope.bindings.get(name)
-        case _:
-            found = None
+    found: _Value | None = None
+    rebound = scope.read.rebound
+    if kind == "code":
+        found = _inside(cast("CodeType", scope.code.co_consts[int(name)]), scope)
+    elif kind == "local":
+        found = _local(name, scope, depth)
+    elif name in scope.names and name not in rebound:
+        found = _value_of(scope.names[name])
     for part in rest:
-        found = _result(found, depth) if part == CALLED else _attribute(found, part)
+        found = (
+            _result(found, depth)
+            if part == CALLED
+            else None
+            if f".{part}" in rebound
+            else _attribute(found, part, depth)
+        )
     return found
 
 
-def _attribute(of: _Value | None, name: str) -> _Value | None:
+def _local(name: str, scope: _Scope, depth: int) -> _Value | None:
+    read = scope.read
+    if name in read.rebound or depth == _DEPTH_MAX:
+        return None
+    if name in read.locals:
+        path = read.locals[name]
+        return None if path is None else _resolved(path, scope, depth + 1)
+    if scope.outer is not None and name in scope.code.co_freevars:
+        return _local(name, scope.outer, depth)
+    return scope.bindings.get(name)
+
+
+def _attribute(of: _Value | None, name: str, depth: int) -> _Value | None:
     match of:
         case _Known(ModuleType() as module):
             return _value_of(vars(module)[name]) if name in vars(module) else None
-        case _Known(type() as kind) | _Instance(kind):
-            found = _static(kind, name)
-            if isinstance(found, (staticmethod, classmethod)):
-                found = found.__func__
-                return _Known(found) if isinstance(found, FunctionType) else None
-            if isinstance(found, FunctionType):
-                return _Known(found) if isinstance(of, _Known) else _Method(found, kind)
-            if isinstance(found, property) and isinstance(found.fget, FunctionType) and isinstance(of, _Instance):
-                return _annotated(found.fget.__annotations__.get("return"), found.fget.__globals__)
-            return None
+        case _Known(type() as kind):
+            return _of_class(_static(kind, name), of, kind)
+        case _Object(held) if not isinstance(_static(type(held), "__getattribute__"), FunctionType):
+            found = getattr_static(held, name, None)
+            if isinstance(found, MemberDescriptorType):
+                try:
+                    return _value_of(found.__get__(held, type(held)))
+                except AttributeError:
+                    return None
+            is_of_class = found is None or found is _static(type(held), name)
+            return _of_class(found, of, type(held)) if is_of_class else _value_of(found)
+        case _Instance(kind):
+            return _field(kind, name, depth) or _of_class(_static(kind, name), of, kind)
         case _:
             return None
+
+
+def _of_class(found: object, of: _Value, kind: type) -> _Value | None:
+    """What an attribute of a class is for the class, or for an object of it."""
+    if isinstance(found, staticmethod):
+        return _value_of(found.__func__)
+    if isinstance(found, classmethod):
+        return _Method(found.__func__, _Known(kind)) if isinstance(found.__func__, FunctionType) else None
+    if isinstance(found, FunctionType):
+        return _Known(found) if isinstance(of, _Known) else _Method(found, of)
+    if isinstance(found, property) and isinstance(found.fget, FunctionType) and not isinstance(of, _Known):
+        return _annotated(found.fget.__annotations__.get("return"), found.fget.__globals__)
+    return None
+
+
+def _field(kind: type, name: str, depth: int) -> _Value | None:
+    """What the class is annotated to hold, or what `__init__` alone assigns."""
+    for base in kind.__mro__:
+        if name in (declared := vars(base).get("__annotations__", {})):
+            own = (each for each in vars(base).values() if isinstance(each, FunctionType))
+            written = (each.__globals__ for each in own if not each.__code__.co_filename.startswith("<"))
+            return _annotated(declared[name], next(written, {}))
+    methods = (each for base in kind.__mro__ for each in vars(base).values() if isinstance(each, FunctionType))
+    setting = [each for each in methods if f".{name}" in outline(each.__code__).rebound]
+    if [each.__name__ for each in setting] == ["__init__"]:
+        scope = _scope_of(_Method(setting[0], _Instance(kind)))
+        path = scope.read.fields.get(name)
+        return None if path is None else _resolved(path, scope, depth + 1)
+    return None
 
 
 def _static(kind: type, name: str) -> object:
@@ -266,20 +334,34 @@ def _static(kind: type, name: str) -> object:
 def _result(of: _Value | None, depth: int) -> _Value | None:
     match of:
         case _Known(type() as kind):
-            return _Instance(kind)
+            return _Instance(kind) if _makes_its_own(kind) else None
         case _Known(FunctionType() as function):
             return _result(_Method(function, None), depth)
         case _Method():
-            scope = _scope_of(of)
-            annotation = of.function.__annotations__.get("return")
-            if "__wrapped__" in vars(of.function):  # its annotations are those of another function
+            function, _ = of
+            if function.__code__.co_flags & _IS_COROUTINE:
+                return _COROUTINE
+            if "__wrapped__" in vars(function):  # its annotations are those of another function
                 return None
-            is_annotated = annotation is not None and not scope.code.co_flags & _IS_COROUTINE
-            return _annotated(annotation, scope.names) if is_annotated else _returned(scope, depth)
+            annotation = function.__annotations__.get("return")
+            if annotation is None:
+                return _returned(_scope_of(of), depth)
+            found = _annotated(annotation, function.__globals__)
+            return None if _makes(found) and _is_kept(outline(function.__code__)) else found
         case _Scope():
             return _returned(of, depth)
         case _:
             return None
+
+
+def _is_kept(read: Outline) -> bool:
+    """Does a function return what others have as well: an argument, an attribute, what it has stored somewhere?"""
+    return any(path is not None and path[-1] != CALLED for path in read.returns)
+
+
+def _makes_its_own(kind: type) -> bool:
+    """Does a call of the class make an object of it?"""
+    return _static(type(kind), "__call__") is type.__call__ and _static(kind, "__new__") is object.__new__
 
 
 def _returned(scope: _Scope, depth: int) -> _Value | None:
@@ -288,17 +370,24 @@ def _returned(scope: _Scope, depth: int) -> _Value | None:
         return _COROUTINE
     if scope.code.co_flags & _IS_GENERATOR or depth == _DEPTH_MAX:
         return None
-    found = {_resolved(path, scope, depth + 1) for path in outline(scope.code).returns or ()}
-    return found.pop() if found and all(map(_makes, found, [()] * len(found))) else None
+    found: list[_Value] = []
+    for path in scope.read.returns:
+        value = None if path is None else _resolved(path, scope, depth + 1)
+        if value is None:
+            return None
+        found.append(value)
+    is_same = len({*map(_key, found)}) == 1
+    one = found[0] if is_same else _EFFECT if all(_makes(each) == "an effect" for each in found) else None
+    return None if _makes(one) and _is_kept(scope.read) else one
 
 
 def _annotated(annotation: object, names: Mapping[str, object]) -> _Value | None:
     """An object of the class that an annotation names."""
     if isinstance(annotation, str) and "|" in annotation and "[" not in annotation:
         parts = [_annotated(part.strip(), names) for part in annotation.split("|")]
-        return _Instance(Effect) if all(_makes(part, ()) == "an effect" for part in parts) else None
+        return _EFFECT if all(_makes(part) == "an effect" for part in parts) else None
     if isinstance(annotation, str):
-        name, _, rest = annotation.partition("[")
+        name, _, rest = annotation.strip("'\"").partition("[")
         first, *more = name.split(".")
         if rest and ("] |" in rest or not rest.endswith("]")):
             return None
@@ -309,7 +398,7 @@ def _annotated(annotation: object, names: Mapping[str, object]) -> _Value | None
     if origin is UnionType and all(
         isinstance(each, type) and issubclass(each, Effect) for each in get_args(annotation)
     ):
-        return _Instance(Effect)
+        return _EFFECT
     if origin is Coroutine:
         return _COROUTINE
     return _Instance(origin) if isinstance(origin, type) else None

@@ -7,6 +7,7 @@ not an AttributeError somewhere inside. Messages about types name the type and d
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields, is_dataclass
 from functools import cache
 
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
@@ -66,15 +67,17 @@ def check_int(number: object, what: str, least: int, most: int = NUMBER_MAX) -> 
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:
-    """The fields of an attrs class; None for any other."""
+    """The fields of an attrs class or a dataclass; None for any other."""
     check_type(kind, type, "a class")
     return _field_names(kind)
 
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...] | None:
-    fields = getattr(kind, "__attrs_attrs__", None)
-    return None if fields is None else tuple(field.name for field in fields)
+    found = getattr(kind, "__attrs_attrs__", None)
+    if found is None:
+        return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+    return tuple(field.name for field in found)
 
 
 def is_run(items: tuple[object, ...]) -> bool:

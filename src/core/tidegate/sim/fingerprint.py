@@ -32,7 +32,7 @@ import attrs
 
 from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
-from tidegate.model.immutable import frozen_fields, is_value
+from tidegate.model.immutable import frozen_fields, is_value, mutable_part
 
 __all__ = ["Canon", "Unmergeable", "fingerprint", "referents"]
 
@@ -102,7 +102,8 @@ def fingerprint(
         keys = [_kept(local, held.get(local, _UNBOUND), canon, seen) for local in point.live]
         if None in keys:
             local = point.live[keys.index(None)]
-            return Unmergeable(f"{name}: local {local} is a {type(held[local]).__name__}, which is not immutable")
+            place, part = mutable_part(held[local], local)
+            return Unmergeable(f"{name}: local {place} is a {type(part).__name__}, which is not immutable")
         frames.append((code, point.at, *keys, stack, None if handled is None else canon.key(handled)))
         inner = awaited
     return tuple(frames)
@@ -137,7 +138,7 @@ def _cells(program: object) -> list[object]:
 
 
 def _kept(local: str, item: object, canon: Canon, seen: dict[int, int]) -> _Key | None:
-    """A local. A function that was made here is what it does, if all that it shares is shared with frames of the program."""
+    """A local. A function is what it does: its code, and what it closes over, as number where frames of the program share it."""
     if item is _UNBOUND:
         return item
     if local == _IMPLICIT:
@@ -145,10 +146,22 @@ def _kept(local: str, item: object, canon: Canon, seen: dict[int, int]) -> _Key 
     if isinstance(item, CoroutineType):
         return _carried(item, canon, seen)
     if isinstance(item, FunctionType) and item.__closure__ and not item.__kwdefaults__ and not vars(item):
-        shared = [seen.get(id(cell)) for cell in item.__closure__]  # their contents are locals, and looked at as such
+        shared = [_shared(cell, canon, seen) for cell in item.__closure__]
         defaults = canon.key(item.__defaults__)
         return None if None in shared or defaults is None else (FunctionType, item.__code__, defaults, *shared)
     return canon.key(item)
+
+
+def _shared(cell: CellType, canon: Canon, seen: dict[int, int]) -> _Key | None:
+    """What a function closes over: a number if it was met before, as a local whose contents are looked at; else its contents."""
+    if id(cell) in seen:
+        return seen[id(cell)]
+    seen[id(cell)] = len(seen)
+    try:
+        contents = _kept("", cell.cell_contents, canon, seen)
+    except ValueError:  # nothing is in it yet
+        contents = _UNBOUND
+    return None if contents is None else ("contents", contents)
 
 
 def _carried(program: CoroutineType[Any, Any, Any], canon: Canon, seen: dict[int, int]) -> _Key | None:

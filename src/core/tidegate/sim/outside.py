@@ -8,7 +8,10 @@ attributes of classes and modules, and context variables. A `Reach` then says
     what all of that holds now                                    `Reach.snapshot`
 A run that starts with warm caches must leave the snapshot as it was at every await: whatever changes may decide later.
 
-The walk stops at the standard library, installed packages and tidegate. Of a cache of functools only what can change counts.
+The walk stops at the standard library, installed packages and tidegate; it looks through what holds whatever is put there, such
+as a SimpleNamespace, a Counter, a queue or an iterator. Of a cache of functools only what can change counts. No code of the
+user's is run, no property, descriptor or `__getattr__`, besides `__class__`.
+
 Known not to be seen: what is reached by a name that is made at run time (`getattr(module, "na" + "me")`, `sys.modules`), state
 inside of extension types, files and the environment.
 """
@@ -18,11 +21,23 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum, unique
-from functools import partial
-from itertools import islice
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from functools import cached_property, partial
+from inspect import getattr_static
+from itertools import count, cycle, islice
+from operator import length_hint
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GeneratorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Final, TypeAlias, cast, final
 
 import attrs
@@ -49,7 +64,9 @@ _ORDERED_BY_HASH: Final = frozenset({"set", "frozenset", "hash"})
 _REACHED_MAX: Final = 2_000
 """How many objects a walk visits; beyond, nothing is seen."""
 _TOKENS_MAX: Final = 2_000
-"""How many values a snapshot holds."""
+"""How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
+_WIDE_MAX: Final = 20_000
+"""And how many of one such collection."""
 _DEEP_MAX: Final = 6
 _LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
 """Where the standard library lies."""
@@ -85,19 +102,29 @@ class Reach:
         has_sets: It makes or holds sets, or calls hash().
         clocks: The clocks that it uses.
         randoms: The sources of random numbers that it uses.
-        has_code: Some of the functions are neither of tidegate nor of a library.
+        codes: The code of functions that are neither of tidegate nor of a library.
     """
 
     places: tuple[_Place, ...]
     has_sets: bool
     clocks: tuple[str, ...]
     randoms: tuple[str, ...]
-    has_code: bool
+    codes: tuple[CodeType, ...]
+
+    @property
+    def has_code(self) -> bool:
+        """Is there code of the user's?"""
+        return bool(self.codes)
 
     def snapshot(self) -> tuple[_Token, ...]:
         """What each place holds, as values that can be compared."""
-        left = [_TOKENS_MAX]
-        return tuple([_token(_held(holder, name), left, _DEEP_MAX, ()) for _, holder, name in self.places])
+        return tuple([_token(_held(holder, name), [_TOKENS_MAX], _DEEP_MAX, ()) for _, holder, name in self.places])
+
+    def held(self) -> Iterator[tuple[str, object]]:
+        """The labels of the places, and what they hold."""
+        for label, holder, name in self.places:
+            if (held := _held(holder, name)) is not _NOTHING:
+                yield label, held
 
     def changed(self, before: tuple[_Token, ...]) -> tuple[str, ...]:
         """The labels of the places that have changed since a snapshot."""
@@ -149,7 +176,9 @@ def _held(holder: object, name: str) -> object:
                 return cast("dict[str, object]", holder).get(name, _NOTHING)
             case ContextVar():
                 return holder.get(_NOTHING)
-            case _:
+            case type():
+                return vars(holder).get(name, _NOTHING)  # as it is written, for a descriptor may be the user's
+            case _:  # a function, a cell
                 return getattr(holder, name, _NOTHING)
     except ValueError:  # a cell that is empty
         return _NOTHING
@@ -174,7 +203,7 @@ def reached(*roots: object) -> Reach:
         walk.has_sets,
         tuple(sorted(walk.clocks)),
         tuple(sorted(walk.randoms)),
-        walk.has_code,
+        tuple(walk.codes),
     )
 
 
@@ -184,7 +213,8 @@ class _Walk:
         self.todo: deque[tuple[object, str]] = deque()
         self.seen: dict[int, object] = {}
         self.places: dict[tuple[int, str], _Place] = {}
-        self.has_sets = self.has_code = False
+        self.has_sets = False
+        self.codes: list[CodeType] = []
         self.stored: set[str] = set()
         self.clocks: set[str] = set()
         self.randoms: set[str] = set()
@@ -195,7 +225,8 @@ class _Walk:
         if name in self.stored or label in self.stored or isinstance(holder, (ContextVar, _State)):
             return True
         held = _held(holder, name)
-        return held is not _NOTHING and not _is_constant(held)
+        is_unused = isinstance(holder, FunctionType) and held == {}  # a function without attributes or defaults
+        return held is not _NOTHING and not is_unused and not _is_constant(held)
 
     def visit(self, item: object, label: str) -> None:
         if id(item) in self.seen or isinstance(item, (str, bytes, int, float, type(None))):
@@ -207,6 +238,7 @@ class _Walk:
             case MethodType():
                 self.todo += [(item.__func__, label), (item.__self__, label)]
             case partial():
+                self.visit_arguments(item)
                 self.todo += [(part, label) for part in (item.func, *item.args, *item.keywords.values())]
             case type():
                 self.visit_class(item)
@@ -215,15 +247,32 @@ class _Walk:
             case set() | frozenset():
                 self.has_sets = True
                 self.todo += [(part, label) for part in islice(item, _REACHED_MAX)]
-            case dict():
+            case dict() | MappingProxyType():
                 self.todo += [(part, label) for part in islice(item.values(), _REACHED_MAX)]
             case tuple() | list() | deque():
                 self.todo += [(part, label) for part in islice(item, _REACHED_MAX)]
-            case _ if (wrapped := getattr(item, "__wrapped__", None)) is not None:  # a cache of functools
-                self.todo.append((wrapped, label))
+            case GeneratorType():
+                if item.gi_frame is not None:
+                    self.visit_code(item.gi_code, item.gi_frame.f_globals)
+                    self.todo += [(part, label) for part in referents(item)]
+            case _ if _is_random(item):
+                self.randoms.add(label)
             case _:
+                self.todo.append((getattr_static(item, "__wrapped__", None), label))  # of a cache of functools
                 self.todo.append((type(item), label))
                 self.todo += [(part, f"{label}.{name}") for name, part in _fields(item)]
+                if _is_iterator(item):
+                    self.todo += [(part, label) for part in referents(item)]
+
+    def visit_arguments(self, call: partial[object]) -> None:
+        """What is given to a function of the user's is named as its parameters are."""
+        function = call.func
+        if isinstance(function, FunctionType) and not _is_library(
+            function.__module__ or "", function.__code__.co_filename
+        ):
+            given = {**dict(zip(function.__code__.co_varnames, call.args, strict=False)), **call.keywords}
+            for name in given:
+                self.place(name, given, name)
 
     def visit_function(self, function: FunctionType) -> None:
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -232,7 +281,6 @@ class _Walk:
             self.todo.append((default, function.__name__))
         if _is_library(function.__module__ or "", function.__code__.co_filename):
             return
-        self.has_code = True
         for attribute in ("__defaults__", "__kwdefaults__", "__dict__"):
             self.place(f"{function.__name__}.{attribute}", function, attribute)
         self.todo += [(each, name) for name, each in vars(function).items()]
@@ -240,6 +288,7 @@ class _Walk:
 
     def visit_code(self, code: CodeType, space: dict[str, object]) -> None:
         names = set(code.co_names)
+        self.codes.append(code)
         self.stored |= assigned(code)
         self.has_sets = self.has_sets or makes_sets(code)
         self.has_sets = self.has_sets or not _ORDERED_BY_HASH.isdisjoint(names)
@@ -251,7 +300,7 @@ class _Walk:
             held = space[name]
             self.name_source(name, held, names)
             self.place(name, space, name)
-            if isinstance(held, ModuleType) and not _is_library(held.__name__, getattr(held, "__file__", None)):
+            if isinstance(held, ModuleType) and not _is_library(held.__name__, vars(held).get("__file__")):
                 for attribute in sorted(names & vars(held).keys()):
                     self.place(f"{name}.{attribute}", vars(held), attribute)
         for name in sorted(self.stored & names - space.keys()):  # a global that is not there yet
@@ -266,7 +315,7 @@ class _Walk:
             (self.clocks if is_clock else self.randoms).update(f"{name}.{each}" for each in used)
             source: object = getattr(held, "random", None)
             self.place_random(f"{name}.random", source)
-        elif getattr(held, "__module__", None) == "datetime":
+        elif (held if isinstance(held, type) else type(held)).__module__ == "datetime":
             self.clocks |= {f"{name}.{each}" for each in names & {"now", "utcnow", "today"}}
         elif isinstance(held, (BuiltinFunctionType, FunctionType, MethodType)):
             module = getattr(held, "__module__", None) or type(getattr(held, "__self__", None)).__module__
@@ -287,7 +336,11 @@ class _Walk:
             if _is_library_class(base):
                 continue
             for name, held in list(vars(base).items()):
-                inner = getattr(held, "__func__", getattr(held, "fget", held))
+                inner = held
+                if isinstance(held, (staticmethod, classmethod)):
+                    inner = held.__func__
+                elif isinstance(held, (property, cached_property)):
+                    inner = held.fget if isinstance(held, property) else held.func
                 if isinstance(inner, FunctionType):
                     self.todo.append((inner, name))
                 elif not name.startswith("__") or name == "__slots__":
@@ -310,7 +363,14 @@ class _State:
 
     @property
     def state(self) -> object:
-        return hash(self.generator.getstate())  # type: ignore[attr-defined]
+        return _state_of(self.generator)
+
+
+def _state_of(generator: object) -> object:
+    try:
+        return hash(generator.getstate())  # type: ignore[attr-defined]
+    except NotImplementedError:  # it draws from the operating system
+        return None
 
 
 def _is_library(module: str, file: str | None) -> bool:
@@ -347,15 +407,30 @@ _MAKERS: Final[Mapping[str, str]] = {
 
 
 def _fields(item: object) -> Iterator[tuple[str, object]]:
-    """The attributes of an instance of a class of the user's."""
-    if _is_library_class(type(item)):
+    """The attributes of an instance of a class of the user's, or of one that holds whatever is put there."""
+    if _is_library_class(type(item)) and type(item).__module__ not in _HOLDERS:
         return
-    yield from list(getattr(item, "__dict__", {}).items())
+    is_plain = not any(isinstance(getattr_static(type(item), name, None), FunctionType) for name in _LOOKING_UP)
+    with suppress(AttributeError):
+        yield from list((getattr if is_plain else object.__getattribute__)(item, "__dict__").items())
     for kind in type(item).__mro__:
-        slots: object = vars(kind).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else cast("tuple[str, ...]", slots):
-            if name not in ("__dict__", "__weakref__") and hasattr(item, name):
-                yield name, getattr(item, name)
+        for name, member in list(vars(kind).items()):
+            if isinstance(member, MemberDescriptorType) and not name.startswith("__"):
+                with suppress(AttributeError):
+                    yield name, member.__get__(item, kind)
+
+
+_LOOKING_UP: Final = ("__getattr__", "__getattribute__")
+_HOLDERS: Final = frozenset({"argparse", "collections", "queue", "types"})
+
+
+def _is_random(item: object) -> bool:
+    return any(kind.__module__ == "_random" for kind in type(item).__mro__)
+
+
+def _is_iterator(item: object) -> bool:
+    """Is it an iterator of C code, such as `map` or what itertools makes?"""
+    return issubclass(type(item), Iterator) and type(item).__module__ in ("builtins", "itertools", "collections")
 
 
 def _is_constant(item: object) -> bool:
@@ -365,9 +440,7 @@ def _is_constant(item: object) -> bool:
             return all(map(_is_constant, (item.func, *item.args, *item.keywords.values())))
         case tuple():
             return all(map(_is_constant, item))
-        case dict():
-            return not item
-        case _ if isinstance(wrapped := getattr(item, "__wrapped__", None), FunctionType):
+        case _ if isinstance(wrapped := getattr_static(item, "__wrapped__", None), FunctionType):
             return _is_library(wrapped.__module__ or "", wrapped.__code__.co_filename)
         case _:
             return isinstance(item, _CONSTANT) or is_value(item)
@@ -386,15 +459,18 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
         return kind
 
     def parts(items: object) -> tuple[_Token, ...]:
-        chosen = islice(cast("Iterator[object]", items), _TOKENS_MAX)
-        return tuple([_token(part, left, deep - 1, (*inside, id(item))) for part in chosen])
+        chosen = tuple(islice(cast("Iterator[object]", items), _WIDE_MAX))
+        kinds = tuple(map(type, chosen))
+        if _ATOMS.issuperset(kinds):
+            return chosen, kinds
+        return tuple([_token(part, left, deep - 1, (*inside, id(item))) for part in chosen[:_TOKENS_MAX]])
 
     match item:
         case tuple() | list() | deque():
             return (kind, len(item), parts(item))
         case set() | frozenset():
-            return (kind, len(item), frozenset(parts(item)))
-        case dict():
+            return (kind, len(item), frozenset([_token(part, left, deep - 1, (*inside, id(item))) for part in item]))
+        case dict() | MappingProxyType():
             return (kind, len(item), parts(item.keys()), parts(item.values()))
         case bytearray():
             return (kind, bytes(item))
@@ -404,13 +480,23 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
             return (kind, parts((item.func, *item.args, *item.keywords.values())))
         case _ if isinstance(item, _CONSTANT):
             return id(item)
-        case _ if hasattr(item, "cache_info") or kind.__name__ == "_lru_list_elem":
+        case GeneratorType():
+            frame = item.gi_frame
+            return (kind, None if frame is None else (frame.f_lasti, parts(referents(item))))
+        case _ if kind is _CACHE or kind.__name__ == "_lru_list_elem":
             return (kind, parts(each for each in referents(item) if not is_value(each)))
-        case Iterator():
+        case _ if _is_random(item):
+            return (kind, _state_of(item))
+        case count():
             return (kind, repr(item))  # such as count(3)
+        case cycle():
+            return (kind, object())  # where it stands is not seen
+        case _ if _is_iterator(item):
+            return (kind, length_hint(item, 0), parts(referents(item)))
         case _:
             return (kind, *((name, _token(part, left, deep - 1, (*inside, id(item)))) for name, part in _fields(item)))
 
 
 _CONSTANT: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
+_CACHE: Final = type(functools.cache(len))
 _ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})

@@ -266,6 +266,9 @@ class Scenario:
         expect: The law that it is expected to break; None: it is expected to be clean.
         kind: A design, or a specimen: a faulty variant that the laws must catch.
         symmetric: Groups of processes that are interchangeable: they differ in nothing but their names.
+        written_only: Names of state outside of programs that nothing reads, as messages name it: counters of metrics, a mock, a
+            list of events that a test looks at afterwards. Its changes make no verdict inconclusive, unless code is seen to
+            read it by that name; what reads it by another name is for the caller to know.
     """
 
     name: str
@@ -282,6 +285,7 @@ class Scenario:
     expect: str | None = None
     kind: Kind = Kind.DESIGN
     symmetric: tuple[tuple[str, ...], ...] = attrs.field(default=(), kw_only=True)
+    written_only: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
     @budget.default
     def _(self) -> int:
@@ -377,6 +381,7 @@ class Scenario:
                     _check_answers(part, name, self.name)
         check_type(self.expect, (str, NoneType), "the name of a law")
         check_type(self.kind, Kind, "a kind of scenario")
+        check_tuple(self.written_only, str, "the name of state that nothing reads")
         check_tuple(self.symmetric, tuple, "a group of processes")
         for group in self.symmetric:
             check_tuple(group, str, "the name of a process")

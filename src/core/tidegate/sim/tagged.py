@@ -3,7 +3,8 @@
 What documents hold is written as `tidegate.model.patches` writes it; what they do not hold has tags of its own:
 
     Refused("no")           {"$failure": ["Refused", "no"]}
-    an attrs value          {"$value": ["consumer.Release", {...}]}
+    an attrs value          {"$value": ["consumer.Release", {...}]}     or one of a dataclass
+    a decimal number        {"$decimal": "1.50"}
     a name of a closed set  {"$name": ["consumer.Stage", "WAITING"]}
     a frozenset             {"$set": [...]}
     whole numbers in a row  {"$run": [40, 665]}            the tuple from 40 to 664; each by itself where there are few
@@ -35,6 +36,8 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from decimal import Decimal, InvalidOperation
 from enum import Enum
 from functools import lru_cache
 from typing import Final, TypeAlias, cast
@@ -46,7 +49,7 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, R
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, from_json, to_json
-from tidegate.model.values import is_run
+from tidegate.model.values import field_names, is_run
 from tidegate.sim.type_names import name_of
 
 __all__ = ["Classes", "FieldPath", "Hide", "matches", "named_classes", "nothing_hidden", "tagged", "untagged"]
@@ -109,6 +112,9 @@ def _tagged(value: object, path: FieldPath, hide: Hide) -> Json:
             return _items(cast("tuple[object, ...]", value), (*path, ""), hide)
         case frozenset():
             return {"$set": sorted((_tagged(item, (*path, ""), hide) for item in value), key=_text)}
+        case Decimal() if kind is Decimal:
+            label = hide(path, value)
+            return {"$decimal": str(value)} if label is None else {_HIDDEN: ["text", label]}
         case Failure():
             return {"$failure": [type(value).__name__, _tagged(value.reason, (*path, "reason"), hide)]}
         case _:
@@ -165,11 +171,14 @@ def _form_of(kind: type) -> tuple[str, tuple[tuple[str, str], ...] | None, bool]
     """What a class is called; what its fields are called by its constructor and by itself, None if it has none; and whether its
     values may say what they are about.
     """
-    fields: tuple[attrs.Attribute[object], ...] | None = getattr(kind, "__attrs_attrs__", None)
-    if fields is None:
+    names = field_names(kind)
+    if names is None:
         return name_of(kind), None, False
-    found = tuple((each.alias or each.name, each.name) for each in fields if each.init)
-    return name_of(kind), found, not _NAMING.isdisjoint({*dir(kind), *(each.name for each in fields)})
+    declared: tuple[attrs.Attribute[object], ...] = getattr(kind, "__attrs_attrs__", ())
+    found = tuple((each.alias or each.name, each.name) for each in declared if each.init)
+    if is_dataclass(kind):
+        found = tuple((each.name, each.name) for each in fields(kind) if each.init)
+    return name_of(kind), found, not _NAMING.isdisjoint({*dir(kind), *names})
 
 
 def _name_in(value: object) -> str:
@@ -191,7 +200,7 @@ def _text(item: Json) -> str:
 def named_classes(values: Iterable[object]) -> Classes:
     """The classes of values, and of closed sets of names, among the values of a namespace."""
     found = (kind for kind in values if isinstance(kind, type))
-    return {name_of(kind): kind for kind in found if hasattr(kind, "__attrs_attrs__") or issubclass(kind, Enum)}
+    return {name_of(kind): kind for kind in found if field_names(kind) is not None or issubclass(kind, Enum)}
 
 
 def untagged(plain: object, classes: Classes) -> object:
@@ -218,6 +227,8 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
             return _made(_known(name, classes), made)
         case {"$name": [str() as name, str() as member], **more} if not more:
             return _member(_known(name, classes), member)
+        case {"$decimal": str() as digits, **more} if not more:
+            return _decimal(digits)
         case {"$set": list() as items, **more} if not more:
             return frozenset(_untagged(item, classes, depth + 1) for item in cast("list[object]", items))
         case {"$run": [int() as start, int() as stop], **more} if not more:
@@ -242,6 +253,13 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
             )
         case _:
             return from_json(plain)
+
+
+def _decimal(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation:
+        raise Misuse(f"a recording holds {show(digits)}, which is not a number") from None
 
 
 def _is_tag(plain: Mapping[str, object]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from types import NoneType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
@@ -376,6 +377,8 @@ def exactly(value: object) -> object:
             raise Misuse("nested too deep", why=f"no document is nested deeper than {DEPTH_MAX}") from None
     if kind is float:
         return (float, struct.pack("<d", value))  # keeps -0.0 from 0.0, and NaN equal to itself
+    if kind is Decimal:
+        return (Decimal, cast("Decimal", value).as_tuple())  # keeps 1.0 from 1.00, and NaN equal to itself
     if isinstance(value, tuple):
         return (kind, *[exactly(item) for item in value])
     if isinstance(value, frozenset):
