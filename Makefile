@@ -73,7 +73,7 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.checks
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python -m benchmarks.consumer
-	$(BIN)/python benchmarks/watermark.py
+	$(BIN)/python -m benchmarks.watermark
 	$(BIN)/python benchmarks/metadata.py
 	$(BIN)/python -m benchmarks.kafka_runs
 	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json

@@ -1,4 +1,7 @@
-"""The tracker beside the offset tracker of Drakkar, in one run: `python benchmarks/watermark.py`.
+"""The tracker beside two offset trackers of Drakkar, in one run: `python -m benchmarks.watermark`.
+
+The first table compares it with a copy of the tracker of Drakkar 0.11.1, the second one with py-drakkar 2.4.0, which is
+installed in an environment of its own and needs Python 3.13; it is reported as missing otherwise.
 
 A window of offsets is outstanding. Each step completes a batch of them, asks what may be committed, acknowledges that,
 and delivers as many new ones; only these calls are timed, and 1,000 completions make a round. Rounds of both alternate,
@@ -12,14 +15,20 @@ one offset makes three of them, so it cannot win the first columns at a batch of
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import tracemalloc
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from enum import Enum
+from functools import partial
 from itertools import islice, product
 from random import Random
 from timeit import default_timer
-from typing import Final
+from typing import Final, Protocol
+
+from benchmarks.environments import ROOT, Environment
 
 from tidegate.consumer.watermark import OffsetTracker, acknowledged, committable, completed, delivered, pending
 
@@ -30,6 +39,8 @@ BATCHES: Final = (1, 500)
 COMPLETIONS: Final = 1_000
 ROUNDS: Final = 25
 SECONDS_PER_ROW: Final = 4.0
+NEWEST: Final = Environment("drakkar", ("py-drakkar==2.4.0", "attrs"), "python3.13")
+NEWEST_ONLY: Final = "--newest-only"
 
 Work = list[tuple[tuple[int, ...], tuple[int, ...]]]
 """Steps: the offsets to complete, and those to deliver then."""
@@ -46,7 +57,7 @@ PENDING, COMPLETED = State
 
 
 class Tracker:
-    """Drakkar's tracker: a map from offset to state, and the offsets in a sorted list.
+    """The tracker of Drakkar 0.11.1: a map from offset to state, and the offsets in a sorted list.
 
     States are compared by identity with constants, for it must be as fast as it can be: on Python 3.11 an attribute of
     the enum in their place would take three times as long to count.
@@ -85,8 +96,43 @@ class Tracker:
         return sum(1 for state in self.states.values() if state is PENDING)
 
 
+class Theirs(Protocol):
+    """The methods of either tracker of Drakkar."""
+
+    def register(self, offset: int) -> None: ...
+    def complete(self, offset: int) -> None: ...
+    def committable(self) -> int | None: ...
+    def acknowledge(self, position: int) -> None: ...
+    def pending(self) -> int: ...
+
+
+def newest() -> type[Theirs]:
+    """The tracker of py-drakkar, under the names of the copy."""
+    from drakkar.offsets import OffsetTracker as Drakkar  # type: ignore[import-not-found]  # noqa: PLC0415  see NEWEST
+
+    def count(tracker: Drakkar) -> int:
+        return tracker.pending_count  # type: ignore[no-any-return]
+
+    return type("Newest", (Drakkar,), {"acknowledge": Drakkar.acknowledge_commit, "pending": count})
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables for both versions."""
+    if NEWEST_ONLY in sys.argv:
+        print_tables(newest())
+        return
+    print("Drakkar 0.11.1 (a copy of its tracker)\n")
+    print_tables(Tracker)
+    print(f"\n{NEWEST.packages[0]} on {NEWEST.python}\n", flush=True)
+    if (missing := NEWEST.made()) is not None:
+        print(f"missing: {missing}")
+        return
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "src" / "core")))
+    command = [str(NEWEST.interpreter), "-m", "benchmarks.watermark", NEWEST_ONLY]
+    subprocess.run(command, check=True, cwd=ROOT, env=os.environ | {"PYTHONPATH": path})
+
+
+def print_tables(theirs_of: type[Theirs]) -> None:
     print(f"us per offset, best of up to {ROUNDS} rounds of {COMPLETIONS:,} completions; > 1 is in our favour\n")
     print(f"{'':34}{'commit attempt':^26}{'and count of pending':^26}")
     print(f"{'window':>8}  {'completions':12}{'batch':>8}    " + f"{'ours':>8}{'theirs':>10}{'ratio':>8}" * 2)
@@ -94,14 +140,16 @@ def main() -> None:
         size = min(batch, window - (order == "stuck head"))
         cells = ""
         for counting in (False, True):
-            ours, theirs = raced(window, work(window, order, size), counting=counting)
+            ours, theirs = raced(theirs_of, window, work(window, order, size), counting=counting)
             cells += f"{ours:8.3f}{theirs:10.3f}{theirs / ours:8.1f}"
         print(f"{window:8,}  {order:12}{size:8}    {cells}", flush=True)
     print("\na batch is no larger than what is outstanding")
     print("\nbytes per outstanding offset, every second one done behind a stuck head\n")
     print(f"{'window':>8}  {'numbering':16}{'ours':>8}{'theirs':>10}{'ratio':>8}")
     for window, gap in product(WINDOWS, (1, 10, 1_000)):
-        ours, theirs = (bytes_of(build, window, gap) / window for build in (our_window, their_window))
+        ours, theirs = (
+            bytes_of(build, window, gap) / window for build in (our_window, partial(their_window, theirs_of))
+        )
         print(
             f"{window:8,}  {f'every {gap:,}' if gap > 1 else 'dense':16}{ours:8.1f}{theirs:10.1f}{theirs / ours:8.1f}"
         )
@@ -131,13 +179,13 @@ def work(window: int, order: str, size: int) -> Work:
     return steps
 
 
-def raced(window: int, steps: Work, *, counting: bool) -> tuple[float, float]:
+def raced(theirs_of: type[Theirs], window: int, steps: Work, *, counting: bool) -> tuple[float, float]:
     """Ours and theirs, in us per offset."""
     rounds: list[tuple[float, float]] = []
     spent = 0.0
     while len(rounds) < ROUNDS and spent < SECONDS_PER_ROW:
         tracker = delivered(OffsetTracker(FIRST), range(FIRST, FIRST + window))
-        plain = Tracker()
+        plain = theirs_of()
         for offset in range(FIRST, FIRST + window):
             plain.register(offset)
         ours, tracker = our_round(tracker, steps, counting=counting)
@@ -164,7 +212,7 @@ def our_round(tracker: OffsetTracker, steps: Work, *, counting: bool) -> tuple[f
     return default_timer() - start, tracker
 
 
-def their_round(tracker: Tracker, steps: Work, *, counting: bool) -> float:
+def their_round(tracker: Theirs, steps: Work, *, counting: bool) -> float:
     start = default_timer()
     for batch, refill in steps:
         for offset in batch:
@@ -190,8 +238,8 @@ def our_window(window: int, gap: int) -> OffsetTracker:
     return completed(delivered(OffsetTracker(), numbers(window, gap)), islice(numbers(window, gap), 1, None, 2))
 
 
-def their_window(window: int, gap: int) -> Tracker:
-    tracker = Tracker()
+def their_window(theirs_of: type[Theirs], window: int, gap: int) -> Theirs:
+    tracker = theirs_of()
     for offset in numbers(window, gap):
         tracker.register(offset)
     for offset in islice(numbers(window, gap), 1, None, 2):
