@@ -1,17 +1,15 @@
-# make run       sets up what it needs and explores every shipped scenario
-# make test      sets up what it needs, servers included, and passes every check and test
-# make thorough  all tests at full length: several hours; PART=search (or another of tests/length.py) runs one part
-# make browser   installs a Chromium for the tests of the web pages
-# make durations runs make test and writes tests/durations.json, which tests/test_durations.py checks
-# make coverage  which branches of the core the properties alone take; a quarter of an hour
-# make golden    writes what tests compare with (transcripts, public names, names of types, counts of states) anew: read the diff
-# make bench     every decision; the search beside TLC, the watermark beside a plain tracker, what metadata tells of, how a page opens;
-#                the core of the worker by itself, and the worker beside bare aiokafka and others; a transition beside pymongo; what a planner asks;
-#                reactive tasks beside a change stream written by hand, what they take, and how soon another process goes on;
-#                the orchestrator beside its bare commands, taskiq-mongodb and pynenc, and what it takes and how soon it goes on
-# make clean     removes what the others made
+# make run        sets up, then explores a sample of the shipped scenarios: under a minute (tidegate explore --all: the rest)
+# make test       sets up, servers included, then runs every check and test: about ten minutes
+# make check      style, types and layers
+# make browser    installs a Chromium for the tests of the web pages
+# make thorough   all tests at full length: several hours; PART=search (see tests/length.py) runs one part
+# make durations  runs make test and writes tests/durations.json, which tests/test_durations.py checks
+# make coverage   branches of the core that the properties alone take: a quarter of an hour
+# make golden     rewrites the files that tests compare with (transcripts, public names, counts of states): review the diff
+# make bench      every benchmark beside its comparison: see docs/benchmarks.md
+# make clean      removes everything that the other targets made
 #
-# Each says what it does, can be run twice, and works offline once it has run.
+# All targets can be run twice, and work offline once they have run.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -27,7 +25,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 .PHONY: run test check thorough browser durations mutants coverage golden bench clean
 
 run: .venv/run.stamp
-	@echo "== exploring every shipped scenario"
+	@echo "== exploring a sample of the shipped scenarios"
 	$(BIN)/tidegate explore
 
 test: .venv/test.stamp check
