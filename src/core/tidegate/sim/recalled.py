@@ -148,8 +148,13 @@ def _of_actor(space: Space, stepper: Remembering | Overwriting, states: Sequence
     has_code = is_users or meant is not None or reached(*(each.function for each in functions.values())).has_code
     again = _recording(actor, functions if meant is None else {**functions, "meaning": meant})
     for key in _spread(keys, _STEPS if has_code else _STEPS_SHIPPED):
-        kind, steps = space.entry(key, list(space.steps(again, key, Looked())))
-        known = stepper.memo[key]
+        try:
+            known = stepper.unjudged(key) if isinstance(stepper, Overwriting) else stepper.memo[key]
+            kind, steps = space.entry(key, list(space.steps(again, key, Looked())))
+        except Exception:
+            if isinstance(stepper, Remembering):
+                raise
+            continue  # a state that the search has not looked beyond
         if kind != known[0] or sorted(steps) != sorted(known[1]):
             code = [each.function for each in functions.values()] + ([] if meaning is None else [meaning])
             what = f"{stepper.name} has other steps when it moves again in the same state"

@@ -78,13 +78,15 @@ class Overwriting(dict[int, KnownSteps]):
         return self
 
     def learn(self, state: Packed) -> KnownSteps:
+        entry = self.unjudged(state)
+        if self.laws and entry[1]:
+            judge_steps(self.laws, state, [state + step for step in entry[1]], Looked())
+        return entry
+
+    def unjudged(self, state: Packed) -> KnownSteps:
+        """The steps as they are remembered, without judging them."""
         kind, writes = self.known.get(state & self.looked.bits) or self.look(state)
-        if not writes:
-            return IDLE
-        steps = tuple([put - (state & wrote) for wrote, put in writes])
-        if self.laws:
-            judge_steps(self.laws, state, [state + step for step in steps], Looked())
-        return kind, steps
+        return (kind, tuple([put - (state & wrote) for wrote, put in writes])) if writes else IDLE
 
     def look(self, state: Packed) -> tuple[int, tuple[tuple[int, Packed], ...]]:
         """What kind of steps there are, and which bits each overwrites with what."""
