@@ -70,6 +70,8 @@ CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 CACHES: Final = {
     "sim.confirming.second_process": "the adapter that is installed, see sim.rerun",
     "catalogue.__getattr__": "what ships, once it was asked for",
+    "model.immutable._attributes": "what instances of a class may hold, once per class",
+    "model.immutable._is_bare": "whether a class holds data, once per class",
     "model.values._field_names": "the fields of a class, once per class",
     "sim.tagged._form_of": "what a class and its fields are called, once per class",
     "model.operations._check_collection_name": "whether a name may name a collection, once per name",

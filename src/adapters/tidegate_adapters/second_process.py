@@ -27,6 +27,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import cache, lru_cache
 from importlib.machinery import PathFinder, SourceFileLoader
+from time import monotonic
 from types import ModuleType
 from typing import IO, Any, Final, cast, final
 
@@ -76,6 +77,9 @@ class Children:
         self.begun = 0
         self.lock = threading.Lock()
         self.is_closing = False
+
+    def seconds(self) -> float:
+        return monotonic()
 
     def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
         """Begin to execute the cases, see `SecondProcess`."""

@@ -13,10 +13,10 @@ import pytest
 from tests.properties.plain_search import agree, explored, plain_search
 from tests.properties.sim.test_search import random_scenario
 
-from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put
-from tidegate.model.effects import Call, Effect, Sleep
+from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put, PutServerTime
+from tidegate.model.effects import Call, Effect, Program, Sleep
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import find_one, find_one_and_update, update_one
+from tidegate.model.operations import StoreTime, find_one, find_one_and_update, update_one
 from tidegate.sim import liveness
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Birth, Crashed, Returned
@@ -224,19 +224,46 @@ async def waits_until_it_is_stale() -> None:
         pass
 
 
-@pytest.mark.parametrize("moves", [4, 8])
-def test_what_more_time_would_end_is_no_livelock(moves: int) -> None:
-    """Nor does the search that shares nothing with it find one; with enough time the law holds."""
-    scenario = Scenario(
+async def waits_for_half_past() -> None:
+    """A cron that polls: its minute comes again each hour."""
+    while (await StoreTime()).at // (10 * SECOND) % 60 != 30:
+        pass
+
+
+async def writes_the_time_for_ever() -> None:
+    while await find_one("c", Eq(ID, "x")) is not None:
+        await update_one("c", Eq(ID, "x"), PutServerTime(Field[Instant]("at")))
+
+
+def waiting_for(program: Birth, moves: int) -> Scenario:
+    return Scenario(
         name="stale",
         summary="",
         world=world_with({"c": (Document.of({"_id": "x", "at": Instant(0)}),)}),
-        actors=(Process("p", factory(waits_until_it_is_stale)),),
+        actors=(Process("p", program),),
         clock=Clock(10 * SECOND, moves=moves),
         eventually={"it ends": lambda state: isinstance(state.status("p"), Returned)},
     )
-    found = agree(scenario)
-    assert (found.broken, found.cut_short, found.resting) == (None, *((1, 0) if moves == 4 else (0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("program", "moves", "cut_short", "resting"),
+    [(waits_until_it_is_stale, 4, 1, 0), (waits_until_it_is_stale, 8, 0, 1), (waits_for_half_past, 3, 1, 0)],
+)
+def test_what_more_time_would_end_is_no_livelock(
+    program: Callable[[], Program[None]], moves: int, cut_short: int, resting: int
+) -> None:
+    """Nor does the search that shares nothing with it find one; with enough time the law holds."""
+    found = agree(waiting_for(factory(program), moves))
+    assert (found.broken, found.cut_short, found.resting) == (None, cut_short, resting)
+
+
+@pytest.mark.parametrize("moves", [1, 4])
+def test_a_cycle_that_writes_the_time_is_a_livelock(moves: int) -> None:
+    """It goes round at any time, whatever it writes."""
+    found = agree(waiting_for(factory(writes_the_time_for_ever), moves))
+    assert found.broken is not None
+    assert found.broken.breach is Breach.LIVELOCK
 
 
 BUGS: dict[str, tuple[str, Callable[..., object]]] = {

@@ -1,8 +1,9 @@
 """What is known to be immutable all the way down: what programs ask and are answered, and what a state is made of.
 
-Known are `None`, numbers, texts, bytes, documents, members of enumerations, classes, modules, tuples and frozen sets of what
-is known, values of it of frozen attrs classes and frozen dataclasses, errors that hold nothing else, and functions that close
-over nothing. Whatever is not known counts as mutable.
+Known are `None`, numbers, texts, bytes, documents, members of enumerations, classes, modules, tuples and frozen sets of known
+values, frozen attrs values and frozen dataclasses of known values, errors that hold nothing else, and functions that close
+over nothing. An object with attributes besides its fields is not known, except for values of `functools.cached_property`;
+neither is a class made in a function that holds data or closures. Everything else counts as mutable.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from contextlib import suppress
 from dataclasses import is_dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
+from inspect import getattr_static
 from operator import is_
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Final, cast
 
 from tidegate.model.documents import Document, Value, show
@@ -25,9 +27,10 @@ from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
 from tidegate.model.values import check_callable, check_type, field_names
 
-__all__ = ["frozen_fields", "is_value", "mapped", "must_be_value", "mutable_part"]
+__all__ = ["frozen_fields", "holds_more", "is_value", "mapped", "may_hold_more", "must_be_value", "mutable_part"]
 
-_ATOMS: Final = (Document, type(None), bool, int, float, str, bytes, type, enum.Enum, ModuleType)
+_UNSET: Final = object()
+_ATOMS: Final = (Document, type(None), bool, int, float, str, bytes)
 _PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes, Decimal, Fraction})
 """What most values are; looked for first."""
 
@@ -65,7 +68,7 @@ def _parts(item: object, name: str) -> Iterator[tuple[str, object]]:
     if isinstance(item, tuple):
         yield from ((f"{name}[{nth}]", part) for nth, part in enumerate(item))
     elif fields := frozen_fields(type(item)):  # type: ignore[arg-type]  # a class is hashable
-        yield from ((f"{name}.{field}", getattr(item, field)) for field in fields)
+        yield from ((f"{name}.{field}", getattr(item, field, None)) for field in fields)
     elif isinstance(item, MethodType):
         yield f"{name}.__self__", item.__self__
     elif isinstance(item, FunctionType):
@@ -101,11 +104,63 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
     names = field_names(kind)
     guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
     is_guarded = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
+    is_guarded = is_guarded and (is_dataclass(kind) or getattr(guards[1], "__module__", "").startswith("attr."))
     if is_guarded and is_dataclass(kind):
         declared = vars(kind).get("__dataclass_params__")
         is_guarded = declared is not None and declared.frozen
     is_frozen = is_guarded or SEALED in vars(kind)
     return names if is_frozen and not issubclass(kind, BaseException) else None
+
+
+def may_hold_more(item: object) -> bool:
+    """Can the item have attributes besides the fields of its class?"""
+    has_dict, slots, _ = _attributes(type(item))  # type: ignore[arg-type]  # a class is hashable
+    return has_dict or bool(slots)
+
+
+def holds_more(item: object) -> bool:
+    """Does the item have attributes besides the fields of its class that may change?"""
+    has_dict, slots, fields = _attributes(type(item))  # type: ignore[arg-type]  # a class is hashable
+    more: dict[str, object] = {}
+    for name, slot in slots.items():
+        with suppress(AttributeError):  # it is not set
+            more[name] = slot.__get__(item)
+    if has_dict:
+        more |= {name: value for name, value in vars(item).items() if name not in fields}
+    return any(not (_is_cached(type(item), name) and _is_immutable(value)) for name, value in more.items())
+
+
+def _is_cached(kind: type, name: str) -> bool:
+    """Is it where a cached property, or attrs, keeps what it has worked out?"""
+    return name == _CACHED_HASH or isinstance(getattr_static(kind, name, None), (cached_property, MemberDescriptorType))
+
+
+@cache
+def _attributes(kind: type) -> tuple[bool, dict[str, MemberDescriptorType], frozenset[str]]:
+    """Whether instances have a dictionary, their slots that are no fields, and their fields."""
+    if Instant in kind.__mro__[1:]:
+        return False, {}, frozenset()
+    fields = frozenset(field_names(kind) or ())
+    slots = {
+        name: held
+        for base in kind.__mro__
+        for name, held in vars(base).items()
+        if isinstance(held, MemberDescriptorType) and base.__module__ != "builtins" and name not in fields
+    }
+    return bool(kind.__dictoffset__), slots, fields
+
+
+@cache
+def _is_bare(kind: type) -> bool:
+    """Does a class hold nothing that may change: is it found by its name, or does it hold functions that close over nothing?"""
+    if "<locals>" not in kind.__qualname__ or issubclass(kind, enum.Enum):
+        return True
+    held = (getattr(each, "__func__", each) for name, each in vars(kind).items() if not name.startswith("__"))
+    return all(isinstance(each, (FunctionType, property, MemberDescriptorType)) and not _closes(each) for each in held)
+
+
+def _closes(held: object) -> bool:
+    return isinstance(held, FunctionType) and held.__code__.co_freevars not in {(), ("__class__",)}
 
 
 def _is_immutable(item: object) -> bool:
@@ -115,11 +170,16 @@ def _is_immutable(item: object) -> bool:
     if kind is tuple:
         return all(map(_is_immutable, cast("tuple[object, ...]", item)))
     if (names := frozen_fields(kind)) is not None:  # type: ignore[arg-type]  # a class is hashable
-        return all(map(_is_immutable, [getattr(item, name) for name in names]))
-    if isinstance(item, _ATOMS):
+        held = [getattr(item, name, _UNSET) for name in names]
+        return all(map(_is_immutable, held)) and not holds_more(item)
+    if isinstance(item, type):
+        return _is_bare(item)
+    if isinstance(item, (enum.Enum, ModuleType)):
         return True
+    if isinstance(item, _ATOMS):
+        return not holds_more(item)
     if isinstance(item, (tuple, frozenset)):
-        return all(map(_is_immutable, item))
+        return all(map(_is_immutable, item)) and (kind is frozenset or not holds_more(item))
     if isinstance(item, BaseException):
         known = item.args if isinstance(item, Failure) else ()
         alone = item.__cause__ is None and item.__context__ is None
@@ -191,7 +251,9 @@ def _mapped(value: object, change: Callable[[object], object], name: Callable[[s
     fields = frozen_fields(kind)  # type: ignore[arg-type]  # a class is hashable
     if not fields:
         return value
-    held = [getattr(value, field) for field in fields]
+    held = [getattr(value, field, _UNSET) for field in fields]
+    if _UNSET in held:
+        return value
     parts = [_mapped(item, change, name) for item in held]
     if all(map(is_, parts, held)):
         return value

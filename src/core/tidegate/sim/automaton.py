@@ -15,6 +15,7 @@ not hold one across it: its locals are no part of the state, so an instant there
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -106,6 +107,8 @@ class Cancelled:
 
 
 _SLEEPS_MAX: Final = 1_000
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+"""Of an object, in the text of an error: another one each time."""
 """How many sleeps that no clock can tell are followed in a row."""
 _BEYOND: Final = 40
 """How many replies a program is given beyond the reply that it was given at another time."""
@@ -160,6 +163,7 @@ class ProgramAutomaton:
         self.cut_off: set[str] = set()
         """Where it sleeps more often in a row than is followed."""
         self.has_raised = False  # has any run of it raised an error so far?
+        self.is_sent = False
 
     def __reduce__(self) -> tuple[object, ...]:
         """In another process it knows where its programs stand, and has none."""
@@ -174,6 +178,7 @@ class ProgramAutomaton:
     def start(self, life: int) -> int:
         """The node where a new run of the program first stands."""
         if life not in self.births:
+            self.must_be_here()
             program = self.birth(life)
             if not self.births:
                 check_awaited(program)
@@ -244,7 +249,13 @@ class ProgramAutomaton:
         )
         return tuple(dict.fromkeys(ends))
 
+    def must_be_here(self) -> None:
+        """Raise NotSentError in another process, which has no programs."""
+        if self.is_sent:
+            raise NotSentError(f"the programs of {self.process} are not sent along")
+
     def run(self, number: int, reply: object) -> int:
+        self.must_be_here()
         life, program = self.nodes[number].life, self.standing(number).pop()
         status = resume(program, reply)
         if self.is_relative:
@@ -332,7 +343,13 @@ def _check_held(program: Program[object], status: ProcessStatus, place: object) 
 def _recorded(birth: Birth, process: str, statuses: Sequence[ProcessStatus]) -> ProgramAutomaton:
     automaton = ProgramAutomaton(birth, process)
     automaton.nodes = [_Node(each, None, 0, None, unmerged="", src="") for each in statuses]
+    automaton.is_sent = True
     return automaton
+
+
+@final
+class NotSentError(BaseException):
+    """A program is needed where only its statuses are known; no code of the user's may catch it."""
 
 
 def _is_relative(value: object) -> bool:
@@ -376,7 +393,7 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
     except Failure as failure:
         return Failed(failure.fresh())
     except Exception as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
-        return Raised(f"{type(error).__name__}: {error}", raised_at(error))
+        return Raised(_ADDRESS.sub("", f"{type(error).__name__}: {error}"), raised_at(error))
     try:
         return Asking(checked_effect(asked))
     except UnknownEffect as unknown:

@@ -73,6 +73,8 @@ _SHIPPED: Final = _Effort(replies=100, left=0, loops=1, loop_replies=50, sent=40
 _SUSPECT_LOOPS: Final = 32
 _SUSPECT_REPLIES: Final = 12_000
 """And where something does: so many replies for all loops together, and as many for the runs again."""
+_LONG_S: Final = 2.0
+"""How long that may take."""
 _SNAPSHOTS: Final = 300
 """How many snapshots are taken of what a program reaches."""
 _SECOND: Final = "tidegate_adapters.second_process"
@@ -126,12 +128,26 @@ def confirmed(
     waiting = _begin_elsewhere(subjects)
     for subject in subjects:
         subject.execute()
-    for subject in subjects:
-        if subject.is_suspect and not is_over:
-            subject.execute_at_length()
+    cut_short = [] if is_over else _executed_at_length([subject for subject in subjects if subject.is_suspect])
     unshipped = (line for wait in waiting for line in wait())
     doubts = tuple(_doubts(subjects, space.scenario))
-    return Confirmed(doubts, tuple(dict.fromkeys((*unshipped, *_uses(subjects)))))
+    return Confirmed(doubts, tuple(dict.fromkeys((*unshipped, *cut_short, *_uses(subjects)))))
+
+
+def _executed_at_length(subjects: Sequence[_Subject]) -> list[str]:
+    """Execute suspects thousands of times, for some seconds at most; says which were cut short."""
+    second = second_process()
+    end = None if second is None else second.seconds() + _LONG_S
+    names: dict[str, None] = {}
+    for subject in subjects:
+        for _ in subject.execute_at_length():
+            if second is not None and end is not None and second.seconds() >= end:
+                names[subject.case.name] = None
+                break
+    return [
+        f"{name} was not executed again as often as it should be, for that takes more than {_LONG_S:g} s"
+        for name in names
+    ]
 
 
 # --- what is executed ---------------------------------------------------------------------------------------------------
@@ -184,17 +200,21 @@ class _Subject:
         see(ends)
         self.raise_mismatch(found)
 
-    def execute_at_length(self) -> None:
-        """Execute it thousands of times."""
+    def execute_at_length(self) -> Iterator[None]:
+        """Execute it thousands of times, a part at each step."""
         if isinstance(self.case, CallCase):
             for _ in range(-(-_SUSPECT_REPLIES // max(1, len(self.case.calls)))):
                 self.raise_mismatch(self.case.execute())
+                yield
             return
         assert self.automaton is not None, "a program has one"
         number = len(list(loops(self.automaton, most=_SUSPECT_LOOPS, replies=1)))
         for run in loops(self.automaton, most=number, replies=_SUSPECT_REPLIES // max(1, number)):
             self.raise_mismatch(case_of(self.automaton, (run,)).execute(keep=self.park))
-        self.raise_mismatch(self.case.repeated(_SUSPECT_REPLIES).execute(keep=self.park))
+            yield
+        for case in self.case.repeated(_SUSPECT_REPLIES):
+            self.raise_mismatch(case.execute(keep=self.park))
+            yield
 
     def park(self, node: int, program: Program[object]) -> None:
         """A program may not like to be dropped where it awaits, and serves whoever stands there."""

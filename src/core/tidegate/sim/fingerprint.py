@@ -32,7 +32,7 @@ import attrs
 
 from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
-from tidegate.model.immutable import frozen_fields, is_value, mutable_part
+from tidegate.model.immutable import frozen_fields, holds_more, is_value, may_hold_more, mutable_part
 
 __all__ = ["Canon", "Unmergeable", "fingerprint", "referents"]
 
@@ -49,6 +49,7 @@ _ITERATORS: Final[tuple[type, ...]] = (
 """What is rebuilt from its arguments and its position; `__reduce__` tells both, and moves nothing."""
 _IMPLICIT: Final = ".0"
 """What a comprehension iterates over is a local of its frame, by a name that nobody can write."""
+_UNSET: Final = object()
 _KNOWN_MAX: Final = 10_000
 _Key: TypeAlias = Hashable
 
@@ -231,7 +232,9 @@ class Canon:
         if found is None:
             if len(self.known) >= _KNOWN_MAX:  # a key of many parts adds them all
                 self.known.clear()
-            found = self.known[id(item)] = (item, self.looked_through(item))
+            found = (item, self.looked_through(item))
+            if not may_hold_more(item):  # else it may have changed when it is looked at again
+                self.known[id(item)] = found
         return found[1]
 
     def keys(self, items: Iterable[object]) -> tuple[_Key, ...] | None:
@@ -241,8 +244,8 @@ class Canon:
     def looked_through(self, item: object) -> _Key | None:
         """A function is the same as another one that would do the same."""
         names = frozen_fields(type(item))  # type: ignore[arg-type]  # a class is hashable
-        if names is not None:
-            keys = self.keys([getattr(item, name) for name in names])
+        if names is not None and not holds_more(item):
+            keys = self.keys([getattr(item, name, _UNSET) for name in names])
             return None if keys is None else (type(item), *keys)
         if not is_value(item):
             return None

@@ -14,24 +14,33 @@ Laws
     LV3  A deadlock is reported where a state at rest breaks the law and a process stands before an effect; it is named.
 
 Known not to work: a process that polls for ever by design never rests, so a law about rest judges what holds all the way
-round its cycle. Where absolute time has no moves left, a cycle whose steps would be others later is not judged. A cycle that can
+round its cycle. Where absolute time has no moves left, a cycle is entered again at later times, and is not judged if it ends at one of them. A cycle that can
 be left, but where somebody is unlucky for ever, is no livelock here: strong fairness is taken for granted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import final
+from typing import Final, Protocol, final
 
 import attrs
 
 from tidegate.model.effects import Sleep
 from tidegate.sim.automaton import Asking, Cancelled, Crashed
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.packing import Looked, Packed
+from tidegate.sim.packing import Lens, Looked, Overflow, Packed
+from tidegate.sim.scenario import CLOCK_LANE
 from tidegate.sim.space import Space, Stepper, remembered
+from tidegate.sim.steppers import Overwriting, Remembering
+from tidegate.sim.world import CLOCK
 
-__all__ = ["Graph", "cycles", "loop", "never_restarted", "restless", "waiting"]
+__all__ = ["Graph", "cycles", "loop", "may_end_later", "never_restarted", "restless", "waiting"]
+
+
+class Following(Protocol):
+    """States, and the steps between them that must happen."""
+
+    def following(self, state: Packed) -> Iterator[tuple[str, Packed]]: ...
 
 
 @final
@@ -48,6 +57,15 @@ class Graph:
     space: Space
     steppers: Sequence[Stepper]
     least: Callable[[Packed], Packed] | None
+
+    def looks_at(self, states: Sequence[Packed], bits: int) -> bool:
+        """Do steps of the states look at these bits?"""
+        ours = [each for each in self.steppers if each.name != CLOCK_LANE]
+        known = [(each.masks, each.shift, each.low) for each in ours if isinstance(each, Remembering)]
+        overwriting = [each.looked.bits for each in ours if isinstance(each, Overwriting)]
+        return any(looked & bits for looked in overwriting) or any(
+            masks[(state >> shift) & low] & bits for state in states for masks, shift, low in known
+        )
 
     def following(self, state: Packed) -> Iterator[tuple[str, Packed]]:
         """The steps that must happen: whose, and the state after."""
@@ -114,7 +132,7 @@ def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
     return [state for layer in layers for state in layer if state not in restful]
 
 
-def cycles(graph: Graph, among: list[Packed]) -> list[list[Packed]]:
+def cycles(graph: Following, among: list[Packed]) -> list[list[Packed]]:
     """The cycles that are never left: strongly connected components that no step that must happen leads out of.
 
     Args:
@@ -157,6 +175,71 @@ def cycles(graph: Graph, among: list[Packed]) -> list[list[Packed]]:
                     found.append(component)
                 settled |= members
     return found
+
+
+def may_end_later(
+    graph: Graph, cycle: Sequence[Packed], looked: Looked, is_broken: Callable[[list[Packed]], bool]
+) -> bool:
+    """Does a cycle perhaps go round for ever only because absolute time ran out?
+
+    The cycle is entered again at later times. If a rest can be reached then, or the law holds in all cycles, or there are too
+    many states to tell, it may end. Where the clock had no moves to begin with, time is meant to stand.
+
+    Args:
+        graph: The steps.
+        cycle: States in which the clock has no moves left.
+        looked: What the law looks at.
+        is_broken: Does the law about rest not hold in all of these states?
+    """
+    space, clock = graph.space, graph.space.scenario.clock
+    slot = space.packing.slots.get(CLOCK.name)
+    if space.relative or clock is None or not clock.moves or slot is None:
+        return False
+    if not (looked.bits & slot.mask or graph.looks_at(cycle, slot.mask)):
+        return False
+    left = _LATER_STATES
+    for quanta in _LATER:
+        lens = Lens(space.packing, cycle[0], Looked())
+        start = lens.write(CLOCK, lens.read(CLOCK) + quanta * clock.quantum).state
+        try:
+            later = _Later(space, start, left)
+        except Overflow:
+            raise
+        except Exception:  # noqa: BLE001, S112  code may refuse so late a time
+            continue
+        left -= len(later.after)
+        going_on = cycles(later, list(later.after))
+        if not later.is_whole or not all(later.after.values()) or not any(map(is_broken, going_on)):
+            return True
+    return False
+
+
+_LATER: Final = (1, 2, 4, 8, 16, 32, 64, 1 << 9, 1 << 14, *(n for n in range(3, 64) if n & (n - 1)))
+"""How many quanta later a cycle is entered again."""
+_LATER_STATES: Final = 30_000
+
+
+@final
+class _Later:
+    """What is reached by steps that must happen, and is not remembered by the search."""
+
+    def __init__(self, space: Space, start: Packed, most: int) -> None:
+        self.after: dict[Packed, tuple[tuple[str, Packed], ...]] = {}
+        todo = [start]
+        while todo and len(self.after) < most:
+            state = todo.pop()
+            if state not in self.after:
+                steps = (
+                    (actor.name, step, to)
+                    for actor in space.scenario.actors
+                    for step, to in space.steps(actor, state, Looked())
+                )
+                self.after[state] = tuple([(name, to) for name, step, to in steps if step.must])
+                todo += [to for _, to in self.after[state]]
+        self.is_whole = not todo
+
+    def following(self, state: Packed) -> Iterator[tuple[str, Packed]]:
+        return iter(self.after.get(state, ()))
 
 
 def loop(graph: Graph, cycle: list[Packed], start: Packed) -> tuple[Packed, ...]:

@@ -39,6 +39,9 @@ _CALLS: Final = 200
 """How many calls of a function are executed again."""
 _STATES: Final = 100
 """In how many states a law is asked again."""
+_STATES_MIN: Final = 3
+_CELLS_MAX: Final = 30_000
+"""How many cells these states have in all, for all laws, unless they are fewer than `_STATES_MIN`."""
 
 _Called: TypeAlias = tuple[CallCase, Reach]
 V = TypeVar("V")
@@ -58,7 +61,7 @@ def calls(space: Space, steppers: Iterable[Stepper], states: Sequence[Packed]) -
     for stepper in steppers:
         if isinstance(stepper, (Remembering, Overwriting)):
             yield from _of_actor(space, stepper, states)
-    yield from _predicates(space, _spread(states, _STATES))
+    yield from _predicates(space, states)
 
 
 # --- reducers, meanings, and actors of the user's -----------------------------------------------------------------------
@@ -165,7 +168,7 @@ def _of_actor(space: Space, stepper: Remembering | Overwriting, states: Sequence
         yield _again(stepper.name, "meaning", meant.meaning, MeaningCase(meant.meaning), meant.calls)
     if is_users:
         worlds = [(_plain(Lens(space.packing, key, Looked())),) for key in _spread(keys, _STATES)]
-        yield _again(stepper.name, "steps", type(actor).steps, StepsCase(actor), worlds)
+        yield _again(stepper.name, "steps", actor.steps, StepsCase(actor), worlds)
 
 
 def _case(
@@ -230,7 +233,10 @@ class SeenState:
 
 
 def _predicates(space: Space, states: Sequence[Packed]) -> Iterator[_Called]:
-    scenario, seen = space.scenario, [_seen(space, state) for state in states]
+    scenario = space.scenario
+    number = len(scenario.always) + len(scenario.step) + len(scenario.eventually) + len(scenario.sometimes)
+    states = _spread(states, max(_STATES_MIN, min(_STATES, _CELLS_MAX // (len(space.packing.slots) * max(1, number)))))
+    seen = [_seen(space, state) for state in states]
     for laws in (scenario.always, scenario.eventually, scenario.sometimes):
         for name, law in laws.items():
             for part in law if isinstance(law, tuple) else (law,):

@@ -292,10 +292,11 @@ class ProgramCase:
         statuses, lines = {at: self.statuses[at] for at in met}, {at: self.lines[at] for at in met}
         return ProgramCase(self.process, self.birth, statuses, lines, runs)
 
-    def repeated(self, replies: int) -> ProgramCase:
-        """The same runs, executed again and again until about so many replies were given."""
+    def repeated(self, replies: int) -> Iterator[ProgramCase]:
+        """The same runs one by one, again and again until about so many replies were given."""
         each = sum(1 + run.replies for run in self.runs)
-        return attrs.evolve(self, runs=self.runs * -(-replies // max(1, each)))
+        for _ in range(-(-replies // max(1, each))):
+            yield from (attrs.evolve(self, runs=(run,)) for run in self.runs)
 
 
 def _resumed(program: Program[object], reply: object) -> ProcessStatus:
@@ -378,7 +379,11 @@ Answer: TypeAlias = Mismatch | Unshipped | None
 
 
 class SecondProcess(Protocol):
-    """The port to processes that have another PYTHONHASHSEED than this one."""
+    """The port to processes that have another PYTHONHASHSEED than this one, and to a clock."""
+
+    def seconds(self) -> float:
+        """The time of a clock that never goes back."""
+        ...
 
     def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
         """Begin to execute the cases there.

@@ -18,6 +18,7 @@ matters (unsound: it misses renewals).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias, cast, final
 
@@ -29,7 +30,7 @@ from tidegate.sim.confirming import Confirmed, confirmed
 from tidegate.sim.faults import Fault
 from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.judging import Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
-from tidegate.sim.liveness import Graph, cycles, loop, never_restarted, restless, waiting
+from tidegate.sim.liveness import Graph, cycles, loop, may_end_later, never_restarted, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
 from tidegate.sim.rendering import number_of
 from tidegate.sim.scenario import NO_ERROR, Actor, Scenario
@@ -379,12 +380,12 @@ class Search:
         """
         untimely = 0
         for cycle in cycles(self.graph, restless(self.graph, self.layers)) if self.rest_laws else ():
-            if self.space.may_end_by_time(cycle):
-                untimely += len(cycle)
-                continue
             start = min(cycle, key={state: at for at, state in enumerate(chain(*self.layers))}.__getitem__)
             for law in self.rest_laws:
                 if law.broken_by(self.named(cycle)) is not None:
+                    if may_end_later(self.graph, cycle, law.looked, partial(self.is_broken, law)):
+                        untimely += len(cycle)
+                        break
                     movers = sorted({who for state in cycle for who, _ in self.graph.following(state)})
                     why = "; ".join(
                         (f"goes round for ever: {', '.join(movers)}", *never_restarted(self.space, self.path(start)))
@@ -392,6 +393,9 @@ class Search:
                     way = () if self.reductions else loop(self.graph, cycle, start)
                     return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way)), 0
         return None, untimely
+
+    def is_broken(self, law: Always, states: list[Packed]) -> bool:
+        return law.broken_by(self.named(states)) is not None
 
     def named(self, states: list[Packed]) -> list[Packed]:
         """The states under every naming: a law may single out one of those that are interchangeable."""

@@ -6,14 +6,13 @@ search that is made of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.model.effects import Sleep
-from tidegate.model.instants import Duration, Instant
+from tidegate.model.instants import Instant
 from tidegate.sim.actors import stuck
 from tidegate.sim.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.automaton import Asking
@@ -64,30 +63,6 @@ class View:
         actor = self.processes[process]
         assert actor.place is not None
         return actor.status(self.lens.read(actor.place))
-
-
-_LATER: Final = (0, 1, 2, 3, 4, 6, 8, 12, 20, 40)
-"""How many quanta later it is asked whether time would change something, as powers of two."""
-
-
-@final
-@attrs.frozen(eq=False)
-class _Ahead:
-    """A world whose clock is ahead of the search."""
-
-    world: Lens
-    passed: Duration
-
-    def read(self, cell: Cell[V]) -> V:
-        value = self.world.read(cell)
-        return cast("V", cast("Instant", value) + self.passed) if cell.name == CLOCK.name else value
-
-    def write(self, cell: Cell[V], value: V) -> _Ahead:
-        return _Ahead(self.world.write(cell, value), self.passed)
-
-    def taken(self, budget: Cell[int]) -> _Ahead | None:
-        taken = self.world.taken(budget)
-        return None if taken is None else _Ahead(taken, self.passed)
 
 
 @final
@@ -219,24 +194,6 @@ class Space:
             return False
         view = self.view(state, Looked())
         return any(_is_asleep(view.status(name)) and not self._is_stuck(view, name) for name in self.processes)
-
-    def may_end_by_time(self, cycle: Sequence[Packed]) -> bool:
-        """Does a cycle go round for ever only because absolute time ran out: would its steps be others at later times?
-
-        Where the clock had no moves to begin with, time is meant to stand.
-        """
-        clock = self.packing.slots.get(CLOCK.name)
-        if self.relative or self.scenario.clock is None or not self.scenario.clock.moves or clock is None:
-            return False
-        later = [self.scenario.clock.quantum << power for power in _LATER]
-        for state, actor in product(cycle, self.scenario.actors):
-            looked = Looked()
-            now = [after for _, after in self.steps(actor, state, looked)]
-            for passed in later if looked.bits & clock.mask else ():
-                steps = actor.steps(_Ahead(Lens(self.packing, state, Looked()), passed))
-                if [cast("_Ahead", step.world).world.state for step in steps] != now:
-                    return True
-        return False
 
     def _is_stuck(self, view: View, name: str) -> bool:
         """Does user code never return to the process? It waits for nothing else then, whatever it asked for."""

@@ -21,6 +21,7 @@ import tidegate
 from tidegate.model.bytecode import PYTHON
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
+from tidegate.model.errors import Nondeterministic
 from tidegate.model.instants import Duration
 from tidegate.model.operations import (
     BulkUpdate,
@@ -246,9 +247,15 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
     pictures = list(accumulate(path, lambda like, state: described(search.space, state, like), initial=Document()))[1:]
     chosen = [ways(search, state) for state in (path[:-1] if law else path)]
     taken = [
-        next(index for index, way in enumerate(could) if way.after == after)
+        next((index for index, way in enumerate(could) if way.after == after), -1)
         for could, after in zip(chosen, path[1:], strict=False)
     ]
+    if -1 in taken:
+        raise Nondeterministic(
+            f"step {taken.index(-1) + 1} of a counterexample cannot be taken when it is told",
+            why="an actor, a meaning or a choice of faults returns other steps when it is called again in the same state",
+            todo="let it depend on its arguments alone",
+        )
     touched = [
         touched_by(search, state, could[index]) for state, could, index in zip(path, chosen, taken, strict=False)
     ]
