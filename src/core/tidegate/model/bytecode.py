@@ -19,7 +19,6 @@ import sys
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from functools import cache
-from itertools import pairwise
 from types import CodeType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -38,7 +37,6 @@ __all__ = [
     "makes_sets",
     "outline",
     "placed",
-    "reads",
     "split_pair",
     "suspensions",
 ]
@@ -498,36 +496,6 @@ def assigned(code: CodeType) -> set[str]:
     return {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNMENTS}
 
 
-def reads(code: CodeType, name: str) -> bool:
-    """Whether the code may use what a global, an attribute or a variable of a function around it holds.
-
-    It does not where it only assigns to the name, or to something in it (`seen["n"] += 1`), or calls something of it once and
-    drops the result (`seen.append(1)`): where nothing else is done by an expression that begins with the name.
-    """
-    check_type(code, CodeType, "code")
-    steps = list(dis.get_instructions(code))
-    begun: dict[object, list[str]] = {}
-    for step in steps:
-        begun.setdefault(_begins(step), []).append(step.opname)
-    dropped = {_begins(one) for one, two in pairwise(steps) if one.opname in _CALLS and two.opname == "POP_TOP"}
-
-    def is_written(place: object) -> bool:
-        calls = len([each for each in begun[place] if each in _CALLS])
-        is_all = place is not None and _WRITING.issuperset(begun[place])
-        return is_all and (calls == 1 and place in dropped if calls else not _WRITES.isdisjoint(begun[place]))
-
-    return any(
-        (step.argval == name and step.opname in _LOADS and not is_written(_begins(step)))
-        or (step.argval in {"globals", *_LOOKERS} and step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
-        for step in steps
-    )
-
-
-def _begins(step: dis.Instruction) -> tuple[int | None, int | None] | None:
-    place = step.positions
-    return None if place is None or place.col_offset is None else (place.lineno, place.col_offset)
-
-
 def makes_sets(code: CodeType) -> bool:
     """Whether the code builds a set."""
     check_type(code, CodeType, "code")
@@ -536,16 +504,5 @@ def makes_sets(code: CodeType) -> bool:
 
 _ASSIGNMENTS: Final = frozenset(
     {f"{what}_{where}" for what in ("STORE", "DELETE") for where in ("GLOBAL", "ATTR", "DEREF")}
-)
-_WRITES: Final = _ASSIGNMENTS | {"STORE_SUBSCR", "DELETE_SUBSCR"}
-_CALLS: Final = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
-_LOADS: Final = frozenset(
-    {f"LOAD_{kind}" for kind in ("GLOBAL", "NAME", "DEREF", "CLASSDEREF", "ATTR", "METHOD")}
-    | {f"LOAD_FROM_DICT_OR_{kind}" for kind in ("DEREF", "GLOBALS")}
-)
-_WRITING: Final = frozenset(
-    {"COPY", "SWAP", "POP_TOP", "PUSH_NULL", "PRECALL", "KW_NAMES", "EXTENDED_ARG", "BINARY_SUBSCR", "BINARY_OP"}
-    | {"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # of a function that ends there without a `return`
-    | {*_CALLS, *_LOADS, *_WRITES}
 )
 _SETS: Final = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})
