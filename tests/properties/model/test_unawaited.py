@@ -108,6 +108,7 @@ def either(): pass
 either.__annotations__["return"] = UpdateOne
 async def with_store(store: Store): store.put()
 def calls_itself(): return calls_itself()
+def raises(): raise RuntimeError
 def puts():
     insert_one("c", DOC)
 def puts_right(): return insert_one("c", DOC)
@@ -365,6 +366,7 @@ KEPT = (
     "if (x := find_one('c', ROW)) is not None: await x",
     "plain()\nunknown()\nprint()\nargument()\nargument.method()\ntyped.put()",
     "calls_itself()",
+    "if argument: raises()",
     "x = nested()\nx.close()",
     "x = nested()\nx.send(None)",
     "await puts_right()",

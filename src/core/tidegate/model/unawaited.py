@@ -364,5 +364,5 @@ def _returned(scope: _Scope, depth: int) -> _Value | None:
             return None
         found.append(value)
     is_same = len({*map(_key, found)}) == 1
-    one = found[0] if is_same else _EFFECT if all(_makes(each) == "an effect" for each in found) else None
+    one = found[0] if is_same else _EFFECT if found and all(_makes(each) == "an effect" for each in found) else None
     return None if _makes(one) and _is_kept(scope.read) else one
