@@ -6,17 +6,18 @@ import functools
 import gc
 import textwrap
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import cast
+from typing import Protocol, cast
 
 import attrs
 import pytest
 
-from tidegate.model import bytecode, operations
+from tidegate.model import bytecode, effects, operations
 from tidegate.model.documents import ID, Document, Eq, Field, Put
-from tidegate.model.effects import Call, Effect, Note, Program, Sleep
+from tidegate.model.effects import Call, Effect, Failure, NotApplied, Note, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import FindOne, UpdateOne, bulk_update, find_one, insert_one, update_one
 from tidegate.model.transactions import InTransaction, Transaction
@@ -44,7 +45,9 @@ def annotated() -> UpdateOne:
 
 
 def of_two(*, one: bool) -> UpdateOne | FindOne:
-    return update_one("c", ROW, PUT) if one else find_one("c", ROW)
+    if one:
+        return update_one("c", ROW, PUT)
+    return find_one("c", ROW)
 
 
 def started() -> Program[None]:
@@ -93,7 +96,8 @@ class Store:
 MODULE: dict[str, object] = {
     **{each.__name__: each for each in (Sleep, Call, Note, insert_one, find_one, update_one, bulk_update, InTransaction, Store, UpdateOne, FindOne)},
     **{each.__name__: each for each in (nested, annotated, of_two, started, perhaps, all_of)},
-    "Effect": Effect, "attrs": attrs, "functools": functools, "Document": Document,
+    **{each.__name__: each for each in (Effect, Failure, NotApplied, Misuse, Protocol, ABC, abstractmethod, partial, Program)},
+    "effects": effects, "attrs": attrs, "functools": functools, "Document": Document,
     "operations": operations, "TRANSACTION": TRANSACTION, "CONSTANT": CONSTANT, "ROW": ROW, "PUT": PUT, "DOC": DOC, "N": N,
 }  # fmt: skip
 HELPERS = """
@@ -101,11 +105,10 @@ def no_annotation(): return update_one("c", ROW, PUT)
 def through_another(): return no_annotation()
 def plain(): return 1
 def either(): pass
-either.__annotations__["return"] = UpdateOne | FindOne
-def dotted() -> operations.UpdateOne: pass
-def listed() -> list[int] | None: pass
+either.__annotations__["return"] = UpdateOne
 async def with_store(store: Store): store.put()
 def calls_itself(): return calls_itself()
+def raises(): raise RuntimeError
 def puts():
     insert_one("c", DOC)
 def puts_right(): return insert_one("c", DOC)
@@ -177,9 +180,70 @@ def remembers(effects: list[object]) -> UpdateOne:
     effect = update_one("c", ROW, PUT)
     effects.append(effect)
     return effect
+class Outbox(Protocol):
+    def add(self, key) -> UpdateOne: ...
+class Base(ABC):
+    @abstractmethod
+    def add(self, key) -> UpdateOne: raise NotImplementedError
+class Box(Base):
+    def __init__(self): self.effects = []
+    def add(self, key):
+        effect = update_one("c", ROW, PUT)
+        self.effects.append(effect)
+        return effect
+    def keep(self, effect):
+        self.effects.append(effect)
+        return effect
+    def add_kept(self, key) -> UpdateOne: return self.keep(update_one("c", ROW, PUT))
+async def drains(box: Outbox):
+    box.add("r")
+    for each in box.effects: await each
+async def drains_base(box: Base): box.add("r")
+class Memo:
+    def __init__(self): self.effects = {}
+    def ensure(self, key) -> FindOne: return self.effects.setdefault(key, find_one("c", ROW))
+def later(function):
+    made = []
+    def inner(*arguments):
+        made.append(function(*arguments))
+        return made
+    return inner
+@later
+async def registered(): await nested()
+def traced(function):
+    @functools.wraps(function)
+    def inner(*arguments): return function(*arguments)
+    return inner
+@traced
+async def traced_nested(): await nested()
+@attrs.frozen
+class Plan:
+    effects: tuple = ()
+    def add(self, effect: Effect) -> "Plan": return attrs.evolve(self, effects=(*self.effects, effect))
+class Pipeline(Effect):
+    def __init__(self): self.steps = []
+    def add(self, step) -> "Pipeline":
+        self.steps.append(step)
+        return self
+def evolved(effect: Effect) -> Effect: return attrs.evolve(effect)
+class Queue:
+    def __init__(self): self.items = []
+    def put(self, item):
+        self.items.append(item)
+        return item
+QUEUE = Queue()
+def started_by_a_queue() -> Program[None]: return QUEUE.put(nested())
+async def saves_to(repo: Repo): repo.save(1)
+class Replaced(Repo):
+    def __init__(self): self.save = plain
+class LooksUp(Repo):
+    def __getattribute__(self, name): return plain
+def plugs_in():
+    global REPO
+    REPO = Synchronous()
 def constant() -> UpdateOne: return CONSTANT
 def any_effect() -> Effect[object]: return Charge(1)
-REPO, SERVICE, FAKE, OWN = Repo(), Service(Repo()), Service(Synchronous()), OfItsOwn()
+REPO, SERVICE, FAKE, OWN, OTHER, LOOKS = Repo(), Service(Repo()), Service(Synchronous()), OfItsOwn(), OfAnother(), LooksUp()
 """
 
 
@@ -208,7 +272,15 @@ FORGOTTEN = {
     "update_one('c', ROW, *[PUT])": "update_one",
     "insert_one('c', DOC if argument else await find_one('c', ROW))": "insert_one",
     "if argument: update_one('c', ROW, PUT)\nelse: await update_one('c', ROW, PUT)": "update_one",
-    "if argument:\n  return 1\ntry:\n  update_one('c', ROW, PUT)\nexcept ValueError: pass": "update_one",
+    "if argument:\n  return 1\ntry:\n  update_one('c', ROW, PUT)\nexcept Failure: pass": "update_one",
+    "try: update_one('c', ROW, PUT)\nexcept (effects.Failure, effects.NotApplied): pass\nexcept NotApplied: pass": "update_one",
+    "try: update_one('c', ROW, PUT)\nfinally: plain()": "update_one",
+    "async with argument: update_one('c', ROW, PUT)": "update_one",
+    "try:\n  if find_one('c', ROW) is None: return 1\nexcept Misuse: pass": "find_one",
+    "try: nested()\nexcept Misuse: pass": "nested",
+    "update_one('c', ROW, PUT),": "update_one",
+    "x = Sleep(1)\n[x, 1]": "Sleep",
+    "traced_nested()": "traced_nested",
     "for _ in range(2): Note('a', 1)": "Note",
     "_ = update_one('c', ROW, PUT)": "update_one",
     "x = find_one('c', ROW)\nreturn x[N]": "find_one",
@@ -227,8 +299,6 @@ FORGOTTEN = {
     "annotated()": "annotated",
     "of_two(one=True)": "of_two",
     "started()": "started",
-    "either()": "either",
-    "dotted()": "dotted",
     "no_annotation()": "no_annotation",
     "through_another()": "through_another",
     "made()": "made",
@@ -240,9 +310,7 @@ FORGOTTEN = {
     "async def inner(): update_one('c', ROW, PUT)\nawait inner()": "update_one",
     "async def one():\n  await other()\nasync def other():\n  one()\nawait one()": "one",
     "Store('a').put()": "Store(...).put",
-    "Store('a').other.put()": "Store(...).other.put",
     "Store.saves()": "Store.saves",
-    "await with_store(Store('a'))": "store.put",
     "await Store('a').forgets()": "self.put",
     "Store('a').of(1)": "Store(...).of",
     "Store.of(1)": "Store.of",
@@ -260,9 +328,7 @@ FORGOTTEN = {
     "SERVICE.repo.put(1)": "SERVICE.repo.put",
     "s = OWN\ns.repo.save(1)": "s.repo.save",
     "await SERVICE.forgets()": "self.repo.save",
-    "await Service(REPO).forgets()": "self.repo.save",
-    "await OfItsOwn().forgets()": "self.repo.put",
-    "await Declared(REPO).forgets()": "self.repo.save",
+    "await OWN.forgets()": "self.repo.put",
     "quoted()": "quoted",
     "by_way_of_a_local()": "by_way_of_a_local",
     "if any_effect() is None: return 1": "any_effect",
@@ -297,10 +363,10 @@ KEPT = (
     "x = Sleep(1)\nmatch x:\n  case Sleep(): return 1",
     "(await nested(), plain(), perhaps())",
     "perhaps()",
-    "listed()",
     "if (x := find_one('c', ROW)) is not None: await x",
     "plain()\nunknown()\nprint()\nargument()\nargument.method()\ntyped.put()",
     "calls_itself()",
+    "if argument: raises()",
     "x = nested()\nx.close()",
     "x = nested()\nx.send(None)",
     "await puts_right()",
@@ -310,7 +376,35 @@ KEPT = (
     "async def inner(): pass\ninner = inner if argument else plain\nargument(inner)",
     "Store('a')\nStore.unknown()\nStore('a').unknown()\noperations.unknown()",
     "return Store('a').of(1), Store.other, Store.name",
-    "[Sleep(1)]\n(Sleep(1), 1)",
+    "either()\nStore('a').other.put()\nawait with_store(Store('a'))\nawait Declared(REPO).forgets()",
+    "x = [Sleep(1)]\ny = Sleep(1), 1\nreturn x, y",
+    "try: UpdateOne('', ROW, PUT)\nexcept Misuse: return 'invalid'",
+    "try: UpdateOne('', ROW, PUT)\nexcept Failure: return 'failed'\nexcept Exception: return 'invalid'",
+    "try: UpdateOne('', ROW, PUT)\nexcept (Failure, ValueError): return 'invalid'",
+    "try: x = UpdateOne('', ROW, PUT)\nexcept argument: return 'invalid'",
+    "try: UpdateOne('', ROW, PUT)\nexcept: return 'invalid'",
+    "try: UpdateOne('', ROW, PUT)\nexcept* Misuse: pass",
+    "try:\n  try: UpdateOne('', ROW, PUT)\n  finally: plain()\nexcept Misuse: return 'invalid'",
+    "with argument: UpdateOne('', ROW, PUT)",
+    "box = Box()\nawait drains(box)\nawait drains_base(box)",
+    "box = Box()\nbox.add_kept('r')\nfor each in box.effects: await each",
+    "memo = Memo()\nmemo.ensure('r')\nmemo.ensure('r')\nfor each in memo.effects.values(): await each",
+    "x = nested()\nx.close()\nreturn await nested()",
+    "x = find_one('c', ROW)\nif not x: return\na = b = x\nawait b",
+    "for each in registered(): await each",
+    "plan = Plan()\nplan.add(Sleep(1))",
+    "p = Pipeline()\np.add(1).add(2)",
+    "x = Sleep(1)\nevolved(x)\nawait x",
+    "started_by_a_queue()\nfor each in QUEUE.items: await each",
+    "x = partial(nested)()\nreturn await x",
+    "x = Sleep(1)\ndef run(): return x\nreturn await run()",
+    "x = Sleep(1)\ntry:\n  if argument: raise ValueError\nexcept ValueError: return await x\nfinally: pass",
+    "last = None\nfor _ in range(3):\n  now = Sleep(1)\n  if last is not None: await last\n  last = now",
+    "for each in (Sleep(1) for _ in range(2)): await each\nreturn [await each for each in map(lambda _: Sleep(1), range(2))]",
+    "_ = Sleep(1)\nreturn await _",
+    "await saves_to(Synchronous())",
+    "Replaced().save(1)\nLooksUp().save(1)\nOTHER.repo.put(1)\nLOOKS.save(1)",
+    "plugs_in()\nREPO.save(1)",
     "request = any_effect()\nreturn request",
     "request = any_effect()\nif request is None: return\nawait request",
     "request = charge()\nrequest.validated()\nchecked(request)\nchecked_by_name(request)\nawait request",

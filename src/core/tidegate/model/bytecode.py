@@ -19,7 +19,6 @@ import sys
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from functools import cache
-from itertools import pairwise
 from types import CodeType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -38,7 +37,6 @@ __all__ = [
     "makes_sets",
     "outline",
     "placed",
-    "reads",
     "split_pair",
     "suspensions",
 ]
@@ -281,12 +279,15 @@ class CallSite(NamedTuple):
         line: Where.
         unused: How the result is dropped, in words; "" if it is awaited, passed on, kept, or used in a way not known here.
         attributes: What is read of the result, if nothing else is done with it: it is kept if it has one of them.
+        caught: Of a call whose result is dropped or never used, what the `except` clauses around it name; None for what is
+            not known, for any error, and for a `with`.
     """
 
     callee: Reference
     line: int
     unused: str
     attributes: tuple[str, ...]
+    caught: tuple[Reference | None, ...]
 
 
 class Outline(NamedTuple):
@@ -376,9 +377,9 @@ def outline(code: CodeType) -> Outline:  # noqa: PLR0915  one flat match over in
                 stack = [*stack[:at], None if callee is None else (*callee, CALLED)]
                 if callee is not None:
                     unused, attributes = _use(index + 1, at, flow, code)
-                    calls.append(
-                        CallSite(callee, step.positions.lineno or 0 if step.positions else 0, unused, attributes)
-                    )
+                    line = step.positions.lineno or 0 if step.positions else 0
+                    caught = _caught(index, flow) if unused.endswith(_UNUSED) else ()
+                    calls.append(CallSite(callee, line, unused, attributes, caught))
             case "RETURN_VALUE":
                 returns.append(stack[-1])
             case "RETURN_CONST":  # pragma: no cover  since 3.12
@@ -424,6 +425,39 @@ _TRUTH: Final = ("__bool__", "__len__")
 """What decides whether an object is true; one that has neither always is."""
 
 
+def _caught(index: int, flow: _Flow) -> tuple[Reference | None, ...]:
+    """What the `except` clauses around an instruction name."""
+    found: list[Reference | None] = []
+    handlers = [to for to, _ in flow.caught[index]]
+    for handler in handlers:  # which grows on the way
+        handlers += [to for to, _ in flow.caught[handler] if to not in handlers]
+        paths: list[Reference | None] = []
+        index = handler + 1
+        while (step := flow.steps[index]).opname in _CLAUSE or step.opname.startswith("LOAD_"):
+            match step.opname:
+                case "LOAD_ATTR" if paths[-1] is not None:
+                    paths[-1] = (*paths[-1], str(step.argval))
+                case name if name.startswith("LOAD_"):
+                    paths.append(("global", str(step.argval)) if name == "LOAD_GLOBAL" else None)
+                case "CHECK_EXC_MATCH":
+                    found += paths
+                    paths = []
+                case _:
+                    pass
+            index = flow.after[index][-1]  # after a jump, the next clause
+        awaits = flow.steps[index + 1].opname == "GET_AWAITABLE"  # an `async with`, which is a lock rather than a check
+        if step.opname in ("POP_TOP", "COPY") or (step.opname == "WITH_EXCEPT_START" and not awaits):
+            found.append(None)
+    return tuple(found)
+
+
+_CLAUSE: Final = frozenset(
+    {"BUILD_TUPLE", "CHECK_EXC_MATCH", "POP_JUMP_IF_FALSE", "POP_JUMP_FORWARD_IF_FALSE", "NOP", "EXTENDED_ARG"}
+)
+"""What an `except` clause begins with, besides loads."""
+_UNUSED: Final = ("dropped", "never used")
+
+
 def _use(
     index: int, at: int, flow: _Flow, code: CodeType, stores: frozenset[int] = frozenset()
 ) -> tuple[str, tuple[str, ...]]:
@@ -462,6 +496,8 @@ def _use(
                 return "its result is used like a reply", ("__iter__", "__getitem__")
             case ("LOAD_ATTR" | "LOAD_METHOD", 0):
                 return "its result is used like a reply", (str(step.argval),)
+            case ("BUILD_TUPLE" | "BUILD_LIST" | "BUILD_SET", _) if flow.steps[index + 1].opname == "POP_TOP":
+                return ("its result is dropped" if above < (step.arg or 0) else ""), ()
             case (name, _) if name in _PUSHERS and len(flow.after[index]) == 1:
                 index += 1
             case _:
@@ -498,36 +534,6 @@ def assigned(code: CodeType) -> set[str]:
     return {step.argval for step in dis.get_instructions(code) if step.opname in _ASSIGNMENTS}
 
 
-def reads(code: CodeType, name: str) -> bool:
-    """Whether the code may use what a global, an attribute or a variable of a function around it holds.
-
-    It does not where it only assigns to the name, or to something in it (`seen["n"] += 1`), or calls something of it once and
-    drops the result (`seen.append(1)`): where nothing else is done by an expression that begins with the name.
-    """
-    check_type(code, CodeType, "code")
-    steps = list(dis.get_instructions(code))
-    begun: dict[object, list[str]] = {}
-    for step in steps:
-        begun.setdefault(_begins(step), []).append(step.opname)
-    dropped = {_begins(one) for one, two in pairwise(steps) if one.opname in _CALLS and two.opname == "POP_TOP"}
-
-    def is_written(place: object) -> bool:
-        calls = len([each for each in begun[place] if each in _CALLS])
-        is_all = place is not None and _WRITING.issuperset(begun[place])
-        return is_all and (calls == 1 and place in dropped if calls else not _WRITES.isdisjoint(begun[place]))
-
-    return any(
-        (step.argval == name and step.opname in _LOADS and not is_written(_begins(step)))
-        or (step.argval in {"globals", *_LOOKERS} and step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
-        for step in steps
-    )
-
-
-def _begins(step: dis.Instruction) -> tuple[int | None, int | None] | None:
-    place = step.positions
-    return None if place is None or place.col_offset is None else (place.lineno, place.col_offset)
-
-
 def makes_sets(code: CodeType) -> bool:
     """Whether the code builds a set."""
     check_type(code, CodeType, "code")
@@ -536,16 +542,5 @@ def makes_sets(code: CodeType) -> bool:
 
 _ASSIGNMENTS: Final = frozenset(
     {f"{what}_{where}" for what in ("STORE", "DELETE") for where in ("GLOBAL", "ATTR", "DEREF")}
-)
-_WRITES: Final = _ASSIGNMENTS | {"STORE_SUBSCR", "DELETE_SUBSCR"}
-_CALLS: Final = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
-_LOADS: Final = frozenset(
-    {f"LOAD_{kind}" for kind in ("GLOBAL", "NAME", "DEREF", "CLASSDEREF", "ATTR", "METHOD")}
-    | {f"LOAD_FROM_DICT_OR_{kind}" for kind in ("DEREF", "GLOBALS")}
-)
-_WRITING: Final = frozenset(
-    {"COPY", "SWAP", "POP_TOP", "PUSH_NULL", "PRECALL", "KW_NAMES", "EXTENDED_ARG", "BINARY_SUBSCR", "BINARY_OP"}
-    | {"LOAD_CONST", "RETURN_VALUE", "RETURN_CONST"}  # of a function that ends there without a `return`
-    | {*_CALLS, *_LOADS, *_WRITES}
 )
 _SETS: Final = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})

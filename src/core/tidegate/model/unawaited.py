@@ -7,17 +7,19 @@ a program calls are read instead, as compiled (`tidegate.model.bytecode.outline`
 is assigned to a local that is never used, or if it is only used as a reply would be (tested, subscripted, iterated, or read
 for an attribute, while nothing of its class can be). A result that is passed on, returned, stored or compared is kept.
 
-A call makes an effect if it calls a class of effects, or a function that is annotated to return one, or a function without
-annotation all of whose returns make one. It makes a coroutine if it calls an `async def`. What a name refers to is looked up
-in the globals, the closure, the arguments of the program and their attributes, in locals that are assigned to once, in what
-`__init__` assigns to attributes that no other method does, and by the annotations of arguments, fields, properties and results.
-Nothing of the user's is called, and nothing of it is kept. A name or an attribute that the function assigns to is not known.
+A call makes an effect if it calls a class of effects, or a function whose body makes a new one on each return and keeps none
+of them. It makes a coroutine if it calls an `async def`. Annotations are not used: a method may be overridden, and what it
+returns may be kept. What a name refers to is looked up in the globals, the closure, the arguments of the program and their
+attributes, and in locals that are assigned to once, unless a function or a method that is read assigns to the name or the
+attribute. Nothing of the user's is called, and nothing of it is kept.
+
+An effect that is made and dropped in a `try` may be a check of its arguments, unless the handlers only catch a Failure.
 
 Branches that no run takes are read as well. Commands of reducers are values, and reducers are not read.
 
 Not found: an effect that is stored where nobody awaits it (an attribute, a list); what is called through a value of unknown
-type, such as a local that is assigned to twice; a plain function in a module that imports nothing of tidegate; anything in a
-compiled extension, or under a Python whose bytecode is not known.
+type, such as a local that is assigned to twice or an argument of a function; a plain function in a module that imports nothing
+of tidegate; anything in a compiled extension, or under a Python whose bytecode is not known.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator, Mapping
 from functools import partial
 from inspect import getattr_static
-from types import CodeType, CoroutineType, FunctionType, MemberDescriptorType, MethodType, ModuleType, UnionType
-from typing import Final, NamedTuple, TypeAlias, cast, final, get_args, get_origin
+from types import CodeType, CoroutineType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Final, NamedTuple, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.model.bytecode import CALLED, Outline, Reference, is_known_python, outline, placed
-from tidegate.model.effects import Effect
+from tidegate.model.bytecode import CALLED, CallSite, Outline, Reference, is_known_python, outline, placed
+from tidegate.model.effects import Effect, Failure
 from tidegate.model.errors import Misuse
 
 __all__ = ["Unawaited", "check_awaited", "forgotten"]
@@ -82,7 +84,7 @@ def forgotten(program: Coroutine[Effect[object], object, object]) -> tuple[Unawa
         return ()
     frame = program.cr_frame
     bindings = {name: _value_of(held) for name, held in frame.f_locals.items()}
-    found: dict[Unawaited, None] = {}
+    scopes: list[_Scope] = []
     seen: set[object] = set()
     todo: list[_Scope | _Method] = [_Scope(frame.f_code, frame.f_globals, bindings)]
     for each in todo:  # which grows on the way
@@ -91,9 +93,10 @@ def forgotten(program: Coroutine[Effect[object], object, object]) -> tuple[Unawa
         seen.add(key)
         scope = _scope_of(each) if isinstance(each, _Method) else each
         if isinstance(each, _Scope) or _is_read(scope):
-            found |= dict.fromkeys(_dropped(scope))
+            scopes.append(scope)
             todo += _named(scope)
-    return tuple(found)
+    rebound = frozenset[str]().union(*(scope.read.rebound for scope in scopes))
+    return tuple(dict.fromkeys(found for scope in scopes for found in _dropped(scope, rebound)))
 
 
 # --- what names refer to ------------------------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ class _Object(NamedTuple):
 
 
 class _Instance(NamedTuple):
-    """Some object of a class."""
+    """A new object of exactly this class."""
 
     kind: type
 
@@ -131,7 +134,7 @@ class _Scope:
 
     code: CodeType
     names: Mapping[str, object]
-    bindings: Mapping[str, _Value | None]
+    bindings: Mapping[str, _Value]
     outer: _Scope | None = None
     read: Outline = attrs.field(init=False)
 
@@ -185,9 +188,7 @@ def _is_ours(held: object) -> bool:
 def _scope_of(method: _Method) -> _Scope:
     function, owner = method
     code, names = function.__code__, function.__globals__
-    bindings: dict[str, _Value | None] = {
-        name: _annotated(annotation, names) for name, annotation in function.__annotations__.items()
-    }
+    bindings: dict[str, _Value] = {}
     if owner is not None and code.co_argcount:
         bindings[code.co_varnames[0]] = owner
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
@@ -198,15 +199,26 @@ def _scope_of(method: _Method) -> _Scope:
     return _Scope(code, names, bindings)
 
 
-def _dropped(scope: _Scope) -> Iterator[Unawaited]:
-    """What a function forgets."""
+def _dropped(scope: _Scope, rebound: frozenset[str]) -> Iterator[Unawaited]:
+    """What a function forgets; not by names and attributes that some function assigns to."""
     for call in scope.read.calls:
-        if call.unused and (makes := _makes(_resolved((*call.callee, CALLED), scope), call.attributes)):
+        is_known = rebound.isdisjoint((call.callee[1], *(f".{part}" for part in call.callee[2:])))
+        made = _resolved((*call.callee, CALLED), scope) if call.unused and is_known else None
+        if (makes := _makes(made, call.attributes)) and (made is _COROUTINE or not _is_check(call, scope)):
             where = placed(str(scope.names.get("__name__", "")), scope.code, call.line)
             kind, *parts = call.callee
             if kind == "code":
                 parts[0] = cast("CodeType", scope.code.co_consts[int(parts[0])]).co_name
             yield Unawaited(".".join(parts).replace(f".{CALLED}", "(...)"), makes, call.unused, where)
+
+
+def _is_check(call: CallSite, scope: _Scope) -> bool:
+    """May an error of the call itself be what a `try` is about? What an effect answers with is a Failure."""
+    caught = (None if path is None else _resolved(path, scope) for path in call.caught)
+    return any(
+        not (isinstance(each, _Known) and isinstance(each.value, type) and issubclass(each.value, Failure))
+        for each in caught
+    )
 
 
 def _named(scope: _Scope) -> Iterator[_Scope | _Method]:
@@ -254,13 +266,7 @@ def _resolved(path: Reference, scope: _Scope, depth: int = 0) -> _Value | None:
     elif name in scope.names and name not in rebound:
         found = _value_of(scope.names[name])
     for part in rest:
-        found = (
-            _result(found, depth)
-            if part == CALLED
-            else None
-            if f".{part}" in rebound
-            else _attribute(found, part, depth)
-        )
+        found = _result(found, depth) if part == CALLED else None if f".{part}" in rebound else _attribute(found, part)
     return found
 
 
@@ -276,13 +282,13 @@ def _local(name: str, scope: _Scope, depth: int) -> _Value | None:
     return scope.bindings.get(name)
 
 
-def _attribute(of: _Value | None, name: str, depth: int) -> _Value | None:
+def _attribute(of: _Value | None, name: str) -> _Value | None:
     match of:
         case _Known(ModuleType() as module):
             return _value_of(vars(module)[name]) if name in vars(module) else None
         case _Known(type() as kind):
             return _of_class(_static(kind, name), of, kind)
-        case _Object(held) if not isinstance(_static(type(held), "__getattribute__"), FunctionType):
+        case _Object(held) if not _may_differ(type(held), name, "__init__"):
             found = getattr_static(held, name, None)
             if isinstance(found, MemberDescriptorType):
                 try:
@@ -291,8 +297,8 @@ def _attribute(of: _Value | None, name: str, depth: int) -> _Value | None:
                     return None
             is_of_class = found is None or found is _static(type(held), name)
             return _of_class(found, of, type(held)) if is_of_class else _value_of(found)
-        case _Instance(kind):
-            return _field(kind, name, depth) or _of_class(_static(kind, name), of, kind)
+        case _Instance(kind) if not _may_differ(kind, name):
+            return _of_class(_static(kind, name), of, kind)
         case _:
             return None
 
@@ -305,25 +311,15 @@ def _of_class(found: object, of: _Value, kind: type) -> _Value | None:
         return _Method(found.__func__, _Known(kind)) if isinstance(found.__func__, FunctionType) else None
     if isinstance(found, FunctionType):
         return _Known(found) if isinstance(of, _Known) else _Method(found, of)
-    if isinstance(found, property) and isinstance(found.fget, FunctionType) and not isinstance(of, _Known):
-        return _annotated(found.fget.__annotations__.get("return"), found.fget.__globals__)
     return None
 
 
-def _field(kind: type, name: str, depth: int) -> _Value | None:
-    """What the class is annotated to hold, or what `__init__` alone assigns."""
-    for base in kind.__mro__:
-        if name in (declared := vars(base).get("__annotations__", {})):
-            own = (each for each in vars(base).values() if isinstance(each, FunctionType))
-            written = (each.__globals__ for each in own if not each.__code__.co_filename.startswith("<"))
-            return _annotated(declared[name], next(written, {}))
+def _may_differ(kind: type, name: str, *but: str) -> bool:
+    """Do methods of the class, but for some, assign to an attribute of its objects, or look it up in a way of their own?"""
     methods = (each for base in kind.__mro__ for each in vars(base).values() if isinstance(each, FunctionType))
-    setting = [each for each in methods if f".{name}" in outline(each.__code__).rebound]
-    if [each.__name__ for each in setting] == ["__init__"]:
-        scope = _scope_of(_Method(setting[0], _Instance(kind)))
-        path = scope.read.fields.get(name)
-        return None if path is None else _resolved(path, scope, depth + 1)
-    return None
+    return isinstance(_static(kind, "__getattribute__"), FunctionType) or any(
+        f".{name}" in outline(each.__code__).rebound for each in methods if each.__name__ not in but
+    )
 
 
 def _static(kind: type, name: str) -> object:
@@ -338,16 +334,7 @@ def _result(of: _Value | None, depth: int) -> _Value | None:
         case _Known(FunctionType() as function):
             return _result(_Method(function, None), depth)
         case _Method():
-            function, _ = of
-            if function.__code__.co_flags & _IS_COROUTINE:
-                return _COROUTINE
-            if "__wrapped__" in vars(function):  # its annotations are those of another function
-                return None
-            annotation = function.__annotations__.get("return")
-            if annotation is None:
-                return _returned(_scope_of(of), depth)
-            found = _annotated(annotation, function.__globals__)
-            return None if _makes(found) and _is_kept(outline(function.__code__)) else found
+            return _returned(_scope_of(of), depth)
         case _Scope():
             return _returned(of, depth)
         case _:
@@ -365,7 +352,7 @@ def _makes_its_own(kind: type) -> bool:
 
 
 def _returned(scope: _Scope, depth: int) -> _Value | None:
-    """What a function returns that has no annotation."""
+    """What a function returns, by its body."""
     if scope.code.co_flags & _IS_COROUTINE:
         return _COROUTINE
     if scope.code.co_flags & _IS_GENERATOR or depth == _DEPTH_MAX:
@@ -377,28 +364,5 @@ def _returned(scope: _Scope, depth: int) -> _Value | None:
             return None
         found.append(value)
     is_same = len({*map(_key, found)}) == 1
-    one = found[0] if is_same else _EFFECT if all(_makes(each) == "an effect" for each in found) else None
+    one = found[0] if is_same else _EFFECT if found and all(_makes(each) == "an effect" for each in found) else None
     return None if _makes(one) and _is_kept(scope.read) else one
-
-
-def _annotated(annotation: object, names: Mapping[str, object]) -> _Value | None:
-    """An object of the class that an annotation names."""
-    if isinstance(annotation, str) and "|" in annotation and "[" not in annotation:
-        parts = [_annotated(part.strip(), names) for part in annotation.split("|")]
-        return _EFFECT if all(_makes(part) == "an effect" for part in parts) else None
-    if isinstance(annotation, str):
-        name, _, rest = annotation.strip("'\"").partition("[")
-        first, *more = name.split(".")
-        if rest and ("] |" in rest or not rest.endswith("]")):
-            return None
-        annotation = names.get(first)
-        for part in more:
-            annotation = vars(annotation).get(part) if isinstance(annotation, ModuleType) else None
-    origin: object = get_origin(annotation) or annotation
-    if origin is UnionType and all(
-        isinstance(each, type) and issubclass(each, Effect) for each in get_args(annotation)
-    ):
-        return _EFFECT
-    if origin is Coroutine:
-        return _COROUTINE
-    return _Instance(origin) if isinstance(origin, type) else None

@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import islice, repeat
-from types import CodeType
 from typing import Final, cast, final
 
 import attrs
 
-from tidegate.model.bytecode import placed, reads
 from tidegate.model.effects import Program
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.outside import Reach, differs, reached
@@ -41,7 +39,7 @@ from tidegate.sim.rerun import (
     merging,
     planned,
 )
-from tidegate.sim.scenario import ProcessActor, Scenario
+from tidegate.sim.scenario import ProcessActor
 from tidegate.sim.space import Space, Stepper
 
 __all__ = ["Confirmed", "confirmed", "second_process"]
@@ -87,7 +85,8 @@ class Confirmed:
 
     Attributes:
         doubts: State outside of programs that changes and may decide later.
-        unsure: What no second process has executed, and why; and what uses a clock or random numbers.
+        unsure: What no second process has executed, and why; and what uses a clock or random numbers;
+            and what a scenario declares as written only.
     """
 
     doubts: tuple[str, ...] = ()
@@ -130,8 +129,9 @@ def confirmed(
         subject.execute()
     cut_short = [] if is_over else _executed_at_length([subject for subject in subjects if subject.is_suspect])
     unshipped = (line for wait in waiting for line in wait())
-    doubts = tuple(_doubts(subjects, space.scenario))
-    return Confirmed(doubts, tuple(dict.fromkeys((*unshipped, *cut_short, *_uses(subjects)))))
+    written_only = space.scenario.written_only
+    unsure = dict.fromkeys((*unshipped, *cut_short, *_uses(subjects), *_assumed(subjects, written_only)))
+    return Confirmed(tuple(_doubts(subjects, written_only)), tuple(unsure))
 
 
 def _executed_at_length(subjects: Sequence[_Subject]) -> list[str]:
@@ -239,36 +239,33 @@ def _programs(processes: Iterable[ProcessActor], *, is_over: bool) -> Iterator[_
             yield _Subject(case_of(automaton, (*runs, *looped)), reach, automaton, effort.sent)
 
 
-def _doubts(subjects: Sequence[_Subject], scenario: Scenario) -> Iterator[str]:
-    """State outside that may decide later: of what was merged, or of what several processes reach.
-
-    What the scenario declares as written only is none, unless code of the user's is seen to read it: programs, reducers,
-    meanings, laws.
-    """
-    laws = (
-        *scenario.always.values(),
-        *scenario.step.values(),
-        *scenario.eventually.values(),
-        *scenario.sometimes.values(),
-    )
-    codes = {id(code): code for reach in (*(each.reach for each in subjects), reached(*laws)) for code in reach.codes}
+def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iterator[str]:
+    """State outside that may decide later: of what was merged, or of what several processes reach."""
     owners = Counter(
         place for subject in subjects for place in {(id(holder), name) for _, holder, name in subject.reach.places}
     )
     for subject in subjects:
         shared = {label for label, holder, name in subject.reach.places if owners[id(holder), name] > 1}
-        names = [label for label in subject.changes if subject.is_merged or label in shared]
-        declared = {label: _reader(label, codes.values()) for label in names if label in scenario.written_only}
-        if names := [label for label in names if declared.get(label) != ""]:
+        undeclared = (label for label in subject.changes if label not in written_only)
+        names = tuple(label for label in undeclared if subject.is_merged or label in shared)
+        if names:
             labels = ", ".join(f"`{label}`" for label in names)
-            readers = "".join(
-                f"; {by} reads `{label}`, which is declared as written only" for label, by in declared.items() if by
-            )
             yield (
                 f"{subject.case.process} changes {labels}, which is outside of its program and may decide later: "
                 f"keep it in a local, or pass it as an argument; if nothing reads it, declare "
-                f"Scenario(written_only={tuple(names)}){readers}"
+                f"Scenario(written_only={names})"
             )
+
+
+def _assumed(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iterator[str]:
+    """The declared state that changed, which is not checked, and the names that match nothing."""
+    changed = {label for subject in subjects for label in subject.changes}
+    places = {label for subject in subjects for label, _, _ in subject.reach.places}
+    for label in dict.fromkeys(written_only):
+        if label in changed:
+            yield f"written_only: `{label}` is assumed to be read by nothing"
+        elif label not in places:
+            yield f"written_only names `{label}`, which no code reaches"
 
 
 def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
@@ -282,14 +279,6 @@ def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
             f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'} {used}: at other times, or with other numbers, it may "
             "decide otherwise; ask for the time with an effect, and pass random numbers as arguments"
         )
-
-
-def _reader(label: str, codes: Iterable[CodeType]) -> str:
-    """The code that reads the place of that name; "" if none is seen to."""
-    name = label.rpartition(".")[2]
-    if name.startswith("__"):  # such as the attributes of a function, which are read by other names
-        return "some code"
-    return next((placed("", code, code.co_firstlineno) for code in codes if reads(code, name)), "")
 
 
 # --- in a second process ------------------------------------------------------------------------------------------------

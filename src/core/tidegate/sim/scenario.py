@@ -267,8 +267,8 @@ class Scenario:
         kind: A design, or a specimen: a faulty variant that the laws must catch.
         symmetric: Groups of processes that are interchangeable: they differ in nothing but their names.
         written_only: Names of state outside of programs that nothing reads, as messages name it: counters of metrics, a mock, a
-            list of events that a test looks at afterwards. Its changes make no verdict inconclusive, unless code is seen to
-            read it by that name; what reads it by another name is for the caller to know.
+            list of events that a test looks at afterwards. Its changes make no verdict inconclusive. That nothing reads it is
+            not checked: the report lists the assumption in `uncovered`.
     """
 
     name: str
