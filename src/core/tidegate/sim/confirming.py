@@ -25,9 +25,9 @@ import attrs
 from tidegate.model.bytecode import placed, reads
 from tidegate.model.effects import Program
 from tidegate.sim.automaton import ProgramAutomaton
-from tidegate.sim.outside import Reach, differs, reached
+from tidegate.sim.outside import DATA_MAX, Reach, differs, reached
 from tidegate.sim.packing import Packed
-from tidegate.sim.recalled import calls
+from tidegate.sim.recalled import asked, calls
 from tidegate.sim.rerun import (
     REPLIES_MIN,
     CallCase,
@@ -122,6 +122,7 @@ def confirmed(
     subjects = [
         *_programs(space.processes.values(), is_over=is_over),
         *(_Subject(case, reach) for case, reach in calls(space, steppers, states)),
+        *(_Subject(case, reach, is_asked=True) for case, reach in asked(space, states)),
     ]
     waiting = _begin_elsewhere(subjects)
     for subject in subjects:
@@ -130,7 +131,7 @@ def confirmed(
         if subject.is_suspect and not is_over:
             subject.execute_at_length()
     unshipped = (line for wait in waiting for line in wait())
-    doubts = tuple(_doubts(subjects, space.scenario))
+    doubts = tuple(dict.fromkeys(_doubts(subjects, space.scenario)))
     return Confirmed(doubts, tuple(dict.fromkeys((*unshipped, *_uses(subjects)))))
 
 
@@ -147,6 +148,7 @@ class _Subject:
         reach: What its code reaches.
         automaton: Of a program.
         sent: How many replies it is given in a second process.
+        is_asked: It is a law, a goal or a predicate, which is asked once in each state.
         changes: What changed outside while it ran.
     """
 
@@ -154,11 +156,23 @@ class _Subject:
     reach: Reach
     automaton: ProgramAutomaton | None = None
     sent: int = 0
+    is_asked: bool = False
     changes: dict[str, None] = attrs.field(factory=dict)
 
     @property
     def is_suspect(self) -> bool:
         return bool(self.changes or self.reach.clocks or self.reach.randoms)
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        process = self.case.name
+        return f"{self.case.what} of {process}" if self.is_asked and self.case.process else process
+
+    @property
+    def is_sent(self) -> bool:
+        """Is it executed in a second process as well? A law is not where nothing but state outside may make it differ."""
+        return not self.is_asked or bool(self.reach.has_sets or self.reach.clocks or self.reach.randoms)
 
     @property
     def is_merged(self) -> bool:
@@ -233,22 +247,37 @@ def _doubts(subjects: Sequence[_Subject], scenario: Scenario) -> Iterator[str]:
     )
     codes = {id(code): code for reach in (*(each.reach for each in subjects), reached(*laws)) for code in reach.codes}
     owners = Counter(
-        place for subject in subjects for place in {(id(holder), name) for _, holder, name in subject.reach.places}
+        place for subject in subjects for place in {(id(holder), name) for _, holder, name in subject.reach.named}
     )
     for subject in subjects:
         shared = {label for label, holder, name in subject.reach.places if owners[id(holder), name] > 1}
         names = [label for label in subject.changes if subject.is_merged or label in shared]
         declared = {label: _reader(label, codes.values()) for label in names if label in scenario.written_only}
-        if names := [label for label in names if declared.get(label) != ""]:
+        read = set[str]()
+        for reader in subjects:
+            if reader.is_asked and reader is not subject and (these := _read(subject, reader.reach)):
+                read |= {*these}
+                yield (
+                    f"{subject.name} changes {', '.join(f'`{label}`' for label in these)}, and {reader.name} reads it, which is "
+                    "not asked again when it changes: read it from the state, or keep it in a document or a note"
+                )
+        if names := [label for label in names if declared.get(label, label not in read)]:
             labels = ", ".join(f"`{label}`" for label in names)
+            proposed = tuple(label for label in names if label not in {*subject.reach.clocks, *subject.reach.randoms})
+            declare = f"; if nothing reads it, declare Scenario(written_only={proposed})" if proposed else ""
             readers = "".join(
                 f"; {by} reads `{label}`, which is declared as written only" for label, by in declared.items() if by
             )
             yield (
-                f"{subject.case.process} changes {labels}, which is outside of its program and may decide later: "
-                f"keep it in a local, or pass it as an argument; if nothing reads it, declare "
-                f"Scenario(written_only={tuple(names)}){readers}"
+                f"{subject.name} changes {labels}, which is outside of its program and may decide later: "
+                f"keep it in a local, or pass it as an argument{declare}{readers}"
             )
+
+
+def _read(subject: _Subject, reach: Reach) -> list[str]:
+    """What a subject changes and other code reaches."""
+    places = [place for place in subject.reach.places if place[0] in subject.changes]
+    return list(dict.fromkeys(label for label, holder, name in places if reach.meets(holder, name)))
 
 
 def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
@@ -256,7 +285,10 @@ def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
     users: dict[str, dict[str, None]] = {}
     for subject in subjects:
         if sources := (*subject.reach.clocks, *subject.reach.randoms):
-            users.setdefault(", ".join(sources), {})[subject.case.name] = None
+            users.setdefault(", ".join(sources), {})[subject.name] = None
+    for subject in subjects:
+        if subject.reach.left_out:
+            yield f"{subject.name}: more than {DATA_MAX:,} objects outside of the program: not all were watched"
     for used, names in users.items():
         yield (
             f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'} {used}: at other times, or with other numbers, it may "
@@ -284,7 +316,7 @@ def _begin_elsewhere(subjects: Sequence[_Subject]) -> list[Callable[[], list[str
         else [
             _sent(second, group, is_thorough=is_thorough)
             for is_thorough in (False, True)
-            if (group := [each for each in subjects if each.reach.has_sets is is_thorough])
+            if (group := [each for each in subjects if each.is_sent and each.reach.has_sets is is_thorough])
         ]
     )
 

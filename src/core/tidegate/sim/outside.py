@@ -52,7 +52,7 @@ from tidegate.model.errors import Nondeterministic
 from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
 
-__all__ = ["CLOCKS", "RANDOM", "Cause", "Reach", "differs", "reached"]
+__all__ = ["CLOCKS", "DATA_MAX", "RANDOM", "Cause", "Reach", "differs", "reached"]
 
 CLOCKS: Final = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
@@ -76,7 +76,7 @@ _SOURCES: Final = frozenset({"time", "random", "_random", "uuid", "secrets", "os
 _ORDERED_BY_HASH: Final = frozenset({"set", "frozenset", "hash"})
 _CODE_MAX: Final = 20_000
 """How many functions and classes a walk visits."""
-_DATA_MAX: Final = 5_000
+DATA_MAX: Final = 5_000
 """How many other objects, besides texts, numbers, and tuples of these."""
 _TOKENS_MAX: Final = 2_000
 """How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
@@ -147,6 +147,15 @@ class Reach:
             if (held := _held(holder, name)) is not _NOTHING:
                 yield label, held
 
+    def meets(self, holder: object, name: str) -> bool:
+        """Does the code name this place, or reach a mutable object that it holds?"""
+        if any(each is holder and called == name for _, each, called in self.named):
+            return True
+        walk = _Walk()
+        walk.visit(_held(holder, name), "")
+        walk.go_on()
+        return any(key in self.objects for key, item in walk.seen.items() if not _is_constant(item))
+
     def changed(self, before: tuple[_Token, ...]) -> tuple[str, ...]:
         """The labels of the places that have changed since a snapshot."""
         now = zip(self.places, before, self.snapshot(), strict=True)
@@ -216,6 +225,11 @@ def reached(*roots: object) -> Reach:
     """
     walk = _Walk()
     for root in roots:
+        owner = root.func if isinstance(root, partial) else root
+        owner = owner.__self__ if isinstance(owner, MethodType) else owner
+        if not isinstance(owner, _CONSTANT):  # an object that is called, and may keep something in itself
+            label = type(owner).__name__
+            walk.place(label, {label: owner}, label)
         walk.visit(root, "")
     walk.go_on()
     return Reach(
@@ -254,7 +268,7 @@ class _Walk:
         while self.codes_todo or self.todo:
             while (self.codes_todo or self.todo) and not self.left_out:
                 self.visit(*(self.codes_todo or self.todo).popleft())
-                self.left_out = self.data > _DATA_MAX or len(self.seen) > _CODE_MAX
+                self.left_out = self.data > DATA_MAX or len(self.seen) > _CODE_MAX
             if self.left_out:
                 return
             for label, module in self.modules.items():
@@ -399,9 +413,10 @@ class _Walk:
                 else:
                     held = _NOTHING  # noqa: PLW2901
                 path = f"{path}.{attribute}"
-            if isinstance(held, ModuleType) and not lookup.kept and lookup.level is None and _is_source(held):
+            if isinstance(held, ModuleType) and not lookup.kept and lookup.level is None:
                 self.modules.setdefault(path, held)  # it is handed on, and others may look something up there
-            self.name_source(path, held, lookup.given)
+            if not lookup.kept:
+                self.name_source(path, held, lookup.given)
             if held is not _NOTHING:
                 yield held
 
