@@ -28,7 +28,9 @@ from tidegate.model.values import check_int, check_type
 
 __all__ = [
     "CALLED",
+    "DEEP",
     "PYTHON",
+    "READERS",
     "CallSite",
     "Lookup",
     "Outline",
@@ -550,6 +552,8 @@ class Lookup(NamedTuple):
         given: With how many arguments the code calls what it finds; None where it does not, -1 where that is not known.
         kept: The local that the code assigns it to at once; "" where it does not.
         is_global: It may be a global.
+        depth: How many subscripts are applied to what the name holds (or an attribute of it, if the last one is a method such
+            as `get`) before the result is used in another way; 0 where it is used as it is, or changed.
     """
 
     name: str
@@ -558,6 +562,7 @@ class Lookup(NamedTuple):
     given: int | None
     kept: str
     is_global: bool
+    depth: int = 0
 
 
 @cache
@@ -610,7 +615,36 @@ def _lookup(
         used = next((step for step in later if _begins(step) == begins), None)  # a call begins where its callee does
         if used is not None and used.opname in _CALLS:
             given = -1 if used.opname == "CALL_FUNCTION_EX" else used.arg
-    return Lookup(name, level, attributes, given, kept, is_global)
+    depth = 0 if kept or begins is None else _subscripts(attributes, given, index, begins, steps)
+    return Lookup(name, level, attributes, given, kept, is_global, depth)
+
+
+def _subscripts(
+    attributes: tuple[str, ...], given: int | None, index: int, begins: object, steps: list[dis.Instruction]
+) -> int:
+    if attributes and attributes[-1] in READERS and given is not None:
+        return 1
+    following = steps[index].opname if index < len(steps) else ""
+    if following in ("CONTAINS_OP", "TO_BOOL", "UNARY_NOT") or following.startswith("POP_JUMP"):
+        return DEEP
+    if following == "GET_ITER":
+        return 1
+    depth = 0
+    for step in islice(steps, index, None):
+        if _begins(step) != begins or step.opname == "LOAD_CONST":
+            continue
+        if step.opname in ("STORE_SUBSCR", "DELETE_SUBSCR", "COPY", "SWAP"):
+            return 0
+        if step.opname != "BINARY_SUBSCR":
+            break
+        depth += 1
+    return depth
+
+
+READERS: Final = frozenset({"get", "items", "keys", "values"})
+"""Methods of a dictionary that change nothing."""
+DEEP: Final = 99
+"""A depth beyond that of all containers."""
 
 
 _ASSIGNMENTS: Final = frozenset(

@@ -25,7 +25,7 @@ import attrs
 from tidegate.model.bytecode import placed, reads
 from tidegate.model.effects import Program
 from tidegate.sim.automaton import ProgramAutomaton
-from tidegate.sim.outside import DATA_MAX, Reach, differs, reached
+from tidegate.sim.outside import DATA_MAX, Reach, differs, objects_at, reached
 from tidegate.sim.packing import Packed
 from tidegate.sim.recalled import asked, calls
 from tidegate.sim.rerun import (
@@ -75,6 +75,8 @@ _SUSPECT_REPLIES: Final = 12_000
 """And where something does: so many replies for all loops together, and as many for the runs again."""
 _SNAPSHOTS: Final = 300
 """How many snapshots are taken of what a program reaches."""
+_WATCHED_MAX: Final = 2_000_000
+"""How many values all snapshots look at: beyond, they are taken at the ends of runs alone, and beyond twice that no more."""
 _SECOND: Final = "tidegate_adapters.second_process"
 
 
@@ -124,6 +126,8 @@ def confirmed(
         *(_Subject(case, reach) for case, reach in calls(space, steppers, states)),
         *(_Subject(case, reach, is_asked=True) for case, reach in asked(space, states)),
     ]
+    for subject in subjects:
+        subject.left = subjects[0].left
     waiting = _begin_elsewhere(subjects)
     for subject in subjects:
         subject.execute()
@@ -149,6 +153,8 @@ class _Subject:
         automaton: Of a program.
         sent: How many replies it is given in a second process.
         is_asked: It is a law, a goal or a predicate, which is asked once in each state.
+        left: How many values all subjects together may still look at.
+        is_watched: All snapshots were taken.
         changes: What changed outside while it ran.
     """
 
@@ -157,6 +163,8 @@ class _Subject:
     automaton: ProgramAutomaton | None = None
     sent: int = 0
     is_asked: bool = False
+    left: list[int] = attrs.field(factory=lambda: [_WATCHED_MAX])
+    is_watched: bool = True
     changes: dict[str, None] = attrs.field(factory=dict)
 
     @property
@@ -166,8 +174,10 @@ class _Subject:
     @property
     def name(self) -> str:
         """Its name in messages."""
-        process = self.case.name
-        return f"{self.case.what} of {process}" if self.is_asked and self.case.process else process
+        case = self.case
+        if self.is_asked and case.process and isinstance(case, CallCase):
+            return f"{case.what} of {case.process}"
+        return case.name
 
     @property
     def is_sent(self) -> bool:
@@ -183,19 +193,22 @@ class _Subject:
         """Execute it, and note what changes outside: at the first awaits, and at the end of each run."""
         before, awaits, ends = self.reach.snapshot(), repeat(None, _SNAPSHOTS), repeat(None, _SNAPSHOTS)
 
-        def see(left: Iterator[None]) -> None:
+        def see(left: Iterator[None], least: int = 0) -> None:
             for _ in islice(left, 1):
-                self.changes |= dict.fromkeys(self.reach.changed(before))
+                if self.left[0] > least:
+                    self.changes |= dict.fromkeys(self.reach.changed(before, self.left, self.changes))
+                else:
+                    self.is_watched = False
 
         def keep(node: int, program: Program[object]) -> None:
-            see(ends)
+            see(ends, -_WATCHED_MAX)
             self.park(node, program)
 
         if isinstance(self.case, ProgramCase):
             found = self.case.execute((lambda: see(awaits)) if before else None, keep)
         else:
             found = self.case.execute()
-        see(ends)
+        see(ends, -_WATCHED_MAX)
         self.raise_mismatch(found)
 
     def execute_at_length(self) -> None:
@@ -254,8 +267,13 @@ def _doubts(subjects: Sequence[_Subject], scenario: Scenario) -> Iterator[str]:
         names = [label for label in subject.changes if subject.is_merged or label in shared]
         declared = {label: _reader(label, codes.values()) for label in names if label in scenario.written_only}
         read = set[str]()
+        changed = [
+            (label, holder, name, objects_at(holder, name))
+            for label, holder, name in subject.reach.places
+            if label in subject.changes
+        ]
         for reader in subjects:
-            if reader.is_asked and reader is not subject and (these := _read(subject, reader.reach)):
+            if reader.is_asked and reader is not subject and (these := _read(changed, reader.reach)):
                 read |= {*these}
                 yield (
                     f"{subject.name} changes {', '.join(f'`{label}`' for label in these)}, and {reader.name} reads it, which is "
@@ -274,10 +292,13 @@ def _doubts(subjects: Sequence[_Subject], scenario: Scenario) -> Iterator[str]:
             )
 
 
-def _read(subject: _Subject, reach: Reach) -> list[str]:
-    """What a subject changes and other code reaches."""
-    places = [place for place in subject.reach.places if place[0] in subject.changes]
-    return list(dict.fromkeys(label for label, holder, name in places if reach.meets(holder, name)))
+def _read(places: Sequence[tuple[str, object, str, frozenset[int]]], reach: Reach) -> list[str]:
+    """The labels of the places that code names, or of whose objects it reaches one."""
+    return [
+        label
+        for label, holder, name, objects in places
+        if reach.names(holder, name) or not objects.isdisjoint(reach.objects)
+    ]
 
 
 def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
@@ -287,6 +308,11 @@ def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
         if sources := (*subject.reach.clocks, *subject.reach.randoms):
             users.setdefault(", ".join(sources), {})[subject.name] = None
     for subject in subjects:
+        if not subject.is_watched:
+            yield (
+                f"{subject.name}: the state outside of the program is large, and was not compared at every await: keep large "
+                "tables immutable"
+            )
         if subject.reach.left_out:
             yield f"{subject.name}: more than {DATA_MAX:,} objects outside of the program: not all were watched"
     for used, names in users.items():

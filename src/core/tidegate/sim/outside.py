@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from contextvars import ContextVar
@@ -47,12 +47,12 @@ from typing import Final, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.model.bytecode import Lookup, assigned, lookups, makes_sets
+from tidegate.model.bytecode import DEEP, READERS, Lookup, assigned, lookups, makes_sets
 from tidegate.model.errors import Nondeterministic
 from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
 
-__all__ = ["CLOCKS", "DATA_MAX", "RANDOM", "Cause", "Reach", "differs", "reached"]
+__all__ = ["CLOCKS", "DATA_MAX", "RANDOM", "Cause", "Reach", "differs", "objects_at", "reached"]
 
 CLOCKS: Final = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
@@ -82,6 +82,8 @@ _TOKENS_MAX: Final = 2_000
 """How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
 _WIDE_MAX: Final = 20_000
 """And how many of one such collection."""
+_WIDE_COST: Final = 8
+"""So many of these take as long as another value."""
 _DEEP_MAX: Final = 6
 _LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
 """Where the standard library lies."""
@@ -121,6 +123,7 @@ class Reach:
         named: All places, also those that this code does not change and that hold what cannot change.
         objects: By id, the mutable objects that the walk met.
         left_out: The walk met more objects than it visits.
+        still: The places, by number, that hold tables which the code only reads: they are not watched.
     """
 
     places: tuple[_Place, ...]
@@ -131,15 +134,30 @@ class Reach:
     named: tuple[_Place, ...]
     objects: Mapping[int, object] = attrs.field(repr=False)
     left_out: bool
+    still: frozenset[int]
 
     @property
     def has_code(self) -> bool:
         """Is there code of the user's?"""
         return bool(self.codes)
 
-    def snapshot(self) -> tuple[_Token, ...]:
-        """What each place holds, as values that can be compared."""
-        return tuple([_token(_held(holder, name), [_TOKENS_MAX], _DEEP_MAX, ()) for _, holder, name in self.places])
+    def snapshot(self, left: list[int] | None = None, known: Container[str] = ()) -> tuple[_Token, ...]:
+        """What each place holds, as values that can be compared.
+
+        Args:
+            left: How many values may still be looked at by this snapshot and others; it is lowered.
+            known: Labels of places that are left out.
+        """
+        tokens: list[_Token] = []
+        for number, (label, holder, name) in enumerate(self.places):
+            if label in known or number in self.still:
+                tokens.append(None)
+                continue
+            here = [_TOKENS_MAX, 0]
+            tokens.append(_token(_held(holder, name), here, _DEEP_MAX, ()))
+            if left is not None:
+                left[0] -= _TOKENS_MAX - here[0] + here[1] // _WIDE_COST
+        return tuple(tokens)
 
     def held(self) -> Iterator[tuple[str, object]]:
         """The labels of the places, and what they hold."""
@@ -147,19 +165,16 @@ class Reach:
             if (held := _held(holder, name)) is not _NOTHING:
                 yield label, held
 
-    def meets(self, holder: object, name: str) -> bool:
-        """Does the code name this place, or reach a mutable object that it holds?"""
-        if any(each is holder and called == name for _, each, called in self.named):
-            return True
-        walk = _Walk()
-        walk.visit(_held(holder, name), "")
-        walk.go_on()
-        return any(key in self.objects for key, item in walk.seen.items() if not _is_constant(item))
+    def names(self, holder: object, name: str) -> bool:
+        """Does the code name this place?"""
+        return any(each is holder and called == name for _, each, called in self.named)
 
-    def changed(self, before: tuple[_Token, ...]) -> tuple[str, ...]:
-        """The labels of the places that have changed since a snapshot."""
-        now = zip(self.places, before, self.snapshot(), strict=True)
-        return tuple([label for (label, _, _), one, other in now if one != other])
+    def changed(
+        self, before: tuple[_Token, ...], left: list[int] | None = None, known: Container[str] = ()
+    ) -> tuple[str, ...]:
+        """The labels of the places that have changed since a snapshot, besides those that are known to change."""
+        now = zip(self.places, before, self.snapshot(left, known), strict=True)
+        return tuple([label for (label, _, _), one, other in now if label not in known and one != other])
 
 
 def differs(
@@ -232,8 +247,9 @@ def reached(*roots: object) -> Reach:
             walk.place(label, {label: owner}, label)
         walk.visit(root, "")
     walk.go_on()
+    places = tuple(filter(walk.may_change, walk.places.values()))
     return Reach(
-        tuple(filter(walk.may_change, walk.places.values())),
+        places,
         walk.has_sets,
         tuple(sorted(walk.clocks)),
         tuple(sorted(walk.randoms)),
@@ -241,7 +257,16 @@ def reached(*roots: object) -> Reach:
         tuple(walk.places.values()),
         {key: item for key, item in walk.seen.items() if not isinstance(item, _CONSTANT)},
         walk.left_out,
+        frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
     )
+
+
+def objects_at(holder: object, name: str) -> frozenset[int]:
+    """The ids of the mutable objects that a place holds."""
+    walk = _Walk()
+    walk.push((_held(holder, name),), "")
+    walk.go_on()
+    return frozenset(key for key, item in walk.seen.items() if not _is_constant(item))
 
 
 @final
@@ -259,6 +284,8 @@ class _Walk:
         self.codes: list[CodeType] = []
         self.names: set[str] = set()
         self.stored: set[str] = set()
+        self.depths: dict[str, int] = {}
+        self.shared: set[int] = set()
         self.modules: dict[str, ModuleType] = {}
         self.clocks: set[str] = set()
         self.randoms: set[str] = set()
@@ -292,8 +319,26 @@ class _Walk:
         is_unused = isinstance(holder, FunctionType) and held == {}  # a function without attributes or defaults
         return held is not _NOTHING and not is_unused and not _is_constant(held)
 
+    def only_reads(self, place: _Place) -> bool:
+        """Is it a table in which the code only looks up immutable values, and that the walk reached by one name?"""
+        label, _, name = place
+        name = label if name == "cell_contents" else name
+        is_written = name in self.stored or label in self.stored or not self.names.isdisjoint(_LOOKERS)
+        return not is_written and not self.left_out and 0 < self.depth_of(_held(*place[1:])) <= self.depths.get(name, 0)
+
+    def depth_of(self, item: object, deep: int = _DEEP_MAX) -> int:
+        """How many subscripts lead to nothing but immutable values; `DEEP` where something else is held."""
+        if _is_plain(item):
+            return 0
+        if type(item) not in _TABLES or id(item) in self.shared or not deep:
+            return DEEP
+        table = cast("Iterable[object]", item)
+        parts = [*table.keys(), *table.values()] if isinstance(table, (dict, MappingProxyType)) else table
+        return 1 + max((self.depth_of(part, deep - 1) for part in parts if type(part) not in _ATOMS), default=0)
+
     def visit(self, item: object, label: str) -> None:
         if id(item) in self.seen:
+            self.shared.add(id(item))
             return
         self.seen[id(item)] = item
         self.data += not isinstance(item, _CONSTANT)
@@ -372,6 +417,11 @@ class _Walk:
         self.has_sets = self.has_sets or makes_sets(code)
         self.has_sets = self.has_sets or not _ORDERED_BY_HASH.isdisjoint(names)
         for lookup in lookups(code):
+            path = (lookup.name, *lookup.attributes)
+            path = path[: -1 if path[-1] in READERS and lookup.depth else None]
+            for name in path:
+                depth = lookup.depth if name == path[-1] else 0
+                self.depths[name] = min(depth, self.depths.get(name, depth))
             for found in self.found_by(lookup, space, bound):
                 if lookup.kept:
                     bound[lookup.kept] = [*bound.get(lookup.kept, ()), found]
@@ -494,8 +544,9 @@ class _Walk:
         held = _held(holder, name)
         if isinstance(held, ContextVar):
             self.places.setdefault((id(held), ""), (label, held, ""))
+        is_new = (id(holder), name) not in self.places
         self.places.setdefault((id(holder), name), (label, holder, name))
-        if not isinstance(held, ModuleType):  # what the code looks up there is followed
+        if is_new and not isinstance(held, ModuleType):  # what the code looks up there is followed
             self.push((held,), label)
 
 
@@ -527,6 +578,10 @@ def _imported(name: str, level: int, space: Mapping[str, object]) -> ModuleType 
 
 
 _NOW: Final = frozenset({"now", "utcnow", "today"})
+
+
+_LOOKERS: Final = frozenset({"globals", "locals", "vars", "eval", "exec"})
+_TABLES: Final = (dict, list, tuple, set, frozenset, deque)
 
 
 def _is_date(item: object) -> bool:
@@ -631,6 +686,7 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
         chosen = tuple(islice(cast("Iterator[object]", items), _WIDE_MAX))
         kinds = tuple(map(type, chosen))
         if _ATOMS.issuperset(kinds):
+            left[1] += len(chosen)
             return chosen, kinds
         return tuple([_token(part, left, deep - 1, (*inside, id(item))) for part in chosen[:_TOKENS_MAX]])
 
