@@ -17,8 +17,9 @@ from __future__ import annotations
 import dis
 import sys
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cache
+from itertools import islice
 from types import CodeType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -27,13 +28,17 @@ from tidegate.model.values import check_int, check_type
 
 __all__ = [
     "CALLED",
+    "DEEP",
     "PYTHON",
+    "READERS",
     "CallSite",
+    "Lookup",
     "Outline",
     "Reference",
     "Suspension",
     "assigned",
     "is_known_python",
+    "lookups",
     "makes_sets",
     "outline",
     "placed",
@@ -535,12 +540,136 @@ def assigned(code: CodeType) -> set[str]:
 
 
 def makes_sets(code: CodeType) -> bool:
-    """Whether the code builds a set."""
+    """Whether the code builds a set, or may combine views of dictionaries to one, such as `a.keys() & b.keys()`."""
     check_type(code, CodeType, "code")
-    return any(step.opname in _SETS for step in dis.get_instructions(code))
+    has_views = not _VIEWS.isdisjoint(code.co_names)
+    return any(
+        step.opname in _SETS or (has_views and step.opname == "BINARY_OP" and step.argrepr in _SET_OPERATORS)
+        for step in dis.get_instructions(code)
+    )
+
+
+def _begins(step: dis.Instruction) -> tuple[int | None, int | None] | None:
+    place = step.positions
+    return None if place is None or place.col_offset is None else (place.lineno, place.col_offset)
+
+
+class Lookup(NamedTuple):
+    """A name that the code looks up, with the attributes that it looks up from there.
+
+    Attributes:
+        name: The name; of an import, the module.
+        level: Of an import, how many packages it goes up; None for a name.
+        attributes: What is looked up of it.
+        given: With how many arguments the code calls what it finds; None where it does not, -1 where that is not known.
+        kept: The local that the code assigns it to at once; "" where it does not.
+        is_global: It may be a global.
+        depth: How many subscripts are applied to what the name holds (or an attribute of it, if the last one is a method such
+            as `get`) before the result is used in another way; 0 where it is used as it is, or changed.
+    """
+
+    name: str
+    level: int | None
+    attributes: tuple[str, ...]
+    given: int | None
+    kept: str
+    is_global: bool
+    depth: int = 0
+
+
+@cache
+def lookups(code: CodeType) -> tuple[Lookup, ...]:
+    """The names and the imports of the code, in the order of its lines; nothing of functions within it."""
+    check_type(code, CodeType, "code")
+    steps = [part for step in dis.get_instructions(code) for part in split_pair(step) if part.opname not in _SILENT]
+    found: list[Lookup] = []
+    for index, step in enumerate(steps):
+        if step.opname in _LOADS_OF_NAMES:
+            found.append(_lookup(step.argval, None, (), index, steps, is_global=step.opname in _LOADS_OF_GLOBALS))
+        elif step.opname == "IMPORT_NAME":
+            level, chosen = steps[index - 2].argval, steps[index - 1].argval
+            found += _imported(step.argval, level, index, steps, is_from=chosen is not None)
+    return tuple(found)
+
+
+def _imported(name: str, level: int, index: int, steps: list[dis.Instruction], *, is_from: bool) -> Iterator[Lookup]:
+    yield Lookup(name, level, (), None, "", is_global=False)
+    top = name.partition(".")[0]
+    bound = next((at for at in range(index + 1, len(steps)) if steps[at].opname.startswith("STORE_")), index)
+    if not is_from:  # `import a.b` binds `a`, and `import a.b as c` looks up `b` in `a` first
+        yield Lookup(name if bound > index + 1 else top, level, (), None, str(steps[bound].argval), is_global=False)
+        return
+    while steps[index + 1].opname == "IMPORT_FROM":
+        yield _lookup(name, level, (steps[index + 1].argval,), index + 1, steps, is_global=False)
+        index += 2
+
+
+def _lookup(
+    name: str,
+    level: int | None,
+    attributes: tuple[str, ...],
+    index: int,
+    steps: list[dis.Instruction],
+    *,
+    is_global: bool,
+) -> Lookup:
+    begins, index = _begins(steps[index]), index + 1
+    while index < len(steps) and steps[index].opname in ("LOAD_ATTR", "LOAD_METHOD"):
+        attributes += (steps[index].argval,)
+        index += 1
+    given, kept = None, ""
+    if index < len(steps) and steps[index].opname in ("STORE_FAST", "STORE_DEREF"):
+        kept = steps[index].argval
+    elif begins is None:
+        given = -1
+    else:
+        later = (step for step in islice(steps, index, None) if step.opname != "LOAD_CONST")
+        used = next((step for step in later if _begins(step) == begins), None)  # a call begins where its callee does
+        if used is not None and used.opname in _CALLS:
+            given = -1 if used.opname == "CALL_FUNCTION_EX" else used.arg
+    depth = 0 if kept or begins is None else _subscripts(attributes, given, index, begins, steps)
+    return Lookup(name, level, attributes, given, kept, is_global, depth)
+
+
+def _subscripts(
+    attributes: tuple[str, ...], given: int | None, index: int, begins: object, steps: list[dis.Instruction]
+) -> int:
+    if attributes and attributes[-1] in READERS and given is not None:
+        return 1
+    following = steps[index].opname if index < len(steps) else ""
+    if following in ("CONTAINS_OP", "TO_BOOL", "UNARY_NOT") or following.startswith("POP_JUMP"):
+        return DEEP
+    if following == "GET_ITER":
+        return 1
+    depth = 0
+    for step in islice(steps, index, None):
+        if _begins(step) != begins or step.opname == "LOAD_CONST":
+            continue
+        if step.opname in ("STORE_SUBSCR", "DELETE_SUBSCR", "COPY", "SWAP"):
+            return 0
+        if step.opname != "BINARY_SUBSCR":
+            break
+        depth += 1
+    return depth
+
+
+READERS: Final = frozenset({"get", "items", "keys", "values"})
+"""Methods of a dictionary that change nothing."""
+DEEP: Final = 99
+"""A depth beyond that of all containers."""
 
 
 _ASSIGNMENTS: Final = frozenset(
     {f"{what}_{where}" for what in ("STORE", "DELETE") for where in ("GLOBAL", "ATTR", "DEREF")}
 )
 _SETS: Final = frozenset({"BUILD_SET", "SET_ADD", "SET_UPDATE"})
+_VIEWS: Final = frozenset({"keys", "items"})
+_SET_OPERATORS: Final = frozenset({"&", "|", "-", "^", "&=", "|=", "-=", "^="})
+_SILENT: Final = frozenset({"CACHE", "EXTENDED_ARG", "NOP", "PRECALL", "KW_NAMES", "PUSH_NULL"})
+_CALLS: Final = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+_LOADS: Final = frozenset(
+    {f"LOAD_{kind}" for kind in ("GLOBAL", "NAME", "DEREF", "CLASSDEREF", "ATTR", "METHOD")}
+    | {f"LOAD_FROM_DICT_OR_{kind}" for kind in ("DEREF", "GLOBALS")}
+)
+_LOADS_OF_GLOBALS: Final = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+_LOADS_OF_NAMES: Final = (_LOADS - {"LOAD_ATTR", "LOAD_METHOD"}) | {"LOAD_FAST", "LOAD_FAST_CHECK"}

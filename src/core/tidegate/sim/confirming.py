@@ -23,9 +23,9 @@ import attrs
 
 from tidegate.model.effects import Program
 from tidegate.sim.automaton import ProgramAutomaton
-from tidegate.sim.outside import Reach, differs, reached
+from tidegate.sim.outside import DATA_MAX, Reach, differs, objects_at, reached
 from tidegate.sim.packing import Packed
-from tidegate.sim.recalled import calls
+from tidegate.sim.recalled import asked, calls
 from tidegate.sim.rerun import (
     REPLIES_MIN,
     CallCase,
@@ -75,6 +75,8 @@ _LONG_S: Final = 2.0
 """How long that may take."""
 _SNAPSHOTS: Final = 300
 """How many snapshots are taken of what a program reaches."""
+_WATCHED_MAX: Final = 2_000_000
+"""How many values all snapshots look at: beyond, they are taken at the ends of runs alone, and beyond twice that no more."""
 _SECOND: Final = "tidegate_adapters.second_process"
 
 
@@ -123,7 +125,10 @@ def confirmed(
     subjects = [
         *_programs(space.processes.values(), is_over=is_over),
         *(_Subject(case, reach) for case, reach in calls(space, steppers, states)),
+        *(_Subject(case, reach, is_asked=True) for case, reach in asked(space, states)),
     ]
+    for subject in subjects:
+        subject.left = subjects[0].left
     waiting = _begin_elsewhere(subjects)
     for subject in subjects:
         subject.execute()
@@ -131,7 +136,7 @@ def confirmed(
     unshipped = (line for wait in waiting for line in wait())
     written_only = space.scenario.written_only
     unsure = dict.fromkeys((*unshipped, *cut_short, *_uses(subjects), *_assumed(subjects, written_only)))
-    return Confirmed(tuple(_doubts(subjects, written_only)), tuple(unsure))
+    return Confirmed(tuple(dict.fromkeys(_doubts(subjects, written_only))), tuple(unsure))
 
 
 def _executed_at_length(subjects: Sequence[_Subject]) -> list[str]:
@@ -163,6 +168,9 @@ class _Subject:
         reach: What its code reaches.
         automaton: Of a program.
         sent: How many replies it is given in a second process.
+        is_asked: It is a law, a goal or a predicate, which is asked once in each state.
+        left: How many values all subjects together may still look at.
+        is_watched: All snapshots were taken.
         changes: What changed outside while it ran.
     """
 
@@ -170,11 +178,27 @@ class _Subject:
     reach: Reach
     automaton: ProgramAutomaton | None = None
     sent: int = 0
+    is_asked: bool = False
+    left: list[int] = attrs.field(factory=lambda: [_WATCHED_MAX])
+    is_watched: bool = True
     changes: dict[str, None] = attrs.field(factory=dict)
 
     @property
     def is_suspect(self) -> bool:
         return bool(self.changes or self.reach.clocks or self.reach.randoms)
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        case = self.case
+        if self.is_asked and case.process and isinstance(case, CallCase):
+            return f"{case.what} of {case.process}"
+        return case.name
+
+    @property
+    def is_sent(self) -> bool:
+        """Is it executed in a second process as well? A law is not where nothing but state outside may make it differ."""
+        return not self.is_asked or bool(self.reach.has_sets or self.reach.clocks or self.reach.randoms)
 
     @property
     def is_merged(self) -> bool:
@@ -185,19 +209,22 @@ class _Subject:
         """Execute it, and note what changes outside: at the first awaits, and at the end of each run."""
         before, awaits, ends = self.reach.snapshot(), repeat(None, _SNAPSHOTS), repeat(None, _SNAPSHOTS)
 
-        def see(left: Iterator[None]) -> None:
+        def see(left: Iterator[None], least: int = 0) -> None:
             for _ in islice(left, 1):
-                self.changes |= dict.fromkeys(self.reach.changed(before))
+                if self.left[0] > least:
+                    self.changes |= dict.fromkeys(self.reach.changed(before, self.left, self.changes))
+                else:
+                    self.is_watched = False
 
         def keep(node: int, program: Program[object]) -> None:
-            see(ends)
+            see(ends, -_WATCHED_MAX)
             self.park(node, program)
 
         if isinstance(self.case, ProgramCase):
             found = self.case.execute((lambda: see(awaits)) if before else None, keep)
         else:
             found = self.case.execute()
-        see(ends)
+        see(ends, -_WATCHED_MAX)
         self.raise_mismatch(found)
 
     def execute_at_length(self) -> Iterator[None]:
@@ -242,18 +269,32 @@ def _programs(processes: Iterable[ProcessActor], *, is_over: bool) -> Iterator[_
 def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iterator[str]:
     """State outside that may decide later: of what was merged, or of what several processes reach."""
     owners = Counter(
-        place for subject in subjects for place in {(id(holder), name) for _, holder, name in subject.reach.places}
+        place for subject in subjects for place in {(id(holder), name) for _, holder, name in subject.reach.named}
     )
     for subject in subjects:
         shared = {label for label, holder, name in subject.reach.places if owners[id(holder), name] > 1}
         undeclared = (label for label in subject.changes if label not in written_only)
         names = tuple(label for label in undeclared if subject.is_merged or label in shared)
-        if names:
+        read = set[str]()
+        changed = [
+            (label, holder, name, objects_at(holder, name))
+            for label, holder, name in subject.reach.places
+            if label in subject.changes
+        ]
+        for reader in subjects:
+            if reader.is_asked and reader is not subject and (these := _read(changed, reader.reach)):
+                read |= {*these}
+                yield (
+                    f"{subject.name} changes {', '.join(f'`{label}`' for label in these)}, and {reader.name} reads it, which is "
+                    "not asked again when it changes: read it from the state, or keep it in a document or a note"
+                )
+        if names := tuple(label for label in names if label not in read):
             labels = ", ".join(f"`{label}`" for label in names)
+            proposed = tuple(label for label in names if label not in {*subject.reach.clocks, *subject.reach.randoms})
+            declare = f"; if nothing reads it, declare Scenario(written_only={proposed})" if proposed else ""
             yield (
-                f"{subject.case.process} changes {labels}, which is outside of its program and may decide later: "
-                f"keep it in a local, or pass it as an argument; if nothing reads it, declare "
-                f"Scenario(written_only={names})"
+                f"{subject.name} changes {labels}, which is outside of its program and may decide later: "
+                f"keep it in a local, or pass it as an argument{declare}"
             )
 
 
@@ -268,12 +309,29 @@ def _assumed(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Ite
             yield f"written_only names `{label}`, which no code reaches"
 
 
+def _read(places: Sequence[tuple[str, object, str, frozenset[int]]], reach: Reach) -> list[str]:
+    """The labels of the places that code names, or of whose objects it reaches one."""
+    return [
+        label
+        for label, holder, name, objects in places
+        if reach.names(holder, name) or not objects.isdisjoint(reach.objects)
+    ]
+
+
 def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
     """What uses clocks or random numbers, which changed nothing as often as it was executed."""
     users: dict[str, dict[str, None]] = {}
     for subject in subjects:
         if sources := (*subject.reach.clocks, *subject.reach.randoms):
-            users.setdefault(", ".join(sources), {})[subject.case.name] = None
+            users.setdefault(", ".join(sources), {})[subject.name] = None
+    for subject in subjects:
+        if not subject.is_watched:
+            yield (
+                f"{subject.name}: the state outside of the program is large, and was not compared at every await: keep large "
+                "tables immutable"
+            )
+        if subject.reach.left_out:
+            yield f"{subject.name}: more than {DATA_MAX:,} objects outside of the program: not all were watched"
     for used, names in users.items():
         yield (
             f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'} {used}: at other times, or with other numbers, it may "
@@ -293,7 +351,7 @@ def _begin_elsewhere(subjects: Sequence[_Subject]) -> list[Callable[[], list[str
         else [
             _sent(second, group, is_thorough=is_thorough)
             for is_thorough in (False, True)
-            if (group := [each for each in subjects if each.reach.has_sets is is_thorough])
+            if (group := [each for each in subjects if each.is_sent and each.reach.has_sets is is_thorough])
         ]
     )
 

@@ -19,15 +19,20 @@ inside of extension types, files and the environment.
 from __future__ import annotations
 
 import functools
+import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from contextvars import ContextVar
+from datetime import date
 from enum import Enum, unique
 from functools import cached_property, partial
+from importlib.util import resolve_name
 from inspect import getattr_static
 from itertools import count, cycle, islice
 from operator import length_hint
+from random import SystemRandom  # noqa: TID251  as a source that is named
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -42,12 +47,12 @@ from typing import Final, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.model.bytecode import assigned, makes_sets
+from tidegate.model.bytecode import DEEP, READERS, Lookup, assigned, lookups, makes_sets
 from tidegate.model.errors import Nondeterministic
 from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
 
-__all__ = ["CLOCKS", "RANDOM", "Cause", "Reach", "differs", "reached"]
+__all__ = ["CLOCKS", "DATA_MAX", "RANDOM", "Cause", "Reach", "differs", "objects_at", "reached"]
 
 CLOCKS: Final = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
@@ -56,17 +61,29 @@ RANDOM: Final = frozenset(
     {
         "random", "randint", "randrange", "randbytes", "getrandbits", "choice", "choices", "shuffle", "sample",
         "uniform", "uuid1", "uuid4", "urandom", "secrets", "token_bytes", "token_hex", "token_urlsafe", "randbelow",
+        "betavariate", "binomialvariate", "expovariate", "gammavariate", "gauss", "lognormvariate", "normalvariate",
+        "paretovariate", "triangular", "vonmisesvariate", "weibullvariate", "getrandom",
     }
 )  # fmt: skip
-_SOURCES: Final = frozenset({"time", "random", "uuid", "secrets", "os", "posix", "datetime"})
+_ALSO_CLOCKS: Final = frozenset(
+    {"process_time", "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "times"}
+)
+_CLOCKS_WITHOUT: Final = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
+"""Functions that read the clock where no time is given: where they are called with so many arguments."""
+_STATE_OF_RANDOM: Final = frozenset({"seed", "getstate", "setstate"})
+_SOURCES: Final = frozenset({"time", "random", "_random", "uuid", "secrets", "os", "posix", "nt", "datetime"})
 """Modules that clocks and random numbers come from."""
 _ORDERED_BY_HASH: Final = frozenset({"set", "frozenset", "hash"})
-_REACHED_MAX: Final = 2_000
-"""How many objects a walk visits; beyond, nothing is seen."""
+_CODE_MAX: Final = 20_000
+"""How many functions and classes a walk visits."""
+DATA_MAX: Final = 5_000
+"""How many other objects, besides texts, numbers, and tuples of these."""
 _TOKENS_MAX: Final = 2_000
 """How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
 _WIDE_MAX: Final = 20_000
 """And how many of one such collection."""
+_WIDE_COST: Final = 8
+"""So many of these take as long as another value."""
 _DEEP_MAX: Final = 6
 _LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
 """Where the standard library lies."""
@@ -103,6 +120,10 @@ class Reach:
         clocks: The clocks that it uses.
         randoms: The sources of random numbers that it uses.
         codes: The code of functions that are neither of tidegate nor of a library.
+        named: All places, also those that this code does not change and that hold what cannot change.
+        objects: By id, the mutable objects that the walk met.
+        left_out: The walk met more objects than it visits.
+        still: The places, by number, that hold tables which the code only reads: they are not watched.
     """
 
     places: tuple[_Place, ...]
@@ -110,15 +131,33 @@ class Reach:
     clocks: tuple[str, ...]
     randoms: tuple[str, ...]
     codes: tuple[CodeType, ...]
+    named: tuple[_Place, ...]
+    objects: Mapping[int, object] = attrs.field(repr=False)
+    left_out: bool
+    still: frozenset[int]
 
     @property
     def has_code(self) -> bool:
         """Is there code of the user's?"""
         return bool(self.codes)
 
-    def snapshot(self) -> tuple[_Token, ...]:
-        """What each place holds, as values that can be compared."""
-        return tuple([_token(_held(holder, name), [_TOKENS_MAX], _DEEP_MAX, ()) for _, holder, name in self.places])
+    def snapshot(self, left: list[int] | None = None, known: Container[str] = ()) -> tuple[_Token, ...]:
+        """What each place holds, as values that can be compared.
+
+        Args:
+            left: How many values may still be looked at by this snapshot and others; it is lowered.
+            known: Labels of places that are left out.
+        """
+        tokens: list[_Token] = []
+        for number, (label, holder, name) in enumerate(self.places):
+            if label in known or number in self.still:
+                tokens.append(None)
+                continue
+            here = [_TOKENS_MAX, 0]
+            tokens.append(_token(_held(holder, name), here, _DEEP_MAX, ()))
+            if left is not None:
+                left[0] -= _TOKENS_MAX - here[0] + here[1] // _WIDE_COST
+        return tuple(tokens)
 
     def held(self) -> Iterator[tuple[str, object]]:
         """The labels of the places, and what they hold."""
@@ -126,10 +165,16 @@ class Reach:
             if (held := _held(holder, name)) is not _NOTHING:
                 yield label, held
 
-    def changed(self, before: tuple[_Token, ...]) -> tuple[str, ...]:
-        """The labels of the places that have changed since a snapshot."""
-        now = zip(self.places, before, self.snapshot(), strict=True)
-        return tuple([label for (label, _, _), one, other in now if one != other])
+    def names(self, holder: object, name: str) -> bool:
+        """Does the code name this place?"""
+        return any(each is holder and called == name for _, each, called in self.named)
+
+    def changed(
+        self, before: tuple[_Token, ...], left: list[int] | None = None, known: Container[str] = ()
+    ) -> tuple[str, ...]:
+        """The labels of the places that have changed since a snapshot, besides those that are known to change."""
+        now = zip(self.places, before, self.snapshot(left, known), strict=True)
+        return tuple([label for (label, _, _), one, other in now if label not in known and one != other])
 
 
 def differs(
@@ -195,29 +240,75 @@ def reached(*roots: object) -> Reach:
     """
     walk = _Walk()
     for root in roots:
+        owner = root.func if isinstance(root, partial) else root
+        owner = owner.__self__ if isinstance(owner, MethodType) else owner
+        if not isinstance(owner, _CONSTANT):  # an object that is called, and may keep something in itself
+            label = type(owner).__name__
+            walk.place(label, {label: owner}, label)
         walk.visit(root, "")
-    while walk.todo and len(walk.seen) < _REACHED_MAX:
-        walk.visit(*walk.todo.popleft())
+    walk.go_on()
+    places = tuple(filter(walk.may_change, walk.places.values()))
     return Reach(
-        tuple(filter(walk.may_change, walk.places.values())),
+        places,
         walk.has_sets,
         tuple(sorted(walk.clocks)),
         tuple(sorted(walk.randoms)),
         tuple(walk.codes),
+        tuple(walk.places.values()),
+        {key: item for key, item in walk.seen.items() if not isinstance(item, _CONSTANT)},
+        walk.left_out,
+        frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
     )
+
+
+def objects_at(holder: object, name: str) -> frozenset[int]:
+    """The ids of the mutable objects that a place holds."""
+    walk = _Walk()
+    walk.push((_held(holder, name),), "")
+    walk.go_on()
+    return frozenset(key for key, item in walk.seen.items() if not _is_constant(item))
 
 
 @final
 class _Walk:
+    """Functions, classes and modules are visited before data, which may be a large table."""
+
     def __init__(self) -> None:
+        self.codes_todo: deque[tuple[object, str]] = deque()
         self.todo: deque[tuple[object, str]] = deque()
+        self.data = 0
+        self.left_out = False
         self.seen: dict[int, object] = {}
         self.places: dict[tuple[int, str], _Place] = {}
         self.has_sets = False
         self.codes: list[CodeType] = []
+        self.names: set[str] = set()
         self.stored: set[str] = set()
+        self.depths: dict[str, int] = {}
+        self.shared: set[int] = set()
+        self.modules: dict[str, ModuleType] = {}
         self.clocks: set[str] = set()
         self.randoms: set[str] = set()
+
+    def go_on(self) -> None:
+        """Visit what is left, and the modules that data holds, for any code may look up any of its names there."""
+        while self.codes_todo or self.todo:
+            while (self.codes_todo or self.todo) and not self.left_out:
+                self.visit(*(self.codes_todo or self.todo).popleft())
+                self.left_out = self.data > DATA_MAX or len(self.seen) > _CODE_MAX
+            if self.left_out:
+                return
+            for label, module in self.modules.items():
+                self.visit_module(label, module, self.names)
+
+    def push(self, items: Iterable[object], label: str) -> None:
+        for item in items:
+            if type(item) in _ATOMS:
+                continue
+            if isinstance(item, (*_CONSTANT, MethodType, partial)):
+                self.codes_todo.append((item, label))
+            elif not _is_plain(item):
+                self.todo.append((item, label))
 
     def may_change(self, place: _Place) -> bool:
         """Does the code assign to it, or does it hold what can change?"""
@@ -228,41 +319,64 @@ class _Walk:
         is_unused = isinstance(holder, FunctionType) and held == {}  # a function without attributes or defaults
         return held is not _NOTHING and not is_unused and not _is_constant(held)
 
+    def only_reads(self, place: _Place) -> bool:
+        """Is it a table in which the code only looks up immutable values, and that the walk reached by one name?"""
+        label, _, name = place
+        name = label if name == "cell_contents" else name
+        is_written = name in self.stored or label in self.stored or not self.names.isdisjoint(_LOOKERS)
+        return not is_written and not self.left_out and 0 < self.depth_of(_held(*place[1:])) <= self.depths.get(name, 0)
+
+    def depth_of(self, item: object, deep: int = _DEEP_MAX) -> int:
+        """How many subscripts lead to nothing but immutable values; `DEEP` where something else is held."""
+        if _is_plain(item):
+            return 0
+        if type(item) not in _TABLES or id(item) in self.shared or not deep:
+            return DEEP
+        table = cast("Iterable[object]", item)
+        parts = [*table.keys(), *table.values()] if isinstance(table, (dict, MappingProxyType)) else table
+        return 1 + max((self.depth_of(part, deep - 1) for part in parts if type(part) not in _ATOMS), default=0)
+
     def visit(self, item: object, label: str) -> None:
-        if id(item) in self.seen or isinstance(item, (str, bytes, int, float, type(None))):
+        if id(item) in self.seen:
+            self.shared.add(id(item))
             return
         self.seen[id(item)] = item
+        self.data += not isinstance(item, _CONSTANT)
         match item:
             case FunctionType():
+                self.name_source("", item, None)
                 self.visit_function(item)
             case MethodType():
-                self.todo += [(item.__func__, label), (item.__self__, label)]
+                self.push((item.__func__, item.__self__), label)
             case partial():
                 self.visit_arguments(item)
-                self.todo += [(part, label) for part in (item.func, *item.args, *item.keywords.values())]
+                self.push((item.func, *item.args, *item.keywords.values()), label)
             case type():
+                self.name_source("", item, None)
                 self.visit_class(item)
-            case ModuleType() | BuiltinFunctionType():
-                pass
+            case ModuleType():
+                self.modules.setdefault(label, item)
+            case BuiltinFunctionType():
+                self.name_source("", item, None)
             case set() | frozenset():
                 self.has_sets = True
-                self.todo += [(part, label) for part in islice(item, _REACHED_MAX)]
+                self.push(item, label)
             case dict() | MappingProxyType():
-                self.todo += [(part, label) for part in islice(item.values(), _REACHED_MAX)]
+                self.push(item.values(), label)
             case tuple() | list() | deque():
-                self.todo += [(part, label) for part in islice(item, _REACHED_MAX)]
+                self.push(item, label)
             case GeneratorType():
                 if item.gi_frame is not None:
-                    self.visit_code(item.gi_code, item.gi_frame.f_globals)
-                    self.todo += [(part, label) for part in referents(item)]
+                    self.visit_code(item.gi_code, item.gi_frame.f_globals, {})
+                    self.push(referents(item), label)
             case _ if _is_random(item):
                 self.randoms.add(label)
             case _:
-                self.todo.append((getattr_static(item, "__wrapped__", None), label))  # of a cache of functools
-                self.todo.append((type(item), label))
-                self.todo += [(part, f"{label}.{name}") for name, part in _fields(item)]
+                self.push((getattr_static(item, "__wrapped__", None), type(item)), label)  # of a cache of functools
+                for name, part in _fields(item):
+                    self.push((part,), f"{label}.{name}")
                 if _is_iterator(item):
-                    self.todo += [(part, label) for part in referents(item)]
+                    self.push(referents(item), label)
 
     def visit_arguments(self, call: partial[object]) -> None:
         """What is given to a function of the user's is named as its parameters are."""
@@ -275,55 +389,133 @@ class _Walk:
                 self.place(name, given, name)
 
     def visit_function(self, function: FunctionType) -> None:
+        bound: dict[str, list[object]] = {}
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self.place(variable, cell, "cell_contents")
-        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self.todo.append((default, function.__name__))
+            bound[variable] = [_held(cell, "cell_contents")]
+        self.push((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()), function.__name__)
         if _is_library(function.__module__ or "", function.__code__.co_filename):
             return
         for attribute in ("__defaults__", "__kwdefaults__", "__dict__"):
             self.place(f"{function.__name__}.{attribute}", function, attribute)
-        self.todo += [(each, name) for name, each in vars(function).items()]
-        self.visit_code(function.__code__, function.__globals__)
+        for name, each in vars(function).items():
+            self.push((each,), name)
+        self.visit_code(function.__code__, function.__globals__, bound)
 
-    def visit_code(self, code: CodeType, space: dict[str, object]) -> None:
-        names = set(code.co_names)
+    def visit_code(self, code: CodeType, space: dict[str, object], bound: Mapping[str, list[object]]) -> None:
+        """Follow what the code looks up.
+
+        Args:
+            code: It.
+            space: The globals of its module.
+            bound: What is known of the variables of functions around it.
+        """
+        names, bound = set(code.co_names), dict(bound)
         self.codes.append(code)
+        self.names |= names
         self.stored |= assigned(code)
         self.has_sets = self.has_sets or makes_sets(code)
         self.has_sets = self.has_sets or not _ORDERED_BY_HASH.isdisjoint(names)
+        for lookup in lookups(code):
+            path = (lookup.name, *lookup.attributes)
+            path = path[: -1 if path[-1] in READERS and lookup.depth else None]
+            for name in path:
+                depth = lookup.depth if name == path[-1] else 0
+                self.depths[name] = min(depth, self.depths.get(name, depth))
+            for found in self.found_by(lookup, space, bound):
+                if lookup.kept:
+                    bound[lookup.kept] = [*bound.get(lookup.kept, ()), found]
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
-                self.visit_code(constant, space)
+                self.visit_code(constant, space, {name: bound[name] for name in constant.co_freevars if name in bound})
             self.has_sets = self.has_sets or isinstance(constant, frozenset)
         for name in sorted(names & space.keys()):
             held = space[name]
-            self.name_source(name, held, names)
+            if isinstance(held, ModuleType):
+                self.visit_module(name, held, names)
             self.place(name, space, name)
-            if isinstance(held, ModuleType) and not _is_library(held.__name__, vars(held).get("__file__")):
-                for attribute in sorted(names & vars(held).keys()):
-                    self.place(f"{name}.{attribute}", vars(held), attribute)
         for name in sorted(self.stored & names - space.keys()):  # a global that is not there yet
             self.places.setdefault((id(space), name), (name, space, name))
 
-    def name_source(self, name: str, held: object, names: set[str]) -> None:
-        """Note the clocks and random numbers that a global gives to code with these names."""
-        if isinstance(held, ModuleType) and held.__name__ in _SOURCES:
-            is_clock = held.__name__ in ("time", "datetime")
-            used = names & (CLOCKS if is_clock else RANDOM)
-            used = (used - {name}) or used  # the module is named, and so may be a function of the same name
-            (self.clocks if is_clock else self.randoms).update(f"{name}.{each}" for each in used)
-            source: object = getattr(held, "random", None)
-            self.place_random(f"{name}.random", source)
-        elif (held if isinstance(held, type) else type(held)).__module__ == "datetime":
-            self.clocks |= {f"{name}.{each}" for each in names & {"now", "utcnow", "today"}}
-        elif isinstance(held, (BuiltinFunctionType, FunctionType, MethodType)):
-            module = getattr(held, "__module__", None) or type(getattr(held, "__self__", None)).__module__
-            if module in _SOURCES and held.__name__ in CLOCKS:
-                self.clocks.add(name)
-            elif module in _SOURCES and held.__name__ in RANDOM:
-                self.randoms.add(name)
-                self.place_random(name, held)
+    def found_by(self, lookup: Lookup, space: dict[str, object], bound: Mapping[str, list[object]]) -> Iterator[object]:
+        """What a name or an import leads to; clocks and random numbers on the way are named, and imported modules visited."""
+        if lookup.level is not None:
+            module = _imported(lookup.name, lookup.level, space)
+            begun: list[object] = [] if module is None else [module]
+            for each in begun:
+                self.visit_module(lookup.name, cast("ModuleType", each), {*lookup.attributes, *self.names})
+        else:
+            begun = list(bound.get(lookup.name, ()))
+            if lookup.is_global and lookup.name in space and not begun:
+                begun = [space[lookup.name]]
+            for each in begun:
+                if isinstance(each, ModuleType):
+                    self.visit_module(lookup.name, each, {*lookup.attributes, *self.names})
+        for held in begun:
+            path = lookup.name
+            for attribute in lookup.attributes:
+                if isinstance(held, ModuleType):
+                    submodule = sys.modules.get(f"{held.__name__}.{attribute}", _NOTHING)
+                    held = vars(held).get(attribute, submodule)  # noqa: PLW2901
+                elif _is_date(held) and attribute in _NOW:
+                    self.clocks.add(f"{path}.{attribute}")
+                    held = _NOTHING  # noqa: PLW2901
+                else:
+                    held = _NOTHING  # noqa: PLW2901
+                path = f"{path}.{attribute}"
+            if isinstance(held, ModuleType) and not lookup.kept and lookup.level is None:
+                self.modules.setdefault(path, held)  # it is handed on, and others may look something up there
+            if not lookup.kept:
+                self.name_source(path, held, lookup.given)
+            if held is not _NOTHING:
+                yield held
+
+    def visit_module(self, label: str, module: ModuleType, names: AbstractSet[str]) -> None:
+        """Visit what code with these names may look up in a module of the user's; or name the clocks of another one."""
+        if _is_library(module.__name__, vars(module).get("__file__")):
+            for name in names & vars(module).keys() if label in self.modules and _is_source(module) else ():
+                self.name_source(f"{label}.{name}", vars(module)[name], None)
+            return
+        for attribute in sorted(names & vars(module).keys()):
+            key, held = (id(vars(module)), attribute), vars(module)[attribute]
+            if key not in self.places:
+                self.place(f"{label}.{attribute}", vars(module), attribute)
+                if isinstance(held, ModuleType):
+                    self.visit_module(f"{label}.{attribute}", held, names)
+
+    def name_source(self, path: str, held: object, given: int | None) -> None:
+        """Note a clock or a source of random numbers.
+
+        Args:
+            path: How the code names it; "" if it is reached otherwise.
+            held: What may be one.
+            given: With how many arguments it is called, if that is known.
+        """
+        if isinstance(held, type):
+            if any(kind.__module__ == "_random" for kind in held.__mro__) and (given == 0 or held is SystemRandom):
+                self.randoms.add(path or held.__qualname__)
+            return
+        if not isinstance(held, (BuiltinFunctionType, FunctionType, MethodType)):
+            return
+        owner, name = getattr(held, "__self__", None), held.__name__
+        module = getattr(held, "__module__", None) or getattr(
+            owner if isinstance(owner, type) else type(owner), "__module__", ""
+        )
+        if module not in _SOURCES and not _is_random(owner):
+            return
+        self.seen.setdefault(id(held), held)
+        path = path or f"{'os' if module in ('posix', 'nt') else module}.{name}"
+        is_without = name in _CLOCKS_WITHOUT and given in (None, -1, _CLOCKS_WITHOUT[name])
+        if _is_date(owner) and name in _NOW:
+            self.clocks.add(path)
+        elif _is_random(owner):
+            self.place_random(path, held)
+            if name not in _STATE_OF_RANDOM:
+                self.randoms.add(path)
+        elif name in RANDOM:
+            self.randoms.add(path)
+        elif name in CLOCKS | _ALSO_CLOCKS or is_without:
+            self.clocks.add(path)
 
     def place_random(self, label: str, source: object) -> None:
         """The generator behind the functions of the module `random`."""
@@ -342,7 +534,9 @@ class _Walk:
                 elif isinstance(held, (property, cached_property)):
                     inner = held.fget if isinstance(held, property) else held.func
                 if isinstance(inner, FunctionType):
-                    self.todo.append((inner, name))
+                    self.push((inner,), name)
+                elif inner is not held:  # a built-in function
+                    self.push((inner,), f"{base.__name__}.{name}")
                 elif not name.startswith("__") or name == "__slots__":
                     self.place(f"{base.__name__}.{name}", base, name)
 
@@ -350,8 +544,10 @@ class _Walk:
         held = _held(holder, name)
         if isinstance(held, ContextVar):
             self.places.setdefault((id(held), ""), (label, held, ""))
+        is_new = (id(holder), name) not in self.places
         self.places.setdefault((id(holder), name), (label, holder, name))
-        self.todo.append((held, label))
+        if is_new and not isinstance(held, ModuleType):  # what the code looks up there is followed
+            self.push((held,), label)
 
 
 @final
@@ -371,6 +567,34 @@ def _state_of(generator: object) -> object:
         return hash(generator.getstate())  # type: ignore[attr-defined]
     except NotImplementedError:  # it draws from the operating system
         return None
+
+
+def _imported(name: str, level: int, space: Mapping[str, object]) -> ModuleType | None:
+    """The module that an `import` finds; None where it has not been executed yet."""
+    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
+    with suppress(ImportError, ValueError):
+        return sys.modules.get(resolve_name("." * level + name, str(package)) if level else name)
+    return None
+
+
+_NOW: Final = frozenset({"now", "utcnow", "today"})
+
+
+_LOOKERS: Final = frozenset({"globals", "locals", "vars", "eval", "exec"})
+_TABLES: Final = (dict, list, tuple, set, frozenset, deque)
+
+
+def _is_date(item: object) -> bool:
+    return issubclass(item if isinstance(item, type) else type(item), date)
+
+
+def _is_source(module: ModuleType) -> bool:
+    return module.__name__ in _SOURCES
+
+
+def _is_plain(item: object) -> bool:
+    """Is it a number or a text, or a tuple of these?"""
+    return type(item) in _ATOMS or (type(item) is tuple and all(map(_is_plain, item)))
 
 
 def _is_library(module: str, file: str | None) -> bool:
@@ -462,6 +686,7 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
         chosen = tuple(islice(cast("Iterator[object]", items), _WIDE_MAX))
         kinds = tuple(map(type, chosen))
         if _ATOMS.issuperset(kinds):
+            left[1] += len(chosen)
             return chosen, kinds
         return tuple([_token(part, left, deep - 1, (*inside, id(item))) for part in chosen[:_TOKENS_MAX]])
 

@@ -1,7 +1,8 @@
 """Functions of a scenario, called again: steps, meanings and predicates that are not programs.
 
     reducers, meanings, actors   a sample of the remembered steps is taken again, and the calls in them are recorded
-    laws, goals, predicates of faults   where their code uses sets, clocks or random numbers: asked in states that were seen
+    laws, goals, predicates of faults   where their code uses sets, clocks, random numbers or state outside: asked in states
+                                        that were seen
 
 Each is a `CallCase`, which is executed here and in a second process. A call that raises an error is left out.
 """
@@ -30,7 +31,7 @@ from tidegate.sim.space import Space, Stepper
 from tidegate.sim.steppers import Overwriting, Remembering
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
 
-__all__ = ["calls"]
+__all__ = ["asked", "calls"]
 
 _STEPS: Final = 100
 """In how many states an actor with code of the user's moves again."""
@@ -61,7 +62,6 @@ def calls(space: Space, steppers: Iterable[Stepper], states: Sequence[Packed]) -
     for stepper in steppers:
         if isinstance(stepper, (Remembering, Overwriting)):
             yield from _of_actor(space, stepper, states)
-    yield from _predicates(space, states)
 
 
 # --- reducers, meanings, and actors of the user's -----------------------------------------------------------------------
@@ -143,7 +143,7 @@ def _of_actor(space: Space, stepper: Remembering | Overwriting, states: Sequence
     meant = _Meant(meaning) if meaning is not None and reached(meaning).has_code else None
     functions: dict[str, _Recorded] = {}
     if isinstance(actor, ReducerProcess):
-        names = ("step", "event_for", "merge", "stamp", "split")
+        names = ("step", "event_for", "merge", "stamp", "split", "is_timer", "at_once", "ends")
         functions = {name: _Recorded(each) for name in names if callable(each := getattr(actor, name))}
     is_users = not type(actor).__module__.startswith("tidegate.")
     if not (functions or meant or is_users):
@@ -232,11 +232,18 @@ class SeenState:
         return self.statuses[process]
 
 
-def _predicates(space: Space, states: Sequence[Packed]) -> Iterator[_Called]:
+def asked(space: Space, states: Sequence[Packed]) -> Iterator[_Called]:
+    """Calls of laws, goals and predicates, with what each reaches.
+
+    Args:
+        space: Of the search.
+        states: Those that were seen, or some of them.
+    """
     scenario = space.scenario
     number = len(scenario.always) + len(scenario.step) + len(scenario.eventually) + len(scenario.sometimes)
-    states = _spread(states, max(_STATES_MIN, min(_STATES, _CELLS_MAX // (len(space.packing.slots) * max(1, number)))))
-    seen = [_seen(space, state) for state in states]
+    most = _CELLS_MAX // (len(space.packing.slots) * max(1, number))
+    chosen = _spread(states, max(_STATES_MIN, min(_STATES, most)))
+    seen = [_seen(space, state) for state in chosen]
     for laws in (scenario.always, scenario.eventually, scenario.sometimes):
         for name, law in laws.items():
             for part in law if isinstance(law, tuple) else (law,):
@@ -246,8 +253,8 @@ def _predicates(space: Space, states: Sequence[Packed]) -> Iterator[_Called]:
     for process in space.processes.values():
         faults: Faults = getattr(process, "faults", Faults())
         for kind, which in faults.kinds.items():
-            asked = (node.status for each in process.automata for node in each.nodes)
-            effects = ((status.effect,) for status in asked if isinstance(status, Asking))
+            statuses = (node.status for each in process.automata for node in each.nodes)
+            effects = ((status.effect,) for status in statuses if isinstance(status, Asking))
             yield from _asked(process.name, f"the choice of effects for {kind}", which, effects)
 
 
@@ -262,5 +269,5 @@ def _asked(
     process: str, what: str, function: Callable[..., object], arguments: Iterable[tuple[object, ...]]
 ) -> Iterator[_Called]:
     reach = reached(function)
-    if reach.has_code and (reach.has_sets or reach.clocks or reach.randoms):
+    if reach.has_code and (reach.has_sets or reach.clocks or reach.randoms or reach.named):
         yield _again(process, what, function, function, arguments)
