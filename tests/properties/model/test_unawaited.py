@@ -244,6 +244,7 @@ def plugs_in():
 def constant() -> UpdateOne: return CONSTANT
 def any_effect() -> Effect[object]: return Charge(1)
 REPO, SERVICE, FAKE, OWN, OTHER, LOOKS = Repo(), Service(Repo()), Service(Synchronous()), OfItsOwn(), OfAnother(), LooksUp()
+UNSET = OfItsOwn.__new__(OfItsOwn)
 """
 
 
@@ -405,6 +406,7 @@ KEPT = (
     "await saves_to(Synchronous())",
     "Replaced().save(1)\nLooksUp().save(1)\nOTHER.repo.put(1)\nLOOKS.save(1)",
     "plugs_in()\nREPO.save(1)",
+    "UNSET.repo.save(1)",
     "request = any_effect()\nreturn request",
     "request = any_effect()\nif request is None: return\nawait request",
     "request = charge()\nrequest.validated()\nchecked(request)\nchecked_by_name(request)\nawait request",

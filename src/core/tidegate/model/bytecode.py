@@ -450,9 +450,13 @@ def _caught(index: int, flow: _Flow) -> tuple[Reference | None, ...]:
                 case _:
                     pass
             index = flow.after[index][-1]  # after a jump, the next clause
-        awaits = flow.steps[index + 1].opname == "GET_AWAITABLE"  # an `async with`, which is a lock rather than a check
-        if step.opname in ("POP_TOP", "COPY") or (step.opname == "WITH_EXCEPT_START" and not awaits):
-            found.append(None)
+        match [each.opname for each in flow.steps[index : index + 2]]:
+            case ["WITH_EXCEPT_START", "GET_AWAITABLE"]:  # an `async with` is a lock rather than a check
+                pass
+            case ["POP_TOP" | "COPY" | "BUILD_LIST" | "WITH_EXCEPT_START", *_]:  # any error, `except*`, `with`
+                found.append(None)
+            case _:
+                pass
     return tuple(found)
 
 
