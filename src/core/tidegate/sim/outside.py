@@ -300,6 +300,10 @@ class _Walk:
                 return
             for label, module in self.modules.items():
                 self.visit_module(label, module, self.names)
+        for label, module in self.modules.items():
+            used = self.names & vars(module).keys() if _is_source(module) else set[str]()
+            for name in (used - {label}) or used:  # the code names the module, and it may have a function of that name
+                self.name_source(f"{label}.{name}", vars(module)[name], None)
 
     def push(self, items: Iterable[object], label: str) -> None:
         for item in items:
@@ -471,10 +475,8 @@ class _Walk:
                 yield held
 
     def visit_module(self, label: str, module: ModuleType, names: AbstractSet[str]) -> None:
-        """Visit what code with these names may look up in a module of the user's; or name the clocks of another one."""
+        """Visit what code with these names may look up in a module of the user's."""
         if _is_library(module.__name__, vars(module).get("__file__")):
-            for name in names & vars(module).keys() if label in self.modules and _is_source(module) else ():
-                self.name_source(f"{label}.{name}", vars(module)[name], None)
             return
         for attribute in sorted(names & vars(module).keys()):
             key, held = (id(vars(module)), attribute), vars(module)[attribute]
