@@ -1,8 +1,8 @@
 """State outside of a program: all that its code reaches besides its frames, and whether that changes while it runs.
 
 A program may depend on its arguments and on the replies it gets. `reached` walks from the function that starts a program over
-the functions that its code names, what they close over, their defaults and attributes, the globals that they name, the
-attributes of classes and modules, and context variables. A `Reach` then says
+the functions that its code names or imports, what they close over, their defaults and attributes, the globals that they name, the
+attributes of classes and modules, and context variables: functions, classes and modules first, then data. A `Reach` then says
     which clocks and random numbers the code uses                 `clocks`, `randoms`
     whether the order of a set, or `hash`, may decide something   `has_sets`
     what all of that holds now                                    `Reach.snapshot`
@@ -11,6 +11,9 @@ A run that starts with warm caches must leave the snapshot as it was at every aw
 The walk stops at the standard library, installed packages and tidegate; it looks through what holds whatever is put there, such
 as a SimpleNamespace, a Counter, a queue or an iterator. Of a cache of functools only what can change counts. No code of the
 user's is run, no property, descriptor or `__getattr__`, besides `__class__`.
+
+A clock or a random number is named by the path of attributes that the code follows to it, or by its own name where data holds
+it: a table, a default argument, a class. A table that the code only looks values up in is in no snapshot (`Reach.still`).
 
 Known not to be seen: what is reached by a name that is made at run time (`getattr(module, "na" + "me")`, `sys.modules`), state
 inside of extension types, files and the environment.
