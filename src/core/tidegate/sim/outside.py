@@ -31,11 +31,9 @@ from contextvars import ContextVar
 from datetime import date
 from enum import Enum, unique
 from functools import cached_property, partial
-from importlib.util import resolve_name
 from inspect import getattr_static
 from itertools import count, cycle, islice
 from operator import length_hint
-from random import SystemRandom  # noqa: TID251  as a source that is named
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -497,7 +495,9 @@ class _Walk:
             given: With how many arguments it is called, if that is known.
         """
         if isinstance(held, type):
-            if any(kind.__module__ == "_random" for kind in held.__mro__) and (given == 0 or held is SystemRandom):
+            if any(kind.__module__ == "_random" for kind in held.__mro__) and (
+                given == 0 or held.__qualname__ == "SystemRandom"
+            ):
                 self.randoms.add(path or held.__qualname__)
             return
         if not isinstance(held, (BuiltinFunctionType, FunctionType, MethodType)):
@@ -576,10 +576,10 @@ def _state_of(generator: object) -> object:
 
 def _imported(name: str, level: int, space: Mapping[str, object]) -> ModuleType | None:
     """The module that an `import` finds; None where it has not been executed yet."""
-    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
-    with suppress(ImportError, ValueError):
-        return sys.modules.get(resolve_name("." * level + name, str(package)) if level else name)
-    return None
+    if level:
+        package = str(space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]).split(".")
+        name = ".".join([*package[: len(package) + 1 - level], *filter(None, (name,))])
+    return sys.modules.get(name)
 
 
 _NOW: Final = frozenset({"now", "utcnow", "today"})
