@@ -46,7 +46,7 @@ VALUES: Final = {
     "operator": "functions for operators",
     "re": "the text of a claim",
     "struct": "the bits of a float",
-    "sys": "which Python runs, see model.bytecode",
+    "sys": "which Python runs, see model.bytecode; the modules that code imports, see sim.outside",
     "types": "what a suspended program is",
     "typing": "types",
     "zlib": "a checksum, see consumer._tables",
@@ -56,10 +56,10 @@ VALUES: Final = {
 ONLY_IN: Final = {
     "dis": ("model.bytecode", "sim.fingerprint"),
     "gc": ("sim.fingerprint",),
-    "sys": ("model.bytecode", "sim.fingerprint"),
+    "sys": ("model.bytecode", "sim.fingerprint", "sim.outside"),
     "importlib": ("catalogue", "sim.confirming"),
 }
-SYS: Final = frozenset({"version_info"})
+SYS: Final = frozenset({"modules", "version_info"})
 
 BANNED_NAMES: Final = frozenset(
     {"__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "input", "open", "print", "quit"}
@@ -83,6 +83,7 @@ CACHES: Final = {
     "sim.log.log": "the cells of logs, by partition",
     "sim.log.paused": "the cells of what consumers have paused",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
+    "model.bytecode.lookups": "what a function looks up, once per code object",
     "model.bytecode.outline": "what a function calls, once per code object",
     "model.bytecode.suspensions": "what is live where, once per code object",
     "sim.world.document": "the cell of a document, for a while",

@@ -88,6 +88,9 @@ class Children:
             self.owner, self.children = os.getpid(), {}
         first, *others = [seed for seed in SEEDS if seed != os.environ.get("PYTHONHASHSEED")]
         messages, unshipped = _packed(cases, by_value=False)
+        if left := [nth for nth, message in enumerate(messages) if message is None]:  # now, before what they hold grows
+            for nth, message, answer in zip(left, *_packed([cases[nth] for nth in left], by_value=True), strict=True):
+                messages[nth], unshipped[nth] = message, answer
         child = self.child(first)
         number = child.send(messages)
 
@@ -98,7 +101,9 @@ class Children:
             alike = [nth for nth, *all_ in zip(differing, *by_seed, strict=True) if all_.count(all_[0]) == len(all_)]
             # Where all seeds agree with each other and not with this process, it is no seed that differs: a setting that
             # was made at run time, or a file that has changed since. So what this process has is sent.
-            if failed := sorted({*alike, *(nth for nth, each in enumerate(answers) if isinstance(each, Unshipped))}):
+            if failed := sorted(
+                {*alike, *(nth for nth, each in enumerate(answers) if isinstance(each, Unshipped) and sent[nth])}
+            ):
                 repacked, why = _packed([cases[nth] for nth in failed], by_value=True)
                 again = self.child(first)
                 found = _merged(why, again.answer(again.send(repacked)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import enum
 import functools
+import os
 import random  # noqa: TID251  as a program that should not
 import sys
 import time  # noqa: TID251  likewise
@@ -465,6 +466,42 @@ async def counts_far_beside_a_large_table() -> str:
     return BAD
 
 
+MINE: Any = ModuleType("mine_to_import")
+MINE.__file__ = "/mine/mine_to_import.py"
+sys.modules[MINE.__name__] = MINE
+
+
+async def counts_far_in_a_module_imported_inside() -> str:
+    import mine_to_import  # type: ignore[import-not-found]
+
+    mine_to_import.count = 0
+    while mine_to_import.count < FAR:
+        await PAUSE
+        mine_to_import.count += 1
+    return BAD
+
+
+A_TABLE_OF_PAIRS: Final = {number: (number, "a") for number in range(9_000)}
+
+
+def one_more() -> None:
+    up_in_a_list()
+
+
+def up_in_a_list() -> None:
+    COUNTED.append(1)
+
+
+async def counts_far_behind_a_large_table() -> str:
+    """Code is visited before data."""
+    assert A_TABLE_OF_PAIRS
+    (COUNTED).clear()
+    while len(COUNTED) < FAR:
+        await PAUSE
+        one_more()
+    return BAD
+
+
 A_LARGE_TABLE: Final = {number: (number, ("a", "b")) for number in range(1_100)}
 
 
@@ -522,6 +559,7 @@ BY_CHANCE: Final[tuple[Coded, ...]] = (
 PROGRAMS: Final[tuple[Coded, ...]] = (
     counts_far_in_a_module, counts_far_in_a_shared_object, counts_far_in_a_list, counts_far_in_a_context,
     counts_far_in_a_cache, counts_far_in_an_attribute, counts_far_in_a_row, counts_far_in_a_namespace,
+    counts_far_in_a_module_imported_inside, counts_far_behind_a_large_table,
     counts_far_in_a_wrapped_dictionary, counts_far_beside_a_large_table, counts_in_a_closure, remembers_what_closures_share,
     counts_in_a_class, counts_in_a_module, counts_in_a_function, counts_in_defaults, counts_in_a_bound_class,
     counts_in_an_exception, counts_in_notes, remembers_in_a_cache, remembers_in_a_context, remembers_in_a_seed,
@@ -910,7 +948,12 @@ def with_laws(**named: Any) -> Scenario:
     return attrs.evolve(scenario(flips), **{"always": {}} | named)
 
 
+def by_a_view(*_: object) -> bool:
+    return list(TABLE.keys() & dict.fromkeys(WORDS).keys()) == ["alpha", "beta"]
+
+
 PREDICATES: Final[Mapping[str, Scenario]] = {
+    "view": with_laws(sometimes={"any": by_a_view}),
     "always": with_laws(always={"any": by_a_hash}),
     "step": with_laws(step={"any": by_a_hash}),
     "eventually": with_laws(eventually={"any": by_a_hash}),
@@ -928,6 +971,99 @@ def test_laws_and_actors_are_confirmed_in_another_process(scenario: Scenario) ->
     """Whichever hash seed this one has."""
     with pytest.raises(Nondeterministic):
         explore(scenario)
+
+
+class Counting:
+    """A law that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, *_: object) -> bool:
+        self.calls += 1
+        return True
+
+
+def looks_outside(*_: object) -> bool:
+    return NUMBERS["n"] > -1
+
+
+def looks_outside_of_the_list(*_: object) -> bool:
+    return bool(BOX.items != [2])
+
+
+BOX: Final = SimpleNamespace(items=COUNTED)
+
+
+async def counts_in_two_places() -> None:
+    COUNTED.clear()
+    while not await ask():
+        NUMBERS["n"] += 1
+        COUNTED.append(1)
+
+
+@pytest.mark.parametrize(
+    "law", [looks_outside, looks_outside_of_the_list, Counting()], ids=["place", "object", "calls"]
+)
+@pytest.mark.parametrize("kind", ["always", "sometimes", "step", "faults"])
+def test_a_law_or_a_predicate_that_depends_on_state_outside_is_doubted(kind: str, law: Any) -> None:
+    """It is asked once in each state; also where the state is declared as written only."""
+    process = Process("a", factory(counts_in_two_places))
+    if kind == "faults":
+        process = attrs.evolve(process, faults=Faults.of(Fault.CRASH_BEFORE, on=law))
+        kind, law = "always", lambda _: True
+    actors = (process, Process("b", factory(flips)))
+    report = explore(
+        attrs.evolve(with_laws(**{kind: {"outside": law}}), actors=actors, written_only=("NUMBERS", "COUNTED"))
+    )
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "outside" in report.reason or "the choice of effects for crash_before of a" in report.reason
+
+
+def counts_and_denies(_: object) -> bool:
+    COUNTED.append(1)
+    return False
+
+
+def test_what_is_asked_of_a_reducer_and_counts_its_calls_is_doubted() -> None:
+    """Which commands are timers."""
+    assert explore(a_reducer(is_timer=counts_and_denies)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_random_number_is_never_proposed_as_written_only() -> None:
+    """Whoever draws one uses it."""
+
+    async def draws_for_nothing() -> None:
+        while not await ask():
+            random.random()
+            NUMBERS["n"] += 1
+
+    report = explore(scenario(draws_for_nothing))
+    assert "`random.random`" in report.reason
+    assert report.reason.endswith("written_only=('NUMBERS',))")
+
+
+LISTS: Final = {number: [number] for number in range(6_000)}
+
+
+def test_what_is_not_watched_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are too many objects, and where comparing them takes too long."""
+
+    async def holds_lists() -> bool:
+        await PAUSE
+        return LISTS is None
+
+    report = explore(scenario(holds_lists))
+    assert "a: more than 5,000 objects outside of the program: not all were watched" in report.uncovered
+    monkeypatch.setattr(confirming, "_WATCHED_MAX", 0)
+    line = (
+        "a: the state outside of the program is large, and was not compared at every await: keep large tables immutable"
+    )
+    assert line in explore(scenario(counts_once)).uncovered
+
+
+async def counts_once() -> None:
+    MEMO.setdefault(3, 6)
 
 
 def test_a_clock_that_changed_nothing_is_named() -> None:
@@ -1127,6 +1263,92 @@ def test_clocks_and_random_numbers_are_named() -> None:
     before = reach.snapshot()
     drawn()
     assert reach.changed(before) == ("drawn",)
+
+
+class Job:
+    """Its attributes are named as clocks are."""
+
+    now = 3
+    choice = 4
+    clock = staticmethod(time.time)
+
+
+JOB: Final = Job()
+HANDED: Final = {"now": time.time}
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001
+
+
+def imports_a_module() -> object:
+    import time as clock  # noqa: TID251
+
+    return clock.time()
+
+
+def imports_a_name() -> object:
+    from random import expovariate  # noqa: TID251
+
+    return lambda: expovariate(1)
+
+
+def is_given(now: Any = time.time) -> object:
+    return now()
+
+
+def keeps(now: Any = None) -> object:
+    now = time.monotonic
+    return now()
+
+
+def hands_on() -> object:
+    return is_handed(time)
+
+
+def is_handed(module: Any) -> object:
+    return module.time_ns()
+
+
+@pytest.mark.parametrize(
+    ("function", "clocks", "randoms"),
+    [
+        (imports_a_module, ("clock.time",), ()),
+        (imports_a_name, (), ("expovariate",)),
+        (is_given, ("time.time",), ()),
+        (keeps, ("now",), ()),
+        (hands_on, ("time.time_ns",), ()),
+        (lambda: [HANDED["now"]()], ("time.time",), ()),
+        (lambda: [JOB.clock()], ("time.time",), ()),
+        (lambda: [EPOCH.now()], ("EPOCH.now",), ()),
+        (lambda: [os.times()], ("os.times",), ()),
+        (lambda: os.getrandom(1), (), ("os.getrandom",)),
+        (lambda: [random.Random()], (), ("random.Random",)),
+        (lambda: time.strftime("%H"), ("time.strftime",), ()),
+        (lambda: (time.strftime("%H", (0,) * 9), time.sleep, time.strptime), (), ()),
+        (lambda: (os.sep, NUMBERS["choice"], random.Random(5).sample([1], 1)), (), ()),
+        (lambda row: (datetime(1970, 1, 1), row.now, random.seed), (), ()),  # noqa: DTZ001
+    ],
+)
+def test_a_source_is_named_by_its_path(function: Any, clocks: object, randoms: object) -> None:
+    """And nothing else that has the name of one."""
+    reach = reached(function)
+    assert (reach.clocks, reach.randoms) == (clocks, randoms)
+
+
+def only_looks_up(key: str) -> object:
+    return TABLE[key], HIDDEN.get(key), 1 in KEPT
+
+
+def changes_one() -> None:
+    HIDDEN["n"] += 1
+
+
+def test_a_table_that_code_only_looks_up_is_not_compared() -> None:
+    """Unless some code that is reached changes it."""
+    reach = reached(only_looks_up)
+    assert {reach.places[number][0] for number in reach.still} == {"TABLE", "HIDDEN", "KEPT"}
+    reach = reached(only_looks_up, changes_one)
+    before = reach.snapshot()
+    changes_one()
+    assert reach.changed(before) == ("HIDDEN",)
 
 
 def test_a_variable_without_a_value_is_none() -> None:

@@ -1,8 +1,8 @@
 """State outside of a program: all that its code reaches besides its frames, and whether that changes while it runs.
 
 A program may depend on its arguments and on the replies it gets. `reached` walks from the function that starts a program over
-the functions that its code names, what they close over, their defaults and attributes, the globals that they name, the
-attributes of classes and modules, and context variables. A `Reach` then says
+the functions that its code names or imports, what they close over, their defaults and attributes, the globals that they name, the
+attributes of classes and modules, and context variables: functions, classes and modules first, then data. A `Reach` then says
     which clocks and random numbers the code uses                 `clocks`, `randoms`
     whether the order of a set, or `hash`, may decide something   `has_sets`
     what all of that holds now                                    `Reach.snapshot`
@@ -11,6 +11,9 @@ A run that starts with warm caches must leave the snapshot as it was at every aw
 The walk stops at the standard library, installed packages and tidegate; it looks through what holds whatever is put there, such
 as a SimpleNamespace, a Counter, a queue or an iterator. Of a cache of functools only what can change counts. No code of the
 user's is run, no property, descriptor or `__getattr__`, besides `__class__`.
+
+A clock or a random number is named by the path of attributes that the code follows to it, or by its own name where data holds
+it: a table, a default argument, a class. A table that the code only looks values up in is in no snapshot (`Reach.still`).
 
 Known not to be seen: what is reached by a name that is made at run time (`getattr(module, "na" + "me")`, `sys.modules`), state
 inside of extension types, files and the environment.
@@ -28,11 +31,9 @@ from contextvars import ContextVar
 from datetime import date
 from enum import Enum, unique
 from functools import cached_property, partial
-from importlib.util import resolve_name
 from inspect import getattr_static
 from itertools import count, cycle, islice
 from operator import length_hint
-from random import SystemRandom  # noqa: TID251  as a source that is named
 from types import (
     BuiltinFunctionType,
     CodeType,
@@ -300,6 +301,10 @@ class _Walk:
                 return
             for label, module in self.modules.items():
                 self.visit_module(label, module, self.names)
+        for label, module in self.modules.items():
+            used = self.names & vars(module).keys() if _is_source(module) else set[str]()
+            for name in (used - {label}) or used:  # the code names the module, and it may have a function of that name
+                self.name_source(f"{label}.{name}", vars(module)[name], None)
 
     def push(self, items: Iterable[object], label: str) -> None:
         for item in items:
@@ -471,10 +476,8 @@ class _Walk:
                 yield held
 
     def visit_module(self, label: str, module: ModuleType, names: AbstractSet[str]) -> None:
-        """Visit what code with these names may look up in a module of the user's; or name the clocks of another one."""
+        """Visit what code with these names may look up in a module of the user's."""
         if _is_library(module.__name__, vars(module).get("__file__")):
-            for name in names & vars(module).keys() if label in self.modules and _is_source(module) else ():
-                self.name_source(f"{label}.{name}", vars(module)[name], None)
             return
         for attribute in sorted(names & vars(module).keys()):
             key, held = (id(vars(module)), attribute), vars(module)[attribute]
@@ -492,7 +495,9 @@ class _Walk:
             given: With how many arguments it is called, if that is known.
         """
         if isinstance(held, type):
-            if any(kind.__module__ == "_random" for kind in held.__mro__) and (given == 0 or held is SystemRandom):
+            if any(kind.__module__ == "_random" for kind in held.__mro__) and (
+                given == 0 or held.__qualname__ == "SystemRandom"
+            ):
                 self.randoms.add(path or held.__qualname__)
             return
         if not isinstance(held, (BuiltinFunctionType, FunctionType, MethodType)):
@@ -571,10 +576,10 @@ def _state_of(generator: object) -> object:
 
 def _imported(name: str, level: int, space: Mapping[str, object]) -> ModuleType | None:
     """The module that an `import` finds; None where it has not been executed yet."""
-    package = space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]
-    with suppress(ImportError, ValueError):
-        return sys.modules.get(resolve_name("." * level + name, str(package)) if level else name)
-    return None
+    if level:
+        package = str(space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]).split(".")
+        name = ".".join([*package[: len(package) + 1 - level], *filter(None, (name,))])
+    return sys.modules.get(name)
 
 
 _NOW: Final = frozenset({"now", "utcnow", "today"})
