@@ -279,7 +279,7 @@ def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iter
         changed = [
             (label, holder, name, objects_at(holder, name))
             for label, holder, name in subject.reach.places
-            if label in subject.changes and label not in written_only
+            if label in subject.changes
         ]
         for reader in subjects:
             if reader.is_asked and reader is not subject and (these := _read(changed, reader.reach)):
