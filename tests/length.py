@@ -194,10 +194,12 @@ HASH_SEEDS: Final = _either(2, 10)
 """Processes under different hash seeds that explore the same five scenarios: rarer orders of sets."""
 
 # Of the simulated Kafka.
-KAFKA_SCRIPTS: Final = _either(20, 200)
+KAFKA_SCRIPTS: Final = _either(4, 200)
 """Random scripts of calls that a real broker and the simulated one are compared by: rarer combinations."""
-KAFKA_TABLE_STEP: Final = _either(3, 1)
+KAFKA_TABLE_STEP: Final = _either(15, 1)
 """Every so many of the ways in which a request may fail, told apart by both."""
+KAFKA_WAIT_S: Final = _either(3.0, 60.0)
+"""Scripts by hand that wait longer are left out: sessions and transactions that time out."""
 KAFKA_RUNS: Final = _either(75, 36_000)
 """Short runs of workers on the simulated Kafka by seed, for each kind of fault: rarer interleavings."""
 ONCE_RUNS: Final = _either(100, 10_000)
