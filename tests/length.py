@@ -271,12 +271,14 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "/sim/test_search.py::test_a_planted_bug_in_the_search_makes_the_two_differ": ("nothing is at rest",),
     "/test_simulated_worker.py::test_a_log_that_loses_its_end_shows_what_is_planted": ("what is committed holds",),
+    "/test_programs_under_faults.py::test_a_planted_bug_is_found": ("transfer.begun_anew_after_the_commit",),
+    "/test_simulated_mongo.py::test_transactions_are_answered_alike": ("without",),
     "/test_conformance.py::test_a_planted_bug_breaks_k1": (
         "answers_before",
         "overwrites",
     ),
 }
-"""Planted bugs that a property finds in half a second or more, by the test."""
+"""Planted bugs that a test finds in half a second or more, and others that take long, by the test."""
 LONG: Final = (
     *RARE,
     *(f"{test}[{name}]" for test, names in _SLOW.items() for name in names),
