@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -14,6 +17,7 @@ import pytest
 from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
+from tidegate_adapters import targets
 from tidegate_adapters.cli import main
 
 
@@ -55,6 +59,27 @@ class Said(NamedTuple):
     code: int
     out: str
     err: str
+
+
+def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> Said:
+    """Call the command line in this process, as if in that folder, which saves a second; nothing of it stays loaded."""
+    root = logging.getLogger()
+    level, handlers = root.level, [*root.handlers]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder)
+        patched.setattr(sys, "path", [*sys.path])
+        patched.setattr(sys, "dont_write_bytecode", True)
+        for name in (each for each in os.environ if each.startswith("TIDEGATE_")):
+            patched.delenv(name)
+        _, before = capsys.readouterr(), {*sys.modules}
+        said = Said(main([*arguments]), *capsys.readouterr())
+    targets._from_file.cache_clear()  # noqa: SLF001  a process reads the file of a target anew
+    root.setLevel(level)
+    root.handlers[:] = handlers
+    for name in {*sys.modules} - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]
+    return said
 
 
 @final

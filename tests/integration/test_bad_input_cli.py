@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from tests.integration.command_lines import said_here
 
 from tidegate.__main__ import main
 
@@ -326,16 +327,16 @@ def test_what_tells_more_than_an_error_tells_it_on_stderr(here: Path, arguments:
     assert (traced, helped) == (bool(arguments), not arguments)
 
 
-def test_a_failure_in_the_middle_keeps_what_was_found(here: Path) -> None:
+def test_a_failure_in_the_middle_keeps_what_was_found(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One scenario's error does not lose the report on those before it."""
     arguments = ("explore", "transition.version_not_raised", "broken.py:bad_law", "--no-store")
 
-    plain, as_json = run(here, *arguments), run(here, *arguments, "--json")
+    plain, as_json = (said_here((*arguments, *option), here, capsys) for option in ((), ("--json",)))
 
-    found = json.loads(as_json.stdout)
-    assert (plain.returncode, as_json.returncode) == (3, 3)
-    assert plain.stdout.startswith("ok       transition.version_not_raised")
-    assert "2 scenarios, 1 as expected, 1 not explored" in plain.stdout
-    assert "error: scenario broken raised an error" in plain.stderr
+    found = json.loads(as_json.out)
+    assert (plain.code, as_json.code) == (3, 3)
+    assert plain.out.startswith("ok       transition.version_not_raised")
+    assert "2 scenarios, 1 as expected, 1 not explored" in plain.out
+    assert "error: scenario broken raised an error" in plain.err
     assert [each["name"] for each in found["scenarios"]] == ["transition.version_not_raised"]
     assert (found["ok"], found["error"]["why"]) == (False, "ZeroDivisionError: integer division or modulo by zero")

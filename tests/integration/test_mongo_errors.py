@@ -213,6 +213,7 @@ def test_the_driver_hides_a_loss_where_it_may(
     assert count(client, database) == 1
 
 
+@pytest.mark.usefixtures("hasty")
 def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
     make_proxy: MakeProxy, client: MongoClient[Raw], database: str
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_server_that_is_gone_after_a_loss_does_not_make_it_undone(
     assert count(client, database) == 1
 
 
+@pytest.mark.usefixtures("hasty")
 @both
 def test_a_server_that_is_not_there_has_done_nothing(database: str, ask: Ask) -> None:
     """On the first try: nothing was sent."""

@@ -219,8 +219,11 @@ def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]],
 
 @pytest.mark.parametrize(
     ("strike", "most_s"),
-    [(stepped_down, ELECTION_S + 3), (killed, ELECTION_S + 3), (stood_still, PAUSED_S)],
-    ids=["stepped down", "killed", "stood still"],
+    [
+        pytest.param(stepped_down, ELECTION_S + 3, id="stepped down"),
+        pytest.param(killed, ELECTION_S + 3, id="killed"),
+        pytest.param(stood_still, PAUSED_S, id="stood still", marks=pytest.mark.long),
+    ],
 )
 def test_no_grant_is_lost_and_none_is_doubled(three: MongoServer, strike: Any, most_s: float) -> None:
     """And work goes on in time."""
@@ -396,6 +399,7 @@ async def reactive(app: Application, server: MongoServer) -> dict[str, int]:
         return said
 
 
+@pytest.mark.long  # the storm over reactive tasks kills processes; failovers are survived above
 def test_what_documents_say_is_handled_though_the_primary_is_killed(three: MongoServer, tmp_path: Path) -> None:
     """And by one at a time, under a higher token each time."""
     app = Application(tmp_path, three.uri, f"failover-{uuid.uuid4().hex[:8]}")

@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 from pymongo import MongoClient
+from tests.integration.command_lines import said_here
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text("utf-8")
@@ -37,16 +38,16 @@ def is_shown(shown: str, printed: str) -> bool:
     return all(any(line.startswith(" ".join(each.split())) for line in lines) for each in shown.splitlines())
 
 
-def test_the_coupon_is_used_twice_until_it_is_fixed(tmp_path: Path) -> None:
+def test_the_coupon_is_used_twice_until_it_is_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The first sample of the README prints the counterexample; with the fix it is complete."""
     path = tmp_path / "coupon.py"
     path.write_text(FILES["coupon.py"])
     broken = run("-m", "tidegate", "explore", "coupon.py:scenario", cwd=tmp_path, code=1)
     path.write_text(re.sub(r"async def use.*?(?=\n\n\ndef)", FIX[0].strip(), FILES["coupon.py"], flags=re.DOTALL))
-    fixed = run("-m", "tidegate", "explore", "coupon.py:scenario", cwd=tmp_path)
+    fixed = said_here(("explore", "coupon.py:scenario"), tmp_path, capsys)
 
     assert is_shown(STORY[0], broken), broken
-    assert "complete" in fixed
+    assert (fixed.code, "complete" in fixed.out) == (0, True)
 
 
 def test_the_worker_handles_records(tmp_path: Path) -> None:
@@ -115,11 +116,14 @@ def test_the_sample_for_pytest_passes_where_it_is_said_to_stand(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("command", "shown"), COMMANDS)
-def test_a_command_prints_what_is_shown(command: str, shown: str, tmp_path: Path) -> None:
+def test_a_command_prints_what_is_shown(
+    command: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each line shown is the beginning of a line printed, in this order."""
-    printed = run("-m", "tidegate", *command.split()[1:], cwd=tmp_path)
+    said = said_here(command.split()[1:], tmp_path, capsys)
 
-    assert is_shown(shown, printed), printed
+    assert said.code == 0
+    assert is_shown(shown, said.out), said
 
 
 def test_the_pages_have_samples() -> None:

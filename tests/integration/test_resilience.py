@@ -20,6 +20,7 @@ from pymongo.errors import PyMongoError
 from tests.integration.counting import Raw
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
+from tests.integration.servers.processes import wait_until
 from tests.length import RESILIENCE_FAILOVERS, RESILIENCE_STEP
 
 from tidegate.model.effects import NotApplied, Refused
@@ -636,15 +637,17 @@ def test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing(*, 
 
         with ThreadPoolExecutor(6) as pool:
             working = [pool.submit(work, number) for number in range(6)]
-            time.sleep(2)
+            time.sleep(0.5)
             old = server.primary()
             assert old is not None
             server.kill(old)
-            time.sleep(5)
+            wait_until(lambda: server.primary() not in (None, old), "another primary")
+            time.sleep(0.5)
             server.restart(old)
             with server.client(server.primary() or 0) as direct, suppress(PyMongoError):
                 direct.admin.command({"replSetStepDown": 5, "force": True})
-            time.sleep(5)
+            wait_until(lambda: server.primary() is not None, "a primary")
+            time.sleep(0.5)
             is_over.set()
         sent = [each for done in working for each in done.result()]
 

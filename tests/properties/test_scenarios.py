@@ -14,7 +14,7 @@ import attrs
 import pytest
 from tests.length import LONG_COUNTEREXAMPLES, THOROUGH_SCOPES
 from tests.properties.plain_search import plain_search
-from tests.properties.shipped import DESIGNS, NAMES, report_on
+from tests.properties.shipped import DESIGNS, NAMES, OF_DESIGNS, apart, report_on
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
@@ -30,9 +30,6 @@ from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Kind, Law
 from tidegate.sim.shipping import Scope
 
-pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
-
-
 COUNTS: Final[Mapping[str, list[object]]] = json.loads(
     (Path(__file__).parent / "state_counts.json").read_text(encoding="utf-8")
 )
@@ -44,7 +41,7 @@ def counted(report: Report) -> list[object]:
     return [report.verdict.value, report.states, report.transitions, report.depth]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", apart(NAMES))
 def test_every_shipped_scenario_meets_its_expectation(name: str) -> None:
     """Clean and completely explored, or broken in the one law that it names; nothing is left unmerged. It has as many states
     as it has on record.
@@ -127,7 +124,7 @@ WRONG: Mapping[str, tuple[str, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", apart(WRONG))
 def test_what_is_wrong_with_the_array_push_lock(name: str) -> None:
     """With two and with three runners whose holder stalls: mutual exclusion, and a finished record is overwritten. With
     three of whom only a waiter stalls, and holders are quick: mutual exclusion all the same.
@@ -159,7 +156,7 @@ SHORT = (
 )
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("name", apart(SHORT))
 def test_the_counterexample_is_a_shortest_one(name: str) -> None:
     """The plain search breaks no law of it in fewer steps; longer ones are compared in smaller scopes."""
     report = report_on(name)
@@ -169,6 +166,7 @@ def test_the_counterexample_is_a_shortest_one(name: str) -> None:
     assert not plain_search(shipped(name), depth_max=steps - 2).broken
 
 
+@OF_DESIGNS
 def test_transition_is_right_under_every_fault() -> None:
     """Three runners, two under one runner id, the third recovers; a fault of six kinds, each of which fired.
     Nothing is unknown, and every answer is the truth. With two faults there are restarts, too.
@@ -187,6 +185,7 @@ def test_transition_is_right_under_every_fault() -> None:
     assert report.goals == {"it succeeds": True, "it is recovered and run again": True}
 
 
+@OF_DESIGNS
 def test_the_partition_is_right_under_rebalances_and_faults() -> None:
     """Two consumers, two partitions, crashes; each kind of fault that strikes a partition fired in a scenario of it."""
     report, scenario = report_on("partition"), shipped("partition")
@@ -228,7 +227,7 @@ def laws_of(name: str) -> set[str]:
     return {*scenario.always, *scenario.step, *scenario.eventually}
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("name", apart(DESIGNS))
 def test_each_law_of_a_design_is_broken_by_something(name: str) -> None:
     """By a specimen of its family, and by no design; a consumer is made of partitions, and has their laws too."""
     families = {name.partition(".")[0]} | ({"partition"} if name.partition(".")[0] == "group" else set())

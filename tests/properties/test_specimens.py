@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.properties.shipped import DESIGNS, SPECIMENS, report_on
+from tests.properties.shipped import DESIGNS, OF_DESIGNS, OF_SAMPLE, SPECIMENS, apart, report_on
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
@@ -22,8 +22,6 @@ from tidegate.sim.log import Compaction, Hole
 from tidegate.sim.rendering import render
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, scoped
-
-pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
 
 GOLDEN: Final = Path(__file__).parent / "golden" / "specimens"
 
@@ -39,7 +37,7 @@ def laws_of(name: str) -> set[str]:
     return {f"{family(name)}: {law}" for law in (*scenario.always, *scenario.step, *scenario.eventually)}
 
 
-@pytest.mark.parametrize("name", SPECIMENS)
+@pytest.mark.parametrize("name", apart(SPECIMENS))
 def test_the_counterexample_of_a_specimen_is_the_one_on_record(name: str) -> None:
     """A golden transcript, so that a change of a counterexample is seen. TIDEGATE_GOLDEN=write rewrites it; commit only
     what you understand.
@@ -61,6 +59,7 @@ ROOT: Final = Path(__file__).parents[2]
 FINDINGS: Final = re.compile(r"^    tidegate explore (\S+) +(\d+) steps", re.MULTILINE)
 
 
+@OF_SAMPLE
 def test_the_findings_are_as_documented() -> None:
     """Each counterexample in the documentation has as many steps as it says."""
     documented = FINDINGS.findall((ROOT / "docs" / "findings.md").read_text(encoding="utf-8"))
@@ -84,6 +83,7 @@ def bounds(name: str) -> tuple[int, int, int]:
     return len(scenario.world.read(GROUP).members), scenario.world.read(REBALANCES), scenario.budget
 
 
+@OF_DESIGNS
 def test_the_bounds_in_the_guarantees_are_those_explored() -> None:
     """In the default scope, and in the thorough one, where that is said to see more."""
     text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
@@ -112,6 +112,7 @@ def kinds_of(faults: Iterable[Fault]) -> str:
     return ", ".join(f"`{kind}`" for kind in Fault if kind in struck) or "nothing"
 
 
+@OF_DESIGNS
 def test_the_page_on_faults_says_which_strike_where() -> None:
     """In each design. TIDEGATE_GOLDEN=write rewrites the table; commit only what is meant."""
     rows = [f"| `{name}` | {kinds_of(report_on(name).faults)} |" for name in DESIGNS]
@@ -126,6 +127,7 @@ def test_the_page_on_faults_says_which_strike_where() -> None:
 PROMISES: Final = re.compile(r"^(\| `(\w+)` \| [^|]+ \|) ([^|]*)\|$", re.MULTILINE)
 
 
+@OF_DESIGNS
 def test_the_guarantees_name_the_faults_of_each_design() -> None:
     """By the first word of a scenario's name, and which scenarios nothing struck. TIDEGATE_GOLDEN=write rewrites it."""
     page = ROOT / "docs" / "guarantees.md"
@@ -165,6 +167,7 @@ def test_each_law_of_a_design_is_broken_by_a_specimen() -> None:
     assert named <= broken
 
 
+@OF_DESIGNS
 def test_each_fault_strikes_in_a_design_that_ships() -> None:
     """A fault that strikes nowhere is not known to be survived."""
     struck = {fault for name in DESIGNS for fault in report_on(name).faults}

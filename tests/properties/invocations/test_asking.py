@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import attrs
 import pytest
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered, fails, lost_reply, partly
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
@@ -323,6 +323,7 @@ def test_what_cannot_be_asked_is_refused(make: Callable[[], object]) -> None:
         make()
 
 
+@OF_DESIGNS
 @pytest.mark.parametrize("name", ["asking", "asking.kill", "asking.held", "asking.repeated"])
 def test_every_fault_strikes_where_it_is_explored(name: str) -> None:
     """Laws AK1 to AK5: completely, with a fault."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.invocations.test_settling import DROPPED, Store, answered
 from tests.properties.on_documents import run
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
@@ -220,6 +220,7 @@ def test_what_is_no_end_is_refused(make: Any) -> None:
         make()
 
 
+@OF_DESIGNS
 def test_every_fault_strikes_where_it_is_explored() -> None:
     """Laws EN1 to EN5: completely, with a fault."""
     report = report_on("ending")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.on_documents import run
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations import laws
 from tidegate.invocations.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
@@ -165,6 +165,7 @@ def test_what_cannot_be_meant_is_refused(wrong: object, what: str) -> None:
         wrong()  # type: ignore[operator]
 
 
+@OF_DESIGNS
 @pytest.mark.parametrize("name", ["enqueueing", "enqueueing.beside"])
 def test_it_is_explored_completely(name: str) -> None:
     """Laws EQ1, EQ2 and EQ4 in every interleaving with two faults; each has specimens that break it."""

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import attrs
 import pytest
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered, lost_reply
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
@@ -255,6 +255,7 @@ def test_what_cannot_be_kept_so_is_refused(make: Callable[[], object]) -> None:
         make()
 
 
+@OF_DESIGNS
 def test_every_fault_strikes_where_it_is_explored() -> None:
     """Laws PG1, PG2 and PG3: completely, with a fault."""
     report = report_on("purging")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered, lost_reply
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations import laws
 from tidegate.invocations.metering import ADMITTED, Metering, NotMetered, new_meter
@@ -191,6 +191,7 @@ def test_what_is_no_rate_is_refused(make: Callable[[], object]) -> None:
         make()
 
 
+@OF_DESIGNS
 def test_every_fault_strikes_where_it_is_explored() -> None:
     """Laws MT1 and MT2: completely, with a fault."""
     report = report_on("metering")

@@ -7,7 +7,7 @@ from typing import Final, TypeVar, cast, final
 
 import attrs
 import pytest
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations.record_documents import RECORD, viewed
 from tidegate.invocations.settling import RecordMove, Settling, settle
@@ -221,6 +221,7 @@ def test_moves_are_of_different_records_and_not_too_many(moves: tuple[RecordMove
     assert attrs.evolve(command(move("a")), moves=tuple(map(move, "ab"))).moves[1].key == "b"
 
 
+@OF_DESIGNS
 def test_every_fault_strikes_where_it_is_explored() -> None:
     """Law TB1: completely, with up to two faults."""
     report = report_on("transition.bulk")

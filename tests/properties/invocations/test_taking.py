@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.on_documents import run
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations.invocation import RUNNING
 from tidegate.invocations.jobs import Job, new_invocation
@@ -351,6 +351,7 @@ def test_who_takes_nothing_is_refused(wrong: dict[str, object]) -> None:
         Taker(**{"runner": "r", "queues": ("default",), "tasks": (Takeable("send"),), **wrong})  # type: ignore[arg-type]
 
 
+@OF_DESIGNS
 @pytest.mark.parametrize("name", ["taking", "taking.spread", "taking.limited", "taking.waking", "taking.crowded"])
 def test_it_is_explored_completely(name: str) -> None:
     """Laws TA1, TA2, TA5, PL1 and PL3 in every interleaving with a fault; each has specimens that break it."""

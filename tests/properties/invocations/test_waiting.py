@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import pytest
 from tests.properties.invocations.test_settling import DROPPED, UNSENT, Store, Way, answered
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
@@ -141,6 +141,7 @@ def test_what_cannot_be_waited_for_is_refused(make: Callable[[], object]) -> Non
         make()
 
 
+@OF_DESIGNS
 def test_whoever_waits_is_told_whatever_becomes_of_requests() -> None:
     """Laws WT1 and WT2: completely, with two faults."""
     assert report_on("waiting").ok

@@ -7,7 +7,7 @@ from random import Random  # noqa: TID251  seeded
 from typing import Final
 
 import pytest
-from tests.properties.shipped import report_on
+from tests.properties.shipped import OF_DESIGNS, report_on
 
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Call, Note, Program, Sleep
@@ -296,6 +296,7 @@ def test_who_ends_without_knowing_what_was_done_is_told(kind: Fault, how: Explor
     assert uncovered_of(says, raises=True) == uncovered_of(says_anyway, raises=False) == ()
 
 
+@OF_DESIGNS
 @pytest.mark.parametrize("name", ["transition", "transition.stale"])
 def test_what_ships_knows_what_was_done_or_says_that_its_caller_does(name: str) -> None:
     """The two where user code may not answer."""

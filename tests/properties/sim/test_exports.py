@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties.hostile_traces import hostile_traces
-from tests.properties.shipped import SPECIMENS, report_on
+from tests.properties.shipped import FAMILIES, OF_SAMPLE, report_on
 
 from tidegate import strategies
 from tidegate.catalogue import shipped
@@ -31,10 +31,7 @@ from tidegate.sim.exports.text import text
 from tidegate.sim.report import explore
 from tidegate.sim.trace import Mover, Trace, TraceStep
 
-pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
-
-FAMILIES = tuple({name.partition(".")[0]: name for name in SPECIMENS}.values())
-"""A specimen of each protocol."""
+pytestmark = OF_SAMPLE
 
 
 def trace_of(name: str) -> Trace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from random import Random  # noqa: TID251  seeded
@@ -12,10 +12,10 @@ from typing import Final
 
 import attrs
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.hostile_traces import hostile_traces
-from tests.properties.shipped import SPECIMENS, report_on
+from tests.properties.shipped import OF_SAMPLE, SAMPLE, SPECIMENS, report_on
 
 from tidegate.catalogue import shipped
 from tidegate.consumer.scenarios.partition import GIVES_UP, partition
@@ -60,13 +60,9 @@ from tidegate.sim.tracing import is_sound, steps_of
 from tidegate.sim.ways import event, ways
 from tidegate.sim.world import Cell, Outcomes, Plain, World, ids, notes, perform, world_with
 
-pytestmark = pytest.mark.xdist_group("scenarios")  # explored once, in one process
+pytestmark = OF_SAMPLE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-
-SOME = SPECIMENS[::4]
-"""A fourth of the specimens, some of each protocol: what holds for all is asked of these, for time is short."""
 
 
 def trace_of(name: str) -> Trace:
@@ -82,20 +78,13 @@ def text_of(trace: Trace) -> str:
 # --- encoding -----------------------------------------------------------------------------------------------------------
 
 
-@st.composite
-def real_traces(draw: st.DrawFn) -> Trace:
-    """A real one, cut anywhere."""
-    whole = trace_of(draw(st.sampled_from(SPECIMENS)))
-    steps = whole.steps[: draw(st.integers(0, len(whole.steps)))]
-    law = draw(st.sampled_from([whole.law, ""]))
-    return attrs.evolve(whole, steps=steps, law=law, loop=min(whole.loop, len(steps)))
-
-
-@settings(max_examples=60)
-@given(real_traces())
-def test_decoding_an_encoded_trace_gives_the_same_trace(trace: Trace) -> None:
-    """Law TC1, for every counterexample of the catalogue, cut anywhere."""
-    assert decoded(json.loads(text_of(trace))) == trace
+@pytest.mark.parametrize("name", SAMPLE)
+def test_decoding_an_encoded_trace_gives_the_same_trace(name: str) -> None:
+    """Law TC1, for counterexamples of each protocol: whole, and cut in the middle."""
+    whole = trace_of(name)
+    half = whole.steps[: len(whole.steps) // 2]
+    for trace in (whole, attrs.evolve(whole, steps=half, law="", loop=min(whole.loop, len(half)))):
+        assert decoded(json.loads(text_of(trace))) == trace
 
 
 @given(hostile_traces())
@@ -300,11 +289,26 @@ def test_whatever_stands_in_a_trace_it_is_a_trace_or_misuse(path: tuple[str | in
 # --- replaying ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SPECIMENS)
+@pytest.mark.parametrize(
+    "name", [each if each in SAMPLE else pytest.param(each, marks=pytest.mark.long) for each in SPECIMENS]
+)
 def test_replaying_a_trace_reproduces_it(name: str) -> None:
     """Law TC2, for every counterexample of the catalogue, also after it has been text in between."""
     trace = decoded(json.loads(text_of(trace_of(name))))
     assert replay(trace, shipped(name)) == Reproduced(len(trace.steps))
+
+
+def kinds_in(names: Iterable[str]) -> set[str]:
+    """The kinds of steps, faults and breaches in their traces."""
+    traces = [trace_of(name) for name in names]
+    steps = {kind for trace in traces for step in trace.steps for kind in (f"step {step.kind}", f"fault {step.fault}")}
+    return steps | {f"breach {trace.breach}" for trace in traces}
+
+
+@pytest.mark.long  # it explores all specimens
+def test_the_sample_has_traces_of_every_kind() -> None:
+    """So `make test` need not replay all."""
+    assert kinds_in(SAMPLE) == kinds_in(SPECIMENS)
 
 
 @pytest.mark.parametrize("budgets", [{}, {Fault.CRASH_BEFORE: 1}], ids=["all kinds alike", "one kind with a bound"])
@@ -473,7 +477,7 @@ def taken(decisions: list[tuple[str, str]], search: Search) -> list[tuple[str, s
     return done
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", SAMPLE)
 def test_what_a_step_depends_on_is_enough_for_it_to_happen(name: str) -> None:
     """Law TC3: the past of the last step of each process is a run of its own, which ends with that very step."""
     trace = trace_of(name)
@@ -493,7 +497,7 @@ def test_leaving_out_a_cause_leaves_out_what_a_step_needs() -> None:
     assert attempt(shipped(trace.scenario), partial(taken, decisions)) != decisions
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", SAMPLE)
 def test_the_nearest_passing_run_follows_the_failing_one_and_breaks_no_law(name: str) -> None:
     """Law TC4."""
     trace = trace_of(name)
@@ -520,7 +524,7 @@ def test_where_no_passing_run_is_found_there_is_none(name: str) -> None:
 
 def test_most_counterexamples_have_a_passing_run_beside_them() -> None:
     """Law TC4 would hold, too, if none had."""
-    assert sum(trace_of(name).passing is not None for name in SOME) > 0.8 * len(SOME)
+    assert sum(trace_of(name).passing is not None for name in SAMPLE) > 0.8 * len(SAMPLE)
 
 
 def some_run_passes(search: Search) -> bool:
@@ -546,7 +550,7 @@ def at_rest(trace: Trace, search: Search) -> tuple[Replayed, bool]:
     return run.outcome, not any(way.step.must for way in ways(search, run.path[-1]))
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", SAMPLE)
 def test_a_trace_says_at_which_step_its_law_breaks(name: str) -> None:
     """The last one, and no law breaks before; each is known from the first step on, and what was chosen could be."""
     trace = trace_of(name)
