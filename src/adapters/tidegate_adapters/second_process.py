@@ -102,7 +102,14 @@ class Children:
             # Where all seeds agree with each other and not with this process, it is no seed that differs: a setting that
             # was made at run time, or a file that has changed since. So what this process has is sent.
             if failed := sorted(
-                {*alike, *(nth for nth, each in enumerate(answers) if isinstance(each, Unshipped) and sent[nth])}
+                {
+                    *alike,
+                    *(
+                        nth
+                        for nth, each in enumerate(answers)
+                        if isinstance(each, Unshipped) and sent[nth] and not _is_too_deep(each)
+                    ),
+                }
             ):
                 repacked, why = _packed([cases[nth] for nth in failed], by_value=True)
                 again = self.child(first)
@@ -227,6 +234,11 @@ class _Child:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def _is_too_deep(answer: Unshipped) -> bool:
+    """Is it nested so deeply, such as a mock, that a copy by value fails as well?"""
+    return answer.why.startswith("RecursionError")
 
 
 # --- what is sent -------------------------------------------------------------------------------------------------------
