@@ -332,6 +332,8 @@ def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
             )
         if subject.reach.left_out:
             yield f"{subject.name}: more than {DATA_MAX:,} objects outside of the program: not all were watched"
+        for label in sorted(subject.reach.cut):
+            yield f"{subject.name}: `{label}` holds too many values outside of the program: not all were watched"
     for used, names in users.items():
         yield (
             f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'} {used}: at other times, or with other numbers, it may "

@@ -125,6 +125,7 @@ class Reach:
         objects: By id, the mutable objects that the walk met.
         left_out: The walk met more objects than it visits.
         still: The places, by number, that hold tables which the code only reads: they are not watched.
+        cut: Labels of places that a snapshot has not seen whole, for they hold too many values.
     """
 
     places: tuple[_Place, ...]
@@ -136,6 +137,7 @@ class Reach:
     objects: Mapping[int, object] = attrs.field(repr=False)
     left_out: bool
     still: frozenset[int]
+    cut: set[str] = attrs.field(init=False, factory=set, repr=False)
 
     @property
     def has_code(self) -> bool:
@@ -156,6 +158,8 @@ class Reach:
                 continue
             here = [_TOKENS_MAX, 0]
             tokens.append(_token(_held(holder, name), here, _DEEP_MAX, ()))
+            if here[0] < 0:
+                self.cut.add(label)
             if left is not None:
                 left[0] -= _TOKENS_MAX - here[0] + here[1] // _WIDE_COST
         return tuple(tokens)
@@ -693,6 +697,7 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
         if _ATOMS.issuperset(kinds):
             left[1] += len(chosen)
             return chosen, kinds
+        left[0] -= max(0, len(chosen) - _TOKENS_MAX)
         return tuple([_token(part, left, deep - 1, (*inside, id(item))) for part in chosen[:_TOKENS_MAX]])
 
     match item:
