@@ -130,7 +130,7 @@ PROJECTED: Final = _either(400, 2_000)
 """Random documents that both project."""
 FILTERED: Final = _either(10, 40)
 """Batches of random documents for each filter."""
-PAYLOAD_MIB: Final = _either(100, 500)
+PAYLOAD_MIB: Final = _either(50, 500)
 """How large the payload is that is put and read while it is looked at how much memory that takes."""
 PAYLOAD_FAULTS_STEP: Final = _either(2, 1)
 """Every so many of the commands for a payload that are made to fail: the others after they are carried out, or before."""

@@ -18,12 +18,16 @@ KEPT: Final = {
     "tests/integration/test_kafka_agreement.py::test_scripts_of_the_table_and_at_random_are_answered_alike": 40.0,
     "tests/integration/test_kafka_soak.py::test_what_a_worker_takes_does_not_grow_and_leaks_are_seen": 30.0,
     "tests/integration/test_kafka_storm.py::test_nothing_is_lost_in_a_storm": 30.0,
+    "tests/integration/test_mongo_agreement.py::test_every_filter_means_the_same_to_many": 15.0,
+    "tests/integration/test_mongo_agreement.py::test_every_update_makes_the_same_of_every_edge": 15.0,
     "tests/integration/test_mongo_failover.py::test_a_new_primary_tells_nothing_from_before": 15.0,
     "tests/integration/test_mongo_failover.py::test_no_grant_is_lost_and_none_is_doubled": 15.0,
     "tests/integration/test_mongo_failover.py::test_no_grant_is_lost_where_the_primary_is_cut_off": 15.0,
     "tests/integration/test_orchestrator_storm.py::test_every_invocation_ends_once_in_a_storm": 20.0,
     "tests/integration/test_reactive_storm.py::test_what_documents_say_is_handled_in_a_storm": 20.0,
     "tests/integration/test_resilience.py::test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing": 15.0,
+    "tests/integration/test_simulated_mongo.py::test_an_election_ends_transactions_alike": 10.0,
+    "tests/integration/test_simulated_mongo.py::test_transactions_are_answered_alike": 15.0,
     "tests/integration/test_tutorial.py::test_whoever_types_it_along_sees_what_it_shows": 10.0,
 }
 """One of each kind that runs although it takes longer, and how long it may take."""

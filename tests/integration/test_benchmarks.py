@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 ROOMS = re.findall(r"^\| `\w+` \| .*\?.*\|$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
 
@@ -54,6 +56,7 @@ def test_every_decision_of_the_readme_is_measured() -> None:
     assert {*json.loads(printed.stdout)} == {*listed}
 
 
+@pytest.mark.long
 def test_a_search_visits_at_most_a_twentieth_of_what_enumeration_visits() -> None:
     """Enumeration takes one run after the other, so it comes to a state again on each way that leads there."""
     names = ("recovery.held_back", "reactive_task.renewed", "change_stream.same_id")
@@ -63,6 +66,7 @@ def test_a_search_visits_at_most_a_twentieth_of_what_enumeration_visits() -> Non
     assert all(row[2].endswith("+") and float(row[3].rstrip("%")) <= 5 for row in rows)
 
 
+@pytest.mark.long
 def test_what_looking_twice_costs_is_measured() -> None:
     """A row a scenario, and one for all of them."""
     names = ("recovery.held_back", "triggers.all_conditions")

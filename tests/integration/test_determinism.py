@@ -192,22 +192,22 @@ def is_alive(process: int) -> bool:
 
 def test_a_second_process_that_dies_is_replaced() -> None:
     """Whatever ends it; what was sent to it is sent again."""
-    assert explore(shipped("transition")).uncovered == ()
+    assert explore(shipped("counter")).uncovered == ()
     for child in second_process().children.values():
         assert child.process is not None
         child.process.kill()
         child.process.wait()
-    assert explore(shipped("transition")).uncovered == ()
+    assert explore(shipped("counter")).uncovered == ()
 
 
 def test_a_second_process_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the report says that it has executed nothing."""
-    explore(shipped("transition"))
+    explore(shipped("counter"))
     for child in second_process().children.values():
         assert child.process is not None
         child.process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr("tidegate_adapters.second_process.ANSWER_S", 0.01)
-    report = explore(shipped("transition"))
+    report = explore(shipped("counter"))
     assert any("the second process has ended" in line for line in report.uncovered)
 
 

@@ -170,6 +170,7 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("small_pieces")
+@pytest.mark.long
 def test_a_worker_of_a_cluster_that_is_killed_loses_nothing(cluster: Any) -> None:
     """Its pieces are made again by the other one, and the answer is that of one process."""
     runs = range(600)

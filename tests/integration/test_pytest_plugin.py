@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from collections.abc import Callable
 
 import pytest
+from tests.integration.command_lines import said_here
 
 SCENARIOS = """
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
@@ -108,7 +108,9 @@ def test_what_is_not_replayed_is_a_warning(run: Run, pytester: pytest.Pytester) 
     assert "a function is not a scenario: is it a function that makes one, and was not called?" in done.stdout.str()
 
 
-def test_a_replay_in_a_mended_program_says_where_it_diverges(run: Run, pytester: pytest.Pytester) -> None:
+def test_a_replay_in_a_mended_program_says_where_it_diverges(
+    run: Run, pytester: pytest.Pytester, tidegate: Callable[..., str]
+) -> None:
     """It names the step, and what differs."""
     run(CARELESS)
     (file,) = (pytester.path / ".tidegate" / "failures").glob("*.json")
@@ -118,18 +120,23 @@ def test_a_replay_in_a_mended_program_says_where_it_diverges(run: Run, pytester:
     assert "the replay diverged at step 0: the first state differs: /processes/ann" in done.stdout.str()
     line = re.search(r"explore from there: tidegate (.*)$", done.stdout.str(), re.MULTILINE)
     assert line is not None, done.stdout.str()
-    assert "complete: " in tidegate(pytester, 0, *shlex.split(line[1]))
+    assert "complete: " in tidegate(0, *shlex.split(line[1]))
 
 
-def tidegate(pytester: pytest.Pytester, code: int, *arguments: str) -> str:
+@pytest.fixture
+def tidegate(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """What the command line answers, in the project."""
-    done = pytester.run(sys.executable, "-m", "tidegate", *arguments)
-    assert done.ret == code, done.stderr.str()
-    return done.stdout.str() + done.stderr.str()
+
+    def answer(code: int, *arguments: str) -> str:
+        said = said_here(arguments, pytester.path, capsys)
+        assert said.code == code, said.err
+        return said.out + said.err
+
+    return answer
 
 
 def test_what_a_test_has_found_is_replayed_and_shrunk_from_the_command_line(
-    run: Run, pytester: pytest.Pytester
+    run: Run, pytester: pytest.Pytester, tidegate: Callable[..., str]
 ) -> None:
     """By the command that its page shows, and by no other word than the file; also the second scenario of one name."""
     test = (
@@ -142,13 +149,13 @@ def test_what_a_test_has_found_is_replayed_and_shrunk_from_the_command_line(
 
     assert command is not None
     assert '"scenario": "test_it.py::test_it[careless]#2"' in page.with_suffix(".json").read_text()
-    assert "reproduced 4 steps" in tidegate(pytester, 0, "replay", command[1])
-    assert "after step 2:" in tidegate(pytester, 0, "replay", command[1], "--until", "2")
-    assert "shrunk from 4 steps to 4" in tidegate(pytester, 0, "shrink", command[1], "--no-store")
+    assert "reproduced 4 steps" in tidegate(0, "replay", command[1])
+    assert "after step 2:" in tidegate(0, "replay", command[1], "--until", "2")
+    assert "shrunk from 4 steps to 4" in tidegate(0, "shrink", command[1], "--no-store")
     line = ("test_it.py::test_it[careless]", f"--tidegate-replay={page.with_suffix('.json')}")
     assert "reproduced 4 steps: coupon" in run(None, *line).stdout.str()
     for lost in ("test_it.py::test_it[nobody]", "test_it.py::test_it[careful]#3", "coupons.py::coupon"):
-        assert "explores no such scenario" in tidegate(pytester, 2, "explore", lost)
+        assert "explores no such scenario" in tidegate(2, "explore", lost)
 
 
 def test_random_runs_are_had_again_by_the_seed_whatever_other_tests_there_are(run: Run) -> None:
