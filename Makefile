@@ -3,7 +3,7 @@
 # make check      style, types and layers
 # make browser    installs a Chromium for the tests of the web pages
 # make thorough   all tests at full length: several hours; PART=search (see tests/length.py) runs one part
-# make durations  runs make test and writes tests/durations.json, which tests/test_durations.py checks
+# make durations  runs make test and writes tests/durations.json
 # make coverage   branches of the core that the properties alone take: a quarter of an hour
 # make golden     rewrites the files that tests compare with (transcripts, public names, counts of states): review the diff
 # make bench      every benchmark beside its comparison: see docs/benchmarks.md
@@ -48,7 +48,7 @@ browser: .venv/test.stamp
 
 durations: .venv/test.stamp
 	-$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --junit-xml .tidegate/durations.xml
-	$(BIN)/python -m tests.test_durations .tidegate/durations.xml
+	$(BIN)/python -m tests.durations .tidegate/durations.xml
 
 mutants: .venv/test.stamp
 	@echo "== judging a sample of mutants of the worker's adapter, for half an hour or more"
