@@ -48,8 +48,8 @@ SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
 ANSWER_S: Final = 60
 """How long a child may take for a message."""
 _CHILDREN_MAX: Final = 24
-"""How many children are begun in all: one that ends again and again is not begun for ever; one that does not answer counts
-for a third of them."""
+"""How many children are begun with no answer in between: one that ends again and again is not begun for ever; one that does
+not answer counts for a third of them."""
 _KEPT: Final = 100
 """How many answers that nobody has waited for are kept."""
 _COMMAND: Final = (
@@ -96,6 +96,8 @@ class Children:
 
         def wait() -> Sequence[Answer]:
             sent, answers = messages, _merged(unshipped, child.answer(number))
+            if not child.is_over:
+                self.begun = 0  # those that have ended before were of other causes
             differing = [nth for nth, each in enumerate(answers) if isinstance(each, Mismatch)]
             by_seed = [[answers[nth] for nth in differing], *self.answers_of(others, [sent[nth] for nth in differing])]
             alike = [nth for nth, *all_ in zip(differing, *by_seed, strict=True) if all_.count(all_[0]) == len(all_)]

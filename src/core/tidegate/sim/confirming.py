@@ -108,7 +108,12 @@ def second_process() -> SecondProcess | None:
 
 
 def confirmed(
-    space: Space, steppers: Iterable[Stepper], states: Sequence[Packed], *, is_over: bool = False
+    space: Space,
+    steppers: Iterable[Stepper],
+    states: Sequence[Packed],
+    is_at_rest: Callable[[Packed], bool],
+    *,
+    is_over: bool = False,
 ) -> Confirmed:
     """Execute again what a search has learned.
 
@@ -116,6 +121,7 @@ def confirmed(
         space: Of the search.
         steppers: Its actors, with what was remembered of their steps.
         states: Some states that it has seen.
+        is_at_rest: Is a state one where laws about rest are asked?
         is_over: The search is not complete: a law is broken, and the trace will be replayed, or a bound was reached. So
             nothing rests on what was merged.
 
@@ -125,7 +131,7 @@ def confirmed(
     subjects = [
         *_programs(space.processes.values(), is_over=is_over),
         *(_Subject(case, reach) for case, reach in calls(space, steppers, states)),
-        *(_Subject(case, reach, is_asked=True) for case, reach in asked(space, states)),
+        *(_Subject(case, reach, is_asked=True) for case, reach in asked(space, states, is_at_rest)),
     ]
     for subject in subjects:
         subject.left = subjects[0].left

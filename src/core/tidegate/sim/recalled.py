@@ -232,24 +232,26 @@ class SeenState:
         return self.statuses[process]
 
 
-def asked(space: Space, states: Sequence[Packed]) -> Iterator[_Called]:
+def asked(space: Space, states: Sequence[Packed], is_at_rest: Callable[[Packed], bool]) -> Iterator[_Called]:
     """Calls of laws, goals and predicates, with what each reaches.
 
     Args:
         space: Of the search.
         states: Those that were seen, or some of them.
+        is_at_rest: Is a state one where laws about rest are asked?
     """
     scenario = space.scenario
     number = len(scenario.always) + len(scenario.step) + len(scenario.eventually) + len(scenario.sometimes)
     most = _CELLS_MAX // (len(space.packing.slots) * max(1, number))
     chosen = _spread(states, max(_STATES_MIN, min(_STATES, most)))
     seen = [_seen(space, state) for state in chosen]
-    for laws in (scenario.always, scenario.eventually, scenario.sometimes):
+    resting = [each for each, state in zip(seen, chosen, strict=True) if is_at_rest(state)]
+    for laws, where in ((scenario.always, seen), (scenario.eventually, resting), (scenario.sometimes, seen)):
         for name, law in laws.items():
             for part in law if isinstance(law, tuple) else (law,):
-                yield from _asked("", f"the law {name!r}", part, ((state,) for state in seen))
-    for name, joins in scenario.step.items():
-        yield from _asked("", f"the law {name!r}", joins, zip(seen, [*seen[1:], *seen[-1:]], strict=True))
+                yield from _asked("", f"the law {name!r}", part, [(state,) for state in where])
+    for name, joins in scenario.step.items():  # which holds where nothing changes
+        yield from _asked("", f"the law {name!r}", joins, [(state, state) for state in seen])
     for process in space.processes.values():
         faults: Faults = getattr(process, "faults", Faults())
         for kind, which in faults.kinds.items():
