@@ -266,6 +266,14 @@ def test_a_cycle_that_writes_the_time_is_a_livelock(moves: int) -> None:
     assert found.broken.breach is Breach.LIVELOCK
 
 
+@pytest.mark.parametrize("may_end", [True, False])
+def test_a_cycle_that_is_not_entered_later_is_misjudged(may_end: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Either answer for all cycles is found."""
+    monkeypatch.setattr(sys.modules["tidegate.sim.search"], "may_end_later", lambda *_: may_end)
+    with pytest.raises(AssertionError):
+        agree(waiting_for(factory(writes_the_time_for_ever if may_end else waits_until_it_is_stale), 4))
+
+
 BUGS: dict[str, tuple[str, Callable[..., object]]] = {
     "nobody looks for what never rests": ("restless", lambda *_: []),
     "what can be left is taken for a cycle": ("cycles", lambda _, among: [among] if among else []),

@@ -23,7 +23,7 @@ from tidegate.model.effects import (
     Refused,
     Sleep,
 )
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
@@ -466,6 +466,21 @@ def test_a_program_may_not_carry_out_a_command_with_an_instant_in_relative_time(
     clock = Clock(SECOND, horizon=2 * SECOND, moves=2)
     report = explore(Scenario(name="r", summary="", world=world, actors=(carried,), clock=clock))
     assert report.time.startswith("absolute time, 2 moves of 1 s, for r uses a constant instant, 0 s@store")
+
+
+def test_an_event_that_waits_is_immutable() -> None:
+    """It is part of a state until the reducer receives it."""
+    process = attrs.evolve(reducer(commands(PASS)), event_for=lambda *_: [], split=all_effects)
+    with pytest.raises(Misuse, match="not known to be immutable"):
+        explore(Scenario(name="r", summary="", world=Plain().write(inbox("r"), ("go",)), actors=(process,)))
+
+
+def test_what_carries_a_command_out_does_so_each_time() -> None:
+    """It is asked again for each run of the program."""
+    answers = iter([sleeps(), None])
+    process = attrs.evolve(reducer(commands(PASS)), carried_out=lambda _: next(answers, None))
+    with pytest.raises(Nondeterministic, match="first, and then None"):
+        explore(Scenario(name="r", summary="", world=Plain().write(inbox("r"), ("go",)), actors=(process,)))
 
 
 def test_what_carries_a_command_out_is_a_program_or_none() -> None:

@@ -8,7 +8,7 @@ step who takes one in the cycle. A deadlock is a rest that breaks a law while so
 
 Laws
     LV1  A livelock is reported exactly if there is a cycle of steps that must happen from which no rest is reachable by such
-         steps, and in which the law does not always hold.
+         steps, and in which the law does not always hold; where absolute time ran out, also when it is entered later.
     LV2  The loop that is reported leads back to where it begins, all its steps must happen, and whoever takes a step in its
          cycle takes one in it.
     LV3  A deadlock is reported where a state at rest breaks the law and a process stands before an effect; it is named.

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.model.documents import Document, exactly
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import Horizon
 from tidegate.sim.fingerprint import Canon
@@ -114,7 +115,13 @@ class Slot:
 
     def put(self, state: Packed, value: object) -> Packed:
         key = value if type(value) is int or type(value) is Document else self.key(value)
-        number = self.numbers.setdefault(key, len(self.values))
+        try:
+            number = self.numbers.setdefault(key, len(self.values))
+        except TypeError:
+            raise Misuse(
+                f"the cell {'/'.join(self.name)} would hold {shown(value)}, which is not known to be immutable",
+                todo="use a tuple, a frozen dataclass or frozen attrs",
+            ) from None
         if number == len(self.values):
             self.values.append(value)
             if self.horizon is not None:

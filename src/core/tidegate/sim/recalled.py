@@ -26,7 +26,7 @@ from tidegate.sim.outside import Reach, differs, reached
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.rerun import CallCase
-from tidegate.sim.scenario import Actor
+from tidegate.sim.scenario import Actor, ProcessActor
 from tidegate.sim.space import Space, Stepper
 from tidegate.sim.steppers import Overwriting, Remembering
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
@@ -240,24 +240,40 @@ def asked(space: Space, states: Sequence[Packed], is_at_rest: Callable[[Packed],
         states: Those that were seen, or some of them.
         is_at_rest: Is a state one where laws about rest are asked?
     """
-    scenario = space.scenario
-    number = len(scenario.always) + len(scenario.step) + len(scenario.eventually) + len(scenario.sometimes)
-    most = _CELLS_MAX // (len(space.packing.slots) * max(1, number))
-    chosen = _spread(states, max(_STATES_MIN, min(_STATES, most)))
-    seen = [_seen(space, state) for state in chosen]
-    resting = [each for each, state in zip(seen, chosen, strict=True) if is_at_rest(state)]
-    for laws, where in ((scenario.always, seen), (scenario.eventually, resting), (scenario.sometimes, seen)):
-        for name, law in laws.items():
-            for part in law if isinstance(law, tuple) else (law,):
-                yield from _asked("", f"the law {name!r}", part, [(state,) for state in where])
-    for name, joins in scenario.step.items():  # which holds where nothing changes
-        yield from _asked("", f"the law {name!r}", joins, [(state, state) for state in seen])
+    chosen: list[tuple[str, str, Callable[..., object], str]] = []
+    for kind in ("always", "eventually", "sometimes", "step"):
+        for name, law in getattr(space.scenario, kind).items():
+            parts = law if isinstance(law, tuple) else (law,)
+            chosen += [("", f"the law {name!r}", part, kind) for part in parts]
     for process in space.processes.values():
         faults: Faults = getattr(process, "faults", Faults())
-        for kind, which in faults.kinds.items():
-            statuses = (node.status for each in process.automata for node in each.nodes)
-            effects = ((status.effect,) for status in statuses if isinstance(status, Asking))
-            yield from _asked(process.name, f"the choice of effects for {kind}", which, effects)
+        chosen += [
+            (process.name, f"the choice of effects for {fault}", which, "effects")
+            for fault, which in faults.kinds.items()
+        ]
+    found = [(each, reach) for each in chosen if _may_differ(reach := reached(each[2]))]
+    if not found:
+        return
+    most = _CELLS_MAX // (len(space.packing.slots) * len(found))
+    states = _spread(states, max(_STATES_MIN, min(_STATES, most)))
+    arguments: dict[str, list[tuple[object, ...]]] = {}
+    arguments["always"] = arguments["sometimes"] = [(_seen(space, state),) for state in states]
+    arguments["eventually"] = [
+        each for each, state in zip(arguments["always"], states, strict=True) if is_at_rest(state)
+    ]
+    arguments["step"] = [(state, state) for (state,) in arguments["always"]]  # it holds where nothing changes
+    for (name, what, function, kind), reach in found:
+        known = arguments[kind] if kind in arguments else _effects(space.processes[name])
+        yield _again(name, what, function, function, known)[0], reach
+
+
+def _may_differ(reach: Reach) -> bool:
+    return reach.has_code and bool(reach.has_sets or reach.clocks or reach.randoms or reach.named)
+
+
+def _effects(process: ProcessActor) -> list[tuple[object, ...]]:
+    statuses = (node.status for each in process.automata for node in each.nodes)
+    return [(status.effect,) for status in statuses if isinstance(status, Asking)]
 
 
 def _seen(space: Space, state: Packed) -> SeenState:
@@ -265,11 +281,3 @@ def _seen(space: Space, state: Packed) -> SeenState:
     return SeenState(
         _plain(Lens(space.packing, state, Looked())), {name: view.status(name) for name in space.processes}
     )
-
-
-def _asked(
-    process: str, what: str, function: Callable[..., object], arguments: Iterable[tuple[object, ...]]
-) -> Iterator[_Called]:
-    reach = reached(function)
-    if reach.has_code and (reach.has_sets or reach.clocks or reach.randoms or reach.named):
-        yield _again(process, what, function, function, arguments)

@@ -34,7 +34,7 @@ import attrs
 
 from tidegate.model.documents import exactly
 from tidegate.model.effects import Cancel, Effect, Program, Refused, Sleep
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.errors import Misuse, Nondeterministic, shown
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
@@ -78,7 +78,12 @@ def _by_the_world(command: Effect[object]) -> None:  # noqa: ARG001  each comman
 
 def _carried_out(carried_out: _CarriedOut, command: Effect[object], life: int) -> Program[object]:  # noqa: ARG001  it has one
     program = carried_out(command)
-    assert program is not None, "it was there when the command was made"
+    if program is None:
+        raise Nondeterministic(
+            f"carried_out returned a program for {command} first, and then None",
+            why="it depends on something besides its argument",
+            todo="let it decide by the command alone",
+        )
     return program
 
 
