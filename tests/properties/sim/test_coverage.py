@@ -249,7 +249,7 @@ def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, re
 
     done: dict[str, Law] = {"it is done": lambda state: isinstance(state.status("p"), Returned)}
     uncovered = (
-        "1 state rests, or would go round for ever, only because the clock had no moves left: laws about rest were not judged there; "
+        "1 state rests or loops only because the clock has no moves left: laws about rest were not checked there; "
         "give the clock more moves"
     )
     for replies, expected in (((0,), ()), ((0, 1), (uncovered,))):

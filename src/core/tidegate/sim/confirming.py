@@ -155,10 +155,7 @@ def _executed_at_length(subjects: Sequence[_Subject]) -> list[str]:
             if second is not None and end is not None and second.seconds() >= end:
                 names[subject.case.name] = None
                 break
-    return [
-        f"{name} was not executed again as often as it should be, for that takes more than {_LONG_S:g} s"
-        for name in names
-    ]
+    return [f"{name} was re-executed for {_LONG_S:g} s only, so fewer runs than usual were compared" for name in names]
 
 
 # --- what is executed ---------------------------------------------------------------------------------------------------
@@ -291,8 +288,8 @@ def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iter
             if reader.is_asked and reader is not subject and (these := _read(changed, reader.reach)):
                 read |= {*these}
                 yield (
-                    f"{subject.name} changes {', '.join(f'`{label}`' for label in these)}, and {reader.name} reads it, which is "
-                    "not asked again when it changes: read it from the state, or keep it in a document or a note"
+                    f"{subject.name} changes {', '.join(f'`{label}`' for label in these)} and {reader.name} reads it, but it is "
+                    "evaluated only once for each state: read it from the state, or keep it in a document or a note"
                 )
         if names := tuple(label for label in names if label not in read):
             labels = ", ".join(f"`{label}`" for label in names)
@@ -342,8 +339,8 @@ def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
             yield f"{subject.name}: `{label}` holds too many values outside of the program: not all were watched"
     for used, names in users.items():
         yield (
-            f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'} {used}: at other times, or with other numbers, it may "
-            "decide otherwise; ask for the time with an effect, and pass random numbers as arguments"
+            f"{', '.join(names)} {'uses' if len(names) == 1 else 'use'} {used}: a run at another time, or with other random "
+            "numbers, may decide differently; read the time with an effect, and pass random numbers as arguments"
         )
 
 

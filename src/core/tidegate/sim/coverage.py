@@ -56,8 +56,8 @@ def _untimely(found: Explored) -> tuple[str, ...]:
     """States where laws about rest were not judged."""
     if not found.cut_short or not found.search.scenario.eventually:
         return ()
-    rest = f"{found.cut_short:,} state{' rests' if found.cut_short == 1 else 's rest'}, or would go round for ever,"
-    why = "only because the clock had no moves left: laws about rest were not judged there; give the clock more moves"
+    rest = f"{found.cut_short:,} state{' rests or loops' if found.cut_short == 1 else 's rest or loop'}"
+    why = "only because the clock has no moves left: laws about rest were not checked there; give the clock more moves"
     return (f"{rest} {why}",)
 
 
