@@ -551,7 +551,7 @@ FOUND_AT: Mapping[str, int] = {
     "a crash of a reducer costs nothing": 8,
     "faults that are not chosen strike": 23,
     "the bound of an exploration is ignored": 16,
-    "a law is judged in one state of a layer": 0,
+    "a law is judged in one state of a layer": 1,
     "a law looks at the same cells for ever": 1,
     "the first part of a law is judged": 62,
     "a step is judged by its end": 0,
