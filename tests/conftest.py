@@ -60,6 +60,12 @@ def _is_run(item: pytest.Item) -> bool:
     )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _frozen() -> None:
+    """The collector looks through what a module makes, and not each time through all tests: that took a second or two."""
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if chromium() is None:
         terminalreporter.write_line(f"The page tests were left out, because {HOW_TO}.")

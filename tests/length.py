@@ -179,10 +179,14 @@ SMALL_LOCK: Final = _either(1, 3)
 """Scopes of the small lock whose states are counted as TLC counts them: 170,000; then 952,000 and 1,118,000."""
 LITTLE_SCENARIOS: Final = _either(300, 20_000)
 """Random little scenarios, searched by an interpreter that shares no code with the simulator: rarer combinations."""
-RANDOM_TABLES: Final = _either(500, 1_500)
+CONFIRMED_STEP: Final = _either(10, 1)
+"""Every so many of them are confirmed, too, in a second process."""
+RANDOM_TABLES: Final = _either(250, 1_500)
 """Random actors over random tables, searched with and without merging."""
 RANDOM_PROGRAMS: Final = _either(100, 300)
 """Random programs, likewise."""
+LIVELOCKS: Final = _either(80, 200)
+"""Random scenarios in which a livelock is found exactly where there is one."""
 GIVES_UP: Final = _either(in_part=False, at_length=True)
 """Whether a partition whose drain is given up is searched without merging, too."""
 THOROUGH_SCOPES: Final = _either(in_part=False, at_length=True)
@@ -270,7 +274,51 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "without a generation nothing is committed",
     ),
     "/sim/test_search.py::test_a_planted_bug_in_the_search_makes_the_two_differ": ("nothing is at rest",),
+    "/test_scenarios.py::test_every_shipped_scenario_meets_its_expectation": (
+        "array_push_lock.skewed",
+        "array_push_lock.stall.3",
+        "atomic_service.does_not_insist",
+        "atomic_service.gate_not_compared",
+        "atomic_service.not_fenced",
+        "atomic_service.recorded_without_an_answer",
+        "change_stream.keeps_what_is_under_way",
+        "noticing.leaves_it",
+        "partition.resets_its_generation",
+        "transactions.settles_blindly",
+    ),
     "/test_simulated_worker.py::test_a_log_that_loses_its_end_shows_what_is_planted": ("what is committed holds",),
+    "/test_kafka_runs.py::test_a_planted_bug_is_found": (
+        "a commit goes out under whatever generation there is",
+        "a generation is not asked for",
+        "a position beyond the end stays committed until something is done",
+        "a stop is not told",
+        "commits that fail do not back off",
+        "positions of a topic that has gone are committed of the next",
+        "the client sends again what has failed",
+        "who ends leaves commits behind",
+    ),
+    "/test_orchestrator_runs.py::test_a_planted_bug_is_found": (
+        "a failure is never the last",
+        "two may run of those that exclude each other",
+        "what is asked is not heard",
+        "what is its own and was not told is left",
+        "who is asked to cancel gives back",
+        "who is cancelled while it wants a slot goes on without one",
+        "who is refused is due no more",
+        "whoever is silent is alive",
+    ),
+    "/test_reactive_runs.py::test_a_planted_bug_is_found": (
+        "a claim that arrives late is left",
+        "a history begins with the position of the last one",
+        "a history that was lost is not begun anew",
+        "a stream forgets what came at once",
+        "two processes have one name",
+        "what a new version is to do over is not",
+        "what another version led past counts as looked at",
+        "what a process was not told of is left",
+        "what is left of a look counts as written",
+        "what is paused is handled",
+    ),
     "/test_programs_under_faults.py::test_a_planted_bug_is_found": ("transfer.begun_anew_after_the_commit",),
     "/test_simulated_mongo.py::test_transactions_are_answered_alike": ("without",),
     "/test_conformance.py::test_a_planted_bug_breaks_k1": (

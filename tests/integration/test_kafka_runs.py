@@ -66,8 +66,8 @@ def _collected() -> Iterator[None]:
     """What a run leaves behind is collected with it, and not in another test; what was there before, not again and again."""
     gc.freeze()
     yield
-    gc.unfreeze()
     gc.collect()
+    gc.unfreeze()
 
 
 AGAIN: Final = ("rebalance", "stop", "evicted", "kill")

@@ -744,7 +744,7 @@ def test_what_is_declared_as_written_only_is_no_doubt() -> None:
 async def counts_or_starts() -> None:
     while not await ask():
         try:
-            NUMBERS["n"] += len(EVENTS)
+            NUMBERS["n"] += 1 + len(EVENTS)
         except KeyError:
             NUMBERS["n"] = 1
 

@@ -10,6 +10,7 @@ from random import Random  # noqa: TID251  seeded
 
 import attrs
 import pytest
+from tests.length import LIVELOCKS
 from tests.properties.plain_search import agree, explored, plain_search
 from tests.properties.sim.test_search import random_scenario
 
@@ -56,7 +57,7 @@ def is_fair_loop(found: Explored) -> bool:
 def test_a_livelock_is_found_exactly_where_there_is_one() -> None:
     """Laws LV1 and LV2, in random scenarios, against the definition on the plain graph."""
     found = {True: 0, False: 0}
-    for seed in range(200):
+    for seed in range(LIVELOCKS):
         random = Random(f"live {seed}")
         scenario = attrs.evolve(random_scenario(random), always={}, step={})
         plain = plain_search(scenario)
@@ -70,7 +71,7 @@ def test_a_livelock_is_found_exactly_where_there_is_one() -> None:
             assert (real.broken.breach, real.broken.law in laws) == (Breach.LIVELOCK, True)
             assert real.broken.loop
             assert is_fair_loop(real)
-    assert min(found.values()) > 10
+    assert min(found.values()) > LIVELOCKS // 20
 
 
 async def polite(me: str, other: str) -> str:
