@@ -276,6 +276,7 @@ def found_in(directory: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*")}
 
 
+@pytest.mark.usefixtures("set_aside")
 @pytest.mark.parametrize(("arguments", "code", "said"), BAD, ids=[" ".join(row[0]) for row in BAD])
 def test_bad_input_is_one_clear_error(
     here: Path,
@@ -303,7 +304,7 @@ def test_bad_input_is_one_clear_error(
     else:
         json_code, as_json = main([*arguments, "--json"]), capsys.readouterr()
 
-    assert (json_code, plain_code) == (code, code)
+    assert (json_code, plain_code) == (code, code), plain.err
     assert plain.out == ""
     assert said in plain.err
     answer = json.loads(as_json.out)
