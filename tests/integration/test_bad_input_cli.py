@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 from tests.integration.command_lines import said_here
+from tests.length import APART_STEP
 
 from tidegate.__main__ import main
 
@@ -245,7 +246,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
 )
 
 
-APART: Final = BAD[::10]
+APART: Final = BAD[::APART_STEP]
 
 
 @pytest.fixture(scope="module")
@@ -289,7 +290,7 @@ def test_bad_input_is_one_clear_error(
 ) -> None:
     """The exit code of the table; what, where, why and help on stderr; stdout empty, or one JSON object; no traceback.
 
-    The command runs with `--json` and without; in this process, which is quicker, and every tenth row in one of its own.
+    The command runs with `--json` and without; in this process, which is quicker, and some rows in one of their own.
     """
     before = found_in(here)
     monkeypatch.chdir(here)

@@ -913,13 +913,13 @@ def test_a_signal_ends_the_search_and_the_json_is_whole(mine: Path, number: sign
 @pytest.mark.parametrize(
     ("number", "code", "grace_s"),
     [
-        (signal.SIGINT, 130, 1),
-        (signal.SIGTERM, 143, 1),
+        (signal.SIGINT, 130, 0.5),
+        (signal.SIGTERM, 143, 0.5),
         pytest.param(signal.SIGTERM, 143, None, marks=pytest.mark.long),
     ],
 )
 def test_what_does_not_ask_for_signals_is_ended_soon(
-    mine: Path, number: signal.Signals, code: int, grace_s: int | None
+    mine: Path, number: signal.Signals, code: int, grace_s: float | None
 ) -> None:
     """A law that takes a minute stands for all that comes beside a search; what was found before is shown."""
     command = INTERRUPTIBLE if grace_s is None else impatient(grace_s)

@@ -21,6 +21,7 @@ from tidegate.model.effects import NotApplied
 from tidegate.model.errors import Misuse
 from tidegate_adapters.configuration import configured, from_environment
 from tidegate_adapters.page import live
+from tidegate_adapters.page.assembly import script_of
 from tidegate_adapters.page.live import (
     MODULES,
     Action,
@@ -401,7 +402,7 @@ def until(tab: Tab, expression: str) -> None:
 @pytest.fixture
 def _asks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page asks again after a tenth of a second, and not after one and a half."""
-    script, pause = live.script_of(MODULES), "PAUSE_MS=1500"
+    script, pause = script_of(MODULES), "PAUSE_MS=1500"
     assert script.count(pause) == 1
     monkeypatch.setattr(live, "script_of", lambda _: script.replace(pause, "PAUSE_MS=100"))
 
