@@ -109,7 +109,8 @@ def tell(state):
 def stuck(state):
     if count(state) == 3:
         print("searching", flush=True)
-        time.sleep(60)
+        for _ in range(600):  # a signal that comes just before a sleep is handled after it
+            time.sleep(0.1)
     return True
 
 
@@ -738,23 +739,31 @@ def test_a_reader_who_leaves_is_not_an_error(tmp_path: Path) -> None:
     assert (listing.returncode, said) == (ExitCode.BROKEN_PIPE, b"")
 
 
-def test_a_full_disk_behind_stdout_is_one_clear_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explore", QUICKER, "--no-store"),
+        ("diagram", "invocation", "--json"),
+        pytest.param(("list",), marks=pytest.mark.long),
+        pytest.param(("list", "--json"), marks=pytest.mark.long),
+    ],
+)
+def test_a_full_disk_behind_stdout_is_one_clear_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """With `--json`, too, where the answer cannot tell it."""
-    for arguments in (("list",), ("diagram", "invocation", "--json"), ("explore", QUICKER, "--no-store")):
-        with Path("/dev/full").open("w") as full:
-            done = subprocess.run(
-                [sys.executable, "-m", "tidegate", *arguments],
-                cwd=tmp_path,
-                stdout=full,
-                stderr=subprocess.PIPE,
-                text=True,
-                check=False,
-            )
-
-        assert (done.returncode, done.stderr) == (
-            ExitCode.USAGE,
-            "error: cannot write the answer\n  why: No space left on device\n",
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tidegate", *arguments],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
+
+    assert (done.returncode, done.stderr) == (
+        ExitCode.USAGE,
+        "error: cannot write the answer\n  why: No space left on device\n",
+    )
 
 
 # --- colour, width, progress ----------------------------------------------------------------------------------------
@@ -913,7 +922,7 @@ def test_a_signal_ends_the_search_and_the_json_is_whole(mine: Path, number: sign
 @pytest.mark.parametrize(
     ("number", "code", "grace_s"),
     [
-        (signal.SIGINT, 130, 0.5),
+        pytest.param(signal.SIGINT, 130, 0.5, marks=pytest.mark.long),
         (signal.SIGTERM, 143, 0.5),
         pytest.param(signal.SIGTERM, 143, None, marks=pytest.mark.long),
     ],

@@ -21,7 +21,6 @@ from tidegate.model.effects import NotApplied
 from tidegate.model.errors import Misuse
 from tidegate_adapters.configuration import configured, from_environment
 from tidegate_adapters.page import live
-from tidegate_adapters.page.assembly import script_of
 from tidegate_adapters.page.live import (
     MODULES,
     Action,
@@ -39,6 +38,7 @@ from tidegate_adapters.page.live import (
     run_in,
     served_live,
 )
+from tidegate_adapters.page.parts import script_of
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.serving import Asked
 
