@@ -226,6 +226,14 @@ REACTIVE_STORM: Final = _either(
 ORCHESTRATOR_STORM: Final = _either(OrchestratorStorm(160, 2, 3, 0.5, 1), OrchestratorStorm(10_000, 8, 45, 3.0, 3))
 """A storm over an application: rarer strikes at rarer moments, of the store as well, and more records than one look takes."""
 
+# Of the pages.
+REBUILT: Final = _either(30, 60)
+"""States of random documents that a browser rebuilds: rarer values."""
+
+# Of the command line.
+APART_STEP: Final = _either(25, 10)
+"""Every so many of the commands with bad input that run in a process of their own, too."""
+
 # What `make thorough` alone runs.
 RARE: Final[Mapping[str, int]] = {
     "/test_kafka_runs.py::test_a_planted_bug_is_found[whose partition has gone while it looked where that begins has failed]": 1_152_134,

@@ -61,7 +61,7 @@ class Said(NamedTuple):
     err: str
 
 
-def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> Said:
+def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixture[str], **environment: str) -> Said:
     """Call the command line in this process, as if in that folder, which saves a second; nothing of it stays loaded."""
     root = logging.getLogger()
     level, handlers = root.level, [*root.handlers]
@@ -71,6 +71,8 @@ def said_here(arguments: Sequence[str], folder: Path, capsys: pytest.CaptureFixt
         patched.setattr(sys, "dont_write_bytecode", True)
         for name in (each for each in os.environ if each.startswith("TIDEGATE_")):
             patched.delenv(name)
+        for name, value in environment.items():
+            patched.setenv(name, value)
         _, before = capsys.readouterr(), {*sys.modules}
         said = Said(main([*arguments]), *capsys.readouterr())
     targets._from_file.cache_clear()  # noqa: SLF001  a process reads the file of a target anew

@@ -131,6 +131,14 @@ def collected() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.fixture
+def set_aside() -> Iterator[None]:
+    """Pytest has all garbage collected, twice, when it ends: within this process, which holds all tests, that took seconds."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One browser for all tests of a file."""

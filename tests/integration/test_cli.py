@@ -1,4 +1,4 @@
-"""The command line as a user meets it: each test runs the real command in a process of its own, on quick scenarios."""
+"""The command line as a user meets it, on quick scenarios: in a process of its own where that matters, and else in this one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 import pytest
-from tests.integration.interruptible import INTERRUPTIBLE
+from tests.integration.command_lines import said_here
+from tests.integration.interruptible import INTERRUPTIBLE, impatient
 
 import tidegate
 from tidegate.__main__ import main
@@ -108,7 +109,8 @@ def tell(state):
 def stuck(state):
     if count(state) == 3:
         print("searching", flush=True)
-        time.sleep(60)
+        for _ in range(600):  # a signal that comes just before a sleep is handled after it
+            time.sleep(0.1)
     return True
 
 
@@ -265,9 +267,11 @@ def test_a_missing_extra_is_named(tmp_path: Path) -> None:
 # --- explore --------------------------------------------------------------------------------------------------------
 
 
-def test_a_scenario_is_reported_on_one_line_and_its_counterexample_is_stored(tmp_path: Path) -> None:
+def test_a_scenario_is_reported_on_one_line_and_its_counterexample_is_stored(
+    tmp_path: Path, here: Callable[..., Done]
+) -> None:
     """Expectation, verdict, states, transitions, depth, seconds, laws, faults, time; then text, JSON and page."""
-    done = run(tmp_path, "explore", QUICK, QUICKER)
+    done = here("explore", QUICK, QUICKER)
 
     lines = done.stdout.splitlines()
     assert done.returncode == 0
@@ -288,10 +292,10 @@ def test_a_scenario_is_reported_on_one_line_and_its_counterexample_is_stored(tmp
     assert f"  .tidegate/failures/{QUICK}" in lines
 
 
-def test_continuous_integration_reads_what_was_found(mine: Path) -> None:
+def test_continuous_integration_reads_what_was_found(mine: Path, here: Callable[..., Done]) -> None:
     """JUnit's XML: a case a scenario, the law and the story of a failure; what is not known, and what ended it, are errors."""
-    done = run(mine, "explore", QUICKER, "mine.py:lost", "mine.py:alone", "mine.py:forever", "--max-states", "40",
-               "--no-store", "--junit-xml", "found.xml")  # fmt: skip
+    done = here("explore", QUICKER, "mine.py:lost", "mine.py:alone", "mine.py:forever", "--max-states", "40",
+                "--no-store", "--junit-xml", "found.xml")  # fmt: skip
     suite = ET.parse(mine / "found.xml").getroot()  # noqa: S314  our own
 
     assert done.returncode == 1
@@ -325,15 +329,15 @@ def test_nothing_is_written_where_nothing_is_stored_or_found(mine: Path, here: C
     assert files(mine) == before
 
 
-def test_a_violation_that_nobody_expected_is_reported_in_full(mine: Path) -> None:
+def test_a_violation_that_nobody_expected_is_reported_in_full(here: Callable[..., Done]) -> None:
     """Exit code 1, the story, and a command that replays it when it is pasted."""
-    done = run(mine, "explore", "mine.py:lost")
+    done = here("explore", "mine.py:lost")
 
     assert done.returncode == 1
     assert done.stdout.startswith("NOT MET  counter  expected clean     violated")
     assert "counter: breaks the law: all count\n4 steps" in done.stdout
     line = next(line for line in done.stdout.splitlines() if line.startswith("replay one: tidegate "))
-    pasted = run(mine, *shlex.split(line)[3:])
+    pasted = here(*shlex.split(line)[3:])
     assert (pasted.returncode, pasted.stdout.splitlines()[-1]) == (0, "reproduced 4 steps")
 
 
@@ -525,14 +529,18 @@ def test_random_runs_can_be_had_again_by_their_seed(mine: Path, here: Callable[.
     assert here("replay", f"alone/{STALL}.json").returncode == 0
 
 
-def test_the_report_and_the_traces_are_the_same_in_every_run(tmp_path: Path) -> None:
-    """Byte for byte, whatever the hash seed, the seconds aside."""
+def test_the_report_and_the_traces_are_the_same_in_every_run(
+    tmp_path: Path, here: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte, whatever the hash seed, the seconds aside; a random one is that of this process."""
     found: list[tuple[int, str, str, dict[str, bytes]]] = []
-    for number, hash_seed in enumerate(("0", "1", "random")):
-        here = tmp_path / str(number)
-        here.mkdir()
-        done = run(here, "explore", QUICK, QUICKER, PYTHONHASHSEED=hash_seed)
-        found.append((done.returncode, without_seconds(done.stdout), done.stderr, files(here)))
+    for hash_seed in ("0", "1", "random"):
+        directory = tmp_path / hash_seed
+        directory.mkdir()
+        monkeypatch.chdir(directory)
+        explored = ("explore", QUICK, QUICKER)
+        done = here(*explored) if hash_seed == "random" else run(directory, *explored, PYTHONHASHSEED=hash_seed)
+        found.append((done.returncode, without_seconds(done.stdout), done.stderr, files(directory)))
 
     assert found[0] == found[1] == found[2]
     assert found[0][0] == 0
@@ -591,18 +599,20 @@ def test_a_stored_trace_is_reproduced(tmp_path: Path, here: Callable[..., Done])
 
 
 def test_a_program_that_has_changed_is_caught_at_the_first_step_that_differs(
-    mine: Path, here: Callable[..., Done]
+    mine: Path, here: Callable[..., Done], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 4, the step, and what was enabled instead."""
-    assert here("explore", "mine.py:lost", "--out", "out").returncode == 1
+    assert said_here(("explore", "mine.py:lost", "--out", "out"), mine, capsys).code == 1
     (trace,) = (mine / "out").glob("*.json")
     (mine / "mine.py").write_text(MINE.replace("found[COUNT] + 1", "found[COUNT] + 2"))
 
-    printed, found = run(mine, "replay", str(trace)), run(mine, "replay", str(trace), "--json")
+    printed = said_here(("replay", str(trace)), mine, capsys)
+    found = said_here(("replay", str(trace), "--json"), mine, capsys)
 
-    assert (printed.returncode, printed.stdout) == (4, "")
-    assert "error: the replay diverged at step 1: p0: find counters" in printed.stderr
-    assert (found.returncode, answer(found)["verdict"], answer(found)["step"]) == (4, "diverged", 1)
+    assert (printed.code, printed.out) == (4, "")
+    assert "error: the replay diverged at step 1: p0: find counters" in printed.err
+    told = json.loads(found.out)
+    assert (found.code, told["verdict"], told["step"]) == (4, "diverged", 1)
     recorded = json.loads(trace.read_text())
     recorded["steps"][2]["event"] = "sleep 1 s"
     trace.write_text(json.dumps(recorded))
@@ -659,23 +669,23 @@ def test_the_list_has_every_scenario_that_ships(here: Callable[..., Done]) -> No
         }
 
 
-def test_what_stands_in_a_file_is_listed_and_explored(tmp_path: Path) -> None:
+def test_what_stands_in_a_file_is_listed_and_explored(tmp_path: Path, here: Callable[..., Done]) -> None:
     """A scenario, a list, and what a function says that it makes, one or some; a function that says nothing is not called."""
     own = "def one() -> Scenario:\n    return counter(processes=1)\n"
     own += "def some() -> list[Scenario]:\n    return [counter('a', processes=1), counter('b')]\n"
     own += "def text() -> str:\n    raise AssertionError\n"
     (tmp_path / "own.py").write_text(f"{MINE}\n{own}\nALONE = counter(processes=1)\n")
-    listed = run(tmp_path, "list", "own.py")
+    listed = here("list", "own.py")
 
     names = ["own.py:one", "own.py:some[a]", "own.py:some[b]", "own.py:ALONE"]
     assert [line.split()[0] for line in listed.stdout.splitlines()][-4:] == names
     assert "own.py:lost, own.py:alone" in listed.stderr
     assert "own.py:text" not in listed.stderr
-    rows = answer(run(tmp_path, "list", "own.py", QUICK, "--json"))["scenarios"]
+    rows = answer(here("list", "own.py", QUICK, "--json"))["scenarios"]
     assert [row["name"] for row in rows][-5:] == [*names, QUICK]
-    done = run(tmp_path, "explore", *names[:2], "--no-store")
+    done = here("explore", *names[:2], "--no-store")
     assert (done.returncode, done.stdout.count("\nok")) == (0, 1)
-    assert run(tmp_path, "explore", "own.py:some", "--no-store").returncode == 1
+    assert here("explore", "own.py:some", "--no-store").returncode == 1
 
 
 def test_the_diagram_is_drawn_from_the_table(here: Callable[..., Done]) -> None:
@@ -729,23 +739,31 @@ def test_a_reader_who_leaves_is_not_an_error(tmp_path: Path) -> None:
     assert (listing.returncode, said) == (ExitCode.BROKEN_PIPE, b"")
 
 
-def test_a_full_disk_behind_stdout_is_one_clear_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explore", QUICKER, "--no-store"),
+        ("diagram", "invocation", "--json"),
+        pytest.param(("list",), marks=pytest.mark.long),
+        pytest.param(("list", "--json"), marks=pytest.mark.long),
+    ],
+)
+def test_a_full_disk_behind_stdout_is_one_clear_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """With `--json`, too, where the answer cannot tell it."""
-    for arguments in (("list",), ("list", "--json"), ("explore", QUICKER, "--no-store")):
-        with Path("/dev/full").open("w") as full:
-            done = subprocess.run(
-                [sys.executable, "-m", "tidegate", *arguments],
-                cwd=tmp_path,
-                stdout=full,
-                stderr=subprocess.PIPE,
-                text=True,
-                check=False,
-            )
-
-        assert (done.returncode, done.stderr) == (
-            ExitCode.USAGE,
-            "error: cannot write the answer\n  why: No space left on device\n",
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tidegate", *arguments],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
         )
+
+    assert (done.returncode, done.stderr) == (
+        ExitCode.USAGE,
+        "error: cannot write the answer\n  why: No space left on device\n",
+    )
 
 
 # --- colour, width, progress ----------------------------------------------------------------------------------------
@@ -771,14 +789,14 @@ def test_colour_is_for_terminals_unless_somebody_says_otherwise(
     assert ("\x1b[32m" in good.stdout, "\x1b[31m" in bad.stderr) == (is_coloured, is_coloured)
 
 
-def test_nothing_is_wrapped_in_a_pipe(tmp_path: Path) -> None:
+def test_nothing_is_wrapped_in_a_pipe(here: Callable[..., Done]) -> None:
     """Logs and grep want whole lines, however narrow the terminal was."""
-    done = run(tmp_path, "explore", QUICKER, "--no-store", COLUMNS="20")
+    done = here("explore", QUICKER, "--no-store", COLUMNS="20")
 
     assert len(done.stdout.splitlines()[0]) > 200
 
 
-def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path) -> None:
+def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path, here: Callable[..., Done]) -> None:
     """Progress is on stderr; stdout is the same with and without a terminal there."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -802,7 +820,7 @@ def test_a_terminal_sees_a_live_line_and_a_pipe_a_plain_result(tmp_path: Path) -
 
     assert exploring.returncode == 0
     assert re.search(rb"stall\.2\S*  [0-9,\x1b\[;m]+ states", seen)
-    assert without_seconds(result) == without_seconds(run(tmp_path, "explore", STALL, "--no-store").stdout)
+    assert without_seconds(result) == without_seconds(here("explore", STALL, "--no-store").stdout)
 
 
 def test_a_log_sees_a_line_in_fifteen_seconds() -> None:
@@ -820,9 +838,9 @@ def test_a_log_sees_a_line_in_fifteen_seconds() -> None:
     )
 
 
-def test_a_search_that_cannot_end_is_reported_before_most_of_it_is_done(tmp_path: Path) -> None:
+def test_a_search_that_cannot_end_is_reported_before_most_of_it_is_done(here: Callable[..., Done]) -> None:
     """How many states are expected, which bound is in the way, and what to do; then how far the search came."""
-    done = run(tmp_path, "explore", "array_push_lock", "--max-states", "6000", "--no-store")
+    done = here("explore", "array_push_lock", "--max-states", "6000", "--no-store")
 
     assert done.returncode == ExitCode.INCONCLUSIVE
     said, left, *_ = done.stderr.splitlines()
@@ -850,10 +868,15 @@ def test_what_grows_without_end_is_named_while_the_search_runs() -> None:
 # --- signals --------------------------------------------------------------------------------------------------------
 
 
-def signalled(cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str) -> tuple[int, str, str]:
+TARGETS: Final = ("explore", QUICKER, "mine.py:forever", QUICK)
+
+
+def signalled(
+    cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str, command: tuple[str, ...] = INTERRUPTIBLE
+) -> tuple[int, str, str]:
     """Run the command, send the signals once a search is under way, and wait for the end."""
     with subprocess.Popen(
-        [*INTERRUPTIBLE, *arguments],
+        [*command, *arguments],
         cwd=cwd,
         env=environment({}),
         stdout=subprocess.PIPE,
@@ -863,9 +886,9 @@ def signalled(cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str) -
         assert exploring.stderr is not None
         while "searching" not in (line := exploring.stderr.readline()):
             assert line, "it ended before it was under way"
-        for number in numbers:
+        for place, number in enumerate(numbers):
+            time.sleep(0.5 if place else 0)  # so that the first is handled before the second comes
             exploring.send_signal(number)
-            time.sleep(0.5)  # so that the first is handled before the second comes
         out, err = exploring.communicate(timeout=50)
     return exploring.returncode, out, err
 
@@ -873,14 +896,22 @@ def signalled(cwd: Path, numbers: tuple[signal.Signals, ...], *arguments: str) -
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_search_and_what_was_found_is_shown(mine: Path, number: signal.Signals, code: int) -> None:
     """The step is finished, the partial summary written, the exit code says which signal."""
-    targets = ("explore", QUICKER, "mine.py:forever", QUICK)
+    ended, out, _ = signalled(mine, (number,), *TARGETS)
 
-    ended, out, _ = signalled(mine, (number,), *targets)
-    ended_json, found, _ = signalled(mine, (number,), *targets, "--json")
-
-    assert (ended, ended_json) == (code, code)
+    assert ended == code
     assert re.search(r"UNSURE +forever .* interrupted; no random run went on from there\n", out)
     assert "3 scenarios, 1 as expected, 1 unsure, 1 not explored" in out
+    assert (mine / ".tidegate" / "failures" / f"{QUICKER}.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.long), (signal.SIGTERM, 143)]
+)
+def test_a_signal_ends_the_search_and_the_json_is_whole(mine: Path, number: signal.Signals, code: int) -> None:
+    """The same for a script."""
+    ended, found, _ = signalled(mine, (number,), *TARGETS, "--json")
+
+    assert ended == code
     assert (json.loads(found)["ok"], [each["verdict"] for each in json.loads(found)["scenarios"]]) == (
         False,
         ["violated", "inconclusive"],
@@ -888,13 +919,23 @@ def test_a_signal_ends_the_search_and_what_was_found_is_shown(mine: Path, number
     assert (mine / ".tidegate" / "failures" / f"{QUICKER}.json").exists()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_what_does_not_ask_for_signals_is_ended_soon(mine: Path, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "grace_s"),
+    [
+        pytest.param(signal.SIGINT, 130, 0.5, marks=pytest.mark.long),
+        (signal.SIGTERM, 143, 0.5),
+        pytest.param(signal.SIGTERM, 143, None, marks=pytest.mark.long),
+    ],
+)
+def test_what_does_not_ask_for_signals_is_ended_soon(
+    mine: Path, number: signal.Signals, code: int, grace_s: float | None
+) -> None:
     """A law that takes a minute stands for all that comes beside a search; what was found before is shown."""
-    ended, out, err = signalled(mine, (number,), "explore", QUICKER, "mine.py:hangs", "--no-store")
+    command = INTERRUPTIBLE if grace_s is None else impatient(grace_s)
+    ended, out, err = signalled(mine, (number,), "explore", QUICKER, "mine.py:hangs", "--no-store", command=command)
 
     assert (ended, "Traceback" in err) == (code, False)
-    assert "error: not at an end 5 s after the signal" in err
+    assert f"error: not at an end {grace_s or 5} s after the signal" in err
     assert "2 scenarios, 1 as expected, 1 not explored" in out
 
 

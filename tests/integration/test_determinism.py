@@ -155,7 +155,10 @@ def test_an_exploration_of_what_is_right_is_complete(capsys: pytest.CaptureFixtu
     assert "second process" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("seed", ["0", "1", "2", "random"])
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param("0", marks=pytest.mark.long), "1", pytest.param("2", marks=pytest.mark.long), "random"],
+)
 def test_a_verdict_does_not_depend_on_the_hash_seed(seed: str) -> None:
     """A program of `-c`, sent by value; the second process ends with this one, and leaves no warning."""
     script = (

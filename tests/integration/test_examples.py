@@ -8,8 +8,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from runpy import run_path
 
 import pytest
+from tests.integration.command_lines import said_here
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -30,17 +32,17 @@ def test_a_decision_is_embedded(tmp_path: Path) -> None:
     assert "finished 46: nothing to commit yet" in done.stdout
 
 
-def test_a_program_of_ones_own_is_explored(tmp_path: Path) -> None:
+def test_a_program_of_ones_own_is_explored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The careless one is caught, the careful one is complete; from Python and from the shell."""
     script = str(EXAMPLES / "explore_your_own.py")
     done = run(script, cwd=tmp_path)
-    careless = run("-m", "tidegate", "explore", f"{script}:careless", cwd=tmp_path)
-    careful = run("-m", "tidegate", "explore", f"{script}:careful", cwd=tmp_path)
+    careless = said_here(("explore", f"{script}:careless"), tmp_path, capsys)
+    careful = said_here(("explore", f"{script}:careful"), tmp_path, capsys)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "careless: violated" in done.stdout
     assert "careful: complete" in done.stdout
-    assert (careless.returncode, careful.returncode) == (1, 0)
+    assert (careless.code, careful.code) == (1, 0)
 
 
 def test_a_law_and_a_strategy_are_used_in_a_test_of_ones_own(tmp_path: Path) -> None:
@@ -86,21 +88,31 @@ def test_orders_are_confirmed_if_they_are_placed_on_ones_own_server(
     assert done.stdout == "20 of 20 orders confirmed, 0 that are none, 1 tried again\n"
 
 
-def test_the_doctor_asks_the_servers(mongodb: str, kafka: str, tmp_path: Path) -> None:
+def test_the_doctor_asks_the_servers(
+    mongodb: str, kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What each of them is; and no address of theirs."""
-    done = run("-m", "tidegate", "doctor", cwd=tmp_path, TIDEGATE_MONGODB_URI=mongodb, TIDEGATE_KAFKA_BOOTSTRAP=kafka)
+    servers = {"TIDEGATE_MONGODB_URI": mongodb, "TIDEGATE_KAFKA_BOOTSTRAP": kafka}
+    done = said_here(("doctor",), tmp_path, capsys, **servers)
 
-    assert done.returncode == 0, done.stdout
-    assert re.search(r"^ok +mongodb +MongoDB \d+\.\d+\.\d+, replica set$", done.stdout, re.MULTILINE), done.stdout
-    assert re.search(r"^ok +kafka +1 broker$", done.stdout, re.MULTILINE), done.stdout
-    assert kafka not in done.stdout
+    assert done.code == 0, done.out
+    assert re.search(r"^ok +mongodb +MongoDB \d+\.\d+\.\d+, replica set$", done.out, re.MULTILINE), done.out
+    assert re.search(r"^ok +kafka +1 broker$", done.out, re.MULTILINE), done.out
+    assert kafka not in done.out
 
 
 @pytest.mark.parametrize("example", ["jobs.py", "invoices.py", "orders.py"])
-def test_missing_servers_are_named(example: str, tmp_path: Path) -> None:
+def test_missing_servers_are_named(
+    example: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without their addresses the example says which to set."""
-    done = run(str(EXAMPLES / example), cwd=tmp_path, TIDEGATE_MONGODB_URI="", TIDEGATE_KAFKA_BOOTSTRAP="")
+    monkeypatch.setenv("TIDEGATE_MONGODB_URI", "")
+    monkeypatch.setenv("TIDEGATE_KAFKA_BOOTSTRAP", "")
+    monkeypatch.setattr(sys, "argv", [example])
+    with pytest.raises(SystemExit) as ended:
+        run_path(str(EXAMPLES / example), run_name="__main__")
 
-    assert done.returncode == 2
-    assert "TIDEGATE_MONGODB_URI" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "TIDEGATE_MONGODB_URI" in said
+    assert "Traceback" not in said

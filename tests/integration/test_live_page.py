@@ -38,6 +38,7 @@ from tidegate_adapters.page.live import (
     run_in,
     served_live,
 )
+from tidegate_adapters.page.parts import script_of
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.serving import Asked
 
@@ -398,6 +399,14 @@ def until(tab: Tab, expression: str) -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture
+def _asks_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page asks again after a tenth of a second, and not after one and a half."""
+    script, pause = script_of(MODULES), "PAUSE_MS=1500"
+    assert script.count(pause) == 1
+    monkeypatch.setattr(live, "script_of", lambda _: script.replace(pause, "PAUSE_MS=100"))
+
+
 def says(which: str, text: str) -> str:
     return f"document.querySelector({json.dumps(which)})?.textContent.includes({json.dumps(text)})"
 
@@ -573,6 +582,7 @@ def test_who_knows_the_token_enters_once(browser: Browser) -> None:
 
 
 @in_browser
+@pytest.mark.usefixtures("_asks_soon")
 def test_a_server_that_has_gone_is_told(browser: Browser) -> None:
     """What was shown stays, and it is said that it is old."""
     with shown(Shop("a")) as port:
@@ -584,6 +594,7 @@ def test_a_server_that_has_gone_is_told(browser: Browser) -> None:
 
 
 @in_browser
+@pytest.mark.usefixtures("_asks_soon")
 def test_an_answer_that_is_an_error_is_told_and_the_page_asks_on(browser: Browser) -> None:
     """From the first one on; what was shown stays meanwhile."""
     shop = Shop("a")

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 import pytest
 from pymongo import MongoClient
-from tests.integration.command_lines import Asking, Running
+from tests.integration.command_lines import Asking, Running, said_here
 
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.invocation import INVOCATION
@@ -156,8 +156,12 @@ class Jobs:
         self.environ = {"URI": uri, "DATABASE": database}
 
     def enqueue(self, *to: str, years: tuple[int, ...] = ()) -> None:
-        """Enqueue from a process of its own, as an application does."""
-        self.call(ENQUEUE.format(to=to, years=years))
+        """Enqueue as an application does, which here is this process."""
+        with pytest.MonkeyPatch.context() as patched:
+            patched.syspath_prepend(self.folder)
+            patched.setattr(sys, "dont_write_bytecode", True)
+            exec(ENQUEUE.format(to=to, years=years), {})  # noqa: S102  our own
+            del sys.modules["app"]
 
     def call(self, script: str) -> None:
         """Run a script in a process of its own."""
@@ -195,7 +199,11 @@ def ids(answer: dict[str, Any]) -> set[str]:
 
 @pytest.mark.parametrize(
     ("target", "number"),
-    [("app", signal.SIGTERM), ("by_function", signal.SIGINT), ("by_coroutine", signal.SIGTERM)],
+    [
+        pytest.param("app", signal.SIGTERM, marks=pytest.mark.long),
+        ("by_function", signal.SIGINT),
+        ("by_coroutine", signal.SIGTERM),
+    ],
 )
 def test_a_signal_lets_handlers_end(run: Run, jobs: Jobs, tmp_path: Path, target: str, number: signal.Signals) -> None:
     """What runs ends, and that is written down; the exit code tells the signal, and stdout the same as JSON."""
@@ -244,16 +252,17 @@ def test_a_second_signal_waits_for_nothing(run: Run, jobs: Jobs) -> None:
     ("target", "code", "said"),
     [("app", ExitCode.NOT_MET, "no MongoDB answers"), ("empty", ExitCode.USAGE, "an app without tasks")],
 )
-def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
+def test_what_cannot_run_says_why(
+    tmp_path: Path, target: str, code: ExitCode, said: str, *, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A server that does not answer, and an app that has nothing to do: without a traceback, and the password of the URI."""
     (tmp_path / "app.py").write_text(APP)
-    running = Running("orchestrator", tmp_path, NOWHERE, "shop", target, "--log-level", "error")
-    running.process.communicate()
-    text = running.log.read_text()
+    arguments = ("orchestrator", "run", f"app.py:{target}", "--log-level", "error")
+    done = said_here(arguments, tmp_path, capsys, URI=NOWHERE, DATABASE="shop")
 
-    assert running.process.returncode == code
-    assert said in text
-    assert not [each for each in ("hunter2", "Traceback") if each in text]
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+    assert not [each for each in ("hunter2", "Traceback") if each in done.err]
 
 
 @pytest.mark.parametrize(

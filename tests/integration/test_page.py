@@ -19,6 +19,7 @@ from tests.integration.kafka_runs import page_of as page_of_workers
 from tests.integration.page_runs import everything, long
 from tests.integration.planting import planted
 from tests.integration.test_kafka_runs import BUGS, SEEDS
+from tests.length import REBUILT
 
 from tidegate.catalogue import shipped
 from tidegate.model.documents import Document, Value, show
@@ -148,7 +149,7 @@ def visible(text: str) -> str:
 def test_a_browser_rebuilds_every_state(open_page: Open) -> None:
     """Feature 7: the script's states are those of the core, to the order of keys and the last digit of a number."""
     draw = random.Random(7)
-    trace = built([document(draw) for _ in range(60)])
+    trace = built([document(draw) for _ in range(REBUILT)])
 
     tab = open_page(page(trace, "trace.json"))
 

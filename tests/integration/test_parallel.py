@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.integration.command_lines import said_here
 from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
@@ -193,25 +193,16 @@ def test_a_worker_of_a_cluster_that_is_killed_loses_nothing(cluster: Any) -> Non
 # --- the command line ---------------------------------------------------------------------------------------------------
 
 
-def test_scenarios_side_by_side_are_reported_as_one_after_the_other(tmp_path: Path) -> None:
+def test_scenarios_side_by_side_are_reported_as_one_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """In their order, with the same verdicts, counts and counterexamples."""
     answers = []
     for jobs in ("1", "2"):
-        command = [
-            sys.executable,
-            "-m",
-            "tidegate",
-            "explore",
-            "-k",
-            "transition.ve",
-            "-k",
-            "transition.v",
-            "--jobs",
-            jobs,
-        ]
-        done = subprocess.run([*command, "--json", "--out", str(tmp_path)], check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
+        command = ("explore", "-k", "transition.ve", "-k", "transition.v", "--jobs", jobs, "--json", "--out", ".")
+        done = said_here(command, tmp_path, capsys)
+        assert done.code == 0, done.err
+        found = json.loads(done.out)
         answers.append([{**scenario, "seconds": 0} for scenario in found["scenarios"]])
     assert answers[0] == answers[1]
     assert answers[0]
@@ -241,7 +232,7 @@ def test_an_interrupt_ends_the_processes_and_what_was_found_is_reported() -> Non
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1\n"
-        time.sleep(2)  # so that they are at it; sooner, they are being started, and that must end as well
+        time.sleep(1)  # so that they are at it; sooner, they are being started, and that must end as well
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

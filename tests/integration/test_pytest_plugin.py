@@ -43,6 +43,7 @@ def coupon(program, expect=None):
 """
 
 Run = Callable[..., pytest.RunResult]
+pytestmark = pytest.mark.usefixtures("set_aside")
 
 
 @pytest.fixture
@@ -379,11 +380,15 @@ def test_settings_that_are_no_tables_are_refused(
     assert complaint in done.stderr.str()
 
 
-def test_with_hypothesis_the_story_is_told_once_and_draws_alike(run: Run, pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("phases", ["generate shrink", pytest.param("generate shrink explain", marks=pytest.mark.long)])
+def test_with_hypothesis_the_story_is_told_once_and_draws_alike(
+    run: Run, pytester: pytest.Pytester, phases: str
+) -> None:
     """Of the test case that it ends with; the same test case has the same seed whenever it runs again."""
     test = (
-        "from hypothesis import HealthCheck, given, settings, strategies as st\n"
-        "@settings(suppress_health_check=list(HealthCheck), database=None, max_examples=200)\n"
+        "from hypothesis import HealthCheck, Phase, given, settings, strategies as st\n"
+        f"@settings(phases=[Phase[name] for name in {phases.split()}],\n"
+        "          suppress_health_check=list(HealthCheck), database=None, max_examples=200)\n"
         "@given(st.sampled_from([careful, careless]), st.integers(0, 99))\n"
         "@pytest.mark.tidegate(runs=20)\n"
         "def test_it(sim, program, number):\n    sim.explore(coupon(program))\n"

@@ -22,6 +22,8 @@ from tests.length import HASH_SEEDS
 
 CORE: Final = Path(__file__).parents[2] / "src" / "core"
 VERSIONS: Final = ("3.11", "3.12", "3.13")
+pytestmark = pytest.mark.xdist_group("pythons")
+"""Each of them is asked once."""
 
 PROGRAM: Final = """
 import json, sys
@@ -124,7 +126,7 @@ def test_runs_under_different_hash_seeds_give_the_same_reports_and_traces(packag
     assert verdicts == ["complete", "violated", "violated", "complete", "violated"]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ["3.11", pytest.param("3.12", marks=pytest.mark.long), "3.13"])
 def test_every_python_counts_the_same(version: str, packages: Path) -> None:
     """3.11 to 3.13: states, transitions, depth, faults, what could not be merged, and the traces."""
     python = interpreter(version)

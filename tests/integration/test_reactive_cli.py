@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from bson import ObjectId
 from pymongo import MongoClient
-from tests.integration.command_lines import Asking, Running
+from tests.integration.command_lines import Asking, Running, said_here
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
@@ -171,7 +171,11 @@ def asking(
 
 @pytest.mark.parametrize(
     ("target", "number"),
-    [("app", signal.SIGTERM), ("by_function", signal.SIGINT), ("by_coroutine", signal.SIGTERM)],
+    [
+        pytest.param("app", signal.SIGTERM, marks=pytest.mark.long),
+        ("by_function", signal.SIGINT),
+        ("by_coroutine", signal.SIGTERM),
+    ],
 )
 def test_a_signal_lets_handlers_end(
     run: Run, orders: Orders, tmp_path: Path, target: str, number: signal.Signals
@@ -210,16 +214,17 @@ def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
         ("empty", ExitCode.USAGE, "an app without tasks"),
     ],
 )
-def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
+def test_what_cannot_run_says_why(
+    tmp_path: Path, target: str, code: ExitCode, said: str, *, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A server that does not answer, and an app that has nothing to do: without a traceback, and the password of the URI."""
     (tmp_path / "app.py").write_text(APP)
-    running = Running("reactive", tmp_path, NOWHERE, "shop", target, "--log-level", "error")
-    running.process.communicate()
-    text = running.log.read_text()
+    arguments = ("reactive", "run", f"app.py:{target}", "--log-level", "error")
+    done = said_here(arguments, tmp_path, capsys, URI=NOWHERE, DATABASE="shop")
 
-    assert running.process.returncode == code
-    assert said in text
-    assert not [each for each in ("hunter2", "Traceback") if each in text]
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+    assert not [each for each in ("hunter2", "Traceback") if each in done.err]
 
 
 @pytest.mark.parametrize(
@@ -439,7 +444,8 @@ def test_what_cannot_be_asked_says_why(
         (("list",), ExitCode.OK),
         (("retry", "--all"), ExitCode.NOTHING_SELECTED),
         (("resume", "bill"), ExitCode.OK),
-        (("import", "bill", "--from", "old"), ExitCode.NOTHING_SELECTED),
+        (("import", "bill", "--from", "old", "--quiet", "10ms"), ExitCode.NOTHING_SELECTED),
+        pytest.param(("import", "bill", "--from", "old"), ExitCode.NOTHING_SELECTED, marks=pytest.mark.long),
     ],
 )
 def test_who_asks_makes_nothing(

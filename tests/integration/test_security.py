@@ -15,6 +15,7 @@ from typing import Final
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from tests.integration.command_lines import said_here
 from tests.integration.interruptible import INTERRUPTIBLE
 from tests.integration.servers import KafkaServer
 from tests.integration.servers.kafka import PASSWORD
@@ -140,13 +141,18 @@ def test_who_is_not_let_in_or_does_not_trust_the_broker_is_told_so(
         (without_tls(SETTINGS[0]).replace("sasl_plain_username", "client_id"), "the client does not take its options"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(tmp_path: Path, settings: str, said: str) -> None:
+def test_options_that_do_not_fit_are_refused(
+    tmp_path: Path, settings: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Bad input, without a broker: what is there, and what is missing."""
-    with started(tmp_path, settings, PASSWORD) as worker:
-        assert worker.process.wait(timeout=60) == ExitCode.USAGE
+    (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "worker.toml").write_text(settings)
+    arguments = ("worker", "run", "app.py:worker", "--config", "worker.toml", "--log-level", "debug")
+    done = said_here(arguments, tmp_path, capsys, TIDEGATE_WORKER__OPTIONS__SASL_PLAIN_PASSWORD=PASSWORD)
 
-        assert f"error: {said}" in worker.log.read_text()
-        assert PASSWORD not in worker.log.read_text()
+    assert done.code == ExitCode.USAGE
+    assert f"error: {said}" in done.err
+    assert PASSWORD not in done.out + done.err
 
 
 def test_the_page_has_settings() -> None:

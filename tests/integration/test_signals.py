@@ -54,8 +54,17 @@ async def ends():
 HANDLERS: Final = {"ignores": "ignores()", "in a thread": "asyncio.to_thread(sleeps)", "ends": "ends()"}
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
-@pytest.mark.parametrize("app", [ORCHESTRATOR, REACTIVE], ids=["orchestrator", "reactive"])
+@pytest.mark.parametrize(
+    ("app", "handler"),
+    [
+        pytest.param(ORCHESTRATOR, "ignores", id="orchestrator-ignores"),
+        pytest.param(ORCHESTRATOR, "in a thread", id="orchestrator-in a thread", marks=pytest.mark.long),
+        pytest.param(ORCHESTRATOR, "ends", id="orchestrator-ends"),
+        pytest.param(REACTIVE, "ignores", id="reactive-ignores", marks=pytest.mark.long),
+        pytest.param(REACTIVE, "in a thread", id="reactive-in a thread"),
+        pytest.param(REACTIVE, "ends", id="reactive-ends"),
+    ],
+)
 def test_an_app_is_gone_in_its_time_whatever_its_handlers_do(tmp_path: Path, app: str, handler: str) -> None:
     """After the first signal, without another. Where nothing goes on, what comes after `run` is done."""
     script = tmp_path / "app.py"

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Final, final
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from tests.integration.command_lines import Said, said_here
 from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
@@ -136,7 +136,11 @@ def committed(bootstrap: str, topic: str) -> int | None:
 
 @pytest.mark.parametrize(
     ("target", "number"),
-    [("worker", signal.SIGTERM), ("by_function", signal.SIGINT), ("by_coroutine", signal.SIGTERM)],
+    [
+        pytest.param("worker", signal.SIGTERM, marks=pytest.mark.long),
+        ("by_function", signal.SIGINT),
+        ("by_coroutine", signal.SIGTERM),
+    ],
 )
 def test_a_signal_lets_it_drain_commit_and_leave(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path, target: str, number: signal.Signals
@@ -247,26 +251,29 @@ def test_logs_are_objects_with_the_place_and_without_secrets(
         ("app.py:worker", ExitCode.NOT_MET, "no Kafka broker answers at 127.0.0.1:1"),
     ],
 )
-def test_what_cannot_run_says_why(tmp_path: Path, target: str, code: ExitCode, said: str) -> None:
+def test_what_cannot_run_says_why(asked: Callable[..., Said], target: str, code: ExitCode, said: str) -> None:
     """Bad input: a clear error, without a traceback."""
+    done = asked("worker", "run", target, "--log-level", "error")
+
+    assert said in done.err, done.err
+    assert "Traceback" not in done.err
+    assert done.code == code
+
+
+@pytest.fixture
+def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """What the command line answers in this process: where no broker is."""
     (tmp_path / "app.py").write_text(APP)
-    env = {**os.environ, "TOPIC": "orders", "BOOTSTRAP": "127.0.0.1:1"}
-    command = [sys.executable, "-m", "tidegate", "worker", "run", target, "--log-level", "error"]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
 
-    assert said in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.returncode == code
+    def answered(*arguments: str, **environment: str) -> Said:
+        return said_here(arguments, tmp_path, capsys, **{"TOPIC": "orders", "BOOTSTRAP": "127.0.0.1:1", **environment})
+
+    return answered
 
 
-def asked(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    (folder / "app.py").write_text(APP)
-    env = {**os.environ, "TOPIC": "orders", "BOOTSTRAP": "127.0.0.1:1", **environment}
-    command = [sys.executable, "-m", "tidegate", *arguments]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(tmp_path: Path) -> None:
+def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(
+    asked: Callable[..., Said], tmp_path: Path
+) -> None:
     """`config show --origin` tells which; a file is named, by an argument or the environment, or is pyproject.toml here."""
     (tmp_path / "pyproject.toml").write_text("[tool.tidegate.worker]\ngroup = 'by pyproject'")
     (tmp_path / "own.toml").write_text(
@@ -276,9 +283,9 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
     executors = {"TIDEGATE_WORKER__CONSUMER__EXECUTORS": "8"}
 
     def rows(*arguments: str, **environment: str) -> dict[str, tuple[str, str]]:
-        done = asked(tmp_path, *show, *arguments, **environment)
-        assert done.returncode == 0, done.stderr
-        answer = json.loads(done.stdout)
+        done = asked(*show, *arguments, **environment)
+        assert done.code == 0, done.err
+        answer = json.loads(done.out)
         assert (answer["schema"], answer["ok"]) == ("tidegate/config@1", True)
         return {each["path"]: (each["value"], each["origin"]) for each in answer["settings"]}
 
@@ -294,35 +301,35 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
 
 @pytest.mark.parametrize("command", [("config", "show", "--origin"), ("worker", "run", "--dry-run")])
 def test_what_it_would_be_told_is_shown_without_secrets_and_without_a_broker(
-    tmp_path: Path, command: tuple[str, ...]
+    asked: Callable[..., Said], command: tuple[str, ...]
 ) -> None:
     """Rules and options in lines, each with where it is from."""
     secret = {"TIDEGATE_WORKER__OPTIONS__SASL_PLAIN_PASSWORD": "hunter2"}
-    done = asked(tmp_path, *command, "app.py:worker", **secret)
+    done = asked(*command, "app.py:worker", **secret)
 
-    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
-    assert done.returncode == 0, done.stderr
+    lines = [line.split(maxsplit=2) for line in done.out.splitlines()]
+    assert done.code == 0, done.err
     assert ["topics", "orders", "code"] in lines
     assert ["consumer.executors", "100", "default"] in lines
     assert ["options.sasl_plain_password", "***", f"environment {next(iter(secret))}"] in lines
-    assert "hunter2" not in done.stdout + done.stderr
+    assert "hunter2" not in done.out + done.err
 
 
-def test_settings_that_do_not_fit_one_another_are_told_with_where_they_are_from(tmp_path: Path) -> None:
+def test_settings_that_do_not_fit_one_another_are_told_with_where_they_are_from(asked: Callable[..., Said]) -> None:
     """Bad input: each is right by itself."""
     short = {"TIDEGATE_WORKER__OPTIONS__REBALANCE_TIMEOUT_MS": "15000"}
-    done = asked(tmp_path, "worker", "run", "app.py:worker", "--set", "consumer.partition.drain.total=20 s", **short)
+    done = asked("worker", "run", "app.py:worker", "--set", "consumer.partition.drain.total=20 s", **short)
 
-    assert done.returncode == ExitCode.USAGE
-    assert f"where: argument consumer.partition.drain.total, environment {next(iter(short))}" in done.stderr
+    assert done.code == ExitCode.USAGE
+    assert f"where: argument consumer.partition.drain.total, environment {next(iter(short))}" in done.err
 
 
-def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(asked: Callable[..., Said]) -> None:
     """Bad input: also as JSON, and before anything runs."""
-    done = asked(tmp_path, "worker", "run", "app.py:worker", "--json", TIDEGATE_WORKER__CONSUMER__EXECUTERS="8")
+    done = asked("worker", "run", "app.py:worker", "--json", TIDEGATE_WORKER__CONSUMER__EXECUTERS="8")
 
-    assert done.returncode == ExitCode.USAGE
-    assert json.loads(done.stdout)["error"] == {
+    assert done.code == ExitCode.USAGE
+    assert json.loads(done.out)["error"] == {
         "what": "there is no setting consumer.executers",
         "where": "environment TIDEGATE_WORKER__CONSUMER__EXECUTERS",
         "why": "",

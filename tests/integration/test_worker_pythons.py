@@ -65,7 +65,12 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("version", "way"),
-    [(version, way) for version in VERSIONS for way in ("plain", "eager") if (version, way) != ("3.11", "eager")],
+    [
+        pytest.param(version, way, marks=pytest.mark.long if version == "3.12" else ())
+        for version in VERSIONS
+        for way in ("plain", "eager")
+        if (version, way) != ("3.11", "eager")
+    ],
 )
 def test_a_worker_runs(packages: Path, version: str, way: str) -> None:
     """All is handled and committed, what fails once is tried again; async handlers, and plain ones."""
