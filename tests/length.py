@@ -142,6 +142,8 @@ OUTCOMES_STEP: Final = _either(9, 1)
 """Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
+PROGRAM_FAULT_KINDS_STEP: Final = _either(2, 1)
+"""Every so many of those ways; the next program fails in the others."""
 REACTIVE_RUNS: Final = _either(50, 3_600)
 """Short runs of applications of reactive tasks by seed, for each kind of fault: rarer interleavings."""
 ORCHESTRATOR_RUNS: Final = _either(50, 4_600)
@@ -271,7 +273,12 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "/sim/test_search.py::test_a_planted_bug_in_the_search_makes_the_two_differ": ("nothing is at rest",),
     "/test_simulated_worker.py::test_a_log_that_loses_its_end_shows_what_is_planted": ("what is committed holds",),
-    "/test_programs_under_faults.py::test_a_planted_bug_is_found": ("transfer.begun_anew_after_the_commit",),
+    "/test_programs_under_faults.py::test_a_planted_bug_is_found": (
+        "registration.place_is_enough",
+        "transfer.begun_anew_after_the_commit",
+        "transfer.commit_is_not_asked_again",
+        "transfer.read_apart",
+    ),
     "/test_simulated_mongo.py::test_transactions_are_answered_alike": ("without",),
     "/test_conformance.py::test_a_planted_bug_breaks_k1": (
         "answers_before",
