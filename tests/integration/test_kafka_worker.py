@@ -356,7 +356,7 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
     topic = make_topic(1)
     seen: list[tuple[str, int]] = []
     wanted: list[Event] = []
-    slowly = ConsumerRules(partition=PartitionRules(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
+    slowly = ConsumerRules(partition=PartitionRules(drain=Budget(4 * SECOND, SECOND // 2, SECOND // 2)))
 
     def worker(name: str, consumer: ConsumerRules) -> Worker:
         async def handle(record: Record) -> None:

@@ -367,7 +367,9 @@ def test_any_command_of_a_program_may_fail(
     is_cut = at_case % PROGRAM_CUTS_STEP == 0
     faults = {**FAULTS, **(CUTS if is_cut else {})}
     step = max(1, clean.commands // PROGRAM_FAULTS)
-    for nth, (fault, rule) in [*enumerate(faults.items())][at_case % PROGRAM_FAULT_KINDS_STEP :: PROGRAM_FAULT_KINDS_STEP]:
+    for nth, (fault, rule) in [*enumerate(faults.items())][
+        at_case % PROGRAM_FAULT_KINDS_STEP :: PROGRAM_FAULT_KINDS_STEP
+    ]:
         for n, ended in at.each(rule, 1 + nth * step // len(faults), step, clean.commands):
             wrong += [*complaints(row, fault, n, ended), *other_decisions(row, ended, tmp_path)]
 

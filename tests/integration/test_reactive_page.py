@@ -43,7 +43,7 @@ async def bill(change):
         while not Path("go").exists():
             await asyncio.sleep(0.01)
     if how == "block":
-        time.sleep(4)
+        time.sleep(2.5)
     if how == "fail" and not Path("fixed").exists():
         raise RuntimeError("</script><script>alert(2)</script> password=hunter2")
 
@@ -194,7 +194,7 @@ def test_health_does_not_tell_of_a_pool_that_waits_on_purpose(serve: Serve, shop
     served = serve("stalled_after=1500 ms", "concurrency=1")
     shop.orders.insert_one({"_id": "a", "how": "hang"})
     eventually(lambda: bills(shop).get("a") == "processing")
-    time.sleep(4)
+    time.sleep(2.5)
     status, text = served.got("/health")
     assert (status, json.loads(text)["silent_s"]) == (200, 0.0)
 
@@ -319,7 +319,7 @@ def test_many_are_run_again_by_a_filter_after_a_question(
 
 
 @in_browser
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_what_tasks_ids_and_errors_say_stays_text(serve: Serve, shop: Any, open_page: Open, dark: bool) -> None:
     """A name of a task, an id and an error that are markup; in the light and in the dark all of it can be read."""
     shop.orders.insert_many([{"_id": HOSTILE, "how": "fail"}, {"_id": {"a": HOSTILE}}])

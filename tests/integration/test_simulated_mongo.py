@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import bson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pymongo import AsyncMongoClient
 from tests.integration.mongo_loop import in_loop
@@ -37,7 +37,7 @@ from tests.integration.mongo_scripts import (
     play,
 )
 from tests.integration.servers import MongoServer
-from tests.length import MONGO_CODES_STEP, MONGO_NETWORK_STEP, MONGO_SCRIPTS
+from tests.length import MONGO_CODES_STEP, MONGO_NETWORK_STEP, MONGO_SCRIPTS, REQUESTS_READ
 
 from tidegate.model.documents import (
     ID,
@@ -626,6 +626,7 @@ def on_the_wire(raw: Mapping[str, Any]) -> dict[str, Any]:
     return bson.decode(bson.encode(raw, codec_options=CODEC), CODEC)
 
 
+@settings(max_examples=REQUESTS_READ)
 @given(st.data())
 def test_what_is_read_means_what_was_written(data: st.DataObject) -> None:
     """Law RM1: a filter that is read matches what the one matches that was written, and updates are the same ones."""
