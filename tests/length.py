@@ -180,6 +180,10 @@ MONGO_NETWORK_STEP: Final = _either(9, 1)
 MONGO_RUNS: Final = _either(182, 56_000)
 """Short runs on the simulated MongoDB by seed, for each of nine workloads, whose thirteen faults take turns: rarer interleavings."""
 
+MONGO_TRANSACTION_CODES_STEP: Final = _either(3, 1)
+"""Every so many of the codes that are said in a transaction."""
+MONGO_STEP_DOWNS: Final = _either(("after the commit",), ("between statements", "before the commit", "after the commit"))
+"""When a primary steps down while there is a transaction: three seconds each."""
 MONGO_STORIES_STEP: Final = _either(3, 1)
 """Every so many of the faults under which each workload is run twice, and others for the next one."""
 REQUESTS_READ: Final = _either(20, int(os.environ.get("TIDEGATE_EXAMPLES", "50")))

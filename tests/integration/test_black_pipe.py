@@ -440,7 +440,7 @@ def test_who_connects_while_it_ends_is_let_go(monkeypatch: pytest.MonkeyPatch) -
             while True:
                 socket.create_connection((LOOPBACK, port)).close()
 
-    with socket.create_server((LOOPBACK, 0)) as target, ThreadPoolExecutor() as threads:
+    with socket.create_server((LOOPBACK, 0), backlog=4_096) as target, ThreadPoolExecutor() as threads:
         for _ in range(3):
             with BlackPipe(f"mongodb://{LOOPBACK}:{target.getsockname()[1]}") as pipe:
                 clients = [threads.submit(connect, pipe.port) for _ in range(4)]

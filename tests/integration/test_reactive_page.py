@@ -146,7 +146,7 @@ def test_prometheus_is_told_what_has_happened_and_what_is(serve: Serve, shop: An
     """Handled by outcome, what runs, records by status, lag, the leader and its epoch; no label is made of a document."""
     shop.orders.insert_many([{"_id": "a"}, {"_id": "b", "how": "fail"}, {"_id": "secret-id", "how": "hang"}])
     shop.mails.insert_one({"_id": 1})
-    served = serve()
+    served = serve("stalled_after=1500 ms")  # it is asked for what is three times in that time
 
     for name, value in (
         ('handled_runs_total{outcome="succeeded",task="bill"}', 1),
@@ -281,7 +281,7 @@ def test_the_page_of_a_process_that_follows_shows_who_leads_until_it_leads_itsel
     serve: Serve, shop: Any, open_page: Open
 ) -> None:
     """The leader is killed, and the other one takes over under the next epoch; its metrics say so, too."""
-    short = ("planner.terms.ttl=3 s", "planner.terms.heartbeat=500 ms", "planner.terms.margin=500 ms")
+    short = ("planner.terms.ttl=3 s", "planner.terms.heartbeat=500 ms", "planner.terms.margin=500 ms", "stalled_after=1500 ms")
     first, leads = serve(*short), f'leads{{database="{shop.name}"}}'
     eventually(partial(is_shown, first, leads, 1))
     second = serve(*short)
