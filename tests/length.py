@@ -182,7 +182,9 @@ MONGO_RUNS: Final = _either(182, 56_000)
 
 MONGO_TRANSACTION_CODES_STEP: Final = _either(3, 1)
 """Every so many of the codes that are said in a transaction."""
-MONGO_STEP_DOWNS: Final = _either(("after the commit",), ("between statements", "before the commit", "after the commit"))
+MONGO_STEP_DOWNS: Final = _either(
+    ("after the commit",), ("between statements", "before the commit", "after the commit")
+)
 """When a primary steps down while there is a transaction: three seconds each."""
 MONGO_STORIES_STEP: Final = _either(3, 1)
 """Every so many of the faults under which each workload is run twice, and others for the next one."""
@@ -225,7 +227,7 @@ ONCE_RUNS: Final = _either(60, 10_000)
 # On a real broker.
 STORM: Final = _either(Storm(4_000, 2, 2, 2, 0.5, (0.0,)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
 """A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""
-BRIEF_SOAK: Final = Soak(10.0, 300, 0.2, 0.4)
+BRIEF_SOAK: Final = Soak(6.0, 300, 0.2, 0.4)
 SOAK: Final = _either(BRIEF_SOAK, Soak(1_200.0, 500, 2.0, 15.0))
 """What a worker takes: slower leaks."""
 

@@ -588,7 +588,7 @@ def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe]
         runtime.tell(stream.Elected(1, 1, None))
         await runtime.until(lambda _: bool(saved))
         expected: list[DocumentChange] = []
-        for number in chance.sample(range(150), 150):
+        for number in chance.sample(range(150), 80):
             collection, is_gone = chance.choice(WATCHED), number < 50
             if is_gone:
                 await held[collection].delete_one({"_id": number})

@@ -281,7 +281,12 @@ def test_the_page_of_a_process_that_follows_shows_who_leads_until_it_leads_itsel
     serve: Serve, shop: Any, open_page: Open
 ) -> None:
     """The leader is killed, and the other one takes over under the next epoch; its metrics say so, too."""
-    short = ("planner.terms.ttl=3 s", "planner.terms.heartbeat=500 ms", "planner.terms.margin=500 ms", "stalled_after=1500 ms")
+    short = (
+        "planner.terms.ttl=3 s",
+        "planner.terms.heartbeat=500 ms",
+        "planner.terms.margin=500 ms",
+        "stalled_after=1500 ms",
+    )
     first, leads = serve(*short), f'leads{{database="{shop.name}"}}'
     eventually(partial(is_shown, first, leads, 1))
     second = serve(*short)

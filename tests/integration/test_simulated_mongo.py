@@ -37,7 +37,14 @@ from tests.integration.mongo_scripts import (
     play,
 )
 from tests.integration.servers import MongoServer
-from tests.length import MONGO_STEP_DOWNS, MONGO_TRANSACTION_CODES_STEP, MONGO_CODES_STEP, MONGO_NETWORK_STEP, MONGO_SCRIPTS, REQUESTS_READ
+from tests.length import (
+    MONGO_CODES_STEP,
+    MONGO_NETWORK_STEP,
+    MONGO_SCRIPTS,
+    MONGO_STEP_DOWNS,
+    MONGO_TRANSACTION_CODES_STEP,
+    REQUESTS_READ,
+)
 
 from tidegate.model.documents import (
     ID,
