@@ -225,7 +225,7 @@ ONCE_RUNS: Final = _either(60, 10_000)
 """The same with answers in transactions: rarer moments at which one is cut off."""
 
 # On a real broker.
-STORM: Final = _either(Storm(4_000, 2, 2, 2, 0.5, (0.0,)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
+STORM: Final = _either(Storm(10_000, 3, 4, 3, 0.5, (0.0,)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
 """A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""
 BRIEF_SOAK: Final = Soak(6.0, 300, 0.2, 0.4)
 SOAK: Final = _either(BRIEF_SOAK, Soak(1_200.0, 500, 2.0, 15.0))
