@@ -125,7 +125,9 @@ SEQUENCES: Final = _either(60, 1_000)
 PAIRS: Final = _either(1_000, 10_000)
 """Random pairs of values that both compare."""
 EDGES_STEP: Final = _either(4, 1)
-"""Every so many of the updates of one edge alone, and of the filters by which many are deleted; of many at once all are made."""
+"""Every so many of the updates of one edge alone, and of the filters by which many are deleted."""
+BULK_EDGES_STEP: Final = _either(2, 1)
+"""Every so many of the updates of many edges at once."""
 SIZES_BEYOND: Final = _either((0, 1), (-1, 0, 1, 20_000))
 """How many bytes beyond the largest document: no doubt about -1, and 20,000 the server refuses as no document at all."""
 COUNTED: Final = _either(40, 1_000)
@@ -146,8 +148,8 @@ OUTCOMES_STEP: Final = _either(13, 1)
 """Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
-PROGRAM_FAULT_KINDS_STEP: Final = _either(2, 1)
-"""Every so many of those ways; the next program fails in the others."""
+PROGRAM_FAULT_KINDS_STEP: Final = _either(3, 1)
+"""Every so many of those ways; the next programs fail in the others."""
 REACTIVE_RUNS: Final = _either(50, 3_600)
 """Short runs of applications of reactive tasks by seed, for each kind of fault: rarer interleavings."""
 ORCHESTRATOR_RUNS: Final = _either(50, 4_600)
