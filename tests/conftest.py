@@ -7,7 +7,9 @@ seven hundred of them: the tests take a tenth longer, a plain search a third.
 from __future__ import annotations
 
 import gc
+import re
 from os import environ
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -17,6 +19,8 @@ from tests.integration.browser import HOW_TO, chromium
 from tests.length import AT_LENGTH, LONG, PART, part_of
 
 gc.set_threshold(100_000, 20, 100)
+_OF_GROUP: Final = re.compile(r"(?<=\])@[^\]]*$")
+"""What pytest-xdist puts behind the id of a test that is in a group."""
 
 # Hypothesis also draws the constants of whatever modules of ours are imported by then: a derandomised test draws otherwise in each
 # process, by the tests that ran there before it, and with each constant that is written anywhere. There is no setting for that.
@@ -44,7 +48,7 @@ settings.load_profile("tidegate")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what is in `LONG`, and leave out what is marked so, what needs a browser that is not there, and other parts."""
     for each in items:
-        if each.nodeid.endswith(LONG):
+        if _OF_GROUP.sub("", each.nodeid).endswith(LONG):
             each.add_marker("long")
     kept = [each for each in items if _is_run(each)]
     config.hook.pytest_deselected(items=[each for each in items if not _is_run(each)])

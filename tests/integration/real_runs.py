@@ -32,7 +32,7 @@ from tidegate.model.documents import ID, Document, Field, PutServerTime, exactly
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.errors import NUMBER_MAX
 from tidegate.model.instants import PPM, SECOND, STORE, Duration, Instant
-from tidegate.model.operations import Operation, StoreTime, Unique
+from tidegate.model.operations import FindAll, FindOne, Operation, StoreTime, Unique
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
@@ -60,6 +60,8 @@ _KEY: Final = Field[Key](ID.name)
 _PLANNING: Final = (FindChanged, FindOrphaned, CountRecords)
 _TRANSACTIONAL: Final = (InTransaction, CommitTransaction, AbortTransaction)
 _OPERATIONS: Final = (*get_args(Operation), StoreTime, *_PLANNING, *_TRANSACTIONAL)
+_READS: Final = (FindOne, FindAll, StoreTime, *_PLANNING)
+"""After which nobody asks what has changed: if one of them has written, it shows with the next write, or at the end."""
 
 
 # --- the history of a database ------------------------------------------------------------------------------------------
@@ -305,7 +307,7 @@ class RealRun:
         self.commands += 1
         if self.faults() > struck:
             self.struck = self.struck or (who, effect)
-        happened = [*self.watched.changes()]
+        happened = [] if isinstance(operation, _READS) else [*self.watched.changes()]
         for key, doc in happened:
             if doc is None:
                 self.contents.pop(key)
@@ -356,6 +358,8 @@ class RealRun:
     def end(self) -> None:
         """Judge the end, where what has struck is what may strike there."""
         self.passes(_now())
+        if left := [*self.watched.changes()]:
+            raise Broken(TRUE, f"a read has written: {left}")
         if self.struck is not None:
             who, effect = self.struck
             allowed = self.processes[who].faults

@@ -195,6 +195,7 @@ def test_what_is_sent_into_a_hanging_link_arrives_when_it_is_up(make_proxy: Make
 
 
 @pytest.mark.mongo
+@pytest.mark.long
 def test_a_primary_behind_a_pipe_is_cut_off_from_its_set(black_pipe: MakePipe) -> None:
     """With the ports of pipes in its configuration, what passes between the nodes of a set is faulted, too."""
     ports = free_ports(3)
@@ -330,8 +331,8 @@ def test_a_seed_decides_which_requests_are_lost(make_proxy: MakeProxy, database:
 
     def lost(seed: int) -> list[int]:
         proxy = make_proxy(Rule("count", Action.HANG_REPLY, probability=0.3), seed=seed)
-        with client(proxy.uri, retryReads=False, socketTimeoutMS=150) as mongo:
-            return [number for number in range(30) if is_lost(mongo, proxy)]
+        with client(proxy.uri, retryReads=False, socketTimeoutMS=100) as mongo:
+            return [number for number in range(16) if is_lost(mongo, proxy)]
 
     def is_lost(mongo: MongoClient[Raw], proxy: BlackPipe) -> bool:
         """Not reported although the proxy has lost nothing: the machine is busy."""
@@ -346,7 +347,7 @@ def test_a_seed_decides_which_requests_are_lost(make_proxy: MakeProxy, database:
     first = lost(1)
 
     assert first == lost(1) != lost(2)
-    assert 3 <= len(first) <= 17
+    assert 3 <= len(first) <= 9
 
 
 def test_many_threads_lose_replies_and_the_count_is_exact(
@@ -363,7 +364,7 @@ def test_many_threads_lose_replies_and_the_count_is_exact(
             except NetworkTimeout as error:
                 errors.append(error)
 
-    with client(proxy.uri, retryWrites=False, socketTimeoutMS=1_000) as mongo, client(mongod.uri) as direct:
+    with client(proxy.uri, retryWrites=False, socketTimeoutMS=500) as mongo, client(mongod.uri) as direct:
         collection = counter(direct, database)
         threads = [threading.Thread(target=work, args=[mongo[database]["counters"]]) for _ in range(8)]
         for thread in threads:
@@ -439,7 +440,7 @@ def test_who_connects_while_it_ends_is_let_go(monkeypatch: pytest.MonkeyPatch) -
             while True:
                 socket.create_connection((LOOPBACK, port)).close()
 
-    with socket.create_server((LOOPBACK, 0)) as target, ThreadPoolExecutor() as threads:
+    with socket.create_server((LOOPBACK, 0), backlog=4_096) as target, ThreadPoolExecutor() as threads:
         for _ in range(3):
             with BlackPipe(f"mongodb://{LOOPBACK}:{target.getsockname()[1]}") as pipe:
                 clients = [threads.submit(connect, pipe.port) for _ in range(4)]

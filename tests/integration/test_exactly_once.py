@@ -22,7 +22,7 @@ from tidegate.model.records import Record, Send, TopicPartition
 from tidegate_adapters.kafka import OnFailure, Worker
 from tidegate_adapters.kafka_ports import transactional_producer
 
-PARTITIONS, RECORDS = 4, 1_200
+PARTITIONS, RECORDS = 4, 600
 MEMBER: Final = Path(__file__).with_name("exactly_once_member.py")
 LIMIT_S: Final = 60.0
 PATIENCE_S: Final = 1.0

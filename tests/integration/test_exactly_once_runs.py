@@ -89,6 +89,7 @@ def of_kind(seed: int, kind: str) -> Story:
     return judged(seed, (kind,))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     """By the seeds with which no run is wrong without it."""

@@ -18,6 +18,7 @@ import attrs
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from tests.integration.command_lines import said_here
 from tests.integration.servers import KafkaServer
 
 from tidegate.conformance import breaches
@@ -114,6 +115,7 @@ class Watcher:
         self.looks += 1
 
 
+@pytest.mark.long  # the storm kills members, too
 def test_every_record_is_processed_though_a_member_is_killed(
     kafka: str, make_topic: Callable[[int], str], tmp_path: Path
 ) -> None:
@@ -216,7 +218,7 @@ def test_a_failing_handler_stops_its_partition_uncommitted(
 
 
 def test_the_page_on_recording_records_a_worker_that_is_executed_again(
-    kafka: str, make_topic: Callable[[int], str], tmp_path: Path
+    kafka: str, make_topic: Callable[[int], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its sample as it stands, but for the names of the broker and of the topic; and the command below it."""
     page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text()
@@ -235,13 +237,11 @@ def test_the_page_on_recording_records_a_worker_that_is_executed_again(
             assert process.wait(timeout=30) == 0
         finally:
             process.kill()
-    done = subprocess.run(
-        [sys.executable, "-m", "tidegate", *command.split()], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = said_here(command.split(), tmp_path, capsys)
 
     assert handled == {f"handled {offset}\n" for offset in range(5)}
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.match(r"reproduced \d+ steps of orders", done.stdout)
+    assert (done.code, done.err) == (0, "")
+    assert re.match(r"reproduced \d+ steps of orders", done.out)
 
 
 REDUCERS = """
@@ -356,7 +356,7 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
     topic = make_topic(1)
     seen: list[tuple[str, int]] = []
     wanted: list[Event] = []
-    slowly = ConsumerRules(partition=PartitionRules(drain=Budget(6 * SECOND, SECOND // 2, SECOND // 2)))
+    slowly = ConsumerRules(partition=PartitionRules(drain=Budget(4 * SECOND, SECOND // 2, SECOND // 2)))
 
     def worker(name: str, consumer: ConsumerRules) -> Worker:
         async def handle(record: Record) -> None:
@@ -395,6 +395,7 @@ def test_a_rebalance_while_it_drains_is_let_go_as_well(kafka: str, make_topic: C
     asyncio.run(scenario())
 
 
+@pytest.mark.long  # what it answers is in test_simulated_worker
 def test_a_broker_that_takes_no_metadata_gets_none() -> None:
     """It refuses the wide letters, then ASCII; from then on the position alone is committed."""
     events: list[Event] = []

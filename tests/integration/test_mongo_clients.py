@@ -277,7 +277,7 @@ def test_who_needs_no_index_waits_for_none(mongod: MongoServer, database: str) -
     with connect(mongod.uri) as client, ThreadPoolExecutor(1) as pool:
         store = Mongo(client, database, UNIQUE)
         store(insert_one("others", Document.of({"_id": "a"})))
-        with mongod.fail("createIndexes", times=1, blockConnection=True, blockTimeMS=3_000):
+        with mongod.fail("createIndexes", times=1, blockConnection=True, blockTimeMS=1_500):
             slow = pool.submit(store, insert_one("people", person("a")))
             while not slow.running():
                 time.sleep(0.01)

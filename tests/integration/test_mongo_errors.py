@@ -312,7 +312,7 @@ def late(ask: Ask, server: MongoServer, things: Collection[Raw], name: str, **op
     """The server holds the first request up; the driver gives up on it, sends it again, and hears a no."""
     command, refusing, later, landed = LATE[name]
     key = {"_id": "y" if command == "insert" else "x"}
-    blocked: Raw = {"blockConnection": True, "blockTimeMS": 2_000, "appName": things.database.name}
+    blocked: Raw = {"blockConnection": True, "blockTimeMS": 1_200, "appName": things.database.name}
     things.delete_one(key)
     if refusing:
         things.insert_one(refusing)
@@ -1027,7 +1027,7 @@ def test_of_an_option_that_is_not_known_it_is_said(mongod: MongoServer) -> None:
 def test_who_gets_no_connection_has_done_nothing(make_proxy: MakeProxy, database: str) -> None:
     """A pool of one, whose connection waits for a reply."""
     proxy = make_proxy(Rule("find", Action.HANG_REPLY))
-    with connect(f"{proxy.uri}&maxPoolSize=1&waitQueueTimeoutMS=100&socketTimeoutMS=3000&retryReads=false") as client:
+    with connect(f"{proxy.uri}&maxPoolSize=1&waitQueueTimeoutMS=100&socketTimeoutMS=1000&retryReads=false") as client:
         store = Mongo(client, database)
         holder = threading.Thread(target=store, args=(find_one("things", Eq(ID, "x")),))
         holder.start()

@@ -220,7 +220,7 @@ def survived(server: MongoServer, database: str, strike: Callable[[list[Mover]],
 @pytest.mark.parametrize(
     ("strike", "most_s"),
     [
-        pytest.param(stepped_down, ELECTION_S + 3, id="stepped down"),
+        pytest.param(stepped_down, ELECTION_S + 3, id="stepped down", marks=pytest.mark.long),
         pytest.param(killed, ELECTION_S + 3, id="killed"),
         pytest.param(stood_still, PAUSED_S, id="stood still", marks=pytest.mark.long),
     ],
@@ -286,7 +286,7 @@ def test_a_new_primary_tells_nothing_from_before(three: MongoServer) -> None:
             assert [told(another, each) for each in asked] == [1, 1]
             for each in asked:
                 unaware("alwaysOn")
-                knows = threading.Timer(1.0, unaware, ("off",))
+                knows = threading.Timer(0.3, unaware, ("off",))
                 knows.start()
                 assert told(client, each) == 2
                 knows.join()

@@ -172,9 +172,16 @@ EARLY: Final = ("not the primary", "stepped down", "overloaded", "turned away")
 """What says nothing of an earlier request."""
 
 
-@both
+@pytest.mark.parametrize(
+    ("ask", "retries"),
+    [
+        pytest.param(ask_sync, False, id="sync-once"),
+        pytest.param(ask_sync, True, id="sync-retried", marks=pytest.mark.long),
+        pytest.param(ask_async, False, id="async-once", marks=pytest.mark.long),
+        pytest.param(ask_async, True, id="async-retried"),
+    ],
+)
 @pytest.mark.parametrize("name", FAULTS)
-@pytest.mark.parametrize("retries", [False, True], ids=["once", "retried"])
 def test_the_program_is_told_what_was_done(
     mongod: MongoServer, things: Collection[Raw], *, ask: Ask, name: str, retries: bool
 ) -> None:

@@ -301,8 +301,15 @@ def check(raced: Raced) -> None:
         )
 
 
-@pytest.mark.parametrize("retry_writes", [False, True], ids=["without retryWrites", "with retryWrites"])
-@pytest.mark.parametrize(("race", "runners"), [(in_threads, THREADS), (in_tasks, TASKS)], ids=["threads", "tasks"])
+@pytest.mark.parametrize(
+    ("race", "runners", "retry_writes"),
+    [
+        pytest.param(in_threads, THREADS, False, id="threads-without retryWrites"),
+        pytest.param(in_threads, THREADS, True, id="threads-with retryWrites", marks=pytest.mark.long),
+        pytest.param(in_tasks, TASKS, False, id="tasks-without retryWrites", marks=pytest.mark.long),
+        pytest.param(in_tasks, TASKS, True, id="tasks-with retryWrites"),
+    ],
+)
 def test_every_accepted_transition_is_legal_and_every_answer_true(
     compete: Callable[..., Raced], race: Race, runners: int, *, retry_writes: bool
 ) -> None:
@@ -319,8 +326,11 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
 
 @pytest.mark.parametrize(
     "bug",
-    [ambiguous_is_refused, REQUEST_ID_IGNORED, OWNER_NOT_CHECKED],
-    ids=["ambiguous_is_refused", "request_id_ignored", "owner_not_checked"],
+    [
+        pytest.param(ambiguous_is_refused, id="ambiguous_is_refused"),
+        pytest.param(REQUEST_ID_IGNORED, id="request_id_ignored", marks=pytest.mark.long),
+        pytest.param(OWNER_NOT_CHECKED, id="owner_not_checked", marks=pytest.mark.long),
+    ],
 )
 def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: TransitionProgram) -> None:
     """A race for four hundred commands is enough to notice each of these faulty variants."""

@@ -1430,6 +1430,7 @@ KILLER: Final = """
 """
 
 
+@pytest.mark.long
 def test_a_handler_that_kills_its_process_is_given_up(mongodb: str, database: str) -> None:
     """After as many deaths as the settings say; the third process lives, and runs what else there is."""
     app = Orchestrator(mongodb, database)
@@ -1482,7 +1483,7 @@ STANDING_STILL: Final = """
 """
 
 
-@pytest.mark.parametrize("kind", ["async def", "def"])
+@pytest.mark.parametrize("kind", ["async def", pytest.param("def", marks=pytest.mark.long)])
 def test_who_stood_still_does_not_call_what_another_has_run_meanwhile(mongodb: str, database: str, kind: str) -> None:
     told: Raw = {**QUICK, "dead_after": SECOND, "services": TURNS}
     app = Orchestrator(mongodb, settings=OrchestratorSettings(database=database, **told))

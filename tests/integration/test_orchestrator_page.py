@@ -403,7 +403,7 @@ def test_a_person_follows_who_has_called_whom(jobs: Jobs, open_page: Open) -> No
 
 
 @in_browser
-@pytest.mark.parametrize("key", ["queue slow", "task stuck"])
+@pytest.mark.parametrize("key", ["queue slow", pytest.param("task stuck", marks=pytest.mark.long)])
 def test_a_person_pauses_and_resumes(jobs: Jobs, open_page: Open, key: str) -> None:
     """Nothing begins in between."""
     tab = open_page(jobs.port)
@@ -427,7 +427,7 @@ async def _any_held(jobs: Jobs) -> bool:
 
 
 @in_browser
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_it_is_read_in_the_light_and_in_the_dark(jobs: Jobs, open_page: Open, dark: bool) -> None:
     """What ids, arguments and errors say stays text; all of it stands out from what is behind it (WCAG 2.2, 1.4.3)."""
     _ = jobs.enqueue(jobs.send.enqueue(HOSTILE, key=HOSTILE))

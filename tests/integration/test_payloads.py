@@ -234,7 +234,7 @@ def test_zstd_is_an_extra(make: Callable[..., Either]) -> None:
     assert payloads.get("k") == b"".join(make(codec="none").open("k")) == payload
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("kind", [pytest.param("sync", marks=pytest.mark.long), "async"])
 def test_memory_does_not_grow_with_the_payload(mongodb: str, database: str, kind: str) -> None:
     """64 MiB above the start is enough to put and to read it."""
     command = [sys.executable, str(Path(__file__).with_name("payload_memory.py"))]

@@ -27,7 +27,7 @@ from tests.integration import real_runs
 from tests.integration import real_scenarios as own
 from tests.integration.real_runs import Ended, RealRun, Watched, unique_of
 from tests.integration.servers import MongoServer
-from tests.length import PROGRAM_CUTS_STEP, PROGRAM_FAULTS, PROGRAM_KINDS_STEP
+from tests.length import PROGRAM_CUTS_STEP, PROGRAM_FAULT_KINDS_STEP, PROGRAM_FAULTS, PROGRAM_KINDS_STEP
 
 import tidegate
 from tidegate.catalogue import SPECIMENS, shipped
@@ -244,10 +244,11 @@ class Bench:
     pipe: BlackPipe
     client: MongoClient[Raw] | AsyncMongoClient[Raw]
     loop: asyncio.Runner
+    scenario: Scenario = attrs.field(init=False, default=attrs.Factory(lambda it: it.row.scenario(), takes_self=True))
 
     def run(self, *rules: Rule, seed: int = 0) -> Ended:
         """One run, in which the pipe obeys these rules once the programs begin."""
-        scenario, name = self.row.scenario(), self.watched.database.name
+        scenario, name = self.scenario, self.watched.database.name
         unique = unique_of(scenario.world)
         if isinstance(self.client, MongoClient):
             store: Callable[[Any], object] = Mongo(self.client, name, unique)
@@ -362,10 +363,13 @@ def test_any_command_of_a_program_may_fail(
     at = bench(row, how, retries=retries)
     clean = at.run()
     wrong = [*complaints(row, "nothing fails", 0, clean), *other_decisions(row, clean, tmp_path)]
-    is_cut = CASES.index((name, how, retries)) % PROGRAM_CUTS_STEP == 0
+    at_case = CASES.index((name, how, retries))
+    is_cut = at_case % PROGRAM_CUTS_STEP == 0
     faults = {**FAULTS, **(CUTS if is_cut else {})}
     step = max(1, clean.commands // PROGRAM_FAULTS)
-    for nth, (fault, rule) in enumerate(faults.items()):
+    for nth, (fault, rule) in [*enumerate(faults.items())][
+        at_case % PROGRAM_FAULT_KINDS_STEP :: PROGRAM_FAULT_KINDS_STEP
+    ]:
         for n, ended in at.each(rule, 1 + nth * step // len(faults), step, clean.commands):
             wrong += [*complaints(row, fault, n, ended), *other_decisions(row, ended, tmp_path)]
 

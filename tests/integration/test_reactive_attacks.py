@@ -123,7 +123,7 @@ LEASED: Final = """
 """
 
 
-@pytest.mark.parametrize("kind", ["async def", "def"])
+@pytest.mark.parametrize("kind", ["async def", pytest.param("def", marks=pytest.mark.long)])
 def test_who_stood_still_does_not_call_what_another_has_handled_meanwhile(
     mongodb: str, database: str, kind: str
 ) -> None:

@@ -43,7 +43,7 @@ async def bill(change):
         while not Path("go").exists():
             await asyncio.sleep(0.01)
     if how == "block":
-        time.sleep(4)
+        time.sleep(2.5)
     if how == "fail" and not Path("fixed").exists():
         raise RuntimeError("</script><script>alert(2)</script> password=hunter2")
 
@@ -146,7 +146,7 @@ def test_prometheus_is_told_what_has_happened_and_what_is(serve: Serve, shop: An
     """Handled by outcome, what runs, records by status, lag, the leader and its epoch; no label is made of a document."""
     shop.orders.insert_many([{"_id": "a"}, {"_id": "b", "how": "fail"}, {"_id": "secret-id", "how": "hang"}])
     shop.mails.insert_one({"_id": 1})
-    served = serve()
+    served = serve("stalled_after=1500 ms")  # it is asked for what is three times in that time
 
     for name, value in (
         ('handled_runs_total{outcome="succeeded",task="bill"}', 1),
@@ -194,7 +194,7 @@ def test_health_does_not_tell_of_a_pool_that_waits_on_purpose(serve: Serve, shop
     served = serve("stalled_after=1500 ms", "concurrency=1")
     shop.orders.insert_one({"_id": "a", "how": "hang"})
     eventually(lambda: bills(shop).get("a") == "processing")
-    time.sleep(4)
+    time.sleep(2.5)
     status, text = served.got("/health")
     assert (status, json.loads(text)["silent_s"]) == (200, 0.0)
 
@@ -281,7 +281,12 @@ def test_the_page_of_a_process_that_follows_shows_who_leads_until_it_leads_itsel
     serve: Serve, shop: Any, open_page: Open
 ) -> None:
     """The leader is killed, and the other one takes over under the next epoch; its metrics say so, too."""
-    short = ("planner.terms.ttl=3 s", "planner.terms.heartbeat=500 ms", "planner.terms.margin=500 ms")
+    short = (
+        "planner.terms.ttl=3 s",
+        "planner.terms.heartbeat=500 ms",
+        "planner.terms.margin=500 ms",
+        "stalled_after=1500 ms",
+    )
     first, leads = serve(*short), f'leads{{database="{shop.name}"}}'
     eventually(partial(is_shown, first, leads, 1))
     second = serve(*short)
@@ -319,7 +324,7 @@ def test_many_are_run_again_by_a_filter_after_a_question(
 
 
 @in_browser
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_what_tasks_ids_and_errors_say_stays_text(serve: Serve, shop: Any, open_page: Open, dark: bool) -> None:
     """A name of a task, an id and an error that are markup; in the light and in the dark all of it can be read."""
     shop.orders.insert_many([{"_id": HOSTILE, "how": "fail"}, {"_id": {"a": HOSTILE}}])

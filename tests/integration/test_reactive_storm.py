@@ -301,7 +301,7 @@ async def deployed(app: Application, server: MongoServer, documents: int) -> Non
         old = app.start(1)
         await calm(app, database, ("first",))
         new = app.start(2)
-        await asyncio.sleep(2)  # the old one leads, and knows nothing of the other task
+        await asyncio.sleep(1)  # the old one leads, and knows nothing of the other task
         await database.docs.update_one({"_id": "d0"}, {"$set": {"n": documents}})
         await calm(app, database, ("first",))
         assert not await database.docs_tasks.count_documents({"task": "second"})

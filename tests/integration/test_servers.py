@@ -81,6 +81,7 @@ def test_a_killed_node_comes_back_with_its_data(disposable_mongod: MongoServer) 
 
 
 @pytest.mark.mongo
+@pytest.mark.long  # as test_mongo_failover kills one
 def test_a_set_of_three_survives_its_primary() -> None:
     """With three nodes the killed primary is replaced, and comes back as a secondary or by election."""
     with MongoServer(nodes=3) as server, client(server.uri) as mongo:

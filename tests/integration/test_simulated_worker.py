@@ -96,7 +96,7 @@ LEAKS: Final = {
     "a task": Bug(Member._spawn, "self._tasks.discard(task)", "pass"),
     "a number": Bug(Member._begin_all, "del self._granted[over]", "pass"),
 }
-VISITS: Final = 12
+VISITS: Final = 8
 
 
 @pytest.mark.parametrize("leak", LEAKS)
