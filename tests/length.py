@@ -174,6 +174,10 @@ FAILOVERS: Final = _either(1, 10)
 CUTS_OFF: Final = _either(("refused",), ("refused", "hanging", "hanging both ways"))
 """How the primary of such a set is cut off: the last one takes a quarter of a minute."""
 
+# Of crons.
+CRONS: Final = _either(300, 5_000)
+"""Random expressions around changes of the clocks of random zones; `make thorough` takes every change of 2024 to 2030."""
+
 # Of the simulated MongoDB.
 MONGO_SCRIPTS: Final = _either(10, 300)
 """Random scripts of calls that a real server and the simulated one are compared by: rarer combinations."""

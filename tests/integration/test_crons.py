@@ -5,20 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from itertools import count
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
+from itertools import islice
+from random import Random
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
+from cronsim import CronSim
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.length import AT_LENGTH, CRONS
 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MICROSECOND, MINUTE, SECOND, STORE, Instant
 from tidegate.retries.schedule import Broken, FirstSeen, Schedule, ScheduleCell, Waiting, look
+from tidegate_adapters import crons
 from tidegate_adapters.crons import check_cron, next_after
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MINUTE_LONG = timedelta(minutes=1)
 BERLIN = "CRON_TZ=Europe/Berlin "
 FORWARD, BACK = datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)
 """Days on which the clocks of Berlin are set forward from 2 to 3, and back from 3 to 2, at 1:00 UTC."""
@@ -37,31 +44,141 @@ def named(expression: str, since: datetime, until: datetime) -> list[str]:
     return found
 
 
-def numbers(most: int) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
-    """A field, and what it names: all, some, or each so many."""
-    some = st.frozensets(st.integers(0, most), min_size=1, max_size=3)
-    return st.one_of(
-        st.just(("*", frozenset(range(most + 1)))),
-        some.map(lambda each: (",".join(map(str, sorted(each))), each)),
-        st.integers(1, most).map(lambda step: (f"*/{step}", frozenset(range(0, most + 1, step)))),
+# --- beside a search minute by minute ---------------------------------------------------------------------------------
+
+Field = tuple[str, frozenset[int]]
+"""How a field is written, and what it names."""
+
+
+def field(random: Random, most: int, least: int = 0, *, early: int | None = None) -> Field:
+    """All, each so many, some, or a range, each so many of it or all; those that are named are early ones."""
+    last = early or most
+    low, step = random.randint(least, last), random.randint(1, most)
+    high = random.randint(low, last)
+    some = frozenset(random.randint(least, last) for _ in range(random.randint(1, 3)))
+    return random.choice(
+        [
+            ("*", frozenset(range(least, most + 1))),
+            (f"*/{step}", frozenset(range(least, most + 1, step))),
+            (",".join(map(str, sorted(some))), some),
+            (f"{low}-{high}", frozenset(range(low, high + 1))),
+            (f"{low}-{high}/{step}", frozenset(range(low, high + 1, step))),
+        ]
     )
 
 
-def fitting(minutes: frozenset[int], hours: frozenset[int], after: int) -> Iterator[int]:
-    """Minutes since the epoch, in UTC, of which hour and minute are among these."""
-    return (each for each in count(after + 1) if each % 60 in minutes and each // 60 % 24 in hours)
+class Expression(NamedTuple):
+    """A cron of five fields, of every month."""
+
+    minute: Field
+    hour: Field
+    day: Field
+    weekday: Field
+
+    def __str__(self) -> str:
+        return f"{self.minute[0]} {self.hour[0]} {self.day[0]} * {self.weekday[0]}"
+
+    def fits(self, shown: datetime) -> bool:
+        days = shown.day in self.day[1], not self.weekday[1].isdisjoint({shown.isoweekday(), shown.isoweekday() % 7})
+        is_day = all(days) if "*" in (self.day[0][0], self.weekday[0][0]) else any(days)
+        return is_day and shown.minute in self.minute[1] and shown.hour in self.hour[1]
+
+    def named(self, zone: ZoneInfo, since: datetime, until: datetime) -> Iterator[datetime]:
+        """Laws CR1 to CR3, minute by minute of the clocks of the zone."""
+        is_fixed = "*" not in (self.minute[0][0], self.hour[0][0])
+        ahead = since.astimezone(zone).utcoffset()
+        for number in range(1, (until - since) // MINUTE_LONG):
+            when = since + number * MINUTE_LONG
+            shown = when.astimezone(zone)
+            before, ahead = ahead, shown.utcoffset()
+            assert before is not None
+            assert ahead is not None
+            left_out = range(1, (ahead - before) // MINUTE_LONG + 1) if is_fixed else ()
+            if any(self.fits(shown.replace(tzinfo=None) - each * MINUTE_LONG) for each in left_out) or (
+                self.fits(shown) and not (is_fixed and shown.fold)
+            ):
+                yield when
 
 
-@given(numbers(59), numbers(23), st.integers(0, 10**6), st.integers(0, MINUTE - 1))
-@example(("0", frozenset({0})), ("0", frozenset({0})), 0, 0)
-@example(("0", frozenset({0})), ("0", frozenset({0})), 24 * 60 - 1, MINUTE - 1)
-def test_what_is_next_is_the_first_that_fits(
-    minute: tuple[str, frozenset[int]], hour: tuple[str, frozenset[int]], after: int, more: int
-) -> None:
-    """Law CR1, where minutes are tried one after the other."""
-    found = next_after(f"{minute[0]} {hour[0]} * * *", Instant(after * MINUTE + more, STORE))
+def drawn(random: Random, day: datetime) -> Expression:
+    """Of a day near a change of the clocks, more often than not."""
+    near, weekday = (day + random.randint(-1, 1) * timedelta(days=1)).day, day.isoweekday() % 7
+    days = random.choice([("*", frozenset(range(1, 32))), (str(near), frozenset({near})), field(random, 31, 1)])
+    weekdays = random.choice([("*", frozenset(range(8))), (str(weekday), frozenset({weekday})), field(random, 7)])
+    return Expression(field(random, 59), field(random, 23, early=random.choice([4, None])), days, weekdays)
 
-    assert found == Instant(next(fitting(minute[1], hour[1], after)) * MINUTE, STORE)
+
+@cache
+def changes(name: str) -> tuple[datetime, ...]:
+    """When the clocks of a zone are set, from 2024 to 2030, to the minute."""
+    zone, found, when = ZoneInfo(name), list[datetime](), datetime(2024, 1, 1, tzinfo=UTC)
+    while when.year < 2031:
+        later = when + timedelta(hours=12)
+        if when.astimezone(zone).utcoffset() != later.astimezone(zone).utcoffset():
+            steps = (when + each * MINUTE_LONG for each in range(1, 721))
+            found.append(
+                next(each for each in steps if each.astimezone(zone).utcoffset() != when.astimezone(zone).utcoffset())
+            )
+        when = later
+    return tuple(found)
+
+
+ZONES = sorted(available_timezones())
+
+
+CHUNKS = 3
+
+
+def triples(random: Random) -> Iterator[tuple[str, datetime]]:
+    """Zones and changes: each one of them at length, and more at random."""
+    if AT_LENGTH:
+        yield from ((name, when) for name in ZONES for when in changes(name))
+    while True:
+        name = random.choice(ZONES)
+        if changes(name):
+            yield name, random.choice(changes(name))
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_what_is_named_around_a_change_of_the_clocks_is_what_they_show(chunk: int) -> None:
+    """Laws CR1 to CR3, two days to either side, in zones in which the day begins at one, or clocks are set by half an hour, too."""
+    random = Random("crons")
+    number = max(CRONS, sum(len(changes(each)) for each in ZONES)) if AT_LENGTH else CRONS
+    for name, when in islice(triples(random), chunk, number, CHUNKS):
+        expression, zone = drawn(random, when.astimezone(ZoneInfo(name))), ZoneInfo(name)
+        since, until = when - timedelta(days=2), when + timedelta(days=2)
+        expected = list(expression.named(zone, since, until))
+        after, found = at(since), list[datetime]()
+        for _ in range(len(expected) + 1):
+            due = next_after(f"CRON_TZ={name} {expression}", after)
+            if due is None or due - at(until) >= 0:
+                break
+            found.append(EPOCH + timedelta(microseconds=due.at))
+            after = due
+        assert found == expected, f"{name} {when} {expression}"
+
+
+def asked_in_the_zone(fields: str, zone: tzinfo, asked: datetime) -> datetime | None:
+    """Planted: cronsim is asked for times of the zone, as it offers."""
+    named = (each.astimezone(UTC) for each in CronSim(fields, asked.astimezone(zone)))
+    return next((each for each in named if each > asked), None)
+
+
+def test_cronsim_alone_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a day begins at one, it leaves out the first hours of it."""
+    monkeypatch.setattr(crons, "_first_shown", asked_in_the_zone)
+    with pytest.raises(AssertionError):
+        test_what_is_named_around_a_change_of_the_clocks_is_what_they_show(0)
+
+
+@given(st.integers(0, 10**6), st.integers(0, MINUTE - 1))
+@example(0, 0)
+@example(24 * 60 - 1, MINUTE - 1)
+def test_what_is_next_is_later_than_a_part_of_a_minute(after: int, more: int) -> None:
+    """Law CR1."""
+    found = next_after("* * * * *", Instant(after * MINUTE + more, STORE))
+
+    assert found == Instant((after + 1) * MINUTE, STORE)
 
 
 @given(

@@ -4,7 +4,8 @@
     next_after("*/10 * * * * *", now)                          six fields begin with the seconds
     next_after("CRON_TZ=Europe/Berlin 30 2 * * *", now)        half past two, as the clocks of Berlin show it
 
-Fields are those of Debian's cron, with names of days and months, `L`, `LW` and `#`. Without a zone all is UTC.
+Fields are those of Debian's cron, with names of days and months, `L`, `LW` and `#`; `5/15`, which Debian's refuses, is `5-59/15`.
+Without a zone all is UTC.
 
 Laws (CR), with `tests/integration/test_crons.py`
     CR1  What is next is later than what was asked about, fits the expression, and nothing in between does.
@@ -20,6 +21,7 @@ Known not to work
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Final
@@ -39,6 +41,22 @@ __all__ = ["check_cron", "next_after"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
+_SECOND: Final = timedelta(seconds=1)
+_NO_TWO_CHANGES: Final = timedelta(hours=12)
+"""Clocks are not set twice within this time."""
+_ONE_NUMBER: Final = re.compile(r"(?<![\w-])(\w+)-(\w+)/\d+(?![\w-])")
+_NAMES: Final = {
+    **{name: str(number) for number, name in enumerate(["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]) if number},
+    **{
+        name: str(number)
+        for number, name in enumerate(
+            ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"], 1
+        )
+    },
+    "SUN": "",
+}
+_OF_A_MINUTE: Final = 5
+"""So many fields has an expression without seconds."""
 
 
 def check_cron(expression: str) -> None:
@@ -77,19 +95,71 @@ def next_after(expression: str, after: Instant) -> Instant | None:
     check_type(after, Instant, "an instant")
     fields, zone = _parts(expression)
     asked = _EPOCH + timedelta(microseconds=after.at)
-    # Where clocks are set back cronsim names the first of two hours, though it was asked in the second one; and times of one
-    # zone are compared by what clocks show, so that is done in UTC.
-    named = (each.astimezone(UTC) for each in CronSim(fields, asked.astimezone(zone)))
-    found = next((each for each in named if each > asked), None)
+    parts = fields.split()
+    is_fixed = len(parts) == _OF_A_MINUTE and not any(part.startswith("*") for part in parts[:2])
+    found = (_first_of_fixed if is_fixed else _first_shown)(fields, zone, asked)
     return None if found is None else Instant((found - _EPOCH) // _MICROSECOND, after.clock)
+
+
+# cronsim is asked in plain times only, as clocks show them: where a clock is set at midnight or by half an hour, it goes wrong.
+
+
+def _first_shown(fields: str, zone: tzinfo, asked: datetime) -> datetime | None:
+    """The first instant after that one at which the clocks show what fits: from one change of the clocks to the next."""
+    since, begins = asked, asked
+    while True:
+        ahead = _ahead(zone, begins)
+        named = next(CronSim(fields, since.replace(tzinfo=None) + ahead), None)
+        if named is None:
+            return None
+        found = named.replace(tzinfo=UTC) - ahead
+        changed = _first_change(zone, begins, found)
+        if changed is None:
+            return found
+        since, begins = changed - _SECOND, changed
+
+
+def _first_of_fixed(fields: str, zone: tzinfo, asked: datetime) -> datetime | None:
+    """The same of what fits, once: the first of two instants, and the one after it where the clocks leave it out."""
+    for named in CronSim(fields, asked.replace(tzinfo=None) + _ahead(zone, asked)):
+        before, later = (named.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+        found = before if before <= later else _first_change(zone, later - _MICROSECOND, before)
+        if found is not None and found > asked:
+            return found
+    return None
+
+
+def _ahead(zone: tzinfo, when: datetime) -> timedelta:
+    """How far the clocks of the zone are ahead of UTC at an instant."""
+    return when.astimezone(zone).utcoffset() or timedelta()
+
+
+def _first_change(zone: tzinfo, since: datetime, until: datetime) -> datetime | None:
+    """The first instant after one, and up to another, from which on they are ahead by another time."""
+    ahead, early = _ahead(zone, since), since.replace(microsecond=0)
+    while early < until:
+        late = min(early + _NO_TWO_CHANGES, until)
+        if _ahead(zone, late) != ahead:
+            while late - early > _SECOND:
+                middle = early + (late - early) // _SECOND // 2 * _SECOND
+                early, late = (middle, late) if _ahead(zone, middle) == ahead else (early, middle)
+            return late
+        early = late
+    return None
 
 
 def _parts(expression: str) -> tuple[str, tzinfo]:
     """The fields, and the zone."""
-    if not expression.startswith(ZONE):
-        return expression, UTC
-    name, _, fields = expression.removeprefix(ZONE).partition(" ")
-    return fields, _zone(name)
+    name, _, fields = (
+        expression.removeprefix(ZONE).partition(" ") if expression.startswith(ZONE) else ("UTC", "", expression)
+    )
+    return _ONE_NUMBER.sub(_without_a_step, fields), _zone(name)
+
+
+def _without_a_step(term: re.Match[str]) -> str:
+    """A range of one number as that number: cronsim takes 3-3/12 for 3/12, which is "from 3 on, each twelfth"."""
+    low, high = (_NAMES.get(term[each].upper(), term[each].lstrip("0")) for each in (1, 2))
+    return term[1] if low == high else term[0]
 
 
 @cache
