@@ -13,8 +13,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# One more than there are processors, for some tests wait for servers.
-WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Two more than there are processors, for many tests wait for servers.
+WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 # Tests start many processes: each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 # Tests that compare with what is on record.

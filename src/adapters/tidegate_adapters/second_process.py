@@ -130,7 +130,8 @@ class Children:
         if not messages:
             return []
         asked = [(child, child.send(messages)) for child in map(self.child, seeds)]
-        return [child.answer(number) for child, number in asked]
+        end_s = monotonic() + ANSWER_S  # of all together: they work side by side
+        return [child.answer(number, end_s) for child, number in asked]
 
     def child(self, seed: str) -> _Child:
         with self.lock:
@@ -205,17 +206,18 @@ class _Child:
         while self.read < self.sent and not self.is_over:
             self.receive()
 
-    def answer(self, number: int) -> list[Answer]:
+    def answer(self, number: int, end_s: float | None = None) -> list[Answer]:
         with self.lock:
             while self.read < number and not self.is_over:
-                self.receive()
+                self.receive(end_s)
             return self.answers.pop(number)
 
-    def receive(self) -> None:
+    def receive(self, end_s: float | None = None) -> None:
         assert self.process is not None, "only one that has begun is read"
         stdout = self.process.stdout
         assert stdout is not None
-        self.has_hung = os.name == "posix" and not select.select([stdout], [], [], ANSWER_S)[0]
+        left_s = ANSWER_S if end_s is None else max(0.0, end_s - monotonic())
+        self.has_hung = os.name == "posix" and not select.select([stdout], [], [], left_s)[0]
         message = None if self.has_hung else read_message(stdout)
         self.read += 1
         if message is None:
