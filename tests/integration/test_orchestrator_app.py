@@ -15,12 +15,10 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from enum import Enum, IntEnum, StrEnum
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from subprocess import PIPE, Popen
@@ -63,7 +61,6 @@ from tidegate_adapters.orchestrator import (
 )
 from tidegate_adapters.orchestrator.children import ChildCall, Children, _called
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.texts import UNTYPED, codec_of
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.orchestrator.workers import Workers
 from tidegate_adapters.payloads import AsyncPayloads, PayloadUnsettled
@@ -1657,133 +1654,6 @@ def test_what_is_wrong_is_said_at_once(name: str) -> None:
     wrong, message = WRONG[name]
     with pytest.raises(Misuse, match=message):
         wrong(Orchestrator(Embedded(), "jobs"))
-
-
-class Level(IntEnum):
-    """A number."""
-
-    HIGH = 1
-
-
-class Kind(StrEnum):
-    """A text."""
-
-    BILL = "bill"
-
-
-class OrderId(str):
-    """A text, too."""
-
-    __slots__ = ()
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (dict[int, str], {10: "a", -2: "b"}),
-        (Mapping[float, dict[bool, int]], {0.5: {True: 1, False: 0}}),
-        (dict[date, int], {date(2026, 1, 1): 1}),
-    ],
-    ids=["int", "float and bool", "date"],
-)
-def test_keys_that_are_no_texts_come_back_as_what_they_are(kind: object, value: object) -> None:
-    """JSON has texts for keys alone."""
-    codec = codec_of(kind)
-
-    assert codec.value(codec.text(value, "it"), "it") == value
-    with pytest.raises(Misuse):
-        codec.text({"ten": "a"}, "it")
-
-
-@pytest.mark.parametrize("value", [Level.HIGH, Kind.BILL, OrderId("7")], ids=["IntEnum", "StrEnum", "below str"])
-def test_what_is_below_a_plain_type_comes_back_as_what_it_is(value: object) -> None:
-    """And not as the number or the text that it is made of; nor is any other taken for one."""
-    codec = codec_of(type(value))
-    found = codec.value(codec.text(value, "it"), "it")
-
-    assert (type(found), found) == (type(value), value)
-    if isinstance(value, Enum):
-        with pytest.raises(Misuse):
-            codec.text("other", "it")
-
-
-@attrs.frozen
-class Parcel(Mail):
-    """A mail with something more."""
-
-    grams: int = 0
-
-
-@attrs.define
-class Odd:
-    """What is compared by one field alone."""
-
-    number: int
-    seen: object = attrs.field(factory=object, init=False, eq=False)
-    counted: int = attrs.field(default=0, init=False)
-
-
-@attrs.define(eq=False)
-class Bare:
-    """What has nothing to be compared by."""
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (Mail, Parcel("a", grams=7)),
-        (list[Mail], [Parcel("a")]),
-        (datetime | str, datetime(2026, 1, 1, tzinfo=UTC)),
-        (bytes | str, b"a"),
-        (tuple[int, str], (1, "a", "b")),
-        (dict[str, Any], {"at": {1: 2}}),
-        (dict, {"at": datetime(2026, 1, 1, tzinfo=UTC)}),
-        (UNTYPED, {1: 2}),
-        (set[int], [1, 1]),
-    ],
-)
-def test_what_would_come_back_as_something_else_is_refused(kind: object, value: object) -> None:
-    """Fields that the annotation does not name, times, keys and elements were lost, or were texts then, and nobody was told."""
-    with pytest.raises(Misuse, match="come back as something else"):
-        codec_of(kind).text(value, "it")
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (list[int], (1, 2)),
-        (list[list[int]], ([1], (2,))),
-        (Sequence[int], [1]),
-        (UNTYPED, {"at": (1, 2)}),
-        (float, 1),
-        (Decimal, Decimal("NaN")),
-        (dict[str, list[int]], {"a": (1,)}),
-        (Odd, Odd(3)),
-        (Bare, Bare()),
-    ],
-)
-def test_what_comes_back_as_good_as_it_was_is_taken(kind: object, value: object) -> None:
-    """Lists may be tuples, whole numbers have a point, and what is not compared by is not."""
-    codec = codec_of(kind)
-    text = codec.text(value, "it")
-
-    assert codec.text(codec.value(text, "it"), "it") in {text, text.replace("1", "1.0")}
-
-
-@pytest.mark.parametrize(
-    ("kind", "one", "other"), [(float, 1, 1.0), (list[float], [1, 2], (1.0, 2.0)), (set[int], {1, 9, 17}, {17, 9, 1})]
-)
-def test_equal_values_have_equal_texts(kind: object, one: object, other: object) -> None:
-    """Of `Unique` and of keys one is as good as another: with the number 1 for a float there were two."""
-    assert codec_of(kind).text(one, "it") == codec_of(kind).text(other, "it")
-
-
-def test_a_field_that_no_constructor_takes_is_not_lost() -> None:
-    odd = Odd(3)
-    odd.counted = 5
-
-    with pytest.raises(Misuse, match="come back as something else"):
-        codec_of(Odd).text(odd, "it")
 
 
 def test_who_calls_with_something_else_hears_of_it() -> None:

@@ -2,11 +2,13 @@
 
 A value is written by its annotation: attrs classes and dataclasses, typed dictionaries, enums, times, sets, bytes, UUIDs and decimals by
 cattrs, models of pydantic by pydantic, and what has no annotation as JSON itself. Equal values have equal texts, which calls
-are compared by; but for times in different zones, and decimals of different digits.
+are compared by; but for dicts in another order, times in different zones, and decimals of different digits.
 
-What is written is read once more at once, and compared: who calls with what comes back as something else hears of it, and not the
-process that would run it. So no field is lost of a class below the one that is annotated, and no time becomes a text; only a list may be
-a tuple. No message shows a value.
+What is written is read once more at once and compared by type, order and instant: whoever calls with a value that would come back as
+something else gets an error, and not the process that would run it. So no field is lost of a subclass of the annotated class, no
+tuple becomes a list, and no time loses its zone, which is written as in RFC 9557: 2026-10-25T02:30:00+01:00[Europe/Berlin]. Two
+things change: a whole number for a float becomes a float, and pydantic keeps the offset of a time, not the name of its zone. No
+message shows a value.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
-from datetime import timedelta
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import chain, starmap
+from types import GenericAlias
 from typing import Any, Final, final, get_args, get_origin
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import attrs
 
@@ -47,12 +52,14 @@ class TextCodec:
         dumped: What of a value becomes JSON.
         loaded: The value, from that.
         meant: The value that one stands for which the type takes in its place, as pydantic takes a dict for a model.
+        keeps_zones: Does a time come back with the name of its zone? Else with its offset.
     """
 
     kind: str
     dumped: Callable[[Any], object] = attrs.field(repr=False)
     loaded: Callable[[Any], object] = attrs.field(repr=False)
     meant: Callable[[Any], object] = attrs.field(default=lambda value: value, repr=False)
+    keeps_zones: bool = True
 
     def text(self, value: object, what: str) -> str:
         """A value as text.
@@ -66,11 +73,9 @@ class TextCodec:
         """
         try:
             value = self.meant(value)
-            text = json.dumps(
-                self.dumped(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-            )
+            text = json.dumps(self.dumped(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
             _ = text.encode()
-            _check_same(value, self.loaded(json.loads(text)))
+            _check_same(value, self.loaded(json.loads(text)), keeps_zones=self.keeps_zones)
         except Exception as error:  # noqa: BLE001  of the user's types
             raise self._wrong(f"{what} is a {type(value).__name__}", error) from None
         return text
@@ -89,7 +94,7 @@ class TextCodec:
     def _wrong(self, what: str, error: Exception) -> Misuse:
         return Misuse(
             f"{what}, and is to be a {self.kind}",
-            why="as JSON it would come back as something else"
+            why=f"as JSON it would come back as something else: {error}"
             if isinstance(error, _ChangedError)
             else f"to write it as JSON, and to read it, raises {type(error).__name__}",
             todo="pass what the annotation of the function says, or annotate what you pass",
@@ -117,6 +122,7 @@ def codec_of(annotation: Any) -> TextCodec:
             lambda value: adapter.dump_python(value, mode="json"),
             adapter.validate_python,
             adapter.validate_python,
+            keeps_zones=False,
         )
     try:
         loaded = _CONVERTER.get_structure_hook(annotation)
@@ -130,30 +136,68 @@ def codec_of(annotation: Any) -> TextCodec:
     return TextCodec(kind, dumped, lambda raw: loaded(raw, annotation))
 
 
-def _check_same(given: object, read: object) -> None:
+def _check_same(given: object, read: object, *, keeps_zones: bool) -> None:
     """Raise _ChangedError unless what was read is what was given."""
-    if not _is_same(given, read):
-        raise _ChangedError
+    if change := _change(given, read, keeps_zones=keeps_zones):
+        raise _ChangedError(change)
 
 
-def _is_same(given: Any, read: Any) -> bool:
-    """Whether what was read is what was given, but that lists may be tuples. Of what does not compare by its values these are compared."""
-    if given is read or given == read:
-        return True
-    if isinstance(given, Mapping) and isinstance(read, Mapping):
-        return given.keys() == read.keys() and all(_is_same(value, read[key]) for key, value in given.items())
-    if _is_sequence(given) and _is_sequence(read):
-        return len(given) == len(read) and all(map(_is_same, given, read))
+def _change(given: Any, read: Any, *, keeps_zones: bool) -> str:
+    """What of a value is something else when it is read again, in words that do not show it; "" if nothing is."""
+    again = partial(_change, keeps_zones=keeps_zones)
+    if given is read or (type(given) is int and type(read) is float and given == read):
+        return ""
     if type(given) is not type(read):
-        return False
+        return f"{type(given).__name__} becomes {type(read).__name__}"
+    if isinstance(given, (datetime, time)):
+        return _change_of_time(given, read, keeps_zones=keeps_zones)
+    if isinstance(given, Mapping):
+        items = zip(chain.from_iterable(given.items()), chain.from_iterable(read.items()), strict=False)
+        return next(filter(None, starmap(again, items)), "" if len(given) == len(read) else "keys are lost")
+    if isinstance(given, AbstractSet):
+        found = {each: each for each in read}
+        changes = (again(each, found.get(each)) for each in given)
+        return next(filter(None, changes), "" if len(given) == len(read) else "elements are lost")
+    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
+        return next(filter(None, map(again, given, read)), "" if len(given) == len(read) else "elements are lost")
     names = _fields(type(given))
     if names is not None:
-        return all(_is_same(getattr(given, name), getattr(read, name)) for name in names)
-    return bool(given != given and read != read)  # noqa: PLR0124  no number
+        return next(filter(None, (again(getattr(given, name), getattr(read, name)) for name in names)), "")
+    is_no_number = given != given and read != read  # noqa: PLR0124
+    return "" if given == read or is_no_number else f"{type(given).__name__} becomes another one"
 
 
-def _is_sequence(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+def _change_of_time(given: Any, read: Any, *, keeps_zones: bool) -> str:
+    shown = given.replace(tzinfo=None) == read.replace(
+        tzinfo=None
+    )  # equal times in two zones never are in a fold (PEP 495)
+    if not shown or given.utcoffset() != read.utcoffset() or (given.tzinfo is None and given.fold != read.fold):
+        return f"{type(given).__name__} becomes another one"
+    zone, other = given.tzinfo, read.tzinfo
+    if (
+        not keeps_zones
+        or zone == other
+        or (isinstance(zone, ZoneInfo) and zone.key and zone.key == getattr(other, "key", ""))
+    ):
+        return ""
+    return f"the zone, a {type(zone).__module__}.{type(zone).__name__}, is lost: use zoneinfo.ZoneInfo or datetime.timezone"
+
+
+def _time_text(when: datetime) -> str:
+    """ISO 8601, with the name of its zone in brackets, if it has one."""
+    key = when.tzinfo.key if isinstance(when.tzinfo, ZoneInfo) else None
+    return f"{when.isoformat()}[{key}]" if key else when.isoformat()
+
+
+def _time_of(text: str, _: object) -> datetime:
+    at, _, name = text.partition("[")
+    when = datetime.fromisoformat(at)
+    if not name:
+        return when
+    zone = ZoneInfo(name.removesuffix("]"))
+    shown = (when.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
+    # Where the rules of the zone have changed since, the instant counts, and not what the clocks were to show.
+    return next((each for each in shown if each.utcoffset() == when.utcoffset()), when.astimezone(zone))
 
 
 def _fields(kind: Any) -> tuple[str, ...] | None:
@@ -200,6 +244,11 @@ def _converter() -> Any:
         made.register_structure_hook(kind, _exactly(kind, allowed))
     made.register_structure_hook_factory(_has_numbers_for_keys, partial(_by_numbers, made))
     made.register_unstructure_hook(float, float)  # a whole number is written with its point, as it comes back
+    made.register_unstructure_hook(datetime, _time_text)
+    made.register_structure_hook(datetime, _time_of)
+    made.register_unstructure_hook(time, time.isoformat)
+    made.register_structure_hook(time, lambda raw, _: time.fromisoformat(raw))
+    made.register_structure_hook_factory(_is_of_sequences, partial(_listed, made))
     made.register_unstructure_hook(UUID, str)
     made.register_structure_hook(UUID, lambda raw, _: UUID(raw))
     made.register_unstructure_hook(Decimal, str)
@@ -207,6 +256,18 @@ def _converter() -> Any:
     made.register_unstructure_hook(timedelta, lambda value: value // timedelta(microseconds=1))
     made.register_structure_hook(timedelta, lambda raw, _: timedelta(microseconds=raw))
     return made
+
+
+def _is_of_sequences(kind: Any) -> bool:
+    origin: Any = get_origin(kind)
+    return origin is Sequence
+
+
+def _listed(converter: Any, kind: Any) -> Callable[[Any, Any], object]:
+    """Of an array of JSON a Sequence is a list."""
+    listed: Any = GenericAlias(list, get_args(kind))
+    hook = converter.get_structure_hook(listed)
+    return lambda raw, _: hook(raw, listed)
 
 
 def _has_numbers_for_keys(kind: Any) -> bool:
