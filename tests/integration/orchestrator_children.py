@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.orchestrator import Orchestrator
@@ -38,6 +41,8 @@ def dies() -> None:
 
 
 @app.task(processes=True, limit=timedelta(seconds=1))
-def stays() -> None:
-    """Takes too long."""
+def stays(left: str = "") -> None:
+    """Takes too long, and has started another process, whose id is in that file."""
+    if left:
+        Path(left).write_text(str(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid))
     time.sleep(60)

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from subprocess import PIPE, Popen
 from types import SimpleNamespace
@@ -1104,8 +1105,8 @@ def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> 
     assert (row.job.parent, row.job.root) == ("parent", "root")
 
 
-def test_handlers_in_processes_of_their_own() -> None:
-    """A child calls one after the other; what dies or is interrupted has failed, and nothing else with it."""
+def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
+    """A child calls one after the other; what dies or is interrupted has failed, and nothing else with it. What it has started ends."""
     told = OrchestratorSettings(database="jobs", name="pod-0", **QUICK)
     _ = children.app.configured(told)
 
@@ -1126,10 +1127,24 @@ def test_handlers_in_processes_of_their_own() -> None:
             assert "in fails" in failed.value.traceback
             with pytest.raises(InvocationFailed, match="has ended with 7"):
                 await (await children.dies.enqueue()).result()
+            assert (await (await children.add.enqueue(1, 2)).result())[
+                0
+            ] == 3  # in a child that has begun before the next one's limit
             with pytest.raises(InvocationFailed, match="longer than 1 s"):
-                await (await children.stays.enqueue()).result()
+                await (await children.stays.enqueue(str(tmp_path / "left"))).result()
+            left = int((tmp_path / "left").read_text())
+            await until(lambda: not lives(left), "what it has started has ended")
 
     asyncio.run(run())
+
+
+def lives(process: int) -> bool:
+    """A process that nobody has waited for yet does not."""
+    stat = Path(f"/proc/{process}/stat")
+    with suppress(ProcessLookupError, FileNotFoundError):
+        os.kill(process, 0)
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def test_a_child_is_not_told_to_call_what_another_process_may_run_by_now() -> None:

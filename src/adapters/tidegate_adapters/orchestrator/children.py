@@ -1,19 +1,22 @@
 """Handlers in processes of their own: what needs a processor to itself, or may bring its process down.
 
-Each child calls one handler at a time, and lives on for the next. What is interrupted is killed, and so nothing holds its slot; what
-dies has failed, and nothing else with it. Its process beats for it as for a worker of its own, under a number that the next one in its
+Each child calls one handler at a time, and lives on for the next. What is interrupted is killed with all that it has started, and so
+nothing holds its slot; what dies has failed, and nothing else with it. Its process beats for it as for a worker of its own, under a number that the next one in its
 place has, too (`tidegate_adapters.orchestrator.workers`). A child finds the function by its module and its name, as the parent does, or
 by the file of the module, where that was loaded from a path; and what it enqueues goes where the parent was told that it belongs.
 
 Known not to work
     - A handler in a child that waits for others keeps its slot.
     - A child whose parent was killed ends when its handler has returned; what that came to nobody hears.
+    - What a handler starts in a session of its own (`start_new_session=True`, a daemon) is not killed; nor is anything but the child
+      where there are no process groups (Windows).
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
@@ -196,7 +199,7 @@ class _Child:
                 self._theirs.close()  # so that its end is heard of
                 self._theirs = None
                 if self._is_killed:  # while it began: before that there was nothing to kill
-                    self._process.kill()
+                    self.kill()
             check()
             self._there.send(wanted)
             is_called = True
@@ -220,7 +223,8 @@ class _Child:
         """End it, or as soon as it has begun."""
         self._is_killed = True
         if self._process.pid is not None:
-            self._process.kill()
+            _kill_all(self._process.pid)
+            self._process.kill()  # which has no group yet while it begins
 
     def join(self) -> int | None:
         """In a thread: wait until it has ended; how, where that is known."""
@@ -230,17 +234,27 @@ class _Child:
         return self._process.exitcode
 
 
+def _kill_all(leader: int) -> None:
+    """Kill the processes of a group, that of its leader and all that it has started."""
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+
+
 # --- in the child -------------------------------------------------------------------------------------------------------
 
 
 def _live(there: Connection) -> None:
-    """Call what comes, until nothing more does."""
+    """Call what comes, until nothing more does; what handlers have started ends with it."""
+    if hasattr(os, "setsid"):
+        os.setsid()
     # Of Ctrl-C, and of a service that is stopped, the parent hears, too, and decides. Whatever a handler starts would inherit SIG_IGN.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _unheard)
     with suppress(EOFError, OSError):
         while True:
             there.send(_called(there.recv()))
+    _kill_all(os.getpid())
 
 
 def _unheard(number: int, frame: object) -> None:
