@@ -44,5 +44,5 @@ def dies() -> None:
 def stays(left: str = "") -> None:
     """Takes too long, and has started another process, whose id is in that file."""
     if left:
-        Path(left).write_text(str(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid))
+        Path(left).write_text(str(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid))
     time.sleep(60)
