@@ -183,7 +183,7 @@ MONGO_SCRIPTS: Final = _either(10, 300)
 """Random scripts of calls that a real server and the simulated one are compared by: rarer combinations."""
 MONGO_NETWORK_STEP: Final = _either(9, 1)
 """Every so many of the ways in which the network may lose what is sent for an operation, told apart by both."""
-MONGO_RUNS: Final = _either(182, 5_600)
+MONGO_RUNS: Final = _either(150, 5_600)
 """Short runs on the simulated MongoDB by seed, for each of nine workloads, whose thirteen faults take turns: rarer interleavings."""
 
 MONGO_TRANSACTION_CODES_STEP: Final = _either(3, 1)
@@ -204,7 +204,7 @@ LITTLE_SCENARIOS: Final = _either(300, 20_000)
 """Random little scenarios, searched by an interpreter that shares no code with the simulator: rarer combinations."""
 CONFIRMED_STEP: Final = 10
 """Every so many of them are confirmed, too, in a second process, which takes four times as long."""
-RANDOM_TABLES: Final = _either(250, 1_500)
+RANDOM_TABLES: Final = _either(120, 1_500)
 """Random actors over random tables, searched with and without merging."""
 RANDOM_PROGRAMS: Final = _either(100, 300)
 """Random programs, likewise."""

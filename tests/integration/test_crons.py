@@ -111,14 +111,19 @@ def drawn(random: Random, day: datetime) -> Expression:
 @cache
 def changes(name: str) -> tuple[datetime, ...]:
     """When the clocks of a zone are set, from 2024 to 2030, to the minute."""
-    zone, found, when = ZoneInfo(name), list[datetime](), datetime(2024, 1, 1, tzinfo=UTC)
+    found, when = list[datetime](), datetime(2024, 1, 1, tzinfo=UTC)
+
+    def ahead(at: datetime) -> timedelta | None:
+        return at.astimezone(ZoneInfo(name)).utcoffset()
+
     while when.year < 2031:
-        later = when + timedelta(hours=12)
-        if when.astimezone(zone).utcoffset() != later.astimezone(zone).utcoffset():
-            steps = (when + each * MINUTE_LONG for each in range(1, 721))
-            found.append(
-                next(each for each in steps if each.astimezone(zone).utcoffset() != when.astimezone(zone).utcoffset())
-            )
+        later = when + timedelta(days=5)
+        if ahead(when) != ahead(later):
+            early, late = when, later
+            while late - early > MINUTE_LONG:
+                middle = early + (late - early) // MINUTE_LONG // 2 * MINUTE_LONG
+                early, late = (middle, late) if ahead(middle) == ahead(when) else (early, middle)
+            found.append(late)
         when = later
     return tuple(found)
 
