@@ -19,7 +19,7 @@ from tests.integration.browser import HOW_TO, chromium
 from tests.length import AT_LENGTH, LONG, PART, part_of
 
 gc.set_threshold(100_000, 20, 100)
-_OF_GROUP: Final = re.compile(r"(?<=\])@[^\]]*$")
+_OF_GROUP: Final = re.compile(r"@[\w ]+$")
 """What pytest-xdist puts behind the id of a test that is in a group."""
 
 # Hypothesis also draws the constants of whatever modules of ours are imported by then: a derandomised test draws otherwise in each

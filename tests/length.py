@@ -154,7 +154,7 @@ REACTIVE_RUNS: Final = _either(50, 500)
 """Short runs of applications of reactive tasks by seed, for each kind of fault: rarer interleavings."""
 ORCHESTRATOR_RUNS: Final = _either(50, 500)
 """The same of applications of tasks."""
-PLANNER_SEEDS: Final = _either(30, 1_000)
+PLANNER_SEEDS: Final = _either(12, 1_000)
 """So many runs of two planners of reactive tasks on a simulated event loop."""
 LEASE_FAULTS_STEP: Final = _either(6, 1)
 """Every so many of the ways in which each command of a block under a lease fails."""
@@ -269,6 +269,49 @@ RARE: Final[Mapping[str, int]] = {
     "/test_orchestrator_runs.py::test_a_planted_bug_is_found[conditions notice one by one]": 5_195,
 }
 """Bugs in adapters that the seeds of `make test` do not find, and the first seed of `make thorough` that finds each."""
+SLOW_SPECIMENS: Final = (
+    "array_push_lock.late",
+    "array_push_lock.overwrite.2",
+    "array_push_lock.skewed",
+    "array_push_lock.stall.3",
+    "atomic_service.does_not_insist",
+    "atomic_service.gate_not_compared",
+    "atomic_service.leaves_before_it_records",
+    "atomic_service.not_fenced",
+    "atomic_service.recorded_without_an_answer",
+    "change_stream.keeps_what_is_under_way",
+    "change_stream.saved_by_any_epoch",
+    "counter.first_step_in_any_round",
+    "counter.forgotten_is_noted_again",
+    "counter.sweep_counts_nothing",
+    "counter.sweep_drops_what_it_read",
+    "deployments.remembers_what_it_is",
+    "leader.known_by_its_name",
+    "leader.version_not_in_filter",
+    "noticing.leaves_it",
+    "partition.counts_offsets",
+    "partition.resets_its_generation",
+    "payloads.no_reply_is_yes",
+    "payloads.same_id",
+    "payloads.undo_at_the_same_version",
+    "reactive_task.run_as_planned",
+    "recovery.members_first",
+    "taking.by_the_owner",
+    "taking.crowded.only_its_own",
+    "taking.gives_up",
+    "taking.waking.does_not_look_again",
+    "taking.waking.wakes_first",
+    "transactions.settles_blindly",
+    "transfer.begun_anew_after_the_commit",
+    "transition.giving_up_is_failure",
+    "transition.not_read_again",
+    "transition.only_the_last_request_id",
+    "triggers.forgets_by_id",
+    "triggers.instant_of_the_look",
+    "triggers.purged_under_a_view",
+    "triggers.writes_by_id",
+)
+"""Specimens that take long to explore: `make thorough` explores them, and `make test` the others."""
 _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_some_mode": (
         "drops what is before",
@@ -307,18 +350,6 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "without a generation nothing is committed",
     ),
     "/sim/test_search.py::test_a_planted_bug_in_the_search_makes_the_two_differ": ("nothing is at rest",),
-    "/test_scenarios.py::test_every_shipped_scenario_meets_its_expectation": (
-        "array_push_lock.skewed",
-        "array_push_lock.stall.3",
-        "atomic_service.does_not_insist",
-        "atomic_service.gate_not_compared",
-        "atomic_service.not_fenced",
-        "atomic_service.recorded_without_an_answer",
-        "change_stream.keeps_what_is_under_way",
-        "noticing.leaves_it",
-        "partition.resets_its_generation",
-        "transactions.settles_blindly",
-    ),
     "/test_simulated_worker.py::test_a_log_that_loses_its_end_shows_what_is_planted": ("what is committed holds",),
     "/test_kafka_runs.py::test_a_planted_bug_is_found": (
         "a commit goes out under whatever generation there is",
@@ -331,6 +362,7 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "who ends leaves commits behind",
     ),
     "/test_orchestrator_runs.py::test_a_planted_bug_is_found": (
+        "who waits keeps its slot",
         "a failure is never the last",
         "two may run of those that exclude each other",
         "what is asked is not heard",
@@ -341,6 +373,12 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "whoever is silent is alive",
     ),
     "/test_reactive_runs.py::test_a_planted_bug_is_found": (
+        "a handler whose lease is lost goes on",
+        "a lease is counted too long",
+        "handlers are not called",
+        "later is never",
+        "what is resumed is not",
+        "what was there before is not looked at",
         "a claim that arrives late is left",
         "a history begins with the position of the last one",
         "a history that was lost is not begun anew",
@@ -448,11 +486,48 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "answers_before",
         "overwrites",
     ),
+    "/test_scenarios.py::test_what_is_wrong_with_the_array_push_lock": (
+        "array_push_lock.skewed",
+        "array_push_lock.stall.3",
+    ),
+    "/test_mongo_agreement.py::test_a_store_that_answers_otherwise_is_found_out": ("documents in another order",),
+    "/test_mongo_agreement.py::test_they_agree_on_what_a_unique_index_refuses": (
+        "a",
+        "a+b",
+    ),
+    "/test_mongo_failover.py::test_nobody_reads_from_a_node_that_follows": ("sync",),
+    "/sim/test_search.py::test_both_searches_find_the_same_in_small_scopes": (
+        "array_push_lock.late",
+        "array_push_lock.stall.2",
+        "array_push_lock.overwrite.2",
+    ),
+    "/sim/test_group.py::test_a_group_keeps_its_laws_whoever_stalls_or_dies": (
+        "-eager",
+        "crash-cooperative",
+    ),
+    "/sim/test_aging.py::test_relative_states_are_the_forms_of_absolute_ones": (
+        "2-1000000-kinds4-8",
+        "2-2000000-kinds2-16",
+    ),
+    "/test_mongo_transition.py::test_every_accepted_transition_is_legal_and_every_answer_true": (
+        "threads-without retryWrites",
+    ),
 }
 """Planted bugs that a test finds in half a second or more, and others that take long, by the test."""
 LONG: Final = (
     *RARE,
     *(f"{test}[{name}]" for test, names in _SLOW.items() for name in names),
     "/consumer/test_partition_totality.py::test_a_partition_that_takes_what_is_of_another_is_caught",
+    "/test_mongo_agreement.py::test_every_filter_means_the_same_to_many",
+    "/test_mongo_agreement.py::test_every_update_of_many_makes_the_same",
+    "/test_mongo_agreement.py::test_every_upsert_makes_the_same_of_every_edge",
+    "/test_mongo_failover.py::test_an_index_is_made_while_a_node_is_dead",
+    "/test_mongo_failover.py::test_no_grant_is_lost_where_the_primary_is_cut_off[refused]",
+    "/test_mongodash_faults.py::test_22_a_look_at_all_that_takes_longer_than_the_lease_keeps_it[-3600]",
+    "/test_pythons.py::test_runs_under_different_hash_seeds_give_the_same_reports_and_traces",
+    "/test_reactive_page.py::test_many_are_run_again_by_a_filter_after_a_question",
+    "/test_reactive_page.py::test_operators_pause_and_resume_a_task",
+    "/test_reactive_storm.py::test_a_new_version_does_again_once_what_its_policy_says",
+    "/test_resilience.py::test_a_primary_that_dies_and_one_that_steps_down_lose_and_double_nothing[True]",
 )
 """How the ids of tests end that are marked `long`."""

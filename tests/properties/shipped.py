@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 from _pytest.mark import ParameterSet
+from tests.length import SLOW_SPECIMENS
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
@@ -37,7 +38,11 @@ _OF_OTHERS: Final = pytest.mark.xdist_group("other specimens")
 
 def apart(names: Iterable[str]) -> list[ParameterSet]:
     """The names as parameters, each in the group of its scenario."""
-    return [pytest.param(name, id=name, marks=_group_of(name)) for name in names]
+    return [pytest.param(name, id=name, marks=_marks_of(name)) for name in names]
+
+
+def _marks_of(name: str) -> list[pytest.MarkDecorator]:
+    return [_group_of(name), *([pytest.mark.long] if name in SLOW_SPECIMENS else [])]
 
 
 def _group_of(name: str) -> pytest.MarkDecorator:

@@ -45,7 +45,7 @@ Coded = Callable[[], Coroutine[Effect[object], object, object]]
 N = Field[int]("n")
 ROW = Eq(ID, "x")
 REPLIES = (1, 2, Refused("no"), Refused("never"))
-RANDOM_PROGRAMS = 60
+RANDOM_PROGRAMS = 30
 STATES_MAX = 200
 
 
