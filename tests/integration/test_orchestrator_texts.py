@@ -255,7 +255,7 @@ def told(value: object) -> object:
     return sorted(map(repr, value)) if isinstance(value, (set, frozenset)) else repr(value)
 
 
-@pytest.mark.parametrize("kind", TYPES, ids=lambda each: str(each[0]))
+@pytest.mark.parametrize("kind", TYPES, ids=[str(kind) if kind is not UNTYPED else "untyped" for kind, _ in TYPES])
 @settings(max_examples=35)
 @given(data=st.data())
 def test_a_value_comes_back_as_it_was_or_is_refused(
