@@ -10,14 +10,27 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
+from tidegate.model.errors import check_failure
 from tidegate.model.instants import SECOND, Duration
 
-__all__ = ["CLOSE_S", "ended", "told_within", "unless"]
+__all__ = ["CLOSE_S", "check_failed", "ended", "told_within", "unless"]
 
 T = TypeVar("T")
 
 CLOSE_S: Final = 0.1
 """How long an application that is over waits for what it has cancelled, each time."""
+
+
+def check_failed(error: BaseException) -> None:
+    """Raise an error again that is no failure of the awaited code of the user's which raised it, see `check_failure`.
+
+    Args:
+        error: What was raised; an `asyncio.CancelledError` is a failure where nobody has cancelled the task.
+    """
+    check_failure(error)
+    task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
+    if task is not None and task.cancelling():
+        raise error
 
 
 async def ended(tasks: Iterable[asyncio.Task[Any]], patience_s: float) -> set[asyncio.Task[Any]]:

@@ -35,6 +35,7 @@ from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
 from tidegate.retries.backoff import check_delay
+from tidegate_adapters.cancelling import check_failed
 from tidegate_adapters.daemon_threads import DaemonThreads, Threads
 from tidegate_adapters.runtime import RunsOn
 
@@ -102,7 +103,7 @@ class Unread:
     """A record that is to be skipped or dead-lettered, for `decode` has raised this at it."""
 
     record: Record
-    error: Exception
+    error: BaseException
 
 
 def undecoded(record: Record | Send) -> UnicodeDecodeError | None:
@@ -118,7 +119,7 @@ def undecoded(record: Record | Send) -> UnicodeDecodeError | None:
     return None
 
 
-def unread(record: Record, error: Exception, undecodable: Undecodable) -> Unread | None:
+def unread(record: Record, error: BaseException, undecodable: Undecodable) -> Unread | None:
     """What a record that cannot be decoded is put aside as; None where its handler gets it.
 
     Args:
@@ -127,7 +128,7 @@ def unread(record: Record, error: Exception, undecodable: Undecodable) -> Unread
         undecodable: What becomes of such records.
 
     Raises:
-        Exception: That error, where it is a failure.
+        BaseException: That error, where it is a failure.
     """
     match undecodable:
         case Undecodable.FAIL:
@@ -377,7 +378,8 @@ async def _read(record: Record, around: _Around) -> _Given | Unread:
     try:
         given = around.decode(record)
         return _Given(await given if isawaitable(given) else given)
-    except Exception as raised:  # noqa: BLE001  it is the user's
+    except BaseException as raised:  # noqa: BLE001  it is the user's
+        check_failed(raised)
         return unread(record, raised, around.undecodable) or _Given(record)
 
 

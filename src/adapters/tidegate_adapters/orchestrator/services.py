@@ -52,6 +52,7 @@ from tidegate.triggers.evaluator import Ended, Evaluator, MakeJob, Noted, Trigge
 from tidegate.triggers.evaluator import Skipped as SkippedRun
 from tidegate.triggers.noticing import UPLOADED, NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
+from tidegate_adapters.cancelling import check_failed
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.orchestrator.names import Collections
@@ -295,12 +296,8 @@ class Services:
         async def worked(run: AtomicServiceRun, token: int) -> None:
             try:
                 await work(run, token)
-            except asyncio.CancelledError:
-                me = asyncio.current_task()
-                if me is not None and me.cancelling():
-                    raise
-                log.exception("the work %s has failed", name)  # it has cancelled something of its own
-            except Exception:
+            except BaseException as error:
+                check_failed(error)
                 log.exception("the work %s has failed", name)
 
         return worked

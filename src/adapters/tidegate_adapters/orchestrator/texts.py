@@ -29,7 +29,7 @@ from zoneinfo import ZoneInfo
 
 import attrs
 
-from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.errors import MissingExtra, Misuse, check_failure
 
 try:
     from cattrs.preconf.json import make_converter
@@ -76,7 +76,8 @@ class TextCodec:
             text = json.dumps(self.dumped(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
             _ = text.encode()
             _check_same(value, self.loaded(json.loads(text)), keeps_zones=self.keeps_zones)
-        except Exception as error:  # noqa: BLE001  of the user's types
+        except BaseException as error:  # noqa: BLE001  of the user's types
+            check_failure(error)
             raise self._wrong(f"{what} is a {type(value).__name__}", error) from None
         return text
 
@@ -88,10 +89,11 @@ class TextCodec:
         """
         try:
             return self.loaded(json.loads(text))
-        except Exception as error:  # noqa: BLE001  of the user's types
+        except BaseException as error:  # noqa: BLE001  of the user's types
+            check_failure(error)
             raise self._wrong(f"{what} cannot be read", error) from None
 
-    def _wrong(self, what: str, error: Exception) -> Misuse:
+    def _wrong(self, what: str, error: BaseException) -> Misuse:
         return Misuse(
             f"{what}, and is to be a {self.kind}",
             why=f"as JSON it would come back as something else: {error}"

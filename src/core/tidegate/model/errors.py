@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final, final
 
 __all__ = [
-    "INT64_MAX", "NUMBER_MAX", "InternalError", "MissingExtra", "Misuse", "Nondeterministic", "TidegateError", "UnknownEffect", "shown",
+    "INT64_MAX", "NUMBER_MAX", "ControlFlow", "InternalError", "MissingExtra", "Misuse", "Nondeterministic", "TidegateError", "UnknownEffect",
+    "check_failure", "shown",
 ]  # fmt: skip
 
 _SHOWN_MAX: Final = 120
@@ -92,6 +93,26 @@ class UnknownEffect(Misuse):
 @final
 class Nondeterministic(Misuse):
     """A program asked for something else when it was run again with the same replies."""
+
+
+class ControlFlow(BaseException):
+    """Control flow of the simulator, which passes through code of the user's and is no failure of it."""
+
+
+def check_failure(error: BaseException) -> None:
+    """Raise an error again that is no failure of the user's code which raised it.
+
+    Everything else is one, of that document, run or trigger: `asyncio.CancelledError`, too, which `future.result()` raises.
+
+    Args:
+        error: What a function of the user's has raised that awaits nothing.
+
+    Raises:
+        KeyboardInterrupt, SystemExit: The process is to end.
+        ControlFlow: It is the simulator's.
+    """
+    if isinstance(error, (KeyboardInterrupt, SystemExit, ControlFlow)):
+        raise error
 
 
 def shown(value: object) -> str:

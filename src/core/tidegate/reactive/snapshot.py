@@ -64,7 +64,7 @@ from tidegate.model.documents import (
     frozen,
     numeric,
 )
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.errors import Misuse, check_failure, shown
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.patches import Added, Patch, difference
 from tidegate.model.values import check_callable, check_int, check_name, check_type
@@ -425,7 +425,8 @@ def snapshot(document: Document, projection: Projection) -> Document | NotComput
 def _computed(document: Document, way: _Way, computed: Computed) -> tuple[Value] | NotComputed:
     try:
         value = _cut(computed.compute(document))
-    except Exception as error:  # noqa: BLE001  it is the user's function: whatever it raises is an answer
+    except BaseException as error:  # noqa: BLE001  it is the user's function: whatever it raises is an answer
+        check_failure(error)
         return NotComputed(_dotted(way), f"its function raised {type(error).__name__}")
     try:
         checked(value, _dotted(way), len(way))

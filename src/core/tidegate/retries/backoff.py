@@ -34,7 +34,7 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, check_failure
 from tidegate.model.instants import MINUTE, PPM, SECOND, Duration, Instant, jittered, micros, seconds
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.schedule import NextAfter
@@ -305,6 +305,7 @@ def _next_due(cron: Cron, now: Instant) -> Instant | GiveUpReason:
             return GiveUpReason.NEVER_DUE
         check_type(due, Instant, "an instant")
         is_later = due - now > 0
-    except Exception:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001
+        check_failure(error)
         return GiveUpReason.BROKEN_PORT
     return due if is_later else GiveUpReason.BROKEN_PORT

@@ -37,7 +37,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.errors import INT64_MAX, Misuse, check_failure
 from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
@@ -261,7 +261,8 @@ def closed(cell: ScheduleCell, fired: Collection[Instant]) -> ScheduleCell:
 def _next(next_after: NextAfter, expression: str, after: Instant) -> Instant | Never | Broken:
     try:
         answer = next_after(expression, after)
-    except Exception as error:  # noqa: BLE001  one bad expression must not stop the other crons
+    except BaseException as error:  # noqa: BLE001  one bad expression must not stop the other crons
+        check_failure(error)
         return Broken(f"the port raised {type(error).__name__}")
     return Never() if answer is None else _later(answer, after)
 

@@ -40,6 +40,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar, cast, final
 
 from tidegate.model.documents import Document, exactly, show
+from tidegate.model.errors import ControlFlow
 from tidegate.model.immutable import MergedError, mapped
 from tidegate.model.instants import ClockName, Duration, Instant, seconds
 from tidegate.model.values import field_names
@@ -55,7 +56,7 @@ _USES: Final = "compare ages up to the horizon: OlderThan in a filter, NoLongerT
 
 
 @final
-class InstantRefused(BaseException):
+class InstantRefused(ControlFlow):
     """Relative time does not fit: control flow of the search, never seen outside.
 
     Args:

@@ -23,7 +23,7 @@ import attrs
 
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Program, Sleep, checked_effect
-from tidegate.model.errors import TidegateError, UnknownEffect
+from tidegate.model.errors import ControlFlow, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration
 from tidegate.model.unawaited import check_awaited
@@ -348,7 +348,7 @@ def _recorded(birth: Birth, process: str, statuses: Sequence[ProcessStatus]) -> 
 
 
 @final
-class NotSentError(BaseException):
+class NotSentError(ControlFlow):
     """A program is needed where only its statuses are known; no code of the user's may catch it."""
 
 

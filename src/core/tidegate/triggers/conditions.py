@@ -37,7 +37,7 @@ from typing import Final, TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.documents import DEPTH_MAX, Document, Value, equal
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, check_failure
 from tidegate.model.patches import Json, to_json
 from tidegate.model.values import check_callable, check_name, check_tuple, check_type
 from tidegate.retries.schedule import Schedule
@@ -344,7 +344,8 @@ def _passes(by: ValueFilter, value: Value, what: str) -> ConditionVerdict:
         case Judge(name, function):
             try:
                 answer = function(value)
-            except Exception as error:  # noqa: BLE001  a filter must not stop whoever reports what happened
+            except BaseException as error:  # noqa: BLE001  a filter must not stop whoever reports what happened
+                check_failure(error)
                 return CannotTell(f"{name!r} raised {type(error).__name__}")
             if answer is True:
                 return Holds()

@@ -88,7 +88,7 @@ from tidegate.model.documents import (
     cursor,
 )
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, check_failure
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
     FOUND_MAX,
@@ -867,7 +867,8 @@ def _made(evaluator: Evaluator, task: str, arguments: Document) -> tuple[Job, Ca
         return job, evaluator.make_call(job)
     except Misuse as misuse:
         return NotProvided((misuse.what,))
-    except Exception as error:  # noqa: BLE001  the user's types must not stop the triggers of others
+    except BaseException as error:  # noqa: BLE001  the user's types must not stop the triggers of others
+        check_failure(error)
         return NotProvided((f"what makes the call of {task!r} raised {type(error).__name__}",))
 
 
