@@ -377,6 +377,7 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "a lease is counted too long",
         "handlers are not called",
         "later is never",
+        "texts are compared by the collation of the user's collection",
         "what is resumed is not",
         "what was there before is not looked at",
         "a claim that arrives late is left",

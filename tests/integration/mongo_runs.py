@@ -215,6 +215,10 @@ class Story:
         return Document() if self.see is None else cast("Document", self.see())
 
 
+COLLATED: Final = (f"{DATABASE}.orders",)
+"""Collections of the user's that have a collation."""
+
+
 @final
 class Run:
     """One run: the set, its network, two clients that may be struck and one that is not."""
@@ -224,6 +228,8 @@ class Run:
         lag_s = (0.05, 1.0) if told.fault == "lost_and_die" else (0.000_5, 0.005)
         late_s = {"robbed": (0.8, 1.6), "unheard": (0.005, 0.2)}.get(told.fault, (0.001, 3.0))
         self.set = SimulatedReplicaSet(random, there, lag_s=lag_s)
+        if told.workload in APPLICATIONS:  # a command that leaves the collation to the collection is not understood
+            self.set.collated.update(dict.fromkeys(COLLATED, {"locale": "en", "strength": 2}))
         self.net = Network(self.set, random, strike=self._struck, late_s=late_s)
         self.embedded = EmbeddedSet(random, there, self._struck) if told.is_embedded else None
         self.clients: dict[str, AsyncMongoClient[dict[str, Any]]] = {}

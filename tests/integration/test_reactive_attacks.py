@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -21,17 +22,20 @@ from typing import Any, Final
 
 import pytest
 from pymongo import MongoClient
+from pymongo.collation import Collation
 from tests.integration.mongo_loop import in_loop
 from tests.integration.servers.processes import wait_until
 from tests.integration.test_mongodash_faults import all_are, in_shop
 from tests.integration.test_pythons import VERSIONS, interpreter
-from tests.integration.test_reactive_app import AT_ONCE, PATIENCE_S, Raw, Shop, served, until
+from tests.integration.test_reactive_app import AT_ONCE, PATIENCE_S, QUICK, Raw, Shop, served, until
 
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.reactive.pausing import Pausing
 from tidegate.reactive.record_queries import Query
 from tidegate_adapters.reactive import Change, Later, Reactive
 from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.planner import PlannerRules
+from tidegate_adapters.reactive.sites import STREAMS
 
 APP: Final = """
     import logging, os, sys
@@ -297,6 +301,67 @@ def test_what_cannot_be_followed_is_said_at_once(mongodb: str, database: str, ma
 
         with pytest.raises(Misuse, match=said):
             await app.serve()
+
+    in_shop(mongodb, database, work)
+
+
+MIXED: Final = ("a", "B", "c", "D", "e", "F", "Äpfel", "zebra", "Zoo", "10", "9", "100", "k1", "K2", "k3", "K4")
+"""Ids in another order, and partly the same, where case does not matter or numbers count as numbers."""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"collation": Collation("en", strength=2)},
+        {"collation": Collation("en", numericOrdering=True)},
+        {"collation": Collation("de", strength=1, alternate="shifted")},
+        {"clusteredIndex": {"key": {"_id": 1}, "unique": True}},
+        {"validator": {"n": {"$type": "int"}}},
+        {"changeStreamPreAndPostImages": {"enabled": True}},
+        {"storageEngine": {"wiredTiger": {"configString": "block_compressor=zlib"}}},
+        {},
+    ],
+    ids=["case", "numbers", "letters", "clustered", "validator", "images", "compressed", "time to live"],
+)
+def test_a_collection_with_any_option_is_followed(
+    mongodb: str, database: str, made: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """From its start, by its changes, and from a lost position; and texts are other texts, whatever its collation."""
+
+    async def work(shop: Shop) -> None:
+        assert shop.client is not None
+        there = shop.client[shop.name]
+        orders = await there.create_collection("orders", **made)
+        if not made:
+            await orders.create_index("at", expireAfterSeconds=3600)
+        seen: list[tuple[str, str]] = []
+
+        def app() -> Reactive:
+            made = shop.app(planner=PlannerRules(terms=QUICK["planner"].terms, batch=5))
+
+            @made.task("orders", watch=["n", "word"], debounce=AT_ONCE)
+            async def invoice(change: Change) -> None:
+                found = await orders.find_one({"_id": change.id}, collation=Collation("simple"))
+                assert found is not None
+                seen.append((change.id, found["word"]))
+
+            return made
+
+        def told(**words: str) -> Callable[[], bool]:
+            return lambda: {(each, word) for each, word in seen if each in words} >= set(words.items())
+
+        await shop.insert(*({"_id": each, "n": 1, "word": "one"} for each in MIXED))
+        async with served(app()):
+            await until(told(**dict.fromkeys(MIXED, "one")), f"all were handled that were there, not {seen}")
+            await shop.insert({"_id": "late", "n": 1, "word": "one"})
+            await orders.update_one({"_id": "a"}, {"$set": {"word": "ONE"}}, collation=Collation("simple"))
+            await until(told(late="one", a="ONE"), "what changed was handled")
+        await there[STREAMS].delete_many({})  # as if the oplog had forgotten the position
+        await orders.update_one({"_id": "B"}, {"$set": {"word": "ONE"}}, collation=Collation("simple"))
+        await shop.insert({"_id": "Later", "n": 1, "word": "one"})
+        async with served(app()):
+            await until(told(Later="one", B="ONE"), "what had changed meanwhile was handled")
+        assert ("by reading all of them" in caplog.text) is ("collation" in made)
 
     in_shop(mongodb, database, work)
 

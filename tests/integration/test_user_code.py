@@ -66,7 +66,10 @@ def worked(raises: Raises) -> bool:
         del run, token
         raises()
 
-    asyncio.run(Services._worked("work", work)(None, 1))  # noqa: SLF001
+    async def run() -> None:
+        await Services._worked("work", work)(None, 1)  # noqa: SLF001
+
+    asyncio.run(run())
     return True
 
 

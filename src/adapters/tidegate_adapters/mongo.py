@@ -125,6 +125,7 @@ try:
     from pymongo.asynchronous.client_session import AsyncClientSession
     from pymongo.client_options import ClientOptions
     from pymongo.client_session import ClientSession
+    from pymongo.collation import Collation
     from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
     from pymongo.results import BulkWriteResult, UpdateResult
 
@@ -729,7 +730,7 @@ def _find_and_modify(
     held: Any, where: dict[str, Any], updates: tuple[Update, ...], **options: Any
 ) -> Callable[[], Any]:
     call = held.with_options(codec_options=_FIND_AND_MODIFY).find_one_and_update
-    return partial(call, where, changes(updates), return_document=ReturnDocument.AFTER, **options)
+    return partial(call, where, changes(updates), return_document=ReturnDocument.AFTER, collation=SIMPLE, **options)
 
 
 def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Request:
@@ -745,6 +746,7 @@ def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Re
             "pipeline": pipeline(effect, condition),
             "cursor": {"batchSize": _BATCH},
             "readConcern": handles.at_one_time.document,
+            "collation": SIMPLE.document,
         }
         answered = counts_of if isinstance(effect, CountRecords) else page_of
         return partial(handles.database.command, query, codec_options=CODEC), answered
@@ -752,6 +754,8 @@ def _request(effect: Asked, handles: _Handles, within: Mapping[str, Any]) -> _Re
 
 
 _OPERATIONS: Final = frozenset(get_args(Operation))
+SIMPLE: Final = Collation("simple")
+"""Texts are compared by their bytes, as in the core, and not by the collation that the collection was made with."""
 
 
 def _check_alone(within: Mapping[str, Any], effect: Transactional) -> None:
@@ -773,11 +777,12 @@ def _on_collection(effect: Operation, handles: _Handles, **within: Any) -> _Requ
     held = handles[effect.collection]
     match effect:
         case UpdateOne():  # what is asked each time is not taken apart by a pattern, which takes longer
-            return partial(held.update_one, condition(effect.where), changes(effect.updates), **within), _matched
+            asked_for, changed = condition(effect.where), changes(effect.updates)
+            return partial(held.update_one, asked_for, changed, collation=SIMPLE, **within), _matched
         case FindOne():
             by = ordered(effect.sort) if effect.sort else None
             projection = _projection(effect.fields, effect.where)
-            call = partial(held.find_one, condition(effect.where), projection, sort=by, **within)
+            call = partial(held.find_one, condition(effect.where), projection, sort=by, collation=SIMPLE, **within)
             return call, partial(_found, effect)
         case FindAll(_, where, limit, after, fields, sort):
             asked = {"$and": [condition(where), behind(after, sort)]} if after else condition(where)
@@ -785,7 +790,7 @@ def _on_collection(effect: Operation, handles: _Handles, **within: Any) -> _Requ
             def send() -> Any:
                 return (
                     held.with_options(read_concern=handles.at_one_time)
-                    .find(asked, _projection(fields, where), **within)
+                    .find(asked, _projection(fields, where), collation=SIMPLE, **within)
                     .sort(ordered(sort))
                     .limit(limit)
                     .to_list()
@@ -808,13 +813,19 @@ def _on_collection(effect: Operation, handles: _Handles, **within: Any) -> _Requ
             each = [stored(doc, collection) for doc in docs]
             return (partial(held.insert_many, each, ordered=False, **within), lambda answer: len(answer.inserted_ids))
         case DeleteOne(_, where):
-            return (partial(held.delete_one, condition(where), **within), lambda answer: answer.deleted_count)
+            return (
+                partial(held.delete_one, condition(where), collation=SIMPLE, **within),
+                lambda answer: answer.deleted_count,
+            )
         case UpdateMany(_, where, updates):
-            return (partial(held.update_many, condition(where), changes(updates), **within), _matched)
+            return (partial(held.update_many, condition(where), changes(updates), collation=SIMPLE, **within), _matched)
         case DeleteMany(_, where):
-            return (partial(held.delete_many, condition(where), **within), lambda answer: answer.deleted_count)
+            return (
+                partial(held.delete_many, condition(where), collation=SIMPLE, **within),
+                lambda answer: answer.deleted_count,
+            )
         case BulkUpdate(each):
-            bulk = [RawUpdate(condition(one.where), changes(one.updates)) for one in each]
+            bulk = [RawUpdate(condition(one.where), changes(one.updates), collation=SIMPLE) for one in each]
             return (partial(held.bulk_write, bulk, ordered=False, **within), _matched)
         case _:
             assert_never(effect)

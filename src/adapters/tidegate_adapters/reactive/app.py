@@ -409,6 +409,8 @@ async def _prepared(site: Site, task: ReactiveTask) -> None:
         with suppress(Refused):  # who may not ask that is not held up
             for each in (await _told(listed))["cursor"]["firstBatch"]:
                 _check_followed(task, each["type"], is_capped=bool(each["options"].get("capped")))
+                if each["options"].get("collation"):
+                    _warn_of_collation(task.source, await _told(database[task.source].index_information))
     await site.run(_indexed(task.records))
 
 
@@ -441,6 +443,16 @@ def _check_followed(task: ReactiveTask, kind: str, *, is_capped: bool) -> None:
             f"the task {task.name!r} follows {task.source!r}, which is capped",
             why="MongoDB reads no capped collection as it was at one time (read concern snapshot)",
             todo="follow a collection that is not capped; a TTL index removes what is old",
+        )
+
+
+def _warn_of_collation(collection: str, indexes: Mapping[str, Mapping[str, Any]]) -> None:
+    """Say so where texts are compared otherwise by the index on _id than by us, and no other index serves."""
+    if not any(each["key"][0][0] == ID.name and "collation" not in each for each in indexes.values()):
+        log.warning(
+            "documents of %s are found by reading all of them, because it has a collation and ids are compared by their bytes: "
+            'create the index {"_id": 1, "tidegate": 1} with the collation {"locale": "simple"}',
+            collection,
         )
 
 

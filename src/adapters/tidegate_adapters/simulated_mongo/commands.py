@@ -239,6 +239,7 @@ class Commands:
         self._check_read()
         ns = namespace(command["$db"], command["find"])
         _check_known(command, _FIND, "find")
+        _check_simple(self._set, command, ns)
         sort = sort_of(command["sort"]) if command.get("sort") else ()
         where, after = query_of(command.get("filter", {}), sort)
         fields, limit = fields_of(command.get("projection")), command.get("limit", 0)
@@ -275,6 +276,7 @@ class Commands:
             return self.cursors.found(
                 namespace(command["$db"], command["aggregate"]), [told], FIRST_BATCH, is_single=True
             )
+        _check_simple(self._set, command, namespace(command["$db"], command["aggregate"]))
         query = planning.asked(command["aggregate"], pipeline)
         found = planning.page(command["$db"], query, self._set.known.world)
         return self.cursors.found(namespace(command["$db"], command["aggregate"]), found, FIRST_BATCH, is_single=True)
@@ -306,6 +308,12 @@ class Commands:
             self._set.write(probe)
         return {"numIndexesBefore": len(there) + 1, "numIndexesAfter": len(made) + 1, "ok": 1.0}
 
+    def _create(self, command: _Command, _: str) -> _Reply:
+        """A collection with a collation, or without one."""
+        if command.get("collation"):
+            self._set.collated[namespace(command["$db"], command["create"])] = command["collation"]
+        return {"ok": 1.0}
+
     def _list_indexes(self, command: _Command, _: str) -> _Reply:
         """Those that are unique: of others nothing is known here."""
         if not self._set.is_primary:
@@ -324,8 +332,11 @@ class Commands:
         if not self._set.is_primary:
             raise ServerError(10107, "not primary")
         database, name = command["$db"], command["filter"]["name"]
-        is_there = bool(contents(self._set.state.world, namespace(database, name)))
-        there = [{"name": name, "type": "collection", "options": {}}] if is_there else []
+        ns = namespace(database, name)
+        collation = self._set.collated.get(ns)
+        options = {} if collation is None else {"collation": collation}
+        is_there = bool(contents(self._set.state.world, ns) or options)
+        there = [{"name": name, "type": "collection", "options": options}] if is_there else []
         return {"cursor": {"id": 0, "ns": f"{database}.$cmd.listCollections", "firstBatch": there}, "ok": 1.0}
 
     def _drop(self, command: _Command, client: str) -> _Reply:
@@ -349,7 +360,18 @@ class Commands:
 
 _NO_FIELD: Final = Field[Any]("no document has it")
 _FIND: Final = frozenset(
-    {"find", "filter", "projection", "sort", "limit", "singleBatch", "batchSize", "readConcern", "maxTimeMS"}
+    {
+        "find",
+        "filter",
+        "projection",
+        "sort",
+        "limit",
+        "singleBatch",
+        "batchSize",
+        "readConcern",
+        "maxTimeMS",
+        "collation",
+    }
 )
 _OTHERS: Final[Mapping[str, Callable[[Commands, _Command, str], _Reply]]] = {
     "hello": lambda self, _command, _client: self.hello(),
@@ -359,6 +381,7 @@ _OTHERS: Final[Mapping[str, Callable[[Commands, _Command, str], _Reply]]] = {
     "find": Commands._find,  # noqa: SLF001  of this very module, as are the next ones
     "aggregate": Commands._aggregate,  # noqa: SLF001
     "killCursors": lambda self, command, _client: self.cursors.kill(command["cursors"]),
+    "create": Commands._create,  # noqa: SLF001
     "createIndexes": Commands._create_indexes,  # noqa: SLF001
     "listIndexes": Commands._list_indexes,  # noqa: SLF001
     "listCollections": Commands._list_collections,  # noqa: SLF001
@@ -367,6 +390,19 @@ _OTHERS: Final[Mapping[str, Callable[[Commands, _Command, str], _Reply]]] = {
     "dropDatabase": Commands._drop_database,  # noqa: SLF001
     "endSessions": lambda _self, _command, _client: {"ok": 1.0},
 }
+
+
+_SIMPLE: Final = {"locale": "simple"}
+
+
+def _check_simple(replica_set: SimulatedReplicaSet, asked: _Command, ns: str) -> None:
+    """Raise NotUnderstood where texts are compared by a collation: by one that is asked for, or by that of the collection."""
+    collation = asked.get("collation", replica_set.collated.get(ns, _SIMPLE))
+    if dict(collation) != _SIMPLE:
+        raise NotUnderstood(
+            f"a command on {ns} that compares texts by the collation {dict(collation)}",
+            todo='ask for the collation {"locale": "simple"}',
+        )
 
 
 def _check_known(command: _Command, known: frozenset[str], what: str) -> None:
@@ -466,8 +502,9 @@ class _Statements:
         ns = namespace(self.database, self.command["update"])
 
         def one(given: _Command) -> _Steps:
+            _check_simple(self._set, given, ns)
             where, updates = filter_of(given["q"]), updates_of(given["u"])
-            if given.get("upsert") or given.keys() - {"q", "u", "multi", "upsert"}:
+            if given.get("upsert") or given.keys() - {"q", "u", "multi", "upsert", "collation"}:
                 raise NotUnderstood(
                     "an update that the simulated MongoDB does not know", todo="upsert by findAndModify"
                 )
@@ -484,6 +521,7 @@ class _Statements:
         ns = namespace(self.database, self.command["delete"])
 
         def one(given: _Command) -> _Steps:
+            _check_simple(self._set, given, ns)
             where = filter_of(given["q"])
             if given["limit"] == 0:
                 return {"n": (yield from self._many(DeleteMany(ns, where), ns))}
@@ -496,6 +534,7 @@ class _Statements:
         if not self.command.get("new"):
             raise NotUnderstood("a findAndModify of the document as it was")
         ns = namespace(self.database, self.command["findAndModify"])
+        _check_simple(self._set, self.command, ns)
         where, updates = filter_of(self.command["query"]), updates_of(self.command["update"])
         sort = sort_of(self.command["sort"]) if self.command.get("sort") else ()
 
@@ -706,7 +745,9 @@ def _no_such(transaction: Transaction) -> ServerError:
 _INSERT: Final = frozenset({"insert", "documents", "ordered", "maxTimeMS"})
 _UPDATE: Final = frozenset({"update", "updates", "ordered", "maxTimeMS"})
 _DELETE: Final = frozenset({"delete", "deletes", "ordered", "maxTimeMS"})
-_FIND_AND_MODIFY: Final = frozenset({"findAndModify", "query", "update", "new", "upsert", "sort", "maxTimeMS"})
+_FIND_AND_MODIFY: Final = frozenset(
+    {"findAndModify", "query", "update", "new", "upsert", "sort", "maxTimeMS", "collation"}
+)
 _WRITES: Final[Mapping[str, Callable[[_Statements], _Steps]]] = {
     "commitTransaction": _Statements.commit,
     "abortTransaction": _Statements.abort,

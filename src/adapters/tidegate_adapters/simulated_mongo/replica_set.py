@@ -156,6 +156,7 @@ class SimulatedReplicaSet:
         term: Of the primary; a higher one after each election.
         is_primary: Whether there is one.
         forgotten: How many of the changes are not known any more.
+        collated: By namespace, the collations that collections were made with.
     """
 
     def __init__(
@@ -176,6 +177,7 @@ class SimulatedReplicaSet:
         self.history: list[Change] = []
         self.taken_back: list[Change] = []
         self.term, self.is_primary, self.forgotten = 1, True, 0
+        self.collated: dict[str, Mapping[str, object]] = {}
         self.watchers: list[Callable[[], object]] = []
         """Called when a majority has more."""
         self.on_role: list[Callable[[], object]] = []
