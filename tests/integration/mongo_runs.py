@@ -229,7 +229,7 @@ class Run:
         late_s = {"robbed": (0.8, 1.6), "unheard": (0.005, 0.2)}.get(told.fault, (0.001, 3.0))
         self.set = SimulatedReplicaSet(random, there, lag_s=lag_s)
         if told.workload in APPLICATIONS:  # a command that leaves the collation to the collection is not understood
-            self.set.collated.update(dict.fromkeys(COLLATED, {"locale": "en", "strength": 2}))
+            self.set.collated.update({each: {"locale": "en", "strength": 2} for each in COLLATED})
         self.net = Network(self.set, random, strike=self._struck, late_s=late_s)
         self.embedded = EmbeddedSet(random, there, self._struck) if told.is_embedded else None
         self.clients: dict[str, AsyncMongoClient[dict[str, Any]]] = {}

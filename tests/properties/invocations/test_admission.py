@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Protocol, TypeAlias, assert_never, get_args
+from typing import Final, Protocol, TypeAlias, assert_never, get_args
 
 import attrs
 import pytest
@@ -12,6 +12,7 @@ from tests.properties.hostile import refuses_wrong_types
 
 from tidegate.invocations.admission import (
     COUNTS,
+    KEPT_MAX,
     Admitted,
     AlreadyAdmitted,
     Ask,
@@ -55,6 +56,16 @@ from tidegate.invocations.strategies.admission import (
 from tidegate.model.errors import Misuse
 
 Places: TypeAlias = tuple[Place, ...]
+WAITING: Final = {
+    "registered",
+    "concurrency_controlled",
+    "rerouted",
+    "pending_recovery",
+    "running_recovery",
+    "killed",
+    "retry",
+}
+"""The statuses in which an invocation waits to run."""
 
 
 class DecideRunning(Protocol):
@@ -449,7 +460,7 @@ def check_ad3_of_registrations(entrance: Entrance) -> None:
             if (place.version == 0 and place.invocation not in records)
             or (
                 (record := records.get(place.invocation)) is not None
-                and (record.version <= place.version or record.status == "registered")
+                and (record.version <= place.version or record.status in WAITING)
             )
         ]
 
@@ -914,13 +925,33 @@ def test_a_call_with_other_arguments_learns_which_or_is_an_error() -> None:
     assert decide_registration(taken, "y", call(a="1", b="2"), found, must_agree=True) == Reuse("x", True, ())
 
 
-@pytest.mark.parametrize("status", ["pending", "success", "concurrency_controlled_final", "rerouted"])
-def test_what_is_registered_no_more_gives_way(status: str) -> None:
-    """Only registered counts for registration."""
-    record = StatusRecord(status, "r1" if status == "pending" else None, 2)
+@pytest.mark.parametrize("status", [each.status for each in INVOCATION.definitions])
+def test_what_waits_to_run_answers_and_what_runs_keeps_its_place(status: str) -> None:
+    """Whatever it waits for, its next try too: two of a kind waited and ran. What has ended gives way."""
+    record = StatusRecord(status, "r1" if status in {"pending", "running", "paused"} else None, 2)
     answer = decide_registration(Reservation((Place("x", 0),)), "y", SAME, {"x": Found(SAME, record)})
 
-    assert answer == Admitted(Reservation((Place("y", 0),)))
+    if status in WAITING:
+        assert answer == Reuse("x", is_made=True, differing=())
+    else:
+        kept = () if INVOCATION[status].final else (Place("x", 0),)
+        assert answer == Admitted(Reservation((*kept, Place("y", 0))))
+
+
+def test_one_that_ran_beside_another_and_waits_again_answers_once_that_has_ended() -> None:
+    taken = Reservation((Place("x", 0), Place("y", 0)))
+    found = {"x": Found(SAME, StatusRecord("retry", None, 4)), "y": Found(SAME, StatusRecord("success", None, 4))}
+
+    assert decide_registration(taken, "z", SAME, found) == Reuse("x", is_made=True, differing=())
+
+
+def test_of_many_that_run_the_last_ones_keep_their_places() -> None:
+    """Whoever enqueues reads the records of all who have one."""
+    taken = Reservation(tuple(Place(f"i{number}", 0) for number in range(KEPT_MAX + 3)))
+    found = {each.invocation: Found(SAME, StatusRecord("running", "r1", 4)) for each in taken.places}
+    answer = decide_registration(taken, "z", SAME, found)
+
+    assert answer == Admitted(Reservation((*taken.places[-KEPT_MAX:], Place("z", 0))))
 
 
 def test_of_five_in_the_queue_one_succeeds_and_four_end_refused() -> None:

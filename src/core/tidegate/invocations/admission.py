@@ -10,13 +10,18 @@ carried out by one compare-and-set on the places that it was decided on. It is a
 A place is held by an invocation at the version at which it was admitted. It is held
 
     at that version           admitted, and about to be picked up (or, for registration, made: version 0 is not a record yet)
-    at a later version        while its status is one that counts: registered; or pending, running, paused
+    at a later version        while its status is one that counts: for running pending, running, paused; for registration all
+                              in which it waits to run: registered, refused, to be tried again, given back, recovered, killed
     else                      no more: it ended, went back to the queue, or was recovered, and needs a new place
 
 Nobody needs to give a place back: one that is no longer held is taken over by whoever looks at the record of its holder,
-AFTER the document of places was read. A status that counts is entered only from the version that the place names, and
-that version passes once; so a place that was seen to be free stays free until the document changes. A crash between any
-two of these writes leaves a place whose state is known.
+AFTER the document of places was read. For running, a status that counts is entered only from the version that the place
+names, and that version passes once; so a place that was seen to be free stays free until the document changes. A crash
+between any two of these writes leaves a place whose state is known.
+
+For registration one that runs may wait again: it fails and is to be tried again, or its process dies. While it runs another
+one may be registered, and then both wait. The place of whoever runs stays in the document beside that of the new one, so
+that a call is answered by the older one when the new one has ended, and it waits.
 
 A place names a version that was read, so the record has come at least as far. Who asks for the same invocation with an older
 record has read it before another one took it up again. It has no way in from there; if it were admitted, its place would
@@ -33,6 +38,7 @@ Laws
     AD8  A place gives way to none of an earlier version of its own invocation.
 
 Known not to work
+    - Of more than KEPT_MAX that run at once the older ones are forgotten: one of those that waits again answers no call.
     - A paused invocation that waits for another of its own set waits for ever.
     - Who changes the rule of a task while it is in use changes the document too: the old ones and the new do not meet.
     - Records and places are read by reads that see all majority writes. A record that is older than the place proves
@@ -58,7 +64,6 @@ from tidegate.invocations.invocation import (
     INVOCATION,
     PAUSED,
     PENDING,
-    REGISTERED,
     RUNNING,
 )
 from tidegate.invocations.status import StatusRecord
@@ -66,7 +71,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
 __all__ = [
-    "COUNTS", "Admitted", "AlreadyAdmitted", "Ask", "Call", "Control", "Differs", "Found", "NoFreePlace",
+    "COUNTS", "KEPT_MAX", "Admitted", "AlreadyAdmitted", "Ask", "Call", "Control", "Differs", "Found", "NoFreePlace",
     "NotAvailable", "NotThere", "Place", "Purpose", "RegistrationVerdict", "Released", "Reservation", "Reuse", "Rule",
     "RunningVerdict", "StillHeld", "decide_registration", "decide_running", "differing", "is_held", "release",
     "reservation_id",
@@ -83,10 +88,16 @@ class Purpose(Enum):
 
 
 COUNTS: Final[Mapping[Purpose, frozenset[str]]] = {
-    Purpose.REGISTRATION: frozenset({REGISTERED}),
+    Purpose.REGISTRATION: frozenset(
+        each.status for each in INVOCATION.definitions if not (each.final or each.requires_owner)
+    ),
     Purpose.RUNNING: frozenset({PENDING, RUNNING, PAUSED}),
 }
 """The statuses in which an invocation holds its place."""
+
+
+KEPT_MAX: Final = 16
+"""So many places of those that run stay beside that of a new one: whoever enqueues reads their records."""
 
 
 class Control(Enum):
@@ -271,6 +282,10 @@ def _is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> boo
     return record.version <= place.version or record.status in COUNTS[purpose]
 
 
+def _may_wait_again(record: StatusRecord | None) -> bool:
+    return record is not None and not INVOCATION[record.status].final
+
+
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
@@ -427,7 +442,8 @@ def decide_registration(
             if others and must_agree:
                 return Differs(place.invocation, others)
             return Reuse(place.invocation, found.record is not None, others)
-    return Admitted(Reservation((Place(invocation, 0),)))
+    running = tuple(each for each in reservation.places if _may_wait_again(known[each.invocation].record))
+    return Admitted(Reservation((*running[-KEPT_MAX:], Place(invocation, 0))))
 
 
 def decide_running(
