@@ -17,7 +17,7 @@ from tidegate.model.errors import InternalError, Misuse, Nondeterministic, Tideg
 
 __all__ = [
     "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "ServerFailedError", "StoppedError",
-    "WorkersLostError", "as_of_the_server", "exit_code", "is_the_users", "message", "near", "origin", "place",
+    "WorkersLostError", "as_of_the_server", "exit_code", "is_the_users", "is_the_users_file", "message", "near", "origin", "place",
     "raised",
 ]  # fmt: skip
 
@@ -135,7 +135,12 @@ def origin(error: BaseException) -> str:
 
 def is_the_users(frame: TracebackType) -> bool:
     """Is it neither of tidegate nor of the standard library?"""
-    return not frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
+    return is_the_users_file(frame.tb_frame.f_code.co_filename)
+
+
+def is_the_users_file(file: str) -> bool:
+    """Is code that was compiled from there neither of tidegate nor of the standard library?"""
+    return not file.startswith(_NOT_THE_USERS)
 
 
 def near(file: str) -> str:

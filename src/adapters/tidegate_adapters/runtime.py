@@ -52,6 +52,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.reducer import Reducer, Step
 from tidegate.model.values import check_type
 from tidegate_adapters.log_lines import Lines
+from tidegate_adapters.loop_watch import watched
 
 __all__ = [
     "After",
@@ -282,6 +283,7 @@ class Runtime(Generic[S, E, C]):
         self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         is_asyncios = getattr(type(self._loop), "time", None) is asyncio.BaseEventLoop.time
         self._clock = monotonic if is_asyncios else self._loop.time  # the same, in half the time: each call is timed
+        self._unwatch = watched(self._loop, self._called_for) if is_asyncios else lambda: None
         self._told: list[E | _Work[C]] = []  # in this turn: events, and work of which something has ended
         self._is_due = self._is_closed = False
         self._works: dict[object, list[_Work[C]]] = {}
@@ -357,6 +359,7 @@ class Runtime(Generic[S, E, C]):
             patience_s: How long to wait for it, twice, in seconds.
         """
         self._is_closed = True
+        self._unwatch()
         self._wake()
         self._drop_all()
         for _ in range(2):  # one may be lost (`tidegate_adapters.cancelling`)
@@ -657,6 +660,14 @@ class Runtime(Generic[S, E, C]):
         runner.task.cancel()
 
     # --- what goes wrong ---
+
+    def _called_for(self, task: asyncio.Task[Any]) -> str:
+        """What the code was called for that runs in this task, in words; asked from another thread."""
+        for runner in [*self._runners]:
+            if runner.task is task and runner.work is not None and self._fields is not None:
+                fields = self._fields(runner.work.command, runner.given)
+                return ", ".join(f"{name} {value}" for name, value in fields.items())
+        return ""
 
     def _note(self, error: BaseException) -> None:
         """Whoever waits gets what is to end the process."""
