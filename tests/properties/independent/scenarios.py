@@ -641,7 +641,7 @@ WORDS = {
     "same": same,
     **{name: getattr(change_stream, name) for name in change_stream.__all__},
     "position_of": lambda value: from_here(position_of(held(value))),
-    "Truth": bool,
+    "Truth": lambda value: value,
     "Doc": lambda fields: given(Doc(fields)),
     "At": lambda at, wall: Instant(at, WALL if wall else STORE),
 }
