@@ -174,6 +174,10 @@ FAILOVERS: Final = _either(1, 10)
 CUTS_OFF: Final = _either(("refused",), ("refused", "hanging", "hanging both ways"))
 """How the primary of such a set is cut off: the last one takes a quarter of a minute."""
 
+# Of the HTTP server.
+HALF_OPEN: Final = _either(200, 1_000)
+"""Connections that do not ask."""
+
 # Of crons.
 CRONS: Final = _either(300, 5_000)
 """Random expressions around changes of the clocks of random zones; `make thorough` takes every change of 2024 to 2030."""

@@ -287,10 +287,10 @@ def test_what_is_no_action_is_refused(content: str) -> None:
 
 
 def test_more_than_anybody_has_to_say_is_not_read() -> None:
-    """Bad input: a length that is too large, or none."""
+    """Bad input: a length that is too large, or is none."""
     with shown(Shop("a")) as port:
         assert ask(port, "POST", "/act", "x", Content_Length="99999999").status == 413
-        assert ask(port, "POST", "/act", "x", Content_Length="x").status == 413
+        assert ask(port, "POST", "/act", "x", Content_Length="x").status == 400
 
 
 def test_what_goes_wrong_is_told_and_no_secret() -> None:
@@ -362,7 +362,7 @@ PLANTED: Final = {
     "LP2 nobody is asked where he is from": ("_Guard.is_from_here", staticmethod(lambda _: True)),
     "LP2 no header of its own is asked for": ("_MARK", "Host"),
     "LP3 any name will do": ("_Guard.is_here", lambda *_: True),
-    "LP4 every address is this machine's own": ("_is_own", lambda _: True),
+    "LP4 every address is this machine's own": ("is_own", lambda _: True),
     "LP5 the cookie is the token": ("_Guard.made", lambda guard, _: guard.token.decode()),
     "LP5 the cookie is of no token": ("_Guard.made", lambda *_: "letmein"),
 }

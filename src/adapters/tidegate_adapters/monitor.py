@@ -22,7 +22,7 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import MissingExtra, TidegateError
 from tidegate.model.instants import SECOND, Duration
 from tidegate_adapters.printable import redacted
-from tidegate_adapters.serving import Answer, Asked, Page, address, served
+from tidegate_adapters.serving import MISDIRECTED, Answer, Asked, Page, address, is_own, is_own_name, served
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import Collector, CollectorRegistry
@@ -85,8 +85,15 @@ class Monitor:
 
             pages["/metrics"] = metrics
         if self._port is not None:
+            if is_own(self._host):
+                pages = {path: _under_own_name(page) for path, page in pages.items()}
             port = stack.enter_context(served(self._host, self._port, pages))
             log.info("%s at %s", " and ".join(sorted(pages)), address(self._host, port), extra={"port": port})
+
+
+def _under_own_name(page: Page) -> Page:
+    """The same for whoever is on this machine, and not for a page of another site that a browser here shows."""
+    return lambda asked: page(asked) if is_own_name(asked.headers.get("Host", "")) else MISDIRECTED
 
 
 @asynccontextmanager

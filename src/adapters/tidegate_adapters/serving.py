@@ -2,10 +2,16 @@
 
 So it answers also while user code holds up the event loop. It is for few readers: operators, Prometheus, a platform that asks
 whether a process is healthy. Which page asks who they are, and how, is the page's business.
+
+Many who connect and do not ask hold up nobody: there are 32 connections at most, the one that has waited longest for its request
+gives way to a new one, and a request has ten seconds from its first byte to its last. A request whose end two servers could see in
+different places (RFC 9112, section 11.2: request smuggling) is refused, and its connection closed: with a Transfer-Encoding, with
+several lengths, a GET with a body, or a header that cannot be read.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import socket
 import sys
@@ -15,18 +21,20 @@ from contextlib import contextmanager, suppress
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, final
 from urllib.parse import urlsplit
 
 from tidegate.model.errors import Misuse
 
-__all__ = ["Answer", "Asked", "Page", "address", "served"]
+__all__ = ["MISDIRECTED", "Answer", "Asked", "Page", "address", "is_own", "is_own_name", "served"]
 
 log: Final = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 10.0
-"""How long whoever has connected may take to ask."""
+"""How long whoever has connected may take to ask, all in all."""
+_CONNECTIONS_MAX: Final = 32
 _CONTENT_MAX: Final = 64 * 1_024
 """How many bytes are read of what is sent."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -67,15 +75,52 @@ _NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
 class _Server(ThreadingHTTPServer):
     """Whoever goes away before the answer is no error; who stays is let go at the end, for browsers keep connections."""
 
+    request_queue_size = 128
+
     def __init__(self, *given: Any) -> None:
-        self.connections: set[socket.socket] = set()
+        self.connections: dict[socket.socket, float | None] = {}
+        """Since when each waits for a request; None while one is answered."""
         super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Make room for a new one, and answer it in a thread."""
+        if len(self.connections) >= _CONNECTIONS_MAX:
+            waiting = {each: since for each, since in [*self.connections.items()] if since is not None}
+            if not waiting:  # all are answered just now
+                self.shutdown_request(request)
+                return
+            self.let_go(min(waiting, key=lambda each: waiting[each]))
+        self.waits(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def waits(self, connection: socket.socket) -> None:
+        """It may ask from now on."""
+        self.connections[connection] = monotonic()
+
+    def answers(self, connection: socket.socket) -> None:
+        """It has asked."""
+        if connection in self.connections:
+            self.connections[connection] = None
+
+    def let_go(self, connection: socket.socket) -> None:
+        self.connections.pop(connection, None)
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    def service_actions(self) -> None:
+        """Let go of those that take too long to ask, however they do it."""
+        for each, since in [*self.connections.items()]:
+            if since is not None and monotonic() - since > _PATIENCE_S:
+                self.let_go(each)
 
     def server_close(self) -> None:
         super().server_close()
-        for each in tuple(self.connections):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        for each in [*self.connections]:
+            self.let_go(each)
 
     def handle_error(self, request: object, client_address: object) -> None:
         log.debug("no answer to %s, who asked %s", client_address, request, exc_info=sys.exception())
@@ -113,28 +158,36 @@ def served(
         protocol_version = "HTTP/1.1"
         server_version, sys_version = "tidegate", ""
 
-        def setup(self) -> None:
-            super().setup()
-            server.connections.add(self.connection)
-
-        def finish(self) -> None:
-            server.connections.discard(self.connection)
-            super().finish()
+        def handle_one_request(self) -> None:
+            if self.connection in server.connections:  # it was not let go of meanwhile
+                server.waits(self.connection)
+                super().handle_one_request()
+            else:
+                self.close_connection = True
 
         def do_GET(self) -> None:
-            self._answer(pages, b"")
+            if _is_ambiguous(self.headers) or self.headers.get("Content-Length", "0") != "0":
+                self._refuse(_AMBIGUOUS)
+            else:
+                self._answer(pages, b"")
 
         def do_POST(self) -> None:
             length = self.headers.get("Content-Length", "")
-            if not length.isdecimal() or len(length) > 9 or int(length) > _CONTENT_MAX:
-                self.close_connection = True  # what was sent stays unread
-                self._send(_TOO_LARGE)
+            if _is_ambiguous(self.headers) or not (length.isascii() and length.isdecimal()):
+                self._refuse(_AMBIGUOUS)
+            elif len(length) > 9 or int(length) > _CONTENT_MAX:
+                self._refuse(_TOO_LARGE)
             else:
                 self._answer(posts, self.rfile.read(int(length)))
 
+        def _refuse(self, answer: Answer) -> None:
+            """What was sent stays unread, so nothing may follow it."""
+            self._send(Answer(answer.status, answer.content_type, answer.content, {"Connection": "close"}))
+
         def _answer(self, there: Mapping[str, Page], content: bytes) -> None:
-            path, query = urlsplit(self.path).path, urlsplit(self.path).query
+            path, _, query = self.path.partition("#")[0].partition("?")
             page = there.get(path)
+            server.answers(self.connection)
             try:
                 self._send(_missing(pages) if page is None else page(Asked(path, query, self.headers, content)))
             except OSError:
@@ -178,10 +231,43 @@ def address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def is_own(host: str) -> bool:
+    """Is it an address that is reached from this machine alone?"""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_own_name(header: str) -> bool:
+    """Does the header `Host` name this machine by such an address? A page of another site has a browser ask under its own name."""
+    try:
+        name = urlsplit(f"//{header}").hostname
+    except ValueError:  # "[::1"
+        return False
+    return name is not None and is_own(name)
+
+
+def _is_ambiguous(headers: Message) -> bool:
+    """May another server see the end of the request elsewhere?"""
+    lengths: list[str] = headers.get_all("Content-Length", [])
+    is_plain = not headers.defects and not headers.get_payload()
+    is_odd = any(" " in name or "\n" in value for name, value in headers.items())  # or in two lines
+    return is_odd or not is_plain or len(lengths) > 1 or "Transfer-Encoding" in headers
+
+
 def _missing(pages: Mapping[str, Page]) -> Answer:
     there = f"there is {', and '.join(sorted(pages, reverse=True))}\n"
     return Answer(HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", there.encode())
 
 
 _TOO_LARGE: Final = Answer(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "text/plain; charset=utf-8", b"too much\n")
+MISDIRECTED: Final = Answer(
+    HTTPStatus.MISDIRECTED_REQUEST,
+    "text/plain; charset=utf-8",
+    b"ask under the name of this machine: 127.0.0.1, or localhost\n",
+)
+_AMBIGUOUS: Final = Answer(
+    HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", b"a request without a body, or with one length\n"
+)
 _FAILED: Final = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain; charset=utf-8", b"see the log\n")

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import json
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -36,7 +35,7 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, final
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl
 
 import attrs
 
@@ -44,7 +43,7 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate_adapters.page.parts import frame, policy, script_of, style_of
 from tidegate_adapters.printable import redacted
-from tidegate_adapters.serving import Answer, Asked, Page, served
+from tidegate_adapters.serving import MISDIRECTED, Answer, Asked, Page, is_own, is_own_name, served
 
 __all__ = [
     "MODULES", "TOKEN_MIN", "Action", "Cell", "Choice", "Filter", "Lane", "Lanes", "Moment", "Provider", "Row", "Run", "Shown",
@@ -386,20 +385,12 @@ def check_place(host: str, token: str | None) -> None:
             why="whoever knows it may act",
             todo="python -c 'import secrets; print(secrets.token_urlsafe())' makes one",
         )
-    if token is None and not _is_own(host):
+    if token is None and not is_own(host):
         raise Misuse(
             f"the page at {host} without a token",
             why="whoever reaches this address could retry and pause",
             todo="set page_token, or let page_host be 127.0.0.1",
         )
-
-
-def _is_own(host: str) -> bool:
-    """Is it reached from this machine alone?"""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @final
@@ -423,8 +414,7 @@ class _Guard:
 
     def is_here(self, asked: Asked) -> bool:
         """Is it asked for under this machine's own name? With a token any name will do, for others do not know that."""
-        name = urlsplit(f"//{asked.headers.get('Host', '')}").hostname
-        return self.token is not None or (name is not None and _is_own(name))
+        return self.token is not None or is_own_name(asked.headers.get("Host", ""))
 
     def is_known(self, asked: Asked) -> bool:
         """Does whoever asks know the token?"""
@@ -452,9 +442,8 @@ class _Guard:
     def is_from_here(asked: Asked) -> bool:
         """Is it no other site that has a browser send this?"""
         origin, site = asked.headers.get("Origin"), asked.headers.get("Sec-Fetch-Site")
-        return site in {None, "same-origin"} and (
-            origin is None or urlsplit(origin).netloc == asked.headers.get("Host", "")
-        )
+        own = {f"{scheme}://{asked.headers.get('Host', '')}" for scheme in ("http", "https")}
+        return site in {None, "same-origin"} and (origin is None or origin in own)
 
 
 def _same(one: str, other: str) -> bool:
@@ -476,9 +465,7 @@ def _pages(provider: Provider, run: Run, guard: _Guard) -> tuple[Mapping[str, Pa
     def at_the_door(answer: Page, *, door: Answer) -> Page:
         def guarded(asked: Asked) -> Answer:
             if not guard.is_here(asked):
-                return _refused(
-                    HTTPStatus.MISDIRECTED_REQUEST, "ask under the name of this machine: 127.0.0.1, or localhost"
-                )
+                return MISDIRECTED
             return answer(asked) if guard.is_known(asked) else door
 
         return guarded

@@ -1,0 +1,129 @@
+"""What strangers do to the HTTP server of the pages: too many connections, slow requests, requests within requests, other names."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from http import HTTPStatus
+from typing import Final
+
+import pytest
+from tests.length import HALF_OPEN
+
+from tidegate_adapters import serving
+from tidegate_adapters.monitor import of_health
+from tidegate_adapters.serving import Answer, Asked, is_own_name, served
+
+PLAIN: Final = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+ADMIN: Final = "POST /act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.fixture
+def acts() -> list[bytes]:
+    """What was sent to the page that acts."""
+    return []
+
+
+@pytest.fixture
+def port(acts: list[bytes]) -> Iterator[int]:
+    def act(asked: Asked) -> Answer:
+        acts.append(asked.content)
+        return Answer(HTTPStatus.OK, "text/plain", b"done")
+
+    with served("127.0.0.1", 0, {"/health": lambda _: of_health({}, is_healthy=True)}, {"/act": act}) as found:
+        yield found
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def said(connection: socket.socket, text: str) -> bytes:
+    """All that is answered to what is sent, until the connection closes or nothing more comes."""
+    connection.sendall(text.encode("latin-1"))
+    connection.settimeout(0.3)
+    answer = b""
+    with suppress(TimeoutError, ConnectionError):
+        while part := connection.recv(65_536):
+            answer += part
+    return answer
+
+
+def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
+    """Each sends a byte now and then; whoever asks is answered at once."""
+    with ExitStack() as stack:
+        for _ in range(HALF_OPEN):
+            each = stack.enter_context(connected(port))
+            with suppress(OSError):  # it was let go of
+                each.sendall(b"G")
+        began_s = time.monotonic()
+        with connected(port) as asks:
+            assert said(asks, PLAIN).startswith(b"HTTP/1.1 200 ")
+        assert time.monotonic() - began_s < 2
+
+
+def test_a_request_that_trickles_in_is_let_go_of(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time-out that began anew with each byte never ended."""
+    monkeypatch.setattr(serving, "_PATIENCE_S", 0.3)
+    with connected(port) as slow:
+        end_s = time.monotonic() + 10
+        with suppress(OSError):
+            while time.monotonic() < end_s:
+                slow.sendall(b"G")
+                time.sleep(0.05)
+        assert time.monotonic() < end_s
+
+
+def test_one_who_keeps_its_connection_is_answered_again(port: int) -> None:
+    with connected(port) as asks:
+        assert said(asks, PLAIN * 3).count(b"HTTP/1.1 200 ") == 3
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"Content-Length: {len(ADMIN)}",
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding:\tchunked",
+        "Transfer-Encoding : chunked",
+        "transfer-encoding: identity",
+        "X: y\r\n Transfer-Encoding: chunked\r\nContent-Length: 5",
+        f"Content-Length: 0\r\nContent-Length: {len(ADMIN)}",
+        f"Content-Length: 0, {len(ADMIN)}",
+        f"Content-Length: +{len(ADMIN)}",
+        f"Content-Length : {len(ADMIN)}",
+        f"nonsense\r\nContent-Length: {len(ADMIN)}",
+        f": empty\r\nContent-Length: {len(ADMIN)}",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET /health", "POST /act"])
+def test_nothing_is_smuggled_in_a_request(port: int, acts: list[bytes], method: str, header: str) -> None:
+    """What another server would take for the body is not taken for the next request."""
+    with connected(port) as asks:
+        answer = said(asks, f"{method} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n{ADMIN}{PLAIN}")
+
+    if f"Content-Length: {len(ADMIN)}" == header and method.startswith("POST"):  # that is what it says
+        assert acts == [ADMIN.encode()]
+    else:
+        assert acts == []
+        assert answer.count(b"HTTP/1.1 ") == 1
+        assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("path", ["//[::1", "/%", "http://[::1", "/health\x00", "*"])
+def test_a_path_that_is_none_is_not_found(port: int, path: str) -> None:
+    with connected(port) as asks:
+        assert said(asks, f"GET {path} HTTP/1.1\r\nHost: [::1\r\n\r\n").startswith(b"HTTP/1.1 404 ")
+
+
+@pytest.mark.parametrize("name", ["[::1", "[", "evil.example", "127.0.0.1.evil.example", "", "127.0.0.2@evil"])
+def test_another_name_is_not_this_machine(name: str) -> None:
+    """A page of another site may have its name lead here (DNS rebinding)."""
+    assert not is_own_name(name)
+
+
+@pytest.mark.parametrize("name", ["localhost", "localhost:80", "127.0.0.1:9000", "[::1]:8080", "[::1]"])
+def test_this_machine_is(name: str) -> None:
+    assert is_own_name(name)
