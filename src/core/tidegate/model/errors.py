@@ -98,6 +98,9 @@ class Nondeterministic(Misuse):
 class ControlFlow(BaseException):
     """Control flow of the simulator, which passes through code of the user's and is no failure of it."""
 
+    def __init__(self, *what: object) -> None:
+        super().__init__(*what)
+
 
 def check_failure(error: BaseException) -> None:
     """Raise an error again that is no failure of the user's code which raised it.
