@@ -94,14 +94,14 @@ def test_the_simulator_and_a_brute_force_search_of_its_own_agree(chunk: int) -> 
 
 def leave_unconfirmed(patch: pytest.MonkeyPatch) -> None:
     """Nor is the passing run looked for that is nearest to a counterexample, which is not compared."""
-    patch.setattr(Search, "confirm", lambda _, *, is_over=False: None)  # noqa: ARG005
+    patch.setattr(Search, "confirm", nothing)
     patch.setattr(module("report"), "passing_near", nothing)
 
 
 # --- planted bugs -------------------------------------------------------------------------------------------------------
 
 
-def nothing(*_: object) -> None:
+def nothing(*_: object, **__: object) -> None:
     """In place of what looks, or judges."""
 
 

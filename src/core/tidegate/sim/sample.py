@@ -321,7 +321,7 @@ class Sampler:
             walked, search = self.walk(walks, run), walks.search
             offered = {fault for state in walked.path[:-1] for fault in _offers(search, state)}
             policy = found_by.described(self.seeding(seed), self.shape if found_by.needs_shape else UNMEASURED, offered)
-            search.confirm(is_over=True)
+            search.confirm(is_over=True, end=walked.path[-1] if walked.law in self.scenario.eventually else None)
             return found(search, search.broken_at(walked.law, walked.path), seed, policy)
 
         return self.alone(again)

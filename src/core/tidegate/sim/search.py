@@ -271,7 +271,8 @@ class Search:
         if stopped and broken is None and layer is not frontier:
             self.layers.append(layer)  # so that `path` tells how they are reached
             broken = self.judged(layer)
-        self.confirm(is_over=broken is not None or bool(stopped))
+        end = broken.path[-1] if broken is not None and broken.law in self.scenario.eventually else None
+        self.confirm(is_over=broken is not None or bool(stopped), end=end)
         return Explored(
             search=self,
             broken=broken,
@@ -402,8 +403,12 @@ class Search:
         symmetry = self.symmetry
         return states if symmetry is None else [each for state in states for each in (state, *symmetry.images(state))]
 
-    def confirm(self, *, is_over: bool = False) -> None:
-        """Execute again what was learned: see `tidegate.sim.confirming`; `is_over`: a law is broken, or it is not complete.
+    def confirm(self, *, is_over: bool = False, end: Packed | None = None) -> None:
+        """Execute again what was learned: see `tidegate.sim.confirming`.
+
+        Args:
+            is_over: A law is broken, or the search is not complete.
+            end: A state at rest where a law about rest is broken.
 
         Raises:
             Nondeterministic: Something does not do the same.
@@ -412,9 +417,10 @@ class Search:
             len(node.edges) for each in self.space.processes.values() for a in each.automata for node in a.nodes
         )
         if learned != self.learned:
-            states = list(chain(*self.layers)) or [self.first]
+            states = list(chain(*self.layers)) or [self.first if end is None else end]
             # The steps of a state that nobody expanded are not taken here: they would teach more than the search saw.
-            is_at_rest = (lambda _: False) if is_over else self.is_at_rest
+            judged = {*chain(*self.layers[:-1]), end}
+            is_at_rest = (lambda state: state in judged and self.is_at_rest(state)) if is_over else self.is_at_rest
             self.learned, self.confirmed = (
                 learned,
                 confirmed(self.space, self.steppers, states, is_at_rest, is_over=is_over),
