@@ -22,7 +22,7 @@ from tidegate.sim.lines import used_at
 from tidegate.sim.packing import Lens, Looked, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, Label, ProcessActor, Scenario
-from tidegate.sim.transactions import OPEN
+from tidegate.sim.transactions import OPEN, Known
 from tidegate.sim.world import CLOCK, FLIGHT, MOVES, NOTES, QUANTUM, Cell, World
 
 __all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "in_order", "remembered"]
@@ -228,7 +228,7 @@ _SORTED: Final[Mapping[str, Callable[[object], str]]] = {
 
 def in_order(kind: str, value: object) -> object:
     """What a cell holds, in the order that cells of this kind keep: by names and texts, which renaming and time change."""
-    if isinstance(value, Machine):
+    if isinstance(value, (Machine, Known)):
         return value.in_order()
     order = _SORTED.get(kind)
     return value if order is None else tuple(sorted(cast("tuple[object, ...]", value), key=order))

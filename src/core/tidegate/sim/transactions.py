@@ -107,7 +107,7 @@ class Open:
     def after_others(self, cell: Cell[object], had: object, claims: tuple[Claim, ...]) -> Open:
         """The same when somebody else has written the cell."""
         is_new = all(other.name != cell.name for other, _ in self.was)
-        was = tuple(sorted((*self.was, (cell, had)), key=lambda each: each[0].name)) if is_new else self.was
+        was = _by_name((*self.was, (cell, had))) if is_new else self.was
         return attrs.evolve(self, was=was, taken=_with(self.taken, claims))
 
     def after_own(self, cell: Cell[object], value: object, claims: tuple[Claim, ...]) -> Open:
@@ -120,6 +120,10 @@ class Open:
         return any(other.name == cell.name for other, _ in self.written) or _meet(self.claims, claims)
 
 
+def _by_name(held: _Held) -> _Held:
+    return tuple(sorted(held, key=lambda each: each[0].name))
+
+
 @final
 @attrs.frozen
 class Known:
@@ -128,6 +132,11 @@ class Known:
     number: int
     current: Open | None
     is_committed: bool = False
+
+    def in_order(self) -> Known:
+        """The same, with what others have written in the order of names: so one state has one form under all of them."""
+        now = self.current
+        return self if now is None else attrs.evolve(self, current=attrs.evolve(now, was=_by_name(now.was)))
 
 
 OPEN: Final = Cell[tuple[str, ...]](("open transactions",), ())
