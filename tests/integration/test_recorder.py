@@ -104,6 +104,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- runs ---------------------------------------------------------------------------------------------------------------
 
 
+def test_a_recording_is_for_its_owner(tmp_path: Path) -> None:
+    """It has what documents and records hold, whatever the umask."""
+    before = os.umask(0)
+    try:
+        with Recorder(str(tmp_path / "run.jsonl"), "transition") as recorder:
+            assert recorder.path.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
 def test_a_run_on_the_embedded_store_is_reproduced_by_the_command_line(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -85,12 +86,16 @@ def _looks_secret(path: FieldPath, value: object) -> bool:
     return _is_of_secret_text(path) or redacted(text) != text
 
 
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 @final
 class Recorder:
     """Records one run into a file that must not be there yet.
 
     Args:
-        path: The file.
+        path: The file; nobody but its owner may read it.
         program: What it is a run of, for whoever reads it.
         arguments: Of the run; a digest of them is written.
         kind: Of a program, or of a reducer.
@@ -102,18 +107,18 @@ class Recorder:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | str,
         program: str,
         arguments: tuple[object, ...] = (),
         *,
         kind: Literal["program", "reducer"] = "program",
         is_secret: IsSecret = _nothing_more,
     ) -> None:
-        self.path = path
+        self.path = Path(path)
         self._key, self._is_secret = token_bytes(), is_secret
         self._lock, self._count, self._fails = threading.Lock(), 0, False
         try:
-            self._file = path.open("x", encoding="utf-8", newline="\n")
+            self._file = open(path, "x", encoding="utf-8", newline="\n", opener=_for_its_owner)  # noqa: PTH123, SIM115  with an opener, and for the whole run
         except OSError as error:
             raise Misuse(f"cannot record into {path}", why=error.strerror or str(error)) from error
         self._write(lambda _: recording.header(program, kind, self._digest(arguments)))
