@@ -118,7 +118,7 @@ class Recorder:
         self._key, self._is_secret = token_bytes(), is_secret
         self._lock, self._count, self._fails = threading.Lock(), 0, False
         try:
-            self._file = open(path, "x", encoding="utf-8", newline="\n", opener=_for_its_owner)  # noqa: PTH123, SIM115  with an opener, and for the whole run
+            self._file = open(path, "x", encoding="utf-8", newline="\n", opener=_for_its_owner)  # noqa: SIM115  with an opener, and for the whole run
         except OSError as error:
             raise Misuse(f"cannot record into {path}", why=error.strerror or str(error)) from error
         self._write(lambda _: recording.header(program, kind, self._digest(arguments)))
