@@ -16,14 +16,70 @@ Secret: TypeAlias = Annotated[str, "secret"]
 
 _ADDRESS: Final = re.compile(r"://\S*")
 """Whatever follows belongs to it, so that each character is looked at once, however many addresses stand in one word."""
-_NAMED: Final = re.compile(
-    r"(?i)\b(\w*(?:passw(?:or)?d|passphrase|pwd|secret|token|(?:api|private)[_-]?key|authori[sz]ation|cookie)['\"]?\s*[=:]\s*)"
-    r"(?:(?:basic|bearer|digest)\s+)?(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s,;&}]+)"
+_HINTS: Final = re.compile(
+    r"(?i)://|pass|pwd|secret|token|key|cred|authori|auth\b|cookie|jwt|dsn|signature|session|eyJ|AKIA|gh[pousr]_|xox[abprs]-|sk_live_"
 )
-"""A name, and its value: up to the quote that ends it, or what separates it; a header's scheme belongs to it."""
-
-
-_SECRET_NAME: Final = re.compile(
+"""Where none of these stands nothing looks like a secret."""
+_VALUE: Final = (
+    r"(?:(?P<quote>\\*['\"])(?:\\.|(?!(?P=quote)).)*?(?P=quote)"  # to the quote that ends it, over lines
+    r"|(?P<open>[(\[{])[^)\]}]*[)\]}]"
+    r"|(?P<scheme>(?:[A-Za-z][\w-]{1,20}\ +)?)[^\s,;&})\]'\"]+)"
+)
+_NAMED: Final = re.compile(
+    rf"""(?xs)
+    (?P<before> (?<![\w-]) -{{0,2}} (?P<name> [A-Za-z_][\w.-]{{0,80}}) (?:\\*['"])? (?:\s*[=:]\s* | \s*,\s*(?=\\*['"]) | \ +))
+    {_VALUE}
+    """
+)
+"""A name, what separates it from its value, and the value."""
+_KNOWN: Final = re.compile(
+    r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_\w{20,}|\bxox[abprs]-[\w-]{10,}|\bsk_live_\w{10,}"
+)
+"""Secrets that have a form of their own: keys in PEM, JSON Web Tokens, tokens of AWS, GitHub, Slack and Stripe."""
+_HEADERS: Final = frozenset({"authorization", "authorisation", "cookie"})
+"""Last words of names of headers, whose value may have a scheme, or several parts up to the end of the line."""
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SECRET_WORDS: Final = _HEADERS | {
+    "password", "passwd", "passphrase", "passcode", "pwd", "pass", "secret", "secrets", "token", "jwt", "credential", "credentials",
+    "auth", "cookies", "dsn", "signature", "session", "sessionid", "apikey", "accesskey", "privatekey", "secretkey", "accountkey",
+    "authtoken", "accesstoken",
+}  # fmt: skip
+_ENDS: Final = (
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "secretkey",
+    "cookie",
+)
+"""So end words that are written together."""
+_OF_KEYS: Final = frozenset(
+    [
+        "secret",
+        "access",
+        "api",
+        "private",
+        "account",
+        "encryption",
+        "signing",
+        "shared",
+        "master",
+        "auth",
+        "client",
+        "storage",
+        "service",
+    ]
+)
+"""A key of these is secret."""
+_OF_TOKENS: Final = frozenset("access api auth bearer csrf id refresh session".split())
+_AFTER: Final = frozenset(["id", "value", "hash", "text", "string", "old", "new", "base64", "b64", "plain"])
+"""What may stand behind a secret word."""
+_ANYWHERE: Final = re.compile(
     r"(?i)passw|passphrase|pwd|secret|api_?key|private_?key|credential|authori[sz]ation|cookie"
 )
 
@@ -44,14 +100,53 @@ def one_line(text: str) -> str:
 
 def may_be_redacted(text: str) -> bool:
     """Whether anything may look like a secret in it; where not, nothing does."""
-    return "=" in text or ":" in text
+    return _HINTS.search(text) is not None
 
 
 def redacted(text: str) -> str:
     """The message without what looks like a secret: the user part of a URI, and the value of whatever is named like one."""
     if not may_be_redacted(text):  # as most keys of records
         return text
-    return _NAMED.sub(r"\1***", _ADDRESS.sub(_without_user, text))
+    return _KNOWN.sub("***", _without_named(_ADDRESS.sub(_without_user, text)))
+
+
+def _without_named(text: str) -> str:
+    parts, at = list[str](), 0
+    while (found := _NAMED.search(text, at)) is not None:
+        name, before = found["name"], found["before"]
+        is_flag, quote = before.startswith("--"), found["quote"] or ""
+        is_separated = quote or not before[-1].isspace() or before.rstrip()[-1:] in {"=", ":", ","}
+        if not (is_flag or is_separated) or not _is_named_secret(name):
+            parts.append(text[at : found.end("name")])
+            at = found.end("name")
+            continue
+        end, last = found.end(), _words(name)[-1]
+        scheme = (found["scheme"] or "").strip().lower()
+        if not quote and ":" in before and (last == "cookie" or (last in _HEADERS and scheme == "digest")):
+            end = len(text) if (line := text.find("\n", end)) < 0 else line
+        elif scheme and last not in _HEADERS | {"auth"}:  # the first word is all of the value
+            end = found.start("scheme") + len(scheme)
+        parts += [text[at : found.end("before")], "***"]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _words(name: str) -> list[str]:
+    return [each.lower() for each in _WORDS.findall(name)] or [name.lower()]
+
+
+def _stem(name: str) -> list[str]:
+    """Its words, without those behind that say nothing."""
+    words = _words(name)
+    while len(words) > 1 and (words[-1] in _AFTER or words[-1].isdecimal()):
+        words.pop()
+    return words
+
+
+def _is_named_secret(name: str) -> bool:
+    words = _stem(name)
+    is_key = words[-1] == "key" and len(words) > 1 and words[-2] in _OF_KEYS
+    return is_key or words[-1] in _SECRET_WORDS or words[-1].endswith(_ENDS)
 
 
 def _without_user(address: re.Match[str]) -> str:
@@ -61,4 +156,6 @@ def _without_user(address: re.Match[str]) -> str:
 
 def is_secret_name(name: str) -> bool:
     """Whether what stands under such a name is not shown or written, whatever it is."""
-    return _SECRET_NAME.search(name) is not None
+    words = _stem(name)
+    is_of_ours = words[-1] == "token" and not _OF_TOKENS.intersection(words[:-1])  # of a lease, which fences
+    return _ANYWHERE.search(name) is not None or (_is_named_secret(name) and not is_of_ours)
