@@ -76,7 +76,7 @@ _OF_KEYS: Final = frozenset(
     ]
 )
 """A key of these is secret."""
-_OF_TOKENS: Final = frozenset("access api auth bearer csrf id refresh session".split())
+_OF_TOKENS: Final = frozenset(["access", "api", "auth", "bearer", "csrf", "id", "refresh", "session"])
 _AFTER: Final = frozenset(["id", "value", "hash", "text", "string", "old", "new", "base64", "b64", "plain"])
 """What may stand behind a secret word."""
 _ANYWHERE: Final = re.compile(
