@@ -10,6 +10,7 @@
     retries_total                attempts that are made again after a failure
     dead_letters_total           records that have failed for good, and that were answered for: skipped, or written elsewhere
     commits_total                by outcome
+    removed_offsets_total        that were removed from the log before the group read them
     observer_failures_total      calls of `observe` and `record` that have raised; no labels
     handler_seconds              how long handlers took, by topic, as a histogram
 
@@ -73,6 +74,7 @@ class WorkerCollector(Collector):
         yield _counted("retries", "Attempts that are made again after a failure.", tallies.retried)
         dead_letters = "Records that have failed for good, and that were answered for."
         yield _counted("dead_letters", dead_letters, tallies.dead_letters)
+        yield _counted("removed_offsets", "Offsets removed from the log before the group read them.", tallies.removed)
         commits = CounterMetricFamily(f"{_PREFIX}commits", "Commits, by outcome.", labels=(*_PLACE, "outcome"))
         for (partition, outcome), count in list(tallies.commits.items()):
             commits.add_metric((*_place(partition), outcome), count)

@@ -126,6 +126,7 @@ class Tallies:
         retried: Attempts that are made again after a failure.
         dead_letters: Records that have failed for good, and that were answered for.
         commits: By outcome.
+        removed: Offsets that were removed from logs before the group read them.
     """
 
     def __init__(self) -> None:
@@ -133,6 +134,7 @@ class Tallies:
         self.retried: defaultdict[TopicPartition, int] = defaultdict(int)
         self.dead_letters: defaultdict[TopicPartition, int] = defaultdict(int)
         self.commits: defaultdict[tuple[TopicPartition, str], int] = defaultdict(int)
+        self.removed: defaultdict[TopicPartition, int] = defaultdict(int)
 
     def follow(self, event: ShutdownEvent, _: object, commands: Sequence[ShutdownCommand]) -> None:
         """Count what a step of the worker tells: for its runtime, as an observer."""
