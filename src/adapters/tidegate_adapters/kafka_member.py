@@ -201,6 +201,8 @@ class Member:
         self._tallies = tallies
         self._ends: dict[TopicPartition, int] = {}
         """Of logs from which nothing is fetched, at the last look."""
+        self._read: dict[TopicPartition, int] = {}
+        """Up to where logs were read, at the last look."""
         self._is_started = False
         self._leave_by_s: float | None = None
         """When it is to have left, on the loop's clock, once it begins to."""
@@ -223,7 +225,7 @@ class Member:
         ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
         ends = {each.partition: self._end(each.partition) for each in seen}
         known = {partition: end for partition, end in ends.items() if end is not None}
-        return Glance(state, seen, ages_s, known, self._runtime.observer_failures)
+        return Glance(state, seen, ages_s, known, self._runtime.observer_failures, self._read)
 
     def _end(self, partition: TopicPartition) -> int | None:
         """How far the log goes: the client hears it along with records, and where nothing is fetched it is asked for."""
@@ -446,13 +448,16 @@ class Member:
         raise TidegateError("the Kafka client cannot decode a record", why=named(error)) from error
 
     async def _look_at_ends(self) -> None:
-        """Ask how far the logs go from which nothing is fetched, again and again."""
+        """Ask how far the logs go from which nothing is fetched, and look up to where all were read, again and again."""
         while True:
             await asyncio.sleep(_LOOK_AGAIN_S)
             held, found = tuple(map(ours, self._client.paused())), dict[TopicPartition, int]()
             with suppress(ports.KAFKA_ERROR, TimeoutError):
                 found = await ports.ends(self._client, held) if held else found
             self._ends = found
+            state = (await self._runtime.stepped()).consumer  # by then each record below a position is delivered
+            read = {each.partition: ports.position_seen(self._client, each.partition) for each in state.partitions}
+            self._read = {partition: position for partition, position in read.items() if position is not None}
 
     def _look(self, state: ConsumerState) -> None:
         """Note which partitions stand, and that they are polled; a look at what is as it was changes nothing (HE2)."""

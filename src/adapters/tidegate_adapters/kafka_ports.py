@@ -42,7 +42,7 @@ except ImportError as missing:
 
 __all__ = [
     "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "OUT_OF_RANGE", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
-    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "log_ranges", "offset_at", "ours", "out_of_range", "producer",
+    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "log_ranges", "offset_at", "ours", "out_of_range", "position_seen", "producer",
     "record_of", "refresh", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
 
@@ -491,6 +491,17 @@ def out_of_range(error: BaseException) -> dict[TopicPartition, int]:
     """The positions that the broker has refused to read at, if that is the error and the client says so."""
     told = error.args[0] if isinstance(error, OUT_OF_RANGE) and error.args else None
     return {ours(each): position for each, position in told.items()} if isinstance(told, Mapping) else {}
+
+
+def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
+    """The offset that the client reads next, or None where it has no word of it.
+
+    It goes beyond the last record that was handed out where no record follows that the client hands out: only control markers, or
+    records of aborted transactions.
+    """
+    with suppress(AssertionError, AttributeError, KeyError):  # as in `end_seen`
+        return cast("int", consumer._subscription.subscription.assignment.state_value(theirs(partition)).position)  # type: ignore[attr-defined]  # noqa: SLF001
+    return None
 
 
 def end_seen(consumer: Client, partition: TopicPartition) -> int | None:

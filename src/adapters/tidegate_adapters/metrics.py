@@ -1,6 +1,7 @@
 """What a worker shows to Prometheus: `tidegate_worker_...`, by topic and partition, never by what a record carries.
 
-    lag_records                  from what is committed to the end of the log, as that was last seen
+    lag_records                  from what is committed to the end of the log, as that was last seen; 0 once all records up to there are
+                                 committed, though control markers or aborted records follow the last one
     in_flight_records            delivered and not settled, by where they are
     failed_records               whose failure stands
     oldest_record_age_seconds    since the oldest record that is not done was delivered
@@ -94,7 +95,8 @@ def _of_state(now: Glance) -> Iterator[Metric]:
     failed = _gauge("failed_records", "Records whose failure stands.")
     for part in now.state.partitions:
         place, load, end = _place(part.partition), part.load, now.ends.get(part.partition)
-        if end is not None and (records := lag(part.tracker, end)) is not None:
+        read = now.read.get(part.partition, 0)
+        if end is not None and (records := lag(part.tracker, end, read)) is not None:
             behind.add_metric(place, records)
         for stage in ("waiting", "arranging", "running", "in_hooks", "delivering"):
             in_flight.add_metric((*place, stage), getattr(load, stage))
