@@ -89,14 +89,14 @@ BUGS: Final[Mapping[str, Bug]] = {
     "where a group begins is found anew by the next owner": Bug(Beginnings._told, '"" if is_first else None', '""', LATEST),
     "who has committed all begins anew": Bug(begins, "committed > end", "committed >= end", AGAIN),
     "a position beyond the end stays committed until something is done": Bug(Beginnings._told, "return position, None", 'return position, ""', BEYOND),
-    "a position below the start stays committed until something is done": Bug(Beginnings._held, "return start, None", 'return start, ""', RETAINED),
+    "a position below the start stays committed until something is done": Bug(Beginnings._held, "return log.start, None", 'return log.start, ""', RETAINED),
     "a position below the start is none": Bug(begins, "return Begins.AT_THE_START", "return Begins.AS_TOLD", RETAINED),
     "a member below the start begins again": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.AGAIN", RETAINED),
     "a member below the start stays there": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.WHERE_IT_IS", RETAINED),
-    "a member below the start goes on at the end": Bug(Member._go_on, "position, log.start)", "position, log.end)", RETAINED),
+    "a member below the start goes on at the end": Bug(Member._go_on, "position, log)", "position, LogRange(log.end, log.end))", RETAINED),
     "the client goes to the end by itself": Bug(kafka.Worker.run, "| _NO_RESET", "", RETAINED),
-    "what is removed is not told": Bug(Member._skip_removed, "self._removed(partition, position, start)", "pass", RETAINED),
-    "what was removed before a partition begins is not told": Bug(Beginnings._held, "self._removed(partition, committed[0], start)", "pass", RETAINED),
+    "what is removed is not told": Bug(Member._skip_removed, "self._removed(partition, position, log)", "pass", RETAINED),
+    "what was removed before a partition begins is not told": Bug(Beginnings._held, "self._removed(partition, committed[0], log)", "pass", RETAINED),
     "whose partition has gone while it looked where that begins has failed": Bug(
         Member._resumed, "if self._generations.get(partition) != generation:", "if False:", BEYOND
     ),

@@ -48,14 +48,14 @@ class Beginnings:
         client: Whom to ask.
         settings: What the worker was told.
         removed: Is called where offsets are removed that the group has not handled: with the partition, the group's position, and the
-            first offset that is left.
+            range of the log.
 
     Attributes:
         logs: The ranges of the logs of partitions, when they were asked for last.
     """
 
     def __init__(
-        self, client: Client, settings: WorkerSettings, removed: Callable[[TopicPartition, int, int], None]
+        self, client: Client, settings: WorkerSettings, removed: Callable[[TopicPartition, int, LogRange], None]
     ) -> None:
         self._client, self._settings, self._removed = client, settings, removed
         self._loop = asyncio.get_running_loop()
@@ -124,9 +124,9 @@ class Beginnings:
         """Where it begins by what is committed."""
         if found is not Begins.AT_THE_START:
             return committed if found is Begins.AS_COMMITTED else (committed[0], "")
-        start = self.logs[partition].start
-        self._removed(partition, committed[0], start)
-        return start, None
+        log = self.logs[partition]
+        self._removed(partition, committed[0], log)
+        return log.start, None
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
         """What is committed; from then on the range of the log is known, too."""

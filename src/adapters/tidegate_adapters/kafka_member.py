@@ -432,13 +432,13 @@ class Member:
                 with suppress(ports.NOT_ASSIGNED):
                     self._client.seek(theirs(partition), self._stands[partition])
         for partition in polled:
-            start = await ports.beginning(self._client, partition)
-            is_left = start <= self._stands[partition]
+            log = await self._beginnings.log(partition)
+            is_left = not log.removed(self._stands[partition])
             found = await read(self._client, partition, self._stands[partition]) if is_left else None
             if self._generations != lives or partition not in self._plan(self.state).poll:
                 return  # whoever polls it finds it again
             if not is_left:
-                self._skip_removed(partition, self._stands[partition], start)
+                self._skip_removed(partition, self._stands[partition], log)
                 return  # what cannot be decoded may be removed, too
             if found is not None:
                 self._hand_over(partition, found.records)
@@ -497,7 +497,7 @@ class Member:
                 return  # it is not its own any more, or reads elsewhere by now
             match goes_on(position, log):
                 case GoesOn.AT_THE_START:
-                    self._skip_removed(partition, position, log.start)
+                    self._skip_removed(partition, position, log)
                 case GoesOn.AGAIN:
                     await self._cut(partition, log)
                 case GoesOn.WHERE_IT_IS:
@@ -506,26 +506,26 @@ class Member:
             say(logging.WARNING, "the log of %s was not found: %s", partition, named(error), extra=placed(partition))
             await asyncio.sleep(_POLL_S)
 
-    def _skip_removed(self, partition: TopicPartition, position: int, start: int) -> None:
+    def _skip_removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
         """Go on at the first record that is left."""
-        self._client.seek(theirs(partition), start)
-        self._stands[partition] = start
-        self._removed(partition, position, start)
+        self._client.seek(theirs(partition), log.start)
+        self._stands[partition] = log.start
+        self._removed(partition, position, log)
 
-    def _removed(self, partition: TopicPartition, position: int, start: int) -> None:
+    def _removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
         """Say and count that offsets are removed that the group has not handled."""
         say(
             logging.ERROR,
             "%s offsets of %s were removed before group %s read them: its position was @%s, and it goes on @%s, the first that is left",
-            start - position,
+            log.removed(position),
             partition,
             self._settings.group,
             position,
-            start,
-            extra=placed(partition, start),
+            log.start,
+            extra=placed(partition, log.start),
         )
         if self._tallies is not None:
-            self._tallies.removed[partition] += start - position
+            self._tallies.removed[partition] += log.removed(position)
 
     async def _cut(self, partition: TopicPartition, log: LogRange) -> None:
         """The log has lost its end: nothing holds of what was read of it, and the partition begins again."""

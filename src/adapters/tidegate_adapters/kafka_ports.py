@@ -41,7 +41,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "OUT_OF_RANGE", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
+    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "OUT_OF_RANGE", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "log_ranges", "offset_at", "ours", "out_of_range", "position_seen", "producer",
     "record_of", "refresh", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
@@ -443,11 +443,6 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
         raise (_NotOfAllError() if len(positions) > 1 else error) from error
     finally:
         _COMMITTING.reset(token)
-
-
-async def beginning(consumer: Client, partition: TopicPartition) -> int:
-    """The first offset of the log."""
-    return (await consumer.beginning_offsets([theirs(partition)]))[theirs(partition)]
 
 
 async def end(consumer: Client, partition: TopicPartition) -> int:

@@ -44,8 +44,8 @@ Known not to work
     A log that has lost its end, and has grown beyond what is committed before anybody reads it again, looks as if nothing were:
     what came below that position is left out. Epochs of leaders tell (KIP-320), where a client knows them.
     What is removed is counted in offsets. Some of those may have held no record: control markers, and what compaction removed.
-    A member that goes on at the first record commits nothing until a record from there on is done. An owner that comes before that
-    goes on there, too, and tells of the same offsets again.
+    A member that goes on at the first record that is left commits that only with the first record that is done from there on. If
+    another owner takes over before, it goes on there, too, and tells of the same offsets again.
 """
 
 from __future__ import annotations
