@@ -20,7 +20,7 @@ from tests.integration.planting import Bug, planted
 from tests.integration.transactional_runs import OUT, Reader, fence, producing
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.beginning import begins, goes_on
+from tidegate.consumer.beginning import LogRange, begins, goes_on
 from tidegate.consumer.commands import CommitRefused, Committed, CommitUnknown, Event, Measured, MetadataRefused
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
@@ -393,6 +393,23 @@ def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_unti
             assert await beginnings.known(partition) == found
             appends(broker, 2)
             assert await beginnings.known(partition) == found
+        commits(broker, 5)
+        assert await beginnings.known(partition) == (5, "done")
+
+    with_beginnings(during)
+
+
+@pytest.mark.parametrize(("before", "begins_at"), [(2, (2, "")), (9, (3, None))])
+def test_what_is_committed_after_a_log_has_lost_its_end_holds(before: int, begins_at: tuple[int, str | None]) -> None:
+    """Whoever takes the partition over again began where the end was then, and sent answers twice."""
+
+    async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
+        partition = TopicPartition("t", 0)
+        commits(broker, before)
+        await beginnings.cut(partition, LogRange(0, 3))
+        assert await beginnings.known(partition) == begins_at
+        appends(broker, 3)
+        assert await beginnings.known(partition) == begins_at
         commits(broker, 5)
         assert await beginnings.known(partition) == (5, "done")
 

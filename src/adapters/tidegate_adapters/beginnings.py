@@ -65,12 +65,18 @@ class Beginnings:
         """Where partitions began that the group had committed nothing for, or this, which is not in the log."""
         self._cuts: dict[TopicPartition, Cut] = {}
         """Logs that have lost their ends since they were assigned."""
+        self._when_cut: dict[TopicPartition, Committed | None] = {}
+        """What was committed for those at the first question after that."""
         self._question: asyncio.Task[None] | None = None
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """The group has assigned these."""
         for partition in partitions:
-            self._cuts.pop(partition, None)
+            self._forget_cut(partition)
+
+    def _forget_cut(self, partition: TopicPartition) -> None:
+        self._cuts.pop(partition, None)
+        self._when_cut.pop(partition, None)
 
     async def cut(self, partition: TopicPartition, log: LogRange) -> Cut:
         """The log of one that is assigned has lost its end; its member goes on where the settings say.
@@ -79,7 +85,9 @@ class Beginnings:
             errors.KafkaError: Nobody says where that is.
             TidegateError: They say nowhere.
         """
-        found = self._cuts[partition] = Cut(await self._reset(partition, log, "its log has lost its end"), log.end)
+        found = Cut(await self._reset(partition, log, "its log has lost its end"), log.end)
+        self._forget_cut(partition)
+        self._cuts[partition] = found
         return found
 
     async def at(self, partition: TopicPartition) -> Beginning:
@@ -108,6 +116,9 @@ class Beginnings:
         return self._firsts[this]
 
     def _begins(self, partition: TopicPartition, committed: Committed | None) -> Begins:
+        """By the table; what is committed after the log has lost its end is of the log that is there now."""
+        if partition in self._cuts and self._when_cut.setdefault(partition, committed) != committed:
+            self._forget_cut(partition)
         return begins(None if committed is None else committed[0], self.logs[partition], self._cuts.get(partition))
 
     async def _begun(self, partition: TopicPartition, committed: Committed | None, found: Begins) -> Beginning:
