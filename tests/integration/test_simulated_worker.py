@@ -811,11 +811,16 @@ def test_a_group_whose_position_was_removed_begins_at_the_first_record_that_is_l
 
 
 @pytest.mark.parametrize("reset", RESETS)
+@pytest.mark.parametrize("exactly_once", [False, True])
 def test_a_member_that_retention_overtakes_goes_on_at_the_first_record_that_is_left(
-    reset: str, caplog: pytest.LogCaptureFixture
+    reset: str, caplog: pytest.LogCaptureFixture, *, exactly_once: bool
 ) -> None:
     """Law BG6: what it has in work goes on, and is committed."""
     registry, ended, begun, is_read = CollectorRegistry(), list[int](), list[int](), True
+    brokers = list[SimulatedBroker]()
+
+    def transact(_bootstrap: str, _options: object, name: str) -> Producing:
+        return producing(Network(brokers[0], Random(1)), "a", name)[1]
 
     def strike(request: Request) -> object:
         return Outcome.UNSENT if isinstance(request, Fetch) and not is_read else None
@@ -827,6 +832,7 @@ def test_a_member_that_retention_overtakes_goes_on_at_the_first_record_that_is_l
 
     async def during(broker: SimulatedBroker) -> None:
         nonlocal is_read
+        brokers.append(broker)
         commits(broker, 0)
         appends(broker, 2)
         await asyncio.sleep(5)
@@ -843,7 +849,7 @@ def test_a_member_that_retention_overtakes_goes_on_at_the_first_record_that_is_l
         where = {"topic": "t", "partition": "0"}
         assert registry.get_sample_value("tidegate_worker_removed_offsets_total", where) == 4
 
-    played(during, handle, strike, auto_offset_reset=reset, metrics=registry)
+    played(during, handle, strike, transact, auto_offset_reset=reset, metrics=registry, exactly_once=exactly_once)
     assert sorted(begun) == [0, 1, 6, 7, 8, 9]
     assert (
         "4 offsets of t-0 were removed before group g read them: its position was @2, and it goes on @6" in caplog.text
