@@ -42,6 +42,9 @@ Judges, after the laws of `tidegate.consumer`:
         those before it were settled (P8); the rest of a key that is held back or dead-lettered is not begun (P9).
     J24 Of a partition whose undone records span its limit no more is fetched (P6), and of none where the undone records of all
         have reached that of the gate (AS2): both are exceeded by one poll at most (`held`).
+    J25 Where logs lose their starts (`retained`), J1 and J2 hold for the records that are left. Those that are removed and that nobody
+        has finished are told as removed by the time that the committed position is beyond them.
+    J26 Of a group that has a position, or begins at the end of a log, nothing is begun before it is committed where its partition begins (P16).
 """
 
 from __future__ import annotations
@@ -172,7 +175,9 @@ GROWS: Final = ("grows",)
 """The topic gets another partition, which the leader of the group comes to know of; they have seeds of their own, too."""
 BEYOND: Final = ("beyond",)
 """The group has committed positions beyond the ends of logs, which grow past them later; these have seeds of their own, too."""
-GROWING: Final = (*LATEST, *BEYOND)
+RETAINED: Final = ("retained",)
+"""Logs lose their starts, below the positions that the group has committed and those at which members read. Seeds of their own, too."""
+GROWING: Final = (*LATEST, *BEYOND, *RETAINED)
 NAMED: Final = ("named",)
 """Members have names, and another comes under that of one; these have seeds of their own, too."""
 ORDERED: Final = ("ordered",)
@@ -203,12 +208,16 @@ MEMBER_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
 """What strikes where a kind is not of a fault."""
 LOST_FROM, COMMITTED_AT = 3, 5
 """Where logs end that have lost their ends, and what the group has committed of them."""
+KEPT_FROM, FILLED_TO, DONE_TO = 2, 4, 0
+"""Where half of the logs start that lose their starts, where all end at first, and what the group has committed of them."""
+RESETS: Final = ("earliest", "latest", "none")
+"""What their workers are told to do without a position, which they have."""
 LOOKED_S: Final = 15.0
 """By when somebody has begun with each of those."""
 NAMED_STRIKES: Final = ("named", "named", "named", "evicted")
 """What strikes members with names: another of one, or the loss of a session, which leaves a member its name."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
-UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *LATEST, *BEYOND, *NAMED, *ORDERED, *HELD, "stall", "evicted")
+UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *GROWING, *NAMED, *ORDERED, *HELD, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
@@ -327,6 +336,8 @@ class Story:
         self.parked: dict[Record_, int] = {}
         """How often each was parked."""
         self.all_done = asyncio.Event()
+        self.removed: set[Record_] = set()
+        """What members have told as removed."""
         self.told_s = 0.0
         """When the last line was."""
 
@@ -395,6 +406,8 @@ class Member:
         self.tried: set[Record_] = set()
         self.failed: set[Record_] = set()
         """What it has begun and what has failed for good, where records have an order, likewise."""
+        self.begins: dict[int, int] = {}
+        """Where its partitions have begun."""
         self.fetched: dict[tuple[TopicPartition, int], set[int]] = {}
         """What came of a partition in each of its lives."""
         kind, mine = run_.course.kind, name == run_.course.whom
@@ -443,6 +456,8 @@ class Member:
             rules, more["on_failure"] = attrs.evolve(rules, ordering=order[0]), order[1]
             if order[1] in (OnFailure.DEAD_LETTER, OnFailure.DEAD_LETTER_KEY):
                 more["dead_letter"] = "{topic}.dead"
+        if kind in RETAINED:
+            more["auto_offset_reset"] = RESETS[told.seed % len(RESETS)]
         if kind in HELD:
             gate = for_executors(told.executors, high_each=1, low_each=0)
             rules = attrs.evolve(rules, limits=PartitionLimits(span=SPAN_MAX))
@@ -523,6 +538,8 @@ class Member:
         story.firsts[at[0]] = min(at[1], story.firsts.get(at[0], at[1]))
         if self.run.order is not None:
             self._judge_order(at, *self.run.order)
+        if story.course.kind in GROWING and story.committed.get(at[0], (0,))[0] < self.begins.get(at[0], 0):
+            story.accuse("J26", f"{self.name} begins {at}, and has not committed @{self.begins[at[0]]}")
         others = [name for name in working if name != self.name]
         if others and story.course.kind not in (*UNHEARD, "stubborn"):
             story.accuse("J4", f"{self.name} begins {at}, on which {others[0]} works")
@@ -682,6 +699,7 @@ class Member:
         if isinstance(event, Assigned):
             for kept in (self.tried, self.failed):
                 kept.difference_update({at for at in kept if at[0] == event.partition.partition})
+            self.begins[event.partition.partition] = event.committed
         if isinstance(event, Fetched) and self.run.course.kind in HELD:
             self._judge_fetched(event, state)
         self._fail("observer")
@@ -870,6 +888,9 @@ class Run:
         if told.kind == "beyond":
             beyond = {Partition("t", number): Position(COMMITTED_AT, "") for number in range(PARTITIONS)}
             self.broker.positions.take(OffsetCommit("g", NO_GENERATION, "", beyond))
+        if told.kind in RETAINED:
+            done = {Partition("t", number): Position(DONE_TO, "") for number in range(PARTITIONS)}
+            self.broker.positions.take(OffsetCommit("g", NO_GENERATION, "", done))
         self.broker.positions.taken, self.broker.decided = self._taken, self._decided
         self.network = Network(self.broker, random, strike=self._strike)
         self.reader = Reader(self.network, OUT) if answers else None
@@ -913,8 +934,10 @@ class Run:
 
     def _filled(self, number: int) -> tuple[int, ...]:
         if self.course.kind in GROWING:
-            for at in range(LOST_FROM if self.course.kind == "beyond" else 0):
+            for at in range({"beyond": LOST_FROM, "retained": FILLED_TO}.get(self.course.kind, 0)):
                 self.broker.append("t", number, b"0.%d" % (at % KEYS))
+            if self.course.kind in RETAINED and number % 2:
+                self.broker.delete_below("t", number, KEPT_FROM)
             return tuple(range(RECORDS))  # of which others come later
         entries: list[LogEntry] = []
         for at in range(RECORDS):
@@ -986,8 +1009,9 @@ class Run:
         story.committed[number] = (after, member, generation)
         story.tell(client, f"has committed {number}@{after} in generation {generation}", StepKind.COMMIT)
         processed = {offset for at, offset in story.finished if at == number}
-        if not laws.partition.committed_is_finished(after, self.owed(number), processed):
-            left = [offset for offset in self.owed(number) if offset < after and offset not in processed]
+        owed = {*self.owed(number), *(at for of, at in story.begun if of == number and story.begun[of, at].get(client))}
+        if not laws.partition.committed_is_finished(after, owed, processed):
+            left = [offset for offset in sorted(owed) if offset < after and offset not in processed]
             story.accuse("J2", f"{number}@{after} is committed, and {left} are unfinished")
         is_late = by == [member, generation] and member
         if not laws.partition.committed_never_falls(before, after) and not is_late:
@@ -1007,28 +1031,51 @@ class Run:
         self.story.taken.update((each.partition, at.offset) for each, at in positions.items())
 
     def owed(self, number: int) -> list[int]:
-        """The records of a partition that are to be finished: J19."""
-        first = self.story.firsts.get(number, RECORDS) if self.course.kind == "latest" else 0
+        """The records of a partition that are to be finished: J19 and J25."""
+        first = self._start(number)
+        if self.course.kind in LATEST:
+            first = self.story.firsts.get(number, RECORDS)
         return [offset for offset in self.records[number] if offset >= first]
 
+    def _start(self, number: int) -> int:
+        """The first offset of a log."""
+        log = self.broker.logs.get(Partition("t", number))
+        return 0 if log is None else log.start
+
     async def _produce(self) -> None:
-        """Records come while members begin; where logs have lost their ends, once somebody has begun with each."""
-        by_s = asyncio.get_running_loop().time() + LOOKED_S * (self.course.kind == "beyond")
+        """Records come while members begin; where logs have lost an end or a start, once somebody has begun with each."""
+        by_s = asyncio.get_running_loop().time() + LOOKED_S * (self.course.kind not in LATEST)
         while len(self.story.firsts) < PARTITIONS and asyncio.get_running_loop().time() < by_s:  # noqa: ASYNC110
             await asyncio.sleep(self.course.pace_s / 5)
-        for _ in range(sum(RECORDS - self.broker.logs[Partition("t", number)].end for number in range(PARTITIONS))):
+        to_be_removed = {*range(PARTITIONS)} if self.course.kind in RETAINED else set[int]()
+        while growing := [at for at in range(PARTITIONS) if self.broker.logs[Partition("t", at)].end < RECORDS]:
             await asyncio.sleep(self.random.random() * self.course.pace_s / 5)
-            ends = [self.broker.logs[Partition("t", number)].end for number in range(PARTITIONS)]
-            number = self.random.choice([number for number, end in enumerate(ends) if end < RECORDS])
-            self.broker.append("t", number, b"0.%d" % (ends[number] % KEYS))
+            number = self.random.choice(growing)
+            end = self.broker.logs[Partition("t", number)].end
+            if number in to_be_removed and (end == RECORDS - 2 or self.random.random() < 0.3):
+                to_be_removed.discard(number)
+                self._retain(number, end)
+            else:
+                self.broker.append("t", number, b"0.%d" % (end % KEYS))
+
+    def _retain(self, number: int, end: int) -> None:
+        """Some records come, and the first of them are removed with all before, before anybody reads them."""
+        until = self.random.randint(end + 1, RECORDS - 1)
+        start = self.random.randint(end + 1, until)
+        self.story.tell("faults", f"append {number}@{end} to @{until}, and remove what is before @{start}")
+        place = Partition("t", number)
+        self.broker.logs[place] = self.broker.logs[place].with_entries(
+            *(b"0.%d" % (at % KEYS) for at in range(end, until))
+        )
+        self.broker.delete_below("t", number, start)
 
     def left(self) -> list[Record_]:
         """What is not committed."""
         return [
             (number, offset)
-            for number, offsets in self.records.items()
-            for offset in offsets
-            if offset >= self.story.committed.get(number, (0,))[0]
+            for number in self.records
+            for offset in self.records[number]
+            if offset >= self.story.committed.get(number, (0,))[0] and offset >= self._start(number)
         ]
 
     async def played(self) -> Story:
@@ -1141,6 +1188,9 @@ class Run:
         missing = {(number, at) for number in self.records for at in self.owed(number)} - self.story.finished
         if missing:
             self.story.accuse("J1", f"{sorted(missing)} were never finished")
+        passed = {(number, at) for number, (end, *_) in self.story.committed.items() for at in range(DONE_TO, end)}
+        if self.course.kind in RETAINED and (silent := passed - self.story.finished - self.story.removed):
+            self.story.accuse("J25", f"{sorted(silent)} are removed, nobody has finished them, and nobody has said so")
         if self.reader is not None:
             await self._read(self.reader)
 
@@ -1223,6 +1273,17 @@ class Run:
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
 
 
+def _hears(story: Callable[[], Story], line_: logging.LogRecord) -> bool:
+    """Whether a line goes on, which none does; what it tells as removed is noted."""
+    match line_.args:
+        case (int(), TopicPartition() as partition, str(), int(position), int(start), *_):
+            story().tell("log", line_.getMessage())
+            story().removed.update((partition.partition, at) for at in range(position, start))
+        case _:
+            pass
+    return False
+
+
 def _raises(_: logging.LogRecord) -> bool:
     raise OSError("no space left on device")
 
@@ -1253,6 +1314,10 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
             for each in map(logging.getLogger, LOGS) if told.kind == "log" else ():
                 patch.setattr(each, "isEnabledFor", lambda _: True)  # whatever is disabled for all
                 patch.setattr(each, "filters", [_raises])
+            if told.kind in RETAINED:
+                heard = logging.getLogger("tidegate_adapters.kafka")
+                patch.setattr(heard, "isEnabledFor", lambda _: True)
+                patch.setattr(heard, "filters", [partial(_hears, lambda: kept[0])])
             return testing.run(main, seed)
     except TidegateError as error:
         [story] = kept

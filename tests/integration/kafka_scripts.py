@@ -25,6 +25,7 @@ from aiokafka.errors import KafkaConnectionError
 from tests.integration.servers.kafka import _create_topic as create_topic_in_loop
 
 from tidegate.sim.log import CONTROL
+from tidegate_adapters.kafka_ports import log_ranges, ours
 from tidegate_adapters.namesakes import Seat, is_taken, seat_of
 from tidegate_adapters.simulated_kafka import (
     CODES,
@@ -192,7 +193,7 @@ class Transact(Step):
 @final
 @attrs.frozen
 class Call(Step):
-    """One call of the client on a partition: committed, position, end_offsets, beginning_offsets, pause, resume, paused."""
+    """One call of the client on a partition: committed, position, end_offsets, beginning_offsets, pause, resume, paused; or `log_ends`."""
 
     call: str = "committed"
     partition: int = 0
@@ -434,6 +435,8 @@ class _Play:
         match call:
             case "committed" | "position":
                 return await self.saw(getattr(consumer, call)(partition))
+            case "log_ends":
+                return await self.saw(log_end(consumer, ours(partition)))
             case "end_offsets" | "beginning_offsets":
 
                 async def listed() -> int:
@@ -491,6 +494,11 @@ class _Play:
             if not is_settled or seen != self._changes:
                 seen, quiet = self._changes, loop.time()
             await asyncio.sleep(0.05)
+
+
+async def log_end(consumer: Any, partition: Any) -> int:
+    """Where a log ends for readers of all records, as the worker asks for it."""
+    return (await log_ranges(consumer, (partition,)))[partition].end
 
 
 async def play(script: Script, kafka: Kafka) -> Account:

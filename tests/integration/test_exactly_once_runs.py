@@ -46,7 +46,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what nothing is heard of was not committed": Bug(resolved, "if there == (commit.position, commit.metadata):", "if there != before:\n        return Together(NotApplied(why), after)\n    if False:", ONCE),
     "a fence takes the producer that is there": Bug(Transactions._fenced, "self._end(partition)", "if partition in self._producers and self._producers[partition][0] == self._count:\n        return self._count", ONCE),
     "a transaction goes on without its position": Bug(commit_together, "await SendPosition(partition, epoch, commit.position, commit.metadata)", "pass", ONCE),
-    "who takes over again reads on": Bug(Member._begins_at, "self._client.seek(theirs(partition), found[0])", "pass", ONCE),
+    "who takes over again reads on": Bug(Member._resumed, "self._client.seek(theirs(partition), position)", "pass", ONCE),
 }  # fmt: skip
 SEEDS: Final = own_seeds(ONCE, ONCE_RUNS)
 

@@ -290,7 +290,62 @@ DELETED: Mapping[str, Script] = {
         *DONE, Wait(), Remove(), Create(), Wait(), Transact("p"), Transact("p", "send"), Transact("p", "position", 0, 1), Transact("p", "commit"), *READ,
     ),
 }  # fmt: skip
-BY_HAND = {**BY_HAND, **TRANSACTIONS, **DELETED}
+NO_RESET: Mapping[str, Any] = {"auto_offset_reset": "none"}
+KEPT: Script = (Produce(count=9), DeleteBelow(partition=0, offset=5))
+OVERTAKEN: Script = (Call("a", "pause", 0), Wait(), *KEPT)
+"""Nobody reads while records come, and the first of them are removed."""
+REMOVED: Mapping[str, Script] = {
+    "a position is removed, and the client jumps to the end": (
+        Start("a", {"auto_offset_reset": "latest"}), Settle(), Commit("a", 0, 2), Stop("a"), *KEPT, Start("b", {"auto_offset_reset": "latest"}),
+        Settle(), Poll("b"), Call("b", "position", 0), Produce(partition=0, count=1), Poll("b"),
+    ),
+    "a position is removed, and that is an error": (
+        Start("a"), Settle(), Commit("a", 0, 2), Stop("a"), *KEPT, Start("b", NO_RESET), Settle(), Poll("b", (0,)), Call("b", "position", 0),
+        Poll("b", (0,)), Seek("b", 0, 5), Poll("b", (0,)),
+    ),
+    "all is removed": (
+        Start("a"), Settle(), Commit("a", 0, 2), Stop("a"), Produce(count=9), DeleteBelow(partition=0, offset=9), Start("b", NO_RESET), Settle(),
+        Call("b", "beginning_offsets", 0), Call("b", "end_offsets", 0), Poll("b", (0,)), Seek("b", 0, 9), Poll("b", (0,)), Produce(partition=0, count=1),
+        Poll("b", (0,)),
+    ),
+    "a member is overtaken, and jumps to the end": (
+        Produce(count=2), Start("a", {"auto_offset_reset": "earliest"}), Settle(), Poll("a"), Commit("a", 0, 2), Stop("a"),
+        Start("a", {"auto_offset_reset": "latest"}), Settle(), Poll("a"), *OVERTAKEN, Call("a", "resume", 0), Wait(), Poll("a"), Call("a", "position", 0),
+    ),
+    "a member is overtaken, and goes on at the start": (
+        Produce(count=2), Start("a"), Settle(), Poll("a"), *OVERTAKEN, Call("a", "resume", 0), Poll("a"), Call("a", "position", 0),
+    ),
+    "a member is overtaken, and that is an error": (
+        Produce(count=2), Start("a"), Settle(), Poll("a"), Commit("a", 0, 2), Stop("a"), Start("a", NO_RESET), Settle(), Poll("a", (0,)), *OVERTAKEN,
+        Call("a", "resume", 0), Poll("a", (0,)), Call("a", "position", 0), Seek("a", 0, 5), Poll("a", (0,)),
+    ),
+    "a seek as soon as a partition is assigned": (
+        *A_FEW, Start("a", NO_RESET), Settle(), Seek("a", 0, 0), Seek("a", 1, 1), Poll("a", (0, 1)), Call("a", "position", 1),
+    ),
+    "a position at a control marker": (
+        *DONE, Wait(), Start("a"), Settle(), Commit("a", 0, 1), Stop("a"), Start("r", {**NO_RESET, "isolation_level": "read_committed"}), Settle(),
+        Call("r", "position", 0), Poll("r", (0,)), Produce(partition=0, count=1), Poll("r", (0,)), Call("r", "position", 0),
+    ),
+    "a position at an aborted record": (
+        *OPEN, Transact("p", "send"), Transact("p", "abort"), Wait(), Start("a"), Settle(), Commit("a", 0, 1), Stop("a"),
+        Start("r", {**NO_RESET, "isolation_level": "read_committed"}), Settle(), Poll("r", (0,)), Call("r", "position", 0), Produce(partition=0, count=1),
+        Poll("r", (0,)), Call("r", "position", 0),
+    ),
+    "a position behind the start of an open transaction": (
+        Produce(), *OPEN, Transact("p", "send"), Start("a"), Settle(), Commit("a", 0, 4), Stop("a"),
+        Start("r", {**NO_RESET, "isolation_level": "read_committed"}), Settle(), Call("r", "end_offsets", 0), Call("r", "log_ends", 0),
+        Poll("r", (0,)), Call("r", "position", 0), Transact("p", "commit"), Poll("r", (0,)),
+    ),
+    "an open transaction is removed": (
+        Produce(), *OPEN, Transact("p", "send"), Produce(count=2), DeleteBelow(partition=0, offset=4), *READ, Call("r", "beginning_offsets", 0),
+        Call("r", "log_ends", 0), Transact("p", "commit"), Poll("r"), Call("r", "end_offsets", 0),
+    ),
+    "all of an open transaction is removed": (
+        Produce(), *OPEN, Produce(count=3), DeleteBelow(partition=0, offset=5), *READ, Call("r", "beginning_offsets", 0),
+        Transact("p", "abort"), Poll("r"), Call("r", "end_offsets", 0),
+    ),
+}  # fmt: skip
+BY_HAND = {**BY_HAND, **TRANSACTIONS, **DELETED, **REMOVED}
 
 
 def of_the_table() -> Mapping[str, Script]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.errors import (
     CommitFailedError,
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
+    KafkaConnectionError,
     KafkaTimeoutError,
 )
 
@@ -275,7 +276,7 @@ def test_the_group_is_told_to_wait_for_as_long_as_a_drain_may_take(
         await worker.run(connect)
 
     asyncio.run(scenario())
-    assert told == [{"heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 7_000}]
+    assert told == [{"heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 7_000, "auto_offset_reset": "none"}]
 
 
 def test_a_cancelled_run_drains_and_commits(kafka: str, make_topic: Topics) -> None:
@@ -345,7 +346,7 @@ def test_where_a_position_beyond_the_end_is_committed_the_group_begins_as_if_not
 def test_with_no_committed_position_or_one_beyond_the_end_it_may_fail(
     committed: int | None, kafka: str, make_topic: Topics
 ) -> None:
-    """`auto_offset_reset="none"`: an error of ours, and the client is stopped."""
+    """`auto_offset_reset="none"`: an error of ours that names the setting, and the client is stopped."""
     topic = make_topic(1)
 
     async def handle(_: Record) -> None:
@@ -358,8 +359,99 @@ def test_with_no_committed_position_or_one_beyond_the_end_it_may_fail(
         async with asyncio.timeout(IN_TIME_S):
             await Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", auto_offset_reset="none").run()
 
-    with pytest.raises(TidegateError, match="the Kafka client has failed"):
+    with pytest.raises(TidegateError, match=r'(?s)no position in .*auto_offset_reset = "none"'):
         asyncio.run(scenario())
+
+
+async def removed(bootstrap: str, topic: str, before: int) -> None:
+    """The records before this offset are deleted, as retention does it."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=before)})
+    finally:
+        await admin.close()
+
+
+@pytest.mark.parametrize("reset", ["latest", "none"])
+def test_a_group_goes_on_at_the_first_record_that_is_left(
+    reset: Any, kafka: str, make_topic: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Laws BG5 and BG6: from a position that was removed before it begins, and from one that is removed while nobody reads."""
+    topic, seen, is_away = make_topic(1), list[int](), False
+
+    async def handle(record: Record) -> None:
+        seen.append(record.offset)
+
+    def connect(bootstrap: str, group: str, options: Mapping[str, object]) -> kafka_ports.Client:
+        made: Any = kafka_ports.client(bootstrap, group, options)
+        send = made._client.send  # noqa: SLF001  fetches fail there
+
+        async def sent(node: int, request: Any, **more: Any) -> Any:
+            if is_away and type(request).__name__ == "FetchRequest":
+                raise KafkaConnectionError("broken by the test")
+            return await send(node, request, **more)
+
+        made._client.send = sent  # noqa: SLF001  likewise
+        return made  # type: ignore[no-any-return]
+
+    async def committed(position: int) -> None:
+        async with asyncio.timeout(IN_TIME_S):
+            while await positions(kafka, topic) != {0: position}:  # noqa: ASYNC110  it is the broker's
+                await asyncio.sleep(0.1)
+
+    async def scenario() -> None:
+        nonlocal is_away
+        await filled(kafka, topic, 10)
+        await committed_by_hand(kafka, topic, 2)
+        await removed(kafka, topic, 10)
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", auto_offset_reset=reset)
+        run = asyncio.create_task(worker.run(connect))
+        await committed(10)
+        is_away = True
+        await asyncio.sleep(0.6)  # a fetch that waits at the broker is answered by then
+        await filled(kafka, topic, 10)
+        await removed(kafka, topic, 15)
+        is_away = False
+        await committed(20)
+        worker.stop()
+        await run
+
+    asyncio.run(scenario())
+    assert seen == [*range(15, 20)]
+    for count, position, start in ((8, 2, 10), (5, 10, 15)):
+        assert (
+            f"{count} offsets of {topic}-0 were removed before group group-{topic} read them: its position was @{position}, and it goes on @{start}"
+            in caplog.text
+        )
+
+
+def test_a_position_in_an_open_transaction_is_within_the_log(kafka: str, make_topic: Topics) -> None:
+    """Law BG2: a group that changes to `read_committed` handled all records again."""
+    topic, seen = make_topic(1), list[int]()
+
+    async def handle(record: Record) -> None:
+        seen.append(record.offset)
+
+    async def scenario() -> None:
+        await filled(kafka, topic, 3)
+        producer = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=topic)
+        await producer.start()
+        async with producer.transaction():
+            for _ in range(2):
+                await producer.send_and_wait(topic, b"x", partition=0)
+            await committed_by_hand(kafka, topic, 4)
+            worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", isolation_level="read_committed")
+            run = asyncio.create_task(worker.run())
+            await until(lambda: bool(worker.state.partitions))
+            assert await positions(kafka, topic) == {0: 4}
+        await producer.stop()
+        await until(lambda: bool(seen))
+        worker.stop()
+        await run
+
+    asyncio.run(scenario())
+    assert seen == [4]
 
 
 def test_a_client_that_fails_at_the_start_is_stopped(kafka: str, make_topic: Topics) -> None:

@@ -18,8 +18,10 @@ from typing import Final
 import pytest
 from tests.integration.kafka_runs import (
     BEYOND,
+    FILLED_TO,
     GROWS,
     HELD,
+    KEPT_FROM,
     KINDS,
     LATEST,
     NAMED,
@@ -27,6 +29,7 @@ from tests.integration.kafka_runs import (
     PARTITIONS,
     RECORDS,
     RECREATED,
+    RETAINED,
     Story,
     course,
     found,
@@ -37,7 +40,7 @@ from tests.integration.kafka_runs import (
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import KAFKA_RUNS
 
-from tidegate.consumer.beginning import begins
+from tidegate.consumer.beginning import begins, goes_on
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules, _judged
 from tidegate.consumer.holding import Holding
@@ -83,9 +86,17 @@ BUGS: Final[Mapping[str, Bug]] = {
         Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",)
     ),
     "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
-    "where a group begins is found anew by the next owner": Bug(Beginnings._first, "return position, None", 'return position, ""', LATEST),
-    "who has committed all begins anew": Bug(begins, "committed <= end else Begins.AS_TOLD", "committed < end else Begins.AS_TOLD", AGAIN),
-    "a position beyond the end stays committed until something is done": Bug(Beginnings._first, "return position, None", 'return position, ""', BEYOND),
+    "where a group begins is found anew by the next owner": Bug(Beginnings._told, '"" if is_first else None', '""', LATEST),
+    "who has committed all begins anew": Bug(begins, "committed > end", "committed >= end", AGAIN),
+    "a position beyond the end stays committed until something is done": Bug(Beginnings._told, "return position, None", 'return position, ""', BEYOND),
+    "a position below the start stays committed until something is done": Bug(Beginnings._held, "return log.start, None", 'return log.start, ""', RETAINED),
+    "a position below the start is none": Bug(begins, "return Begins.AT_THE_START", "return Begins.AS_TOLD", RETAINED),
+    "a member below the start begins again": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.AGAIN", RETAINED),
+    "a member below the start stays there": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.WHERE_IT_IS", RETAINED),
+    "a member below the start goes on at the end": Bug(Member._go_on, "position, log)", "position, LogRange(log.end, log.end))", RETAINED),
+    "the client goes to the end by itself": Bug(kafka.Worker.run, "| _NO_RESET", "", RETAINED),
+    "what is removed is not told": Bug(Member._skip_removed, "self._removed(partition, position, log)", "pass", RETAINED),
+    "what was removed before a partition begins is not told": Bug(Beginnings._held, "self._removed(partition, committed[0], log)", "pass", RETAINED),
     "whose partition has gone while it looked where that begins has failed": Bug(
         Member._resumed, "if self._generations.get(partition) != generation:", "if False:", BEYOND
     ),
@@ -200,7 +211,7 @@ AT_ONCE: Final = 200
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 
-ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD)
+ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD, *RETAINED)
 SEEDS: Final = own_seeds(ALONE, KAFKA_RUNS)
 
 
@@ -237,6 +248,15 @@ def test_a_topic_that_is_made_anew_is_consumed_from_its_beginning() -> None:
         assert story.life == 1
         assert len(story.finished) == PARTITIONS * RECORDS
         assert [at for at, *_ in story.committed.values()] == [RECORDS] * PARTITIONS
+
+
+def test_logs_lose_their_starts_under_members_and_before_they_begin() -> None:
+    """Or nothing was tried: what was committed is removed before the group begins, and more while each log is read."""
+    for seed in range(5):
+        story = judged(seed, RETAINED)
+        assert story.wrong == []
+        assert {(number, at) for number in (1, 3) for at in range(KEPT_FROM)} <= story.removed
+        assert {number for number, at in story.removed if at >= FILLED_TO} == set(range(PARTITIONS))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -472,6 +472,42 @@ def test_the_lag_of_a_partition_that_is_not_fetched_from_grows_with_its_log(
         await running
 
     asyncio.run(scenario())
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_the_lag_falls_to_0_where_a_log_ends_with_what_no_client_hands_out(
+    isolation: Any, kafka: str, make_topic: Callable[[int], str]
+) -> None:
+    """A control marker, and with `read_committed` the records of a transaction that was aborted."""
+    topic, registry, seen = make_topic(1), CollectorRegistry(), list[bytes | None]()
+
+    async def handle(record: Record) -> None:
+        seen.append(record.value)
+
+    def is_behind(records: int) -> bool:
+        where = {"topic": topic, "partition": "0"}
+        return registry.get_sample_value("tidegate_worker_lag_records", where) == records
+
+    async def scenario() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=topic)
+        await producer.start()
+        async with producer.transaction():
+            await producer.send_and_wait(topic, b"one", partition=0)
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"never", partition=0)
+        await producer.abort_transaction()
+        worker = Worker(
+            [topic], handle, bootstrap=kafka, group=f"group-{topic}", metrics=registry, isolation_level=isolation
+        )
+        running = asyncio.create_task(worker.run())
+        await until(lambda: bool(seen) and is_behind(0))
+        worker.stop()
+        await running
+        await producer.stop()
+
+    asyncio.run(scenario())
+    assert seen == [b"one", b"never"][: 1 if isolation == "read_committed" else 2]
 
 
 def is_at(health: object, partition: TopicPartition, position: int) -> bool:

@@ -20,7 +20,7 @@ from tests.integration.planting import Bug, planted
 from tests.integration.transactional_runs import OUT, Reader, fence, producing
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
-from tidegate.consumer.beginning import begins
+from tidegate.consumer.beginning import LogRange, begins, goes_on
 from tidegate.consumer.commands import CommitRefused, Committed, CommitUnknown, Event, Measured, MetadataRefused
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.partition import PartitionRules
@@ -37,8 +37,10 @@ from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker,
 from tidegate_adapters.simulated_kafka.requests import (
     Fetch,
     JoinGroup,
+    ListOffsets,
     Metadata,
     OffsetCommit,
+    OffsetFetch,
     Partition,
     Position,
     Request,
@@ -65,9 +67,9 @@ def played(
         broker, loop = SimulatedBroker({"t": 1, OUT: 1, DEAD: 1}, fetched_max=fetched_max), asyncio.get_running_loop()
         network = Network(broker, random, strike=lambda _, request: strike(request))
 
-        def connect(*_: object) -> Client:
-            options: Any = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
-            return cast("Client", SimulatedConsumer(network, group_id="g", **options))
+        def connect(_address: str, _group: str, options: Mapping[str, object]) -> Client:
+            kept: Any = {each: options[each] for each in ("auto_offset_reset", "isolation_level") if each in options}
+            return cast("Client", SimulatedConsumer(network, group_id="g", enable_auto_commit=False, **kept))
 
         worker = Worker(["t"], handle, bootstrap="simulated", group="g", **told)
         running = loop.create_task(worker.run(connect, transact=transact))
@@ -355,9 +357,8 @@ def with_beginnings(during: Callable[[SimulatedBroker, Beginnings], Awaitable[No
         await asyncio.sleep(5)
         try:
             appends(broker, 3)
-            await during(
-                broker, Beginnings(cast("Client", consumer), WorkerSettings(("t",), "simulated", "g", options=options))
-            )
+            settings = WorkerSettings(("t",), "simulated", "g", options=options)
+            await during(broker, Beginnings(cast("Client", consumer), settings, lambda *_: None))
         finally:
             await consumer.stop()
 
@@ -398,10 +399,27 @@ def test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_unti
     with_beginnings(during)
 
 
+@pytest.mark.parametrize(("before", "begins_at"), [(2, (2, "")), (9, (3, None))])
+def test_what_is_committed_after_a_log_has_lost_its_end_holds(before: int, begins_at: tuple[int, str | None]) -> None:
+    """Whoever takes the partition over again began where the end was then, and sent answers twice."""
+
+    async def during(broker: SimulatedBroker, beginnings: Beginnings) -> None:
+        partition = TopicPartition("t", 0)
+        commits(broker, before)
+        await beginnings.cut(partition, LogRange(0, 3))
+        assert await beginnings.known(partition) == begins_at
+        appends(broker, 3)
+        assert await beginnings.known(partition) == begins_at
+        commits(broker, 5)
+        assert await beginnings.known(partition) == (5, "done")
+
+    with_beginnings(during)
+
+
 def test_a_position_beyond_the_end_that_is_taken_for_one_is_found() -> None:
     """Runs by seed do not find it: where the client goes back, the partition begins anew, but at an end nothing comes back."""
     with (
-        planted(Bug(begins, "committed <= end else Begins.AS_TOLD", "True else Begins.AS_TOLD")),
+        planted(Bug(begins, "committed > end", "committed > end and cut is not None")),
         pytest.raises(AssertionError),
     ):
         test_where_a_partition_begins_whose_position_is_beyond_the_end_stays_so_until_another_is_committed()
@@ -688,22 +706,28 @@ def test_a_commit_for_which_there_is_no_coordinator_is_told_as_unknown() -> None
 
 CUT: Final = {
     "nothing of it is left": (0, "earliest", [*range(10), *range(6)]),
-    "nothing of it is left, and the group begins at ends": (0, "latest", [*range(6)]),
+    "nothing of it is left, and the group begins at ends": (0, "latest", [*range(2, 6)]),
     "what is committed is left": (7, "earliest", [*range(10), *range(6, 13)]),
 }
 CUT_BUGS: Final = {
-    "it is not seen": Bug(Member._hand_over, "received[0].offset < self._stands[partition]", "False"),
-    "what is committed holds": Bug(begins, "committed <= end else Begins.WHERE", "True else Begins.WHERE"),
-    "nothing that is committed holds": Bug(begins, "Begins.AT_THE_POSITION if", "Begins.WHERE_IT_GOES_ON if"),
-    "what is done beyond it holds": Bug(Beginnings._still, 'begins_at = committed[0], ""', "begins_at = committed"),
-    "it reads on where it was": Bug(Beginnings._still, "self._client.seek(theirs(partition), begins_at[0])", "pass"),
-    "it begins as where nothing is committed": Bug(begins, "if cut is None", "if True"),
+    "it is not seen": Bug(goes_on, "GoesOn.AGAIN", "GoesOn.WHERE_IT_IS"),
+    "what is committed holds": Bug(begins, "committed > end", "committed > end and cut is None"),
+    "nothing that is committed holds": Bug(begins, "else Begins.AT_THE_POSITION", "else Begins.WHERE_IT_GOES_ON"),
+    "what is done beyond it holds": Bug(Beginnings._held, '(committed[0], "")', "committed"),
+    "it reads on where it was": Bug(Member._resumed, "self._client.seek(theirs(partition), position)", "pass"),
+    "it begins as where nothing is committed": Bug(begins, "Begins.AS_TOLD if cut is None", "Begins.AS_TOLD if True"),
 }
 
 
 def with_a_log_that_is_cut(left: int, reset: str, **told: Any) -> tuple[list[int], int]:
-    """What is handled where ten records were read, so many of them are left, and six come after those; what is committed."""
-    handled, committed = list[int](), list[int]()
+    """What is handled where ten records were read, so many of them are left, and six come after those; what is committed.
+
+    Two of the six are there when the member sees it, and the others before it is answered what is committed.
+    """
+    handled, committed, is_answered = list[int](), list[int](), True
+
+    def strike(request: Request) -> object:
+        return errors.GroupLoadInProgressError if isinstance(request, OffsetFetch) and not is_answered else None
 
     async def handle(record: Record) -> None:
         handled.append(record.offset)
@@ -711,16 +735,19 @@ def with_a_log_that_is_cut(left: int, reset: str, **told: Any) -> tuple[list[int
             await asyncio.sleep({5: 1, 6: 30, 8: 30, 9: 30}.get(record.offset, 0))
 
     async def during(broker: SimulatedBroker) -> None:
+        nonlocal is_answered
         appends(broker, 10)
         await asyncio.sleep(5)
         broker.delete_from("t", 0, left)
         appends(broker, 2)
+        is_answered = False
         await asyncio.sleep(5)
         appends(broker, 4)
+        is_answered = True
         await asyncio.sleep(15)
         committed.append(broker.committed("g")[Partition("t", 0)].offset)
 
-    played(during, handle, auto_offset_reset=reset, **told)
+    played(during, handle, strike, auto_offset_reset=reset, **told)
     return handled, committed[0]
 
 
@@ -736,3 +763,198 @@ def test_a_log_that_loses_its_end_under_a_worker_is_read_on(case: str, caplog: p
 def test_a_log_that_loses_its_end_shows_what_is_planted(bug: str) -> None:
     with planted(CUT_BUGS[bug]):
         assert any(with_a_log_that_is_cut(left, reset) != (handled, left + 6) for left, reset, handled in CUT.values())
+
+
+# --- positions that are not in the log ----------------------------------------------------------------------------------
+
+RESETS: Final = ("earliest", "latest", "none")
+HERE: Final = Partition("t", 0)
+
+
+@pytest.mark.parametrize("reset", RESETS)
+@pytest.mark.parametrize("left", [3, 0])
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_a_group_whose_position_was_removed_begins_at_the_first_record_that_is_left(
+    reset: str, left: int, caplog: pytest.LogCaptureFixture, *, exactly_once: bool
+) -> None:
+    """Laws BG5 and P16: whatever the settings say; that position is committed before a record is handled, and what is gone is told."""
+    registry, handled, began, brokers = CollectorRegistry(), list[int](), list[int](), list[SimulatedBroker]()
+
+    async def handle(record: Record) -> None:
+        began.append(brokers[0].committed("g")[HERE].offset)
+        handled.append(record.offset)
+
+    async def during(broker: SimulatedBroker) -> None:
+        brokers.append(broker)
+        appends(broker, 10)
+        commits(broker, 2)
+        broker.delete_below("t", 0, 10 - left)
+        await asyncio.sleep(8)
+        assert broker.committed("g")[HERE].offset == 10
+        where = {"topic": "t", "partition": "0"}
+        assert registry.get_sample_value("tidegate_worker_removed_offsets_total", where) == 8 - left
+        appends(broker, 2)
+        await asyncio.sleep(5)
+
+    def transact(_bootstrap: str, _options: object, name: str) -> Producing:
+        return producing(Network(brokers[0], Random(1)), "a", name)[1]
+
+    played(during, handle, transact=transact, auto_offset_reset=reset, metrics=registry, exactly_once=exactly_once)
+    assert handled == [*range(10 - left, 12)]
+    assert began[0] == 10 - left
+    assert [(each.levelname, each.getMessage()) for each in caplog.records if "removed" in each.getMessage()] == [
+        (
+            "ERROR",
+            f"{8 - left} offsets of t-0 were removed before group g read them: its position was @2, and it goes on @{10 - left}, the first that is left",
+        )
+    ]
+
+
+@pytest.mark.parametrize("reset", RESETS)
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_a_member_that_retention_overtakes_goes_on_at_the_first_record_that_is_left(
+    reset: str, caplog: pytest.LogCaptureFixture, *, exactly_once: bool
+) -> None:
+    """Law BG6: what it has in work goes on, and is committed."""
+    registry, ended, begun, is_read = CollectorRegistry(), list[int](), list[int](), True
+    brokers = list[SimulatedBroker]()
+
+    def transact(_bootstrap: str, _options: object, name: str) -> Producing:
+        return producing(Network(brokers[0], Random(1)), "a", name)[1]
+
+    def strike(request: Request) -> object:
+        return Outcome.UNSENT if isinstance(request, Fetch) and not is_read else None
+
+    async def handle(record: Record) -> None:
+        begun.append(record.offset)
+        await asyncio.sleep(20 if record.offset == 1 else 0)
+        ended.append(record.offset)
+
+    async def during(broker: SimulatedBroker) -> None:
+        nonlocal is_read
+        brokers.append(broker)
+        commits(broker, 0)
+        appends(broker, 2)
+        await asyncio.sleep(5)
+        is_read = False
+        await asyncio.sleep(1)
+        appends(broker, 8)
+        broker.delete_below("t", 0, 6)
+        is_read = True
+        await asyncio.sleep(10)
+        assert sorted(ended) == [0, 6, 7, 8, 9]
+        assert broker.committed("g")[HERE].offset == 1
+        await asyncio.sleep(15)
+        assert broker.committed("g")[HERE].offset == 10
+        where = {"topic": "t", "partition": "0"}
+        assert registry.get_sample_value("tidegate_worker_removed_offsets_total", where) == 4
+
+    played(during, handle, strike, transact, auto_offset_reset=reset, metrics=registry, exactly_once=exactly_once)
+    assert sorted(begun) == [0, 1, 6, 7, 8, 9]
+    assert (
+        "4 offsets of t-0 were removed before group g read them: its position was @2, and it goes on @6" in caplog.text
+    )
+
+
+def test_what_cannot_be_decoded_may_be_removed_before_it_is_read_otherwise(caplog: pytest.LogCaptureFixture) -> None:
+    """The worker ended with an error: there was nothing any more that could not be decoded."""
+    handled, brokers, is_next = list[int](), list[SimulatedBroker](), False
+
+    async def handle(record: Record) -> None:
+        handled.append(record.offset)
+
+    def strike(request: Request) -> None:
+        if is_next and isinstance(request, ListOffsets):
+            brokers[0].delete_below("t", 0, 4)
+
+    async def during(broker: SimulatedBroker) -> None:
+        nonlocal is_next
+        brokers.append(broker)
+        appends(broker, 2)
+        await asyncio.sleep(5)
+        is_next = True
+        broker.append("t", 0, b"key", b"key", poison=True)
+        appends(broker, 2)
+        await asyncio.sleep(5)
+        assert broker.committed("g")[HERE].offset == 6
+
+    played(during, handle, strike, undecodable=Undecodable.RAW)
+    assert handled == [0, 1, 4, 5]
+    assert "2 offsets of t-0 were removed" in caplog.text
+
+
+@pytest.mark.parametrize("committed", [None, 9])
+def test_a_group_without_a_position_fails_where_it_may_begin_nowhere(committed: int | None) -> None:
+    """The error names the setting, and says why."""
+
+    async def during(broker: SimulatedBroker) -> None:
+        appends(broker, 3)
+        if committed is not None:
+            commits(broker, committed)
+        await asyncio.sleep(8)
+
+    async def handle(_: Record) -> None: ...
+
+    why = "committed nothing" if committed is None else "committed @9, and its log ends @3"
+    with pytest.raises(TidegateError, match=f'(?s)no position in t-0.*auto_offset_reset = "none".*{why}'):
+        played(during, handle, auto_offset_reset="none")
+
+
+INSIDE: Final = {
+    "at a control marker": ("commit", 5, [6]),
+    "at an aborted record": ("abort", 3, [6]),
+    "behind an aborted record": ("abort", 4, [6]),
+    "at an open transaction": ("", 3, [3, 4, 5]),
+    "in an open transaction": ("", 4, [4, 5]),
+    "behind an open transaction": ("", 5, [5]),
+}
+
+
+def inside(case: str, reset: str) -> list[int]:
+    """What is handled from a position on where three records were written, two in a transaction, and one when the worker has begun.
+
+    The transaction ends so before the worker begins, or is committed in the end.
+    """
+    end, position, _ = INSIDE[case]
+    handled = list[int]()
+
+    async def handle(record: Record) -> None:
+        handled.append(record.offset)
+
+    async def during(broker: SimulatedBroker) -> None:
+        commits(broker, position)
+        appends(broker, 3)
+        producer, sends = producing(Network(broker, Random(1)), "x", "x")
+        await sends.start()
+        await sends.begin()
+        for _ in range(2):
+            await (await sends.send(Send("t", b"x", partition=0)))
+        if end:
+            await getattr(producer, f"{end}_transaction")()
+        await asyncio.sleep(8)
+        appends(broker, 1)
+        await asyncio.sleep(5)
+        assert end or not handled
+        if not end:
+            await producer.commit_transaction()
+        await asyncio.sleep(5)
+        await producer.stop()
+
+    played(during, handle, auto_offset_reset=reset, isolation_level="read_committed")
+    return handled
+
+
+@pytest.mark.parametrize("reset", RESETS)
+@pytest.mark.parametrize("case", INSIDE)
+def test_a_position_in_a_transaction_is_within_the_log(case: str, reset: str) -> None:
+    """Law BG2: for readers of committed records, too."""
+    assert sorted(inside(case, reset)) == INSIDE[case][2]
+
+
+def test_a_log_that_ends_where_the_first_transaction_is_open_shows() -> None:
+    """A group that changes to `read_committed` handled all records again."""
+    with (
+        planted(Bug(kafka_ports._log_ends, "if own is not None:", "if False:")),
+        pytest.raises(AssertionError),
+    ):
+        test_a_position_in_a_transaction_is_within_the_log("in an open transaction", "earliest")

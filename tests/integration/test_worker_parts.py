@@ -365,7 +365,7 @@ def asked(strike: Any, during: Any) -> list[tuple[int, ...]]:
         await consumer.start()
         await asyncio.sleep(5)
         started.append(True)
-        beginnings = Beginnings(cast("Client", consumer), WorkerSettings(("t",), "simulated", "g"))
+        beginnings = Beginnings(cast("Client", consumer), WorkerSettings(("t",), "simulated", "g"), lambda *_: None)
         try:
             await during(beginnings)
         finally:
@@ -399,11 +399,11 @@ def test_who_is_refused_for_each_as_well_hears_of_it() -> None:
 
 
 def test_a_log_without_a_leader_holds_up_no_other() -> None:
-    """The client tells no end before it knows all that it was asked for."""
+    """The client tells no start before it knows all that it was asked for."""
 
     async def during(beginnings: Beginnings) -> None:
         client = beginnings._client  # noqa: SLF001
-        told = client.end_offsets
+        told = client.beginning_offsets
 
         async def without(partitions: Any) -> Any:
             if theirs(P[1]) in partitions:
@@ -411,7 +411,7 @@ def test_a_log_without_a_leader_holds_up_no_other() -> None:
                 raise errors.KafkaTimeoutError
             return await told(partitions)
 
-        cast("Any", client).end_offsets = without
+        cast("Any", client).beginning_offsets = without
         await client.commit({theirs(each): (0, "") for each in P})
         waits = [asyncio.ensure_future(beginnings.at(each)) for each in P]
         await asyncio.sleep(10)

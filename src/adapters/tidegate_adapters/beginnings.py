@@ -1,13 +1,13 @@
 """Where partitions begin: where their group has committed, else where the settings say.
 
 What the settings say is found anew by each owner: at the end of the log, say, which has moved on meanwhile. So a beginning that
-was found so comes without metadata, and is committed before anything is taken (P16 of `tidegate.consumer.partition`).
+was found so comes without metadata, and is committed before anything is taken (P16 of `tidegate.consumer.partition`). So does the
+first record that is left where what the group has committed was removed.
 
-Whether what is committed holds is `tidegate.consumer.beginning`'s to say, where a log has lost its end before it was assigned or
-under a member (`cut`). The end is asked for once the position is known, and not beside it: what is committed meanwhile may be
-beyond an older end.
+Whether what is committed holds is `tidegate.consumer.beginning`'s to say. The range of the log is asked for once the position is
+known, and not beside it: what is committed meanwhile may be beyond an older end.
 
-What is asked for in one turn of the event loop is one question, however many partitions were assigned, and so are the ends of
+What is asked for in one turn of the event loop is one question, however many partitions were assigned, and so are the ranges of
 their logs. Where it fails, each is asked for by itself: the topic of one may have gone, and the client does not say which.
 """
 
@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final, TypeAlias, final
 
-from tidegate.consumer.beginning import Begins, Cut, begins
+from tidegate.consumer.beginning import Begins, Cut, LogRange, begins
+from tidegate.model.errors import TidegateError
 from tidegate.model.records import TopicPartition
 from tidegate_adapters import kafka_ports as ports
-from tidegate_adapters.kafka_ports import Client, Committed, theirs
+from tidegate_adapters.kafka_ports import Client, Committed
 from tidegate_adapters.record_fields import placed, say
 from tidegate_adapters.worker_settings import WorkerSettings
 
@@ -32,11 +33,11 @@ __all__ = [
 
 Beginning: TypeAlias = tuple[int, str | None]
 """A position, and what was committed along with it; None where nothing was, and another owner may find another one."""
-_Found: TypeAlias = tuple[Committed, int | None]
-"""What is committed, and the end of the log, unless that is still to be asked for."""
-_Answer: TypeAlias = "asyncio.Future[_Found | BaseException | None]"
+_Found: TypeAlias = tuple[Committed | None, LogRange | None]
+"""What is committed, and the range of the log, unless that is still to be asked for."""
+_Answer: TypeAlias = "asyncio.Future[_Found | BaseException]"
 _AT_ONCE_S: Final = 1.0
-"""For how long the ends of many logs are asked for together: the client waits for one that has no leader, and so do the others."""
+"""For how long the ranges of many logs are asked for together: the client waits for one that has no leader, and so do the others."""
 
 
 @final
@@ -46,67 +47,100 @@ class Beginnings:
     Args:
         client: Whom to ask.
         settings: What the worker was told.
+        removed: Is called where offsets are removed that the group has not handled: with the partition, the group's position, and the
+            range of the log.
 
     Attributes:
-        ends: Of the logs of partitions that something is committed for, when that was asked for last.
+        logs: The ranges of the logs of partitions, when they were asked for last.
     """
 
-    def __init__(self, client: Client, settings: WorkerSettings) -> None:
-        self._client, self._settings, self._loop = client, settings, asyncio.get_running_loop()
+    def __init__(
+        self, client: Client, settings: WorkerSettings, removed: Callable[[TopicPartition, int, LogRange], None]
+    ) -> None:
+        self._client, self._settings, self._removed = client, settings, removed
+        self._loop = asyncio.get_running_loop()
         self._waiting: dict[TopicPartition, _Answer] = {}
-        self.ends: dict[TopicPartition, int] = {}
+        self.logs: dict[TopicPartition, LogRange] = {}
         self._firsts: dict[tuple[TopicPartition, Committed | None], Beginning] = {}
-        """Where partitions began that the group had committed nothing for, or this, which is beyond the end."""
+        """Where partitions began that the group had committed nothing for, or this, which is not in the log."""
         self._cuts: dict[TopicPartition, Cut] = {}
         """Logs that have lost their ends since they were assigned."""
+        self._when_cut: dict[TopicPartition, Committed | None] = {}
+        """What was committed for those at the first question after that."""
         self._question: asyncio.Task[None] | None = None
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """The group has assigned these."""
         for partition in partitions:
-            self._cuts.pop(partition, None)
+            self._forget_cut(partition)
 
-    def cut(self, partition: TopicPartition, cut: Cut) -> None:
-        """The log of one that is assigned has lost its end."""
-        self._cuts[partition] = cut
+    def _forget_cut(self, partition: TopicPartition) -> None:
+        self._cuts.pop(partition, None)
+        self._when_cut.pop(partition, None)
+
+    async def cut(self, partition: TopicPartition, log: LogRange) -> Cut:
+        """The log of one that is assigned has lost its end; its member goes on where the settings say.
+
+        Raises:
+            errors.KafkaError: Nobody says where that is.
+            TidegateError: They say nowhere.
+        """
+        found = Cut(await self._reset(partition, log, "its log has lost its end"), log.end)
+        self._forget_cut(partition)
+        self._cuts[partition] = found
+        return found
 
     async def at(self, partition: TopicPartition) -> Beginning:
         """Where the partition begins.
 
         Raises:
             errors.KafkaError: Nobody says so.
+            TidegateError: The settings say nowhere.
         """
         committed = await self._committed(partition)
-        found = self._still(partition, committed)
-        return await self._first(partition, committed) if found is None else found
+        return await self._begun(partition, committed, self._begins(partition, committed))
 
     async def known(self, partition: TopicPartition) -> Beginning:
         """The same, which stays so until something is committed.
 
         Raises:
             errors.KafkaError: Nobody says so.
+            TidegateError: The settings say nowhere.
         """
         committed = await self._committed(partition)
-        found = self._still(partition, committed)
-        if found is not None:
-            return found
-        if (partition, committed) not in self._firsts:
-            self._firsts[partition, committed] = await self._first(partition, committed)
-        return self._firsts[partition, committed]
+        found, this = self._begins(partition, committed), (partition, committed)
+        if found not in (Begins.AS_TOLD, Begins.AT_THE_START):
+            return await self._begun(partition, committed, found)
+        if this not in self._firsts:
+            self._firsts[this] = await self._begun(partition, committed, found)
+        return self._firsts[this]
 
-    def _still(self, partition: TopicPartition, committed: Committed | None) -> Beginning | None:
-        """Where it begins, unless that is where the settings say."""
-        cut = self._cuts.get(partition)
-        found = begins(None if committed is None else committed[0], self.ends.get(partition, 0), cut)
-        if found is Begins.AS_TOLD or cut is None:
-            return None if found is Begins.AS_TOLD else committed
-        begins_at: Beginning = cut.goes_on, None
-        if committed is not None and found is Begins.AT_THE_POSITION:
-            begins_at = committed[0], ""
-        self._client.seek(theirs(partition), begins_at[0])
-        return begins_at
+    def _begins(self, partition: TopicPartition, committed: Committed | None) -> Begins:
+        """By the table; what is committed after the log has lost its end is of the log that is there now."""
+        if partition in self._cuts and self._when_cut.setdefault(partition, committed) != committed:
+            self._forget_cut(partition)
+        return begins(None if committed is None else committed[0], self.logs[partition], self._cuts.get(partition))
+
+    async def _begun(self, partition: TopicPartition, committed: Committed | None, found: Begins) -> Beginning:
+        match found:
+            case Begins.AS_TOLD:
+                return await self._told(partition, committed)
+            case Begins.WHERE_IT_GOES_ON:
+                return self._cuts[partition].goes_on, None
+            case Begins.AS_COMMITTED | Begins.AT_THE_POSITION | Begins.AT_THE_START:
+                assert committed is not None
+                return self._held(partition, committed, found)
+
+    def _held(self, partition: TopicPartition, committed: Committed, found: Begins) -> Beginning:
+        """Where it begins by what is committed."""
+        if found is not Begins.AT_THE_START:
+            return committed if found is Begins.AS_COMMITTED else (committed[0], "")
+        log = self.logs[partition]
+        self._removed(partition, committed[0], log)
+        return log.start, None
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
+        """What is committed; from then on the range of the log is known, too."""
         answer = self._waiting.get(partition)
         if answer is None:
             answer = self._waiting[partition] = self._loop.create_future()
@@ -115,11 +149,17 @@ class Beginnings:
         found = await asyncio.shield(answer)
         if isinstance(found, BaseException):
             raise found
-        if found is None:
-            return None
-        committed, end = found
-        self.ends[partition] = await ports.end(self._client, partition) if end is None else end
+        committed, log = found
+        self.logs[partition] = await self.log(partition) if log is None else log
         return committed
+
+    async def log(self, partition: TopicPartition) -> LogRange:
+        """The range of its log.
+
+        Raises:
+            errors.KafkaError: Nobody says so.
+        """
+        return (await ports.log_ranges(self._client, (partition,)))[partition]
 
     async def close(self) -> None:
         """Ask nothing more."""
@@ -140,49 +180,66 @@ class Beginnings:
         found: Mapping[TopicPartition, _Found] | BaseException
         try:
             committed = await ports.committed(self._client, tuple(asked))
-            ends = await self._ends(tuple(committed))
-            found = {each: (at, ends.get(each)) for each, at in committed.items()}
+            logs = await self._ranges(tuple(asked))
+            found = {each: (committed.get(each), logs.get(each)) for each in asked}
         except (ports.KAFKA_ERROR, TimeoutError) as error:
             if not is_last:
                 return False
             found = error
         for partition, answer in asked.items():
             if not answer.done():
-                answer.set_result(found if isinstance(found, BaseException) else found.get(partition))
+                answer.set_result(found if isinstance(found, BaseException) else found[partition])
         return True
 
-    async def _ends(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, int]:
+    async def _ranges(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, LogRange]:
         """Of the logs of several partitions, where they are told at once."""
         if len(partitions) > 1:
             with suppress(ports.KAFKA_ERROR, TimeoutError):
                 async with asyncio.timeout(_AT_ONCE_S):
-                    return await ports.ends(self._client, partitions)
+                    return await ports.log_ranges(self._client, partitions)
         return {}
 
-    async def _first(self, partition: TopicPartition, beyond: Committed | None) -> Beginning:
-        """Where nothing is committed, or what is beyond the end: where the settings say, or where the client finds by itself."""
-        time, position = self._settings.start_time, self._settings.start_offsets.get(partition)
-        if position is None and time is not None:
-            position = await ports.offset_at(self._client, partition, time)
-        reset = self._settings.options.get("auto_offset_reset")
-        if position is None and reset == "latest":
-            position = await ports.end(self._client, partition)
+    async def _told(self, partition: TopicPartition, beyond: Committed | None) -> Beginning:
+        """Where the settings say, where nothing is committed, or what is beyond the end."""
+        log, position = self.logs[partition], self._settings.start_offsets.get(partition)
+        if position is None and self._settings.start_time is not None:
+            position = await ports.offset_at(self._client, partition, self._settings.start_time)
         if position is None and beyond is None:
-            return 0, ""
+            position = await self._reset(partition, log, "the group has committed nothing for it")
+            is_first = self._settings.options.get("auto_offset_reset") != "latest"  # the next owner finds that, too
+            return position, "" if is_first else None
+        if position is None and beyond is not None:
+            why = f"the group has committed @{beyond[0]}, and its log ends @{log.end}"
+            position = await self._reset(partition, log, why)
+        assert position is not None
         if beyond is not None:
-            if position is None and reset == "none":
-                return beyond  # there the client fails, as it is told to
-            if position is None:
-                position = await ports.beginning(self._client, partition)
             say(
                 logging.WARNING,
                 "%s is committed @%s, and its log ends @%s: it begins @%s",
                 partition,
                 beyond[0],
-                self.ends[partition],
+                log.end,
                 position,
                 extra=placed(partition, position),
             )
-        assert position is not None
-        self._client.seek(theirs(partition), position)
         return position, None
+
+    async def _reset(self, partition: TopicPartition, log: LogRange, why: str) -> int:
+        """Where `auto_offset_reset` says.
+
+        Raises:
+            errors.KafkaError: Nobody says where that is.
+            TidegateError: It says nowhere.
+        """
+        match self._settings.options.get("auto_offset_reset"):
+            case "latest":
+                return await ports.end(self._client, partition)
+            case "none":
+                raise TidegateError(
+                    f"group {self._settings.group} has no position in {partition}",
+                    where='auto_offset_reset = "none"',
+                    why=why,
+                    todo="set auto_offset_reset to earliest or latest, or commit a position",
+                )
+            case _:
+                return log.start

@@ -91,6 +91,10 @@ _POLICIES: Final = {
 
 Lifespan: TypeAlias = "Callable[[Worker], AbstractAsyncContextManager[object]]"
 
+_NO_RESET: Final = {"auto_offset_reset": "none"}
+"""The worker itself says where a group begins (`tidegate.consumer.beginning`): a client that did would jump to the end from a position
+whose records were removed.
+"""
 _ON_THE_WAY: Final = SECOND
 """How much less than the group's patience a drain takes at least: the answers are on their way for as long."""
 
@@ -124,7 +128,8 @@ class Worker:
         jitter_ppm: Which part of that is left out at random; in the place of the rules' `jitter_ppm`.
         handler_timeout: How long an async handler may take, in microseconds, until it is cancelled and has failed.
         start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
-            Without it the option `auto_offset_reset` says: "earliest" (here the default), "latest" or "none", an error.
+            Without it the option `auto_offset_reset` says: "earliest" (here the default), "latest" or "none", an error. A group
+            that has committed a position goes on at the first record that is left from there on.
         start_offsets: The same, at an offset, for some partitions.
         lifespan: An async context manager, made with the worker, around all that it does: what stands before its `yield` is
             done before the client starts, and what stands behind it when the group has been left.
@@ -306,7 +311,7 @@ class Worker:
         monitor = Monitor(self._metrics, told.metrics_host, told.metrics_port)
         tallies = Tallies() if monitor.is_wanted else None
         self._member = Member(
-            connect(told.bootstrap, told.group, isolation | told.options | times), told, self._code, sender, tallies,
+            connect(told.bootstrap, told.group, isolation | told.options | times | _NO_RESET), told, self._code, sender, tallies,
             (lambda each: transact(told.bootstrap, told.options, transactional_id(told.group, each))) if told.exactly_once else None,
         )  # fmt: skip
         for _ in range(self._stop_calls):

@@ -21,6 +21,9 @@ committed. A partition is polled when that has been answered, and not before; th
 until the partition is gone. Records of a partition that is not known yet are sought back to, for the client takes them as
 read once it has handed them out.
 
+The client resets no position by itself: where the broker refuses one, `tidegate.consumer.beginning` says where to go on. So each
+partition has a position from its assignment on, and it is sought again once it is known where the partition begins.
+
 A generation is counted from the client's own assignments. A commit names the client's generation of then, and is not sent
 under another one, nor under none; a revocation that comes without a generation finds the partitions lost. Nor is anything
 committed of an assignment during which the client has learned that the topic is not there.
@@ -39,7 +42,7 @@ from random import randint
 from typing import Final, final
 
 from tidegate.consumer.backpressure import Plan
-from tidegate.consumer.beginning import Cut
+from tidegate.consumer.beginning import GoesOn, LogRange, goes_on
 from tidegate.consumer.commands import (
     Assigned,
     Batch,
@@ -167,7 +170,7 @@ class Member:
         self._granted: dict[int, int | None] = {}
         """By our generation, the client's."""
         self._records = Records()
-        self._beginnings = Beginnings(client, settings)
+        self._beginnings = Beginnings(client, settings, self._removed)
         self._transactions = (
             None
             if transact is None
@@ -198,6 +201,8 @@ class Member:
         self._tallies = tallies
         self._ends: dict[TopicPartition, int] = {}
         """Of logs from which nothing is fetched, at the last look."""
+        self._read: dict[TopicPartition, int] = {}
+        """Up to where logs were read, at the last look."""
         self._is_started = False
         self._leave_by_s: float | None = None
         """When it is to have left, on the loop's clock, once it begins to."""
@@ -220,7 +225,7 @@ class Member:
         ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
         ends = {each.partition: self._end(each.partition) for each in seen}
         known = {partition: end for partition, end in ends.items() if end is not None}
-        return Glance(state, seen, ages_s, known, self._runtime.observer_failures)
+        return Glance(state, seen, ages_s, known, self._runtime.observer_failures, self._read)
 
     def _end(self, partition: TopicPartition) -> int | None:
         """How far the log goes: the client hears it along with records, and where nothing is fetched it is asked for."""
@@ -364,6 +369,9 @@ class Member:
                 if self._called_off.is_set() or me is None or me.cancelling():
                     raise
                 raise TidegateError("the Kafka client has ended", why="its task was cancelled") from None
+            except ports.OUT_OF_RANGE as error:
+                for partition, position in ports.out_of_range(error).items():
+                    await self._go_on(partition, position)
             except ports.KAFKA_ERROR as error:
                 if not error.retriable:
                     if (seat := self._seat_now()) is not None:
@@ -424,10 +432,14 @@ class Member:
                 with suppress(ports.NOT_ASSIGNED):
                     self._client.seek(theirs(partition), self._stands[partition])
         for partition in polled:
-            position = max(self._stands[partition], await ports.beginning(self._client, partition))
-            found = await read(self._client, partition, position)
+            log = await self._beginnings.log(partition)
+            is_left = not log.removed(self._stands[partition])
+            found = await read(self._client, partition, self._stands[partition]) if is_left else None
             if self._generations != lives or partition not in self._plan(self.state).poll:
                 return  # whoever polls it finds it again
+            if not is_left:
+                self._skip_removed(partition, self._stands[partition], log)
+                return  # what cannot be decoded may be removed, too
             if found is not None:
                 self._hand_over(partition, found.records)
                 self._stands[partition] = found.stop
@@ -436,13 +448,16 @@ class Member:
         raise TidegateError("the Kafka client cannot decode a record", why=named(error)) from error
 
     async def _look_at_ends(self) -> None:
-        """Ask how far the logs go from which nothing is fetched, again and again."""
+        """Ask how far the logs go from which nothing is fetched, and look up to where all were read, again and again."""
         while True:
             await asyncio.sleep(_LOOK_AGAIN_S)
             held, found = tuple(map(ours, self._client.paused())), dict[TopicPartition, int]()
             with suppress(ports.KAFKA_ERROR, TimeoutError):
                 found = await ports.ends(self._client, held) if held else found
             self._ends = found
+            state = (await self._runtime.stepped()).consumer  # by then each record below a position is delivered
+            read = {each.partition: ports.position_seen(self._client, each.partition) for each in state.partitions}
+            self._read = {partition: position for partition, position in read.items() if position is not None}
 
     def _look(self, state: ConsumerState) -> None:
         """Note which partitions stand, and that they are polled; a look at what is as it was changes nothing (HE2)."""
@@ -464,26 +479,68 @@ class Member:
         if not isinstance(part, Owned) or part.generation != generation:
             self._client.seek(theirs(partition), received[0].offset)
             return
-        if received[0].offset < self._stands[partition]:
-            self._cut(partition, received)
-            return
         self._stands[partition] = received[-1].offset + 1
         self._records.came(partition, generation, received, self._loop.time())
         keys = tuple([each.key for each in received]) if self._needs_keys else ()
         self._runtime.tell(Fetched(partition, generation, tuple([each.offset for each in received]), keys))
 
-    def _cut(self, partition: TopicPartition, received: Sequence[Received]) -> None:
-        """The log has lost its end, and the client has gone back: nothing holds of what was read of it, and it begins anew."""
-        goes_on = received[0].offset
+    async def _go_on(self, partition: TopicPartition, position: int) -> None:
+        """The broker has refused to read at this position; go on where there is something to read.
+
+        Raises:
+            TidegateError: The settings say nowhere.
+        """
+        generation = self._generations.get(partition)
+        try:
+            log = await self._beginnings.log(partition)
+            if self._generations.get(partition) != generation or position < self._stands.get(partition, position + 1):
+                return  # it is not its own any more, or reads elsewhere by now
+            match goes_on(position, log):
+                case GoesOn.AT_THE_START:
+                    self._skip_removed(partition, position, log)
+                case GoesOn.AGAIN:
+                    await self._cut(partition, log)
+                case GoesOn.WHERE_IT_IS:
+                    pass
+        except (ports.KAFKA_ERROR, TimeoutError) as error:  # the client raises that the position is out of range again
+            say(logging.WARNING, "the log of %s was not found: %s", partition, named(error), extra=placed(partition))
+            await asyncio.sleep(_POLL_S)
+
+    def _skip_removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
+        """Go on at the first record that is left."""
+        self._client.seek(theirs(partition), log.start)
+        self._stands[partition] = log.start
+        self._removed(partition, position, log)
+
+    def _removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
+        """Say and count that offsets are removed that the group has not handled."""
+        say(
+            logging.ERROR,
+            "%s offsets of %s were removed before group %s read them: its position was @%s, and it goes on @%s, the first that is left",
+            log.removed(position),
+            partition,
+            self._settings.group,
+            position,
+            log.start,
+            extra=placed(partition, log.start),
+        )
+        if self._tallies is not None:
+            self._tallies.removed[partition] += log.removed(position)
+
+    async def _cut(self, partition: TopicPartition, log: LogRange) -> None:
+        """The log has lost its end: nothing holds of what was read of it, and the partition begins again."""
+        generation = self._generations.get(partition)
+        cut = await self._beginnings.cut(partition, log)
+        if self._generations.get(partition) != generation:
+            return
         say(
             logging.WARNING,
             "the log of %s was read up to @%s and has lost its end: it goes on @%s",
             partition,
             self._stands[partition],
-            goes_on,
-            extra=placed(partition, goes_on),
+            cut.goes_on,
+            extra=placed(partition, cut.goes_on),
         )
-        self._beginnings.cut(partition, Cut(goes_on, ports.end_seen(self._client, partition)))
         self._runtime.tell(Lost(partition))
         self._begin_all((partition,))
 
@@ -571,6 +628,10 @@ class Member:
         if self._is_working:
             self._hurry(hurries=False)
         self._beginnings.assigned(assigned)
+        for partition in assigned:
+            self._client.seek(
+                theirs(partition), 0
+            )  # or the client asks for a position by itself, and fails where there is none
         self._begin_all(assigned)
         self._note_absent()
 
@@ -634,12 +695,15 @@ class Member:
         while self._is_working and self._generations.get(partition) == generation:
             try:
                 position, metadata = await self._begins_at(partition, generation)
-                log_end = self._beginnings.ends[partition] if metadata else position
+                if self._generations.get(partition) != generation:
+                    return
+                self._client.seek(theirs(partition), position)
+                log_end = self._beginnings.logs[partition].end if metadata else position
             except Failure:
                 return  # the assignment is over
             except (ports.KAFKA_ERROR, TimeoutError) as error:
                 if self._generations.get(partition) != generation:
-                    return  # a client that does not have it any more refuses to seek
+                    return
                 if not getattr(error, "retriable", True) and not isinstance(error, ports.TIMED_OUT):
                     raise TidegateError(f"nobody says what is committed for {partition}", why=named(error)) from error
                 say(
@@ -652,18 +716,15 @@ class Member:
                 failures += 1
                 await asyncio.sleep(delay_after(_ASK_AGAIN, failures) / SECOND)
                 continue
-            if self._generations.get(partition) == generation:
-                self._stands[partition] = position
-                self._runtime.tell(Assigned(partition, generation, position, metadata, log_end))
+            self._stands[partition] = position
+            self._runtime.tell(Assigned(partition, generation, position, metadata, log_end))
             return
 
     async def _begins_at(self, partition: TopicPartition, generation: int) -> Beginning:
         """Where it begins; where positions are committed in transactions, once its former owner is fenced."""
         if self._transactions is None:
             return await self._beginnings.at(partition)
-        found = await self._transactions.take_over(partition, generation)
-        self._client.seek(theirs(partition), found[0])  # it may have been its own before, and be read beyond that
-        return found
+        return await self._transactions.take_over(partition, generation)
 
     def _is_current(self, generation: int) -> bool:
         """Whether the client is a member of the generation in which something was assigned."""

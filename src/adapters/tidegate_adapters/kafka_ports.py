@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from copy import copy
 from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
@@ -17,6 +18,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast, final, get_ar
 
 import attrs
 
+from tidegate.consumer.beginning import LogRange
 from tidegate.consumer.commit_answers import CommitFailure
 from tidegate.model.errors import MissingExtra, Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
@@ -31,6 +33,7 @@ try:
     import aiokafka.helpers
     from aiokafka import errors
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.fetcher import READ_UNCOMMITTED
     from aiokafka.partitioner import DefaultPartitioner
 
     from tidegate_adapters.raw_records import batch_of
@@ -38,8 +41,8 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "beginning", "brokers",
-    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "offset_at", "ours", "producer",
+    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "OUT_OF_RANGE", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "brokers",
+    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "log_ranges", "offset_at", "ours", "out_of_range", "position_seen", "producer",
     "record_of", "refresh", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
 
@@ -190,7 +193,7 @@ async def brokers(bootstrap: str) -> int:
 
 
 def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
-    """A consumer that commits nothing by itself.
+    """A consumer that by itself commits nothing, and resets no position.
 
     Args:
         bootstrap: `host:port`, several separated by commas.
@@ -205,7 +208,7 @@ def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
             raise Misuse(
                 f"{each!r} is no address of a broker", why="it is host:port", todo="name several with commas between"
             )
-    kept = {"auto_offset_reset": "earliest"} | _with_tls(options) | {"enable_auto_commit": False}
+    kept = _with_tls(options) | {"auto_offset_reset": "none", "enable_auto_commit": False}
     try:
         return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
     except ValueError as error:
@@ -442,11 +445,6 @@ async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int,
         _COMMITTING.reset(token)
 
 
-async def beginning(consumer: Client, partition: TopicPartition) -> int:
-    """The first offset of the log."""
-    return (await consumer.beginning_offsets([theirs(partition)]))[theirs(partition)]
-
-
 async def end(consumer: Client, partition: TopicPartition) -> int:
     """One past the last offset of the log."""
     return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
@@ -456,6 +454,49 @@ async def ends(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[T
     """The same of several, by one request to each broker; none is told before all are."""
     found = await consumer.end_offsets([*map(theirs, partitions)])
     return {each: found[theirs(each)] for each in partitions}
+
+
+async def log_ranges(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogRange]:
+    """The offsets in the logs of several, by two requests to each broker; none is told before all are.
+
+    A reader of committed records is told that a log ends where the first open transaction begins, by the client's only public call.
+    A position behind that is not beyond the end of the log. So aiokafka's is asked as a reader of all records is, and another client
+    by its `log_ends`, if it has one.
+    """
+    asked = [*map(theirs, partitions)]
+    starts = await consumer.beginning_offsets(asked)
+    ends_ = await _log_ends(consumer, asked)
+    return {each: LogRange(starts[theirs(each)], max(starts[theirs(each)], ends_[theirs(each)])) for each in partitions}
+
+
+async def _log_ends(consumer: Client, asked: Sequence[object]) -> Mapping[object, int]:
+    own = getattr(consumer, "log_ends", None)
+    if own is not None:
+        return cast("Mapping[object, int]", await own(asked))
+    fetcher = getattr(consumer, "_fetcher", None)
+    if getattr(fetcher, "_isolation_level", READ_UNCOMMITTED) == READ_UNCOMMITTED:
+        return await consumer.end_offsets(asked)
+    of_all: Any = copy(fetcher)
+    of_all._isolation_level = READ_UNCOMMITTED  # noqa: SLF001  it goes into the request
+    patience_ms = consumer._request_timeout_ms  # type: ignore[attr-defined]  # noqa: SLF001  as for `end_offsets`
+    return cast("Mapping[object, int]", await of_all.end_offsets(asked, patience_ms))
+
+
+def out_of_range(error: BaseException) -> dict[TopicPartition, int]:
+    """The positions that the broker has refused to read at, if that is the error and the client says so."""
+    told = error.args[0] if isinstance(error, OUT_OF_RANGE) and error.args else None
+    return {ours(each): position for each, position in told.items()} if isinstance(told, Mapping) else {}
+
+
+def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
+    """The offset that the client reads next, or None where it has no word of it.
+
+    It goes beyond the last record that was handed out where no record follows that the client hands out: only control markers, or
+    records of aborted transactions.
+    """
+    with suppress(AssertionError, AttributeError, KeyError):  # as in `end_seen`
+        return cast("int", consumer._subscription.subscription.assignment.state_value(theirs(partition)).position)  # type: ignore[attr-defined]  # noqa: SLF001
+    return None
 
 
 def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
@@ -605,6 +646,7 @@ KAFKA_ERROR = errors.KafkaError
 CONNECTION_ERROR = errors.KafkaConnectionError
 NOT_ASSIGNED = errors.IllegalStateError
 NOT_OF_ALL = _NotOfAllError
+OUT_OF_RANGE = errors.OffsetOutOfRangeError
 TIMED_OUT = errors.KafkaTimeoutError
 PRODUCER_CLOSED = errors.ProducerClosed
 

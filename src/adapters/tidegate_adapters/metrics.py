@@ -1,6 +1,7 @@
 """What a worker shows to Prometheus: `tidegate_worker_...`, by topic and partition, never by what a record carries.
 
-    lag_records                  from what is committed to the end of the log, as that was last seen
+    lag_records                  from what is committed to the end of the log, as that was last seen; 0 once all records up to there are
+                                 committed, though control markers or aborted records follow the last one
     in_flight_records            delivered and not settled, by where they are
     failed_records               whose failure stands
     oldest_record_age_seconds    since the oldest record that is not done was delivered
@@ -10,6 +11,7 @@
     retries_total                attempts that are made again after a failure
     dead_letters_total           records that have failed for good, and that were answered for: skipped, or written elsewhere
     commits_total                by outcome
+    removed_offsets_total        that were removed from the log before the group read them
     observer_failures_total      calls of `observe` and `record` that have raised; no labels
     handler_seconds              how long handlers took, by topic, as a histogram
 
@@ -73,6 +75,7 @@ class WorkerCollector(Collector):
         yield _counted("retries", "Attempts that are made again after a failure.", tallies.retried)
         dead_letters = "Records that have failed for good, and that were answered for."
         yield _counted("dead_letters", dead_letters, tallies.dead_letters)
+        yield _counted("removed_offsets", "Offsets removed from the log before the group read them.", tallies.removed)
         commits = CounterMetricFamily(f"{_PREFIX}commits", "Commits, by outcome.", labels=(*_PLACE, "outcome"))
         for (partition, outcome), count in list(tallies.commits.items()):
             commits.add_metric((*_place(partition), outcome), count)
@@ -92,7 +95,8 @@ def _of_state(now: Glance) -> Iterator[Metric]:
     failed = _gauge("failed_records", "Records whose failure stands.")
     for part in now.state.partitions:
         place, load, end = _place(part.partition), part.load, now.ends.get(part.partition)
-        if end is not None and (records := lag(part.tracker, end)) is not None:
+        read = now.read.get(part.partition, 0)
+        if end is not None and (records := lag(part.tracker, end, read)) is not None:
             behind.add_metric(place, records)
         for stage in ("waiting", "arranging", "running", "in_hooks", "delivering"):
             in_flight.add_metric((*place, stage), getattr(load, stage))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, final
 
 from tidegate.consumer.commands import (
@@ -51,6 +52,7 @@ class Glance(NamedTuple):
         ages_s: How long ago the oldest record came that is not done, in seconds, where there is one.
         ends: Where the logs end, as far as that is known.
         observer_failures: How often observers and recordings have raised.
+        read: Up to where the logs were read, as far as that is known.
     """
 
     state: ConsumerState
@@ -58,6 +60,7 @@ class Glance(NamedTuple):
     ages_s: Mapping[TopicPartition, float]
     ends: Mapping[TopicPartition, int]
     observer_failures: int = 0
+    read: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 @final
@@ -126,6 +129,7 @@ class Tallies:
         retried: Attempts that are made again after a failure.
         dead_letters: Records that have failed for good, and that were answered for.
         commits: By outcome.
+        removed: Offsets that were removed from logs before the group read them.
     """
 
     def __init__(self) -> None:
@@ -133,6 +137,7 @@ class Tallies:
         self.retried: defaultdict[TopicPartition, int] = defaultdict(int)
         self.dead_letters: defaultdict[TopicPartition, int] = defaultdict(int)
         self.commits: defaultdict[tuple[TopicPartition, str], int] = defaultdict(int)
+        self.removed: defaultdict[TopicPartition, int] = defaultdict(int)
 
     def follow(self, event: ShutdownEvent, _: object, commands: Sequence[ShutdownCommand]) -> None:
         """Count what a step of the worker tells: for its runtime, as an observer."""

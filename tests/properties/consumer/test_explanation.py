@@ -235,3 +235,19 @@ def test_the_lag_is_what_lies_between_the_commit_and_the_end() -> None:
     assert explanation.lag(begun, 4) == 1
     with pytest.raises(Misuse):
         explanation.lag(begun, -1)
+
+
+def test_nobody_is_behind_for_what_no_client_hands_out() -> None:
+    """Up to where the log was read counts, once all that was delivered is committed."""
+    delivered = watermark.delivered(OffsetTracker(3), (3, 4))
+    done = watermark.completed(delivered, (3, 4))
+
+    assert explanation.lag(watermark.acknowledged(done, 5), 7, 7) == 0
+    assert explanation.lag(watermark.acknowledged(done, 5), 7, 6) == 1
+    assert explanation.lag(watermark.acknowledged(done, 5), 7, 4) == 2
+    assert explanation.lag(done, 7, 7) == 4
+    assert explanation.lag(watermark.acknowledged(watermark.completed(delivered, (3,)), 4), 7, 7) == 3
+    assert explanation.lag(OffsetTracker(3), 7, 7) == 0
+    assert explanation.lag(OffsetTracker(0), 7, 7) == 0
+    with pytest.raises(Misuse):
+        explanation.lag(done, 7, -1)

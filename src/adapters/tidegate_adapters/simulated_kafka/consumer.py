@@ -304,6 +304,14 @@ class SimulatedConsumer:
         """
         return await self._listed(partitions, END)
 
+    async def log_ends(self, partitions: Collection[Any]) -> Mapping[Any, int]:
+        """The same as a reader of all records is told it, which aiokafka's client has no such call for.
+
+        Raises:
+            errors.KafkaError: That was not answered.
+        """
+        return await self._listed(partitions, END, is_committed=False)
+
     async def position(self, partition: Any) -> int:
         """What is handed out next.
 
@@ -349,9 +357,12 @@ class SimulatedConsumer:
         assert self._fetcher is not None
         return self._coordinator, self._fetcher
 
-    async def _listed(self, partitions: Collection[Any], at: int) -> Mapping[Any, int]:
+    async def _listed(
+        self, partitions: Collection[Any], at: int, *, is_committed: bool | None = None
+    ) -> Mapping[Any, int]:
         wanted = dict.fromkeys((Partition(*each) for each in partitions), at)
-        ask = partial(listed, self._connections[1], wanted, is_committed=self._is_committed)
+        is_committed = self._is_committed if is_committed is None else is_committed
+        ask = partial(listed, self._connections[1], wanted, is_committed=is_committed)
         try:
             async with asyncio.timeout(self._patience_s):
                 while True:

@@ -71,8 +71,11 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """One past the last offset that a reader of committed records comes to: where the first open transaction begins."""
-        return min((offsets[0] for offsets in self.open.values()), default=self.end)
+        """One past the last offset that a reader of committed records comes to: where the first open transaction begins.
+
+        Where the first records of that are deleted, it is the start of the log.
+        """
+        return max(self.start, min((offsets[0] for offsets in self.open.values()), default=self.end))
 
     def with_entries(self, *entries: LogEntry, poison: bool = False) -> Log:
         """The same, and these at the end."""

@@ -316,7 +316,7 @@ class Assigned(_OfAssignment):
         generation: From this one on.
         committed: The group's position; where there is none, where the partition begins.
         metadata: What was committed along with it. None where nothing was, and another owner may find another beginning: at the
-            end of the log, say, or by a setting of its own.
+            end of the log, say, by a setting of its own, or at the first record that is left where the position was removed.
         end: One past the last offset of the log, as far as it is known; metadata that speaks of more is not believed.
     """
 

@@ -195,21 +195,26 @@ def duplicate_budget(tracker: OffsetTracker, successor: OffsetTracker, begun: It
     return DuplicateBudget(sum(map(int.bit_count, finished)), sum(map(int.bit_count, under_way)))
 
 
-def lag(tracker: OffsetTracker, end: int) -> int | None:
+def lag(tracker: OffsetTracker, end: int, read: int = 0) -> int | None:
     """How many offsets it is from what is committed to the end of the log.
 
     Args:
         tracker: What was delivered, and what of it is done. One that begins at 0 may be of a group that has committed nothing,
             in a log whose first records are gone: until its first commit the first record that is not done counts.
         end: One past the last offset of the log, as it was last seen.
+        read: Up to where the log was read. Where all that was delivered is committed, nobody is behind for offsets below that: they
+            are control markers, records of aborted transactions, or removed.
 
     Returns:
         The number; None if the tracker cannot tell yet.
 
     Raises:
-        Misuse: It is not a tracker, or no end of a log.
+        Misuse: It is not a tracker, or no end of a log, or no position.
     """
     first = oldest_open(tracker)
     check_int(end, "the end of a log", 0, OFFSET_MAX + 1)
+    check_int(read, "a position", 0, OFFSET_MAX + 1)
     position = tracker.floor or (tracker.frontier if first is None else first)
-    return max(0, end - position) if tracker.frontier else None
+    if first is None and tracker.floor == tracker.frontier:
+        position = max(position, read)
+    return max(0, end - position) if tracker.frontier or read else None

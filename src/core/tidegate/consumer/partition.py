@@ -58,8 +58,8 @@ Laws
     P14 Work that ends without an answer for all it was asked for has failed as far as that goes, and people are told.
     P15 What user code parks has neither failed nor is it done: it is handled again at the same attempt, once its time has come,
         and only what waits for it in the order of work waits. Where the partition is revoked, it is left to the next owner.
-    P16 Where nothing is committed, and another owner may find another beginning, nothing is fetched before the beginning is
-        committed: or what was begun and not committed would be before it.
+    P16 Where nothing is committed, or what is committed is not in the log, and another owner may find another beginning, nothing is
+        fetched before the beginning is committed: or what was begun and not committed would be before it.
 
 Known not to work
     - User code that neither ends nor can be interrupted goes on after the time to drain is over. The new owner then works

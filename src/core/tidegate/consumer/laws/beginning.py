@@ -1,28 +1,29 @@
-"""The laws of `tidegate.consumer.beginning` as predicates over what is known of a partition, and where it begins."""
+"""The laws of `tidegate.consumer.beginning` as predicates over what is known of a partition, and where it begins or goes on."""
 
 from __future__ import annotations
 
-from tidegate.consumer.beginning import Begins, Cut
+from tidegate.consumer.beginning import Begins, Cut, GoesOn, LogRange
 
 __all__ = [
-    "begins_within_the_log", "counts_what_is_done_in_one_log", "holds_what_is_committed", "leaves_out_nothing_of_another_log",
+    "begins_at_the_first_record_that_is_left", "begins_within_the_log", "counts_what_is_done_in_one_log", "counts_what_is_removed", "holds_what_is_committed",
+    "leaves_out_nothing_of_another_log", "reads_on_within_the_log",
 ]  # fmt: skip
 
 _COMMITTED = (Begins.AS_COMMITTED, Begins.AT_THE_POSITION)
 
 
-def _end(end: int, cut: Cut | None) -> int:
-    return end if cut is None or cut.end is None else cut.end
+def _end(log: LogRange, cut: Cut | None) -> int:
+    return log.end if cut is None or cut.end is None else cut.end
 
 
-def begins_within_the_log(committed: int | None, end: int, cut: Cut | None, found: Begins) -> bool:
-    """Law BG1: as far as the log goes, or went when it was seen to have lost its end."""
-    return found not in _COMMITTED or (committed is not None and committed <= _end(end, cut))
+def begins_within_the_log(committed: int | None, log: LogRange, cut: Cut | None, found: Begins) -> bool:
+    """Law BG1: from the start of the log to its end, or to where that was when the log was seen to have lost it."""
+    return found not in _COMMITTED or (committed is not None and log.start <= committed <= _end(log, cut))
 
 
-def holds_what_is_committed(committed: int | None, end: int, cut: Cut | None, found: Begins) -> bool:
+def holds_what_is_committed(committed: int | None, log: LogRange, cut: Cut | None, found: Begins) -> bool:
     """Law BG2: a position within the log is where it begins."""
-    return committed is None or committed > _end(end, cut) or found in _COMMITTED
+    return committed is None or not log.start <= committed <= _end(log, cut) or found in _COMMITTED
 
 
 def counts_what_is_done_in_one_log(cut: Cut | None, found: Begins) -> bool:
@@ -31,5 +32,26 @@ def counts_what_is_done_in_one_log(cut: Cut | None, found: Begins) -> bool:
 
 
 def leaves_out_nothing_of_another_log(cut: Cut | None, found: Begins) -> bool:
-    """Law BG4: or a group that begins at ends leaves out what the client has gone back for."""
+    """Law BG4: or a group that begins at ends leaves out what was written since."""
     return found is not (Begins.WHERE_IT_GOES_ON if cut is None else Begins.AS_TOLD)
+
+
+def begins_at_the_first_record_that_is_left(
+    committed: int | None, log: LogRange, cut: Cut | None, found: Begins
+) -> bool:
+    """Law BG5: whatever the settings say."""
+    is_below = committed is not None and committed < log.start and committed <= _end(log, cut)
+    return is_below == (found is Begins.AT_THE_START)
+
+
+def reads_on_within_the_log(position: int, log: LogRange, found: GoesOn) -> bool:
+    """Law BG6: no offset that is in the log is left out, and none is read twice."""
+    if position > log.end:
+        return found is GoesOn.AGAIN
+    at = {GoesOn.AT_THE_START: log.start, GoesOn.WHERE_IT_IS: position}.get(found)
+    return at == max(position, log.start)
+
+
+def counts_what_is_removed(position: int, log: LogRange, found: int) -> bool:
+    """Law BG7: position + count is the start where the position is below it, and the position itself elsewhere."""
+    return found >= 0 and position + found == max(position, log.start)
