@@ -80,7 +80,12 @@ class LogRange:
         check_int(self.end, "the end of a log", self.start)
 
     def removed(self, position: int) -> int:
-        """How many offsets from the position on are removed. Law BG7."""
+        """How many offsets from the position on are removed. Law BG7.
+
+        Raises:
+            Misuse: The position is no whole number, or negative.
+        """
+        check_int(position, "a position", 0)
         return max(0, self.start - position)
 
 
