@@ -1,5 +1,5 @@
 # make run        sets up, then explores a sample of the shipped scenarios: under a minute (tidegate explore --all: the rest)
-# make test       sets up, servers included, then runs every check and test: about ten minutes
+# make test       sets up, servers included, then runs every check and test: about a quarter of an hour
 # make check      style, types and layers
 # make browser    installs a Chromium for the tests of the web pages
 # make thorough   all tests at full length: several hours; PART=search (see tests/length.py) runs one part

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.model.errors import Misuse
+from tidegate_adapters.orchestrator import texts
 from tidegate_adapters.orchestrator.texts import UNTYPED, codec_of
 
 
@@ -287,3 +288,10 @@ def test_a_field_that_no_constructor_takes_is_not_lost() -> None:
 
     with pytest.raises(Misuse, match="come back as something else"):
         codec_of(Odd).text(odd, "it")
+
+
+def test_comparing_by_equality_alone_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: an IntEnum is equal to its number, and a dict to one in another order."""
+    monkeypatch.setattr(texts, "_change", lambda given, read, **_: "" if given == read else "it changes")
+    with pytest.raises(pytest.fail.Exception):
+        test_what_would_come_back_as_something_else_is_refused(UNTYPED, Level.HIGH)

@@ -127,3 +127,12 @@ def test_another_name_is_not_this_machine(name: str) -> None:
 @pytest.mark.parametrize("name", ["localhost", "localhost:80", "127.0.0.1:9000", "[::1]:8080", "[::1]"])
 def test_this_machine_is(name: str) -> None:
     assert is_own_name(name)
+
+
+def test_a_server_that_leaves_bodies_unread_is_found_out(
+    port: int, acts: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: what is ambiguous is answered as it looks."""
+    monkeypatch.setattr(serving, "_is_ambiguous", lambda _: False)
+    with pytest.raises(AssertionError):
+        test_nothing_is_smuggled_in_a_request(port, acts, "GET /health", "Transfer-Encoding: chunked")

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from tidegate.model.errors import check_failure
 from tidegate.model.instants import SECOND, Duration
 
-__all__ = ["CLOSE_S", "check_failed", "ended", "told_within", "unless"]
+__all__ = ["CLOSE_S", "check_awaited_failure", "ended", "told_within", "unless"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ CLOSE_S: Final = 0.1
 """How long an application that is over waits for what it has cancelled, each time."""
 
 
-def check_failed(error: BaseException) -> None:
+def check_awaited_failure(error: BaseException) -> None:
     """Raise an error again that is no failure of the awaited code of the user's which raised it, see `check_failure`.
 
     Args:

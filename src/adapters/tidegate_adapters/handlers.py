@@ -35,7 +35,7 @@ from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
 from tidegate.retries.backoff import check_delay
-from tidegate_adapters.cancelling import check_failed
+from tidegate_adapters.cancelling import check_awaited_failure
 from tidegate_adapters.daemon_threads import DaemonThreads, Threads
 from tidegate_adapters.runtime import RunsOn
 
@@ -379,7 +379,7 @@ async def _read(record: Record, around: _Around) -> _Given | Unread:
         given = around.decode(record)
         return _Given(await given if isawaitable(given) else given)
     except BaseException as raised:  # noqa: BLE001  it is the user's
-        check_failed(raised)
+        check_awaited_failure(raised)
         return unread(record, raised, around.undecodable) or _Given(record)
 
 

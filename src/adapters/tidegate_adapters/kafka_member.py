@@ -628,10 +628,8 @@ class Member:
         if self._is_working:
             self._hurry(hurries=False)
         self._beginnings.assigned(assigned)
-        for partition in assigned:
-            self._client.seek(
-                theirs(partition), 0
-            )  # or the client asks for a position by itself, and fails where there is none
+        for partition in assigned:  # or the client asks for a position by itself, and fails where there is none
+            self._client.seek(theirs(partition), 0)
         self._begin_all(assigned)
         self._note_absent()
 

@@ -96,7 +96,7 @@ class _Watch:
         place = self.place()
         now_s = monotonic()
         if not place or now_s - self.told.get(place, -_AGAIN_S) < _AGAIN_S:
-            self.beat.wait()
+            self.goes_on()
             return
         self.told[place] = now_s
         log.warning(
@@ -105,10 +105,15 @@ class _Watch:
             now_s - asked_s,
             place,
         )
+        if self.goes_on():
+            log.warning("the event loop stood still for %.1f s %s", monotonic() - asked_s, place)
+
+    def goes_on(self) -> bool:
+        """Wait until the loop goes on; False where it never will."""
         while not self.beat.wait(_EVERY_S):
-            if self.loop.is_closed():
-                return
-        log.warning("the event loop stood still for %.1f s %s", monotonic() - asked_s, place)
+            if self.loop.is_closed() or not self.loop.is_running():
+                return False
+        return True
 
     def place(self) -> str:
         """Where the loop is in code of the user's, and what that was called for; "" where it is in none."""

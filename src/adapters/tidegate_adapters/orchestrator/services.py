@@ -52,7 +52,7 @@ from tidegate.triggers.evaluator import Ended, Evaluator, MakeJob, Noted, Trigge
 from tidegate.triggers.evaluator import Skipped as SkippedRun
 from tidegate.triggers.noticing import UPLOADED, NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
-from tidegate_adapters.cancelling import check_failed
+from tidegate_adapters.cancelling import check_awaited_failure
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.orchestrator.names import Collections
@@ -297,7 +297,7 @@ class Services:
             try:
                 await work(run, token)
             except BaseException as error:
-                check_failed(error)
+                check_awaited_failure(error)
                 log.exception("the work %s has failed", name)
 
         return worked

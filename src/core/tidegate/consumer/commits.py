@@ -2,9 +2,9 @@
 
 This is the fifth stage of a partition (`tidegate.consumer.partition`). It is told how many records were done, and what became
 of the commit in flight, and it makes the next one: one at a time, of the position that the tracker allows, with what is done
-beyond it as metadata (`tidegate.consumer.commit_metadata`). Where nothing is committed yet, or nothing that is in the log, and another owner may find another
-beginning, the first is that of the beginning. The metadata is made with a commit and not before; so its size,
-for which the partition may be held, is known as of the last commit.
+beyond it as metadata (`tidegate.consumer.commit_metadata`). Where nothing is committed yet, or nothing that is in the log, and
+another owner may find another beginning, the first is that of the beginning. The metadata is made with a commit and not before;
+so its size, for which the partition may be held, is known as of the last commit.
 
 What a step costs: the path to the head of the tracker; to make metadata, what has changed since it was last made. Its laws are
 P1, P2, P12 and P16 of the partition.

@@ -36,6 +36,7 @@ Laws
     AD6  Two calls have one document of places exactly if they exclude each other by the rule.
     AD7  A release takes away the place that it names, at its version, and only one that is no longer held.
     AD8  A place gives way to none of an earlier version of its own invocation.
+    AD9  While one of those who have a place for registration waits to run, whatever for, no other one is registered.
 
 Known not to work
     - Of more than KEPT_MAX that run at once the older ones are forgotten: one of those that waits again answers no call.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import compress, islice, repeat
 from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
@@ -258,9 +258,8 @@ def asked(space: Space, states: Sequence[Packed], is_at_rest: Callable[[Packed],
     states = _spread(states, max(_STATES_MIN, min(_STATES, most)))
     arguments: dict[str, list[tuple[object, ...]]] = {}
     arguments["always"] = arguments["sometimes"] = [(_seen(space, state),) for state in states]
-    arguments["eventually"] = [
-        each for each, state in zip(arguments["always"], states, strict=True) if is_at_rest(state)
-    ]
+    rest = [is_at_rest(state) for state in states] if space.scenario.eventually else repeat(False)
+    arguments["eventually"] = list(compress(arguments["always"], rest))
     arguments["step"] = [(state, state) for (state,) in arguments["always"]]  # it holds where nothing changes
     for (name, what, function, kind), reach in found:
         known = arguments[kind] if kind in arguments else _effects(space.processes[name])

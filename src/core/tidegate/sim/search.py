@@ -417,14 +417,15 @@ class Search:
             len(node.edges) for each in self.space.processes.values() for a in each.automata for node in a.nodes
         )
         if learned != self.learned:
-            states = list(chain(*self.layers)) or [self.first if end is None else end]
+            states = [*([] if end is None else [end]), *chain(*self.layers)] or [self.first]
             # The steps of a state that nobody expanded are not taken here: they would teach more than the search saw.
-            judged = {*chain(*self.layers[:-1]), end}
-            is_at_rest = (lambda state: state in judged and self.is_at_rest(state)) if is_over else self.is_at_rest
-            self.learned, self.confirmed = (
-                learned,
-                confirmed(self.space, self.steppers, states, is_at_rest, is_over=is_over),
-            )
+            unexpanded = {*self.layers[-1]} - {end} if is_over and self.layers else set[Packed]()
+
+            def is_at_rest(state: Packed) -> bool:
+                return state not in unexpanded and self.is_at_rest(state)
+
+            self.learned = learned
+            self.confirmed = confirmed(self.space, self.steppers, states, is_at_rest, is_over=is_over)
 
     def is_at_rest(self, state: Packed) -> bool:
         must = any(step.must for stepper in self.steppers for step, _ in stepper.steps(state))

@@ -27,7 +27,7 @@ from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PEND
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 
 __all__ = [
-    "asking_again_changes_nothing", "has_a_way_on", "leaves_nothing_behind", "no_more_are_registered", "no_more_run", "no_place_goes_back",
+    "answered_by_who_waits", "asking_again_changes_nothing", "has_a_way_on", "leaves_nothing_behind", "no_more_are_registered", "no_more_run", "no_place_goes_back",
     "refused_by_those_who_hold", "share_exactly_if_they_exclude_each_other", "takes_away_one_place",
 ]  # fmt: skip
 
@@ -42,6 +42,16 @@ def no_more_run(records: Iterable[StatusRecord], at_most: int) -> bool:
 def no_more_are_registered(records: Iterable[StatusRecord]) -> bool:
     """Law AD2: at most one invocation of one set is registered at any time."""
     return sum(record.status == REGISTERED for record in records) <= 1
+
+
+def answered_by_who_waits(verdict: RegistrationVerdict, waiting: Collection[str]) -> bool:
+    """Law AD9: whoever knows the records of those who have a place is admitted only if none of them waits to run.
+
+    Args:
+        verdict: What a call is told.
+        waiting: The ids of those who have a place, and wait.
+    """
+    return not (waiting and isinstance(verdict, Admitted))
 
 
 def leaves_nothing_behind(key: str, answered_by: str, left: Collection[str]) -> bool:
