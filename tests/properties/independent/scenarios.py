@@ -707,8 +707,8 @@ def _within(horizon: int | None, value: object) -> object:
             return value
 
 
-@lru_cache(1_000)
 def _repr(effect: Effect[object]) -> str:
+    """Not cached: the notes of 1 and of True are equal."""
     return repr(effect)
 
 
