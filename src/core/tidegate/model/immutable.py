@@ -121,6 +121,8 @@ def may_hold_more(item: object) -> bool:
 def holds_more(item: object) -> bool:
     """Does the item have attributes besides the fields of its class that may change?"""
     has_dict, slots, fields = _attributes(type(item))  # type: ignore[arg-type]  # a class is hashable
+    if not has_dict and not slots:
+        return False
     more: dict[str, object] = {}
     for name, slot in slots.items():
         with suppress(AttributeError):  # it is not set
@@ -137,15 +139,16 @@ def _is_cached(kind: type, name: str) -> bool:
 
 @cache
 def _attributes(kind: type) -> tuple[bool, dict[str, MemberDescriptorType], frozenset[str]]:
-    """Whether instances have a dictionary, their slots that are no fields, and their fields."""
+    """Whether instances have a dictionary, their slots that are no fields (nor a cached hash), and their fields."""
     if Instant in kind.__mro__[1:]:
         return False, {}, frozenset()
     fields = frozenset(field_names(kind) or ())
+    known = fields | {_CACHED_HASH}
     slots = {
         name: held
         for base in kind.__mro__
         for name, held in vars(base).items()
-        if isinstance(held, MemberDescriptorType) and base.__module__ != "builtins" and name not in fields
+        if isinstance(held, MemberDescriptorType) and base.__module__ != "builtins" and name not in known
     }
     return bool(kind.__dictoffset__), slots, fields
 
