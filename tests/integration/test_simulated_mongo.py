@@ -64,7 +64,7 @@ from tidegate.model.documents import (
     matches,
     sort_key_of,
 )
-from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import (
     BulkUpdate,
     Operation,
@@ -201,6 +201,7 @@ BY_HAND: Final[Mapping[str, Script]] = {
 }  # fmt: skip
 T, U = Transaction("t", 1), Transaction("u", 1)
 ADDED, ADDED_B = update_one(COLLECTION, A, Add(N, 1)), update_one(COLLECTION, B, Add(N, 1))
+LIMITED = update_one(COLLECTION, A, Add(N, 1), within=100 * MILLISECOND)
 
 
 def first(operation: Operation, of: Transaction = T) -> Ask:
@@ -251,6 +252,10 @@ IN_TRANSACTIONS: Final[Mapping[str, Script]] = {
     "a wrong type": (Ask(update_one(COLLECTION, B, Put(S, "text"))), first(ADDED), then(update_one(COLLECTION, B, Add(S, 1))), abort(), Ask(SEEN)),
     "the next one ends the one before": (first(ADDED), first(ADDED, NEXT), commit(NEXT), Ask(SEEN)),
     "a write beside it waits": (first(ADDED), Begin(ADDED), commit(), Finish(), Ask(SEEN)),
+    "a write beside it runs out of its time limit": (first(ADDED), Ask(LIMITED), commit(), Ask(LIMITED), Ask(SEEN)),
+    "a bulk beside it runs out of its time limit": (first(ADDED), Ask(bulk_update(ADDED_B, ADDED, within=100 * MILLISECOND)), Ask(SEEN), abort(), Ask(SEEN)),
+    "a write beside it ends within its time limit": (first(ADDED), Begin(update_one(COLLECTION, A, Add(N, 1), within=5 * SECOND)), commit(), Finish(), Ask(SEEN)),
+    "a bulk with a time limit": (Ask(bulk_update(ADDED, ADDED_B, update_one(COLLECTION, Eq(ID, "c"), Add(N, 1)), within=SECOND)), Ask(update_one(COLLECTION, B, Put(S, "text"))), Ask(bulk_update(ADDED, update_one(COLLECTION, B, Add(S, 1)), within=SECOND)), Ask(update_one(COLLECTION, B, Add(S, 1), within=SECOND)), Ask(SEEN)),
     "a write of many beside it waits": (first(ADDED_B), Begin(update_many(COLLECTION, Gt(N, 0), Add(N, 1))), Ask(find_one(COLLECTION, A)), abort(), Finish(), Ask(SEEN)),
     "a write of another document does not wait": (first(ADDED), Begin(ADDED_B), Finish(), commit()),
     "an insert beside it waits": (first(insert_one(COLLECTION, doc("c", 3))), Begin(insert_one(COLLECTION, doc("c", 4))), commit(), Finish()),

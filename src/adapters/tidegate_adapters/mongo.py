@@ -24,7 +24,8 @@ the driver sends again what may be until then, and waits until then for a server
 
 With `retryWrites`, the driver sends a write again, and the first request may be carried out after the second one was
 answered with a no, or has matched nothing. A client of `connect` tells of each request, and both are `Ambiguous` then
-(`tidegate_adapters.mongo_attempts`). Updates and deletions of many are sent once, whatever the client; a bulk of updates of
+(`tidegate_adapters.mongo_attempts`). Updates and deletions of many are sent once, whatever the client, and so are updates with a time limit (`UpdateOne.within`), which the
+server ends by itself; a bulk of updates of
 one document each is sent again like these, and what matched in the first request is counted in the reply to the second.
 
 What is found and has no counterpart here (`tidegate_adapters.bson_values`) is `Unreadable`; of `FindOneAndUpdate`, the update
@@ -126,7 +127,14 @@ try:
     from pymongo.client_options import ClientOptions
     from pymongo.client_session import ClientSession
     from pymongo.collation import Collation
-    from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
+    from pymongo.errors import (
+        BulkWriteError,
+        ConfigurationError,
+        ConnectionFailure,
+        InvalidName,
+        OperationFailure,
+        PyMongoError,
+    )
     from pymongo.results import BulkWriteResult, UpdateResult
 
     from tidegate_adapters.bson_values import CODEC, SAME, encoded, loaded, stored, unreadable
@@ -775,6 +783,9 @@ def _carrying(operation: Operation, handles: _Handles) -> Carry:
 def _on_collection(effect: Operation, handles: _Handles, **within: Any) -> _Request:
     """The call of the collection's handle, and the reply; `within` a session, if there is one."""
     held = handles[effect.collection]
+    if isinstance(effect, (UpdateOne, BulkUpdate)) and effect.within is not None:
+        command = _Limited({**_updating(held.name, effect), "maxTimeMS": effect.within // MILLISECOND})
+        return partial(handles.database.command, command, codec_options=CODEC, **within), _updated
     match effect:
         case UpdateOne():  # what is asked each time is not taken apart by a pattern, which takes longer
             asked_for, changed = condition(effect.where), changes(effect.updates)
@@ -833,6 +844,38 @@ def _on_collection(effect: Operation, handles: _Handles, **within: Any) -> _Requ
 
 def _matched(answer: UpdateResult | BulkWriteResult) -> int:
     return answer.matched_count
+
+
+@final
+class _Limited(SON[str, Any]):
+    """A command with a time limit of its own at the server, whatever deadline the driver has. The driver sends no update of a
+    collection with one, and under a deadline it stops waiting when the server does, so that nobody hears what the server says.
+    """
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key != "maxTimeMS" or key not in self:
+            super().__setitem__(key, value)
+
+
+def _updating(collection: str, effect: UpdateOne | BulkUpdate) -> dict[str, Any]:
+    """The command for these updates."""
+    each = effect.updates if isinstance(effect, BulkUpdate) else (effect,)
+    asked = [{"q": condition(one.where), "u": changes(one.updates), "collation": SIMPLE.document} for one in each]
+    return {"update": collection, "updates": asked, "ordered": False, "writeConcern": _DURABLE.document}
+
+
+def _updated(reply: Mapping[str, Any]) -> object:
+    """How many matched; or what the server says is wrong, in the words of a bulk."""
+    wrong, concern = reply.get("writeErrors", []), reply.get("writeConcernError")
+    if not wrong and concern is None:
+        return reply["n"]
+    said = {
+        "writeErrors": wrong,
+        "writeConcernErrors": [concern] if concern else [],
+        "nMatched": reply["n"],
+        "nInserted": 0,
+    }
+    return failure_of_many(BulkWriteError(said), Before.NOTHING)
 
 
 def _found(effect: FindOne | FindAll, answer: Mapping[str, Any] | None) -> Document | Unreadable | None:

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, Refused
+from tidegate.model.effects import DUPLICATE_KEY, TOO_LATE, Ambiguous, Failure, NotApplied, Refused
 from tidegate.model.errors import Misuse
 
 __all__ = ["CODES", "LABELS", "SILENT_LABELS", "Meaning", "Reply", "meaning"]
@@ -180,7 +180,7 @@ _OPEN: Final = {
     24: "no lock in time",
     43: "the cursor is gone",
     46: "no lock",
-    50: "too late",
+    50: TOO_LATE,
     51: "somebody has to look after the server",
     63: "the shard's version is stale",
     64: "no majority in time",
@@ -214,7 +214,7 @@ _OPEN: Final = {
     250: "the shard's version is stale",
     251: "no such transaction",
     256: "the transaction was committed",
-    262: "too late",
+    262: TOO_LATE,
     264: "too many files are open",
     267: "a transaction is in its way",
     272: "chunks are moving",

@@ -17,7 +17,8 @@ Known not to work
     - An abort that `tidegate_adapters.driver` gives up (`ABORT_SECONDS`) leaves its session here, one of `SESSIONS_MAX`, until it makes
       room for another one.
     - So where no abort arrives, the attempts that follow meet what the first one has written, and are write conflicts until then.
-    - A write beside a transaction that has written its document waits at the server, a `findAndModify` also past its own maxTimeMS.
+    - A write beside a transaction that has written its document waits at the server, a `findAndModify` also past its own maxTimeMS;
+      an update with a time limit (`UpdateOne.within`) ends when that runs out.
     - A transaction whose session has ended here is not known any more: a commit that is asked for then is `Ambiguous`.
 """
 

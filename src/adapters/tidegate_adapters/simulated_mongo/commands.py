@@ -10,7 +10,8 @@ when a part of its documents is done.
     in a transaction: find, getMore, findAndModify, insert, update, delete; commitTransaction, abortTransaction
 
 A statement of a transaction that is refused is its end. A write beside transactions, of what one of them has written, waits until
-that is over, and is interrupted (11602) when the primary steps down.
+that is over, and is interrupted (11602) when the primary steps down, or when its own time limit (`maxTimeMS`) runs out (50): what it
+has written before stays.
 
 Any other command is `NotUnderstood`. Tests send the same to a real server (`tests/integration/test_simulated_mongo.py`).
 """
@@ -65,6 +66,7 @@ _NAMES: Final[Mapping[int, str]] = {
     14: "TypeMismatch",
     26: "NamespaceNotFound",
     43: "CursorNotFound",
+    50: "MaxTimeMSExpired",
     112: "WriteConflict",
     117: "ConflictingOperationInProgress",
     136: "CappedPositionLost",
@@ -207,6 +209,13 @@ class Commands:
             else:
                 self._set.when_free(tried)
 
+        def expired() -> None:
+            if self._set.no_longer_waits(tried):
+                statements.fail()
+                answer(_failed(command, ServerError(50, "operation exceeded time limit")))
+
+        if "maxTimeMS" in command:
+            self._set.loop.call_later(command["maxTimeMS"] / 1_000, expired)
         tried(True)
 
     def _answer(self, command: _Command, reply: _Reply, struck: Code | None, answer: Answer) -> None:

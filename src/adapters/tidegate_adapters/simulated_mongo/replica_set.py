@@ -14,7 +14,7 @@ What an operation does to documents is `tidegate.sim.world.perform`, the world t
     A write that is sent a second time under its number is recognised if the first one has changed anything, and only then:
     what matched nothing, or was refused, is not remembered. What was remembered goes where its write goes.
 
-    Transactions are those of `tidegate.sim.transactions`. One that nobody ends is ended after `LIFETIME_S`, all that are open with
+    Transactions are those of `tidegate.sim.transactions`. One that nobody ends is ended after `lifetime_s`, all that are open with
     each primary. A write beside them of what one has written is `Blocked` until one is over.
 
     What happens is kept (`history`), each change once a majority has it, for change streams and for whoever judges a run.
@@ -29,7 +29,8 @@ Laws
          majority to have.
 
 Known not to be modelled
-    - Secondaries that are read from; sharding; users; time limits on the server (a client gives up by its own).
+    - Secondaries that are read from; sharding; users; time limits on the server (a client gives up by its own), but for those of a
+      write that waits for a transaction.
     - The locks of collections: one that is dropped or renamed, or is given an index, while a transaction is open.
     - A failover in the middle of an operation on many documents, unless a command is struck so (`Code.parts`).
 """
@@ -146,6 +147,7 @@ class SimulatedReplicaSet:
         lag_s: The shortest and the longest that a majority takes.
         election_s: The same for an election.
         unaware_s: The same until a new primary knows what a majority has.
+        lifetime_s: How long a transaction may be open; `LIFETIME_S` unless it is set.
 
     Attributes:
         state: What the primary holds.
@@ -168,10 +170,12 @@ class SimulatedReplicaSet:
         lag_s: tuple[float, float] = (0.000_5, 0.005),
         election_s: tuple[float, float] = (0.2, 2.0),
         unaware_s: tuple[float, float] = (0.001, 0.2),
+        lifetime_s: float | None = None,
     ) -> None:
         check_unique(unique)
         self.random, self.loop = random, asyncio.get_running_loop()
         self._lag_s, self._election_s, self._unaware_s = lag_s, election_s, unaware_s
+        self._lifetime_s = LIFETIME_S if lifetime_s is None else lifetime_s
         self.state = self.stable = self.known = State(world_with(documents or {}, unique))
         self._earlier = deque((self.stable,), _EARLIER)
         self.history: list[Change] = []
@@ -238,7 +242,7 @@ class SimulatedReplicaSet:
         self._enter(cast("Plain", after))
         self._note(before, cast("Plain", after), by)
         if isinstance(effect, InTransaction) and effect.begins:
-            self.loop.call_later(LIFETIME_S, self._expired, effect.transaction)
+            self.loop.call_later(self._lifetime_s, self._expired, effect.transaction)
         return reply
 
     def transaction(self, session: bytes) -> tuple[int, bool]:
@@ -295,6 +299,13 @@ class SimulatedReplicaSet:
     def when_free(self, then: Waiting) -> None:
         """Call it when a transaction is over, soon after; with False when the primary is none any more."""
         self._blocked.append(then)
+
+    def no_longer_waits(self, then: Waiting) -> bool:
+        """Call it for no transaction any more; whether it was waiting."""
+        is_waiting = then in self._blocked
+        if is_waiting:
+            self._blocked.remove(then)
+        return is_waiting
 
     # --- what happens to it ---
 

@@ -33,8 +33,8 @@ from tidegate.model.instants import PPM, Duration, Instant, jittered, seconds
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
-    "DUPLICATE_KEY", "Ambiguous", "Call", "Cancel", "Effect", "Failure", "NotApplied", "NotDurable", "Note", "Now",
-    "Program", "Refused", "Sleep", "Unreadable", "duplicate_key", "is_duplicate",
+    "DUPLICATE_KEY", "TOO_LATE", "Ambiguous", "Call", "Cancel", "Effect", "Failure", "NotApplied", "NotDurable", "Note", "Now",
+    "Program", "Refused", "Sleep", "Unreadable", "duplicate_key", "is_duplicate", "is_too_late",
 ]  # fmt: skip
 
 Reply_co = TypeVar("Reply_co", covariant=True)
@@ -123,6 +123,15 @@ class NotApplied(Failure):
 @final
 class Ambiguous(Failure):
     """It may have been done: reply lost, time-out, garbage."""
+
+
+TOO_LATE: Final = "too late"
+"""Why a write is `Ambiguous` whose time limit at the store ran out; its reason begins so."""
+
+
+def is_too_late(failure: Failure) -> bool:
+    """Tell whether the store answered that the time limit of a write ran out: it answers, and something held the write up."""
+    return isinstance(failure, Ambiguous) and failure.reason.startswith(TOO_LATE)
 
 
 @final

@@ -75,7 +75,7 @@ from tidegate.model.documents.orders import check_sort
 from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import Duration, Instant
+from tidegate.model.instants import MILLISECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_tuple, check_type
 
 __all__ = [
@@ -160,6 +160,16 @@ def _check_collection_name(name: str) -> None:
 def _check_query(collection: object, where: object) -> None:
     check_collection(collection)
     check_type(where, FILTERS, "a filter", "write a term, such as Eq(ID, ...), or AllOf((..., ...)) of several")
+
+
+def _check_within(within: Duration | None) -> None:
+    if within is not None:
+        check_int(within, "a time limit in microseconds", MILLISECOND)
+
+
+def _in(within: Duration | None) -> str:
+    """Within which time, for people."""
+    return "" if within is None else f" within {seconds(within)}"
 
 
 def _check_fields(fields: object) -> None:
@@ -362,18 +372,29 @@ class FindOneAndUpdate(Effect["Document | None"]):
 @final
 @attrs.frozen(cache_hash=True)
 class UpdateOne(Effect[int]):
-    """Replies how many documents matched: 0 or 1."""
+    """Replies how many documents matched: 0 or 1.
+
+    Attributes:
+        collection: Where it is.
+        where: What it matches.
+        updates: What is changed.
+        within: The time limit at the store, in microseconds; None for no limit. A write waits for a transaction that has written
+            the same document, however long that stays open. When the limit runs out the reply is `Ambiguous` (`is_too_late`).
+    """
 
     collection: str
     where: Filter
     updates: tuple[Update, ...]
+    within: Duration | None = None
 
     def __attrs_post_init__(self) -> None:
         _check_query(self.collection, self.where)
         _check_updates(self.updates)
+        _check_within(self.within)
 
     def __str__(self) -> str:
-        return f"update {self.collection} where {self.where}: {', '.join(map(str, self.updates))}"
+        changes = ", ".join(map(str, self.updates))
+        return f"update {self.collection}{_in(self.within)} where {self.where}: {changes}"
 
 
 @final
@@ -507,14 +528,17 @@ class BulkUpdate(Effect[int]):
     Invariants: 1 <= len(updates) <= UPDATES_MAX; all are of one collection; the filter of each asks for another id by `Eq`.
 
     Attributes:
-        updates: Each of one document.
+        updates: Each of one document; their own time limits count for nothing.
+        within: The time limit of all of them together, as of `UpdateOne`.
     """
 
     updates: tuple[UpdateOne, ...]
+    within: Duration | None = None
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.updates, UpdateOne, "an update of one document")
         check_int(len(self.updates), "a number of updates in a bulk", 1, UPDATES_MAX)
+        _check_within(self.within)
         if len({each.collection for each in self.updates}) > 1:
             raise Misuse("a bulk of several collections", todo="make a bulk for each collection")
         keys = [_key_of(each.where) for each in self.updates]
@@ -531,7 +555,7 @@ class BulkUpdate(Effect[int]):
         return self.updates[0].collection
 
     def __str__(self) -> str:
-        return f"in bulk: {'; '.join(map(str, self.updates))}"
+        return f"in bulk{_in(self.within)}: {'; '.join(map(str, self.updates))}"
 
 
 @final
@@ -627,9 +651,9 @@ def find_one_and_update(collection: str, where: Filter, *updates: Update, sort: 
     return FindOneAndUpdate(collection, where, updates, sort)
 
 
-def update_one(collection: str, where: Filter, *updates: Update) -> UpdateOne:
-    """Ask to update the document that matches."""
-    return UpdateOne(collection, where, updates)
+def update_one(collection: str, where: Filter, *updates: Update, within: Duration | None = None) -> UpdateOne:
+    """Ask to update the document that matches, within a time limit at the store if there is one."""
+    return UpdateOne(collection, where, updates, within)
 
 
 def upsert_one(collection: str, where: Filter, *updates: Update) -> UpsertOne:
@@ -662,13 +686,14 @@ def delete_many(collection: str, *where: Filter) -> DeleteMany:
     return DeleteMany(collection, _together(where))
 
 
-def bulk_update(*updates: UpdateOne) -> BulkUpdate:
+def bulk_update(*updates: UpdateOne, within: Duration | None = None) -> BulkUpdate:
     """Ask for several updates in one request, each of a document of its own, and for how many of them matched.
 
     Args:
         updates: What `update_one` makes, of one collection, each with the id of its document in the filter.
+        within: The time limit at the store, in microseconds; None for no limit.
     """
-    return BulkUpdate(updates)
+    return BulkUpdate(updates, within)
 
 
 def _together(where: tuple[Filter, ...]) -> Filter:
