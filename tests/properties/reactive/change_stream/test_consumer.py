@@ -14,6 +14,7 @@ from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     CANNOT_RESUME,
     After,
+    Again,
     ChangeStreamConsumer,
     CommandDone,
     CommandFailed,
@@ -30,6 +31,7 @@ from tidegate.reactive.change_stream import (
     Locate,
     Located,
     Page,
+    PassLeft,
     Position,
     Read,
     Received,
@@ -147,6 +149,24 @@ def test_what_failed_is_tried_again_after_a_pause_and_nothing_is_saved_meanwhile
         Save(5, 2, After("t1")),
         Read(5, After("t1")),
     )
+
+
+def test_what_a_pass_leaves_out_is_looked_at_again_and_holds_up_nothing_else() -> None:
+    """Laws CS5 and CS6. It is in a batch again after a pause, with its last change; until then no position is saved."""
+    plan, other, again = HandleChanged(5, 0, "a", (1, 2)), HandleChanged(5, 1, "b", (1,)), StartTimer(Again(5), SECOND)
+    left = (received(A1, A2), TimerFired(StartTimer(Flush(5, 0), 500 * MILLISECOND)), PassLeft(plan, (1,)))
+    assert follow(*left).commands == (again,)
+
+    more = (received(A1, B1, after=After("t1"), up_to="t2"), TimerFired(StartTimer(Flush(5, 1), 500 * MILLISECOND)))
+    assert follow(*left, *more).commands == (other,)
+    done = (*left, *more, CommandDone(other))
+    assert follow(*done).commands == ()
+    retry = HandleChanged(5, 2, "a", (1,))
+    assert follow(*done, TimerFired(again)).commands == (retry,)
+    assert follow(*done, TimerFired(again), CommandDone(retry)).commands == (Save(5, 2, After("t2")),)
+    assert follow(*done, TimerFired(again), PassLeft(retry, (1,))).commands == (again,)
+    assert follow(*done, StopRequested()).commands == (retry,)
+    assert follow(*done, StopRequested(), PassLeft(retry, (1,))) == Step(Stopped())
 
 
 def test_it_reads_no_further_until_a_batch_has_succeeded() -> None:

@@ -22,6 +22,7 @@ from tidegate.reactive.change_stream import (
     Locate,
     Located,
     Page,
+    PassLeft,
     Read,
     Received,
     Reconcile,
@@ -46,6 +47,7 @@ def test_an_event_says_what_became_of_a_command() -> None:
     assert event_for(save, Refused("fenced")) == Fenced(save)
     assert event_for(ResetHistory(1, 1), Refused("fenced")) == Fenced(ResetHistory(1, 1))
     assert event_for(plan, Refused("no")) == event_for(plan, Ambiguous("?")) == CommandFailed(plan)
+    assert event_for(plan, (1,)) == PassLeft(plan, (1,))
     assert event_for(save, None) == CommandDone(save)
     assert event_for(read, page) == Received(read, page)
     assert event_for(read, Broken(286)) == StreamFailed(read, 286)
@@ -88,6 +90,9 @@ WRONG: Final[Any] = change_stream
         WRONG.StreamFailed(READ, INT64_MAX + 1),
         WRONG.CommandDone(READ),
         WRONG.CommandFailed(READ),
+        WRONG.PassLeft(READ, (1,)),
+        WRONG.PassLeft(HandleChanged(1, 0, "a", (1,)), ()),
+        WRONG.PassLeft(HandleChanged(1, 0, "a", (1,)), (2,)),
         WRONG.Fenced(Locate(1)),
         WRONG.TimerFired(Locate(1)),
     ],

@@ -17,6 +17,7 @@ from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
     CANNOT_RESUME,
     After,
+    Again,
     Broken,
     ChangeStreamConsumer,
     CommandDone,
@@ -34,6 +35,7 @@ from tidegate.reactive.change_stream import (
     Locate,
     Page,
     Pass,
+    PassLeft,
     Position,
     Read,
     Received,
@@ -139,6 +141,8 @@ class Process:
     runs: list[Running] = attrs.Factory(list)
     asked: list[Reconcile] = attrs.Factory(list)
     began: dict[Pass, int] = attrs.Factory(dict)
+    batched: tuple[int, int] = (0, 0)
+    """Up to where the last batch was that it has begun, and under which epoch."""
 
     @property
     def epoch(self) -> int:
@@ -269,7 +273,7 @@ class World:
         """One step of a consumer; the laws of a step are judged here."""
         before = by.state
         step = self.parts.step(self.parts.consumer, before, event)
-        self.judge("CS3", self.asks_well(before, step))
+        self.judge("CS3", self.asks_well(by, step))
         self.judge("CS4", laws.flushes_in_time(self.parts.consumer, before, event, step))
         self.judge("CS4", laws.starts_its_time_once(self.parts.consumer, before, step))
         self.judge("CS5", laws.one_save_is_under_way(step.state))
@@ -284,6 +288,8 @@ class World:
         self.judge("CS9", laws.keeps_the_position(self.parts.consumer, before, event, step))
         self.judge("CS10", laws.rests_between_saves(self.parts.consumer, before, event, step))
         self.judge("CS11", laws.reads_no_further(step))
+        if isinstance(step.state, Consuming) and step.state.flushing is not None:
+            by.batched = counted(step.state.flushing.position), step.state.epoch
         by.state = step.state
         for command in step.commands:
             if isinstance(command, Reconcile):
@@ -296,20 +302,23 @@ class World:
             if isinstance(command, Save) and is_led:
                 self.judge("CS5", self.may_save(command))
 
-    def asks_well(self, before: StreamState, step: StreamStep) -> bool:
-        """Whether a batch asks for what was collected."""
-        after = step.state
+    def asks_well(self, by: Process, step: StreamStep) -> bool:
+        """Whether a batch asks for what was collected, and, if it is time, for what was left out."""
+        before, after = by.state, step.state
         if not laws.cleans_up_first(after) or not isinstance(after, Consuming):
             return not isinstance(after, Consuming)
         is_begun = isinstance(before, Consuming) and before.flushing is None and after.flushing is not None
         if not is_begun or not isinstance(before, Consuming) or after.flushing is None or before.read is None:
             return True
-        changes = self.log[self.collected_from(before) : counted(after.flushing.position)]
+        changes = self.log[self.collected_from(by, before) : counted(after.flushing.position)]
+        waiting = {(each.collection, each.id) for each in after.left}
+        changes = [each for each in (*before.left, *changes) if (each.collection, each.id) not in waiting]
         return laws.asks_for_each_once(tuple(changes), after.flushing.left)
 
-    def collected_from(self, before: Consuming) -> int:
+    def collected_from(self, by: Process, before: Consuming) -> int:
         """Where the batch begins: where the one before it ended."""
-        return counted(before.safe or From(0))
+        batched, epoch = by.batched
+        return max(counted(before.safe or From(0)), batched if epoch == before.epoch else 0)
 
     def may_save(self, command: Save) -> bool:
         """Of each document the last change counts: it is read again, and a pass over those before it may see nothing."""
@@ -335,6 +344,11 @@ class World:
             if isinstance(command, (HandleDeleted, HandleChanged)):
                 _ = self.apply(by, command, 1)
             self.receive(by, command, NotApplied("part of it"))
+        elif how == "leave" and isinstance(command, (HandleDeleted, HandleChanged)):
+            is_gone = isinstance(command, HandleDeleted)
+            of = [each for each in command.ids if self.is_there((command.collection, int(str(each)))) != is_gone]
+            _ = self.apply(by, command, 1)
+            self.receive(by, command, (*of, *command.ids)[:1])
         else:
             self.late.append(partial(self.apply, by, command))
             self.receive(by, command, Ambiguous("no answer"))
@@ -418,7 +432,7 @@ class World:
             case "tell":
                 if by.epoch < self.epoch:
                     self.tell(by, LeadershipLost(max(by.epoch, 1)))
-            case "serve" | "lose" | "part" | "late":
+            case "serve" | "lose" | "part" | "leave" | "late":
                 self.serve(by, much, what)
             case "arrive" if self.late:
                 _ = self.late.pop(much % len(self.late))()
@@ -477,6 +491,7 @@ USUAL: Final = ("serve", "serve", "serve", "run", "run", "time", "change", "chan
 FAULTS: Final = (
     "lose",
     "part",
+    "leave",
     "late",
     "arrive",
     "break",
@@ -533,6 +548,10 @@ STORIES: Final = {
     "a document changes during its pass": DONE + "change serve time-1 change serve time-1",
     "history is lost during a pass": DONE + "change serve time-1 change truncate serve 4*serve-1 13*run",
     "leadership is lost during a pass": DONE + "change-0 change-1 serve change-0 change-1 elect! 3*serve! serve-1!",
+    "a document is left out, and another one changes": DONE
+    + "change-0 change-1 serve time-1 leave change-2 change-0 9*serve time-1 9*serve crash elect",
+    "a document is left out for ever": DONE
+    + "change-0 serve time-1 leave serve change-2 9*serve time-0 3*serve crash elect",
     "a batch is collected while another is under way": DONE
     + "change-0 change-1 2*serve-1 change-2 9*serve-0 crash elect",
 }
@@ -764,6 +783,36 @@ def ignores_the_state(_: StreamState, __: Pass, lease_left: int) -> bool:
     return lease_left > 0
 
 
+def forgets_what_is_left(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """A pass that leaves a document out is taken for done."""
+    if isinstance(event, PassLeft):
+        return consumer.step(state, CommandDone(event.command))
+    return consumer.step(state, event)
+
+
+def saves_past_what_is_left(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """The position passes what was left out, though that is looked at again."""
+    step = consumer.step(state, event)
+    after = step.state
+    if not isinstance(after, Consuming) or not after.left or after.flushing is not None or after.read is None:
+        return step
+    save = Save(after.epoch, after.history, after.read)
+    if save in after.awaited:
+        return step
+    return Step(attrs.evolve(after, awaited=after.awaited | {save}), (*step.commands, save))
+
+
+def never_looks_again(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
+    """What was left out waits for the next batch."""
+    step = consumer.step(state, event)
+    after = step.state
+    if not isinstance(event, PassLeft) or not isinstance(after, Consuming):
+        return step
+    again = StartTimer(Again(after.epoch), consumer.pause)
+    others = tuple(each for each in step.commands if each != again)
+    return Step(attrs.evolve(after, awaited=after.awaited - {again}), others)
+
+
 def never_rests(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """mongodash: after each batch its token is saved."""
     return attrs.evolve(consumer, rest=0).step(state, event)
@@ -809,6 +858,9 @@ def passes_failures(run: ReconciliationRun, progress: Progress, scan: Scan, outc
         ("CS1", Parts(saves_anyway)),
         ("CS5", Parts(saves_anyway)),
         ("CS1", Parts(drops_what_failed)),
+        ("CS1", Parts(forgets_what_is_left)),
+        ("CS5", Parts(saves_past_what_is_left)),
+        ("CS6", Parts(never_looks_again)),
         ("CS1", Parts(knows_by_id)),
         ("CS3", Parts(knows_by_id)),
         ("CS3", Parts(keeps_the_first)),

@@ -24,6 +24,10 @@ state: what is wanted, and neither unanswered nor paused.
 A batch is flushed when it is full, when its time is over, or when the consumer is to stop. Meanwhile nothing more is read, so that
 what has changed by its end comes in one page. What fails is asked for again after a pause; nothing else waits.
 
+A pass may end and leave out documents that cannot be written now (`PassLeft`): a transaction may hold the record of one for a minute.
+They are in a batch again after each pause, and until that has succeeded no position is saved. Meanwhile other changes are read and
+flushed; a new change of such a document waits with it.
+
 Position, flags and checkpoints of reconciliation are of one history: a stretch in which the stream reports everything. If
 the server cannot go on from a position (`CANNOT_RESUME`), the history is lost. The next one begins with an empty record, a
 position, and then a reconciliation.
@@ -46,7 +50,8 @@ Laws
     CS2  Once stream and store answer again and somebody leads, each change has had a pass after it happened.
     CS3  A batch asks for each document once, in its collection, as its last change has it; of each collection what was
          deleted comes first, in one pass each.
-    CS4  A batch is flushed when it is full, when `wait` is over since its first change (at once where that is 0), or at the stop; no
+    CS4  A batch is flushed when it is full, when `wait` is over since its first change (at once where that is 0), at the stop, or
+         with what was left out; no
          later change puts that off, and no two batches are under way.
     CS5  A position is saved only if no change before it is waiting, and one save is under way at most.
     CS6  While it leads, a command is unanswered: what failed is tried again.
@@ -55,7 +60,7 @@ Laws
          stream could be read.
     CS9  Where nothing changes, the position is saved within `idle` nevertheless.
     CS10 Between a save that has succeeded and the next lies `rest`, but for the one at the stop.
-    CS11 No page is asked for while a batch is under way.
+    CS11 No page is asked for while a batch is under way, nor while as many documents as a batch holds are left out.
     CS12 While a pass is under way, under a lease that is held (`is_followed`), what has changed since it began is in no batch of
          whoever leads yet, and after the stored position; or is where reconciliation will look.
 
@@ -67,7 +72,8 @@ Things that do not work
     changes a second that took a fifth of all processor time, and made half of the latency.
 
 Known not to work
-    - A pass that fails for ever holds the position, and nothing is read until it succeeds, of other collections neither.
+    - A pass that fails as a whole for ever holds the position, and nothing is read until it succeeds, of other collections neither.
+    - A document that is left out for ever holds the position: the next leader looks at everything since again.
     - Positions are not ordered for us. A save without an answer that is applied late takes the stored position back; what
       is reported again is looked at again.
     - Each page costs a look at the whole batch: let `Read` answer all that is there, and not one change after the other. A
@@ -78,6 +84,7 @@ Known not to work
 from tidegate.reactive.change_stream.commands import (
     CANNOT_RESUME,
     After,
+    Again,
     Broken,
     DocumentChange,
     Flush,
@@ -115,6 +122,7 @@ from tidegate.reactive.change_stream.events import (
     Fenced,
     LeadershipLost,
     Located,
+    PassLeft,
     Received,
     StopRequested,
     StreamEvent,
@@ -124,9 +132,9 @@ from tidegate.reactive.change_stream.events import (
 )
 
 __all__ = [
-    "CANNOT_RESUME", "After", "Answer", "Broken", "ChangeStreamConsumer", "CommandDone", "CommandFailed", "Consuming",
+    "CANNOT_RESUME", "After", "Again", "Answer", "Broken", "ChangeStreamConsumer", "CommandDone", "CommandFailed", "Consuming",
     "DocumentChange", "Elected", "Fenced", "Flush", "Flushing", "Following", "From", "HandleChanged", "HandleDeleted",
-    "LeadershipLost", "Locate", "Located", "Page", "Pass", "Position", "Read", "Received", "Reconcile", "Request",
+    "LeadershipLost", "Locate", "Located", "Page", "Pass", "PassLeft", "Position", "Read", "Received", "Reconcile", "Request",
     "ResetHistory", "Save", "SaveIdle", "StartTimer", "StopRequested", "Stopped", "StreamCommand", "StreamEvent",
     "StreamFailed", "StreamState", "StreamStep", "TimerFired", "event_for",
     "is_followed",

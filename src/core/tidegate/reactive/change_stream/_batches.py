@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.model.documents import Value, exactly
 from tidegate.reactive.change_stream.commands import DocumentChange, HandleChanged, HandleDeleted, Pass
 
-__all__ = ["collected", "free", "passes"]
+__all__ = ["apart", "collected", "free", "passes"]
 
 
 def collected(before: tuple[DocumentChange, ...], more: tuple[DocumentChange, ...]) -> tuple[DocumentChange, ...]:
@@ -16,6 +16,19 @@ def collected(before: tuple[DocumentChange, ...], more: tuple[DocumentChange, ..
         last.pop(key, None)  # a dict keeps the place of a key that is set again, and this change is now the newest
         last[key] = change
     return tuple(last.values())
+
+
+def apart(
+    changes: tuple[DocumentChange, ...], left: tuple[DocumentChange, ...]
+) -> tuple[tuple[DocumentChange, ...], tuple[DocumentChange, ...]]:
+    """The changes of other documents than those that are left, and those that are left, with their last changes."""
+    if not left:
+        return changes, left
+    names = {(each.collection, exactly(each.id)) for each in left}
+    is_left = [(each.collection, exactly(each.id)) in names for each in changes]
+    of_left = tuple(each for each, is_of in zip(changes, is_left, strict=True) if is_of)
+    others = tuple(each for each, is_of in zip(changes, is_left, strict=True) if not is_of)
+    return others, collected(left, of_left)
 
 
 def passes(epoch: int, batch: int, changes: tuple[DocumentChange, ...]) -> tuple[Pass, ...]:

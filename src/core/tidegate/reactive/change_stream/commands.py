@@ -15,7 +15,7 @@ from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_name, check_tuple, check_type
 
 __all__ = [
-    "CANNOT_RESUME", "POSITIONS", "After", "Broken", "DocumentChange", "Flush", "From", "HandleChanged",
+    "CANNOT_RESUME", "POSITIONS", "After", "Again", "Broken", "DocumentChange", "Flush", "From", "HandleChanged",
     "HandleDeleted", "Locate", "Page", "Pass", "Position", "Read", "Reconcile", "Request", "ResetHistory", "Save",
     "SaveIdle", "StartTimer", "StreamCommand",
 ]  # fmt: skip
@@ -217,6 +217,17 @@ class Flush:
 
 @final
 @attrs.frozen(cache_hash=True)
+class Again:
+    """It is time to look again at the documents that passes have left out."""
+
+    epoch: int
+
+    def __str__(self) -> str:
+        return "look again at what was left out"
+
+
+@final
+@attrs.frozen(cache_hash=True)
 class SaveIdle:
     """It is time to save the position although nothing changes."""
 
@@ -235,7 +246,7 @@ Request: TypeAlias = Locate | Read | Pass | Save | ResetHistory
 class StartTimer(Effect[None]):
     """Wait for this duration, in microseconds: then it is time for this."""
 
-    then: Request | Flush | SaveIdle
+    then: Request | Flush | Again | SaveIdle
     duration: Duration
 
     def __str__(self) -> str:

@@ -6,13 +6,15 @@ from typing import TypeAlias, assert_never, final
 
 import attrs
 
+from tidegate.model.documents import Value
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
-from tidegate.reactive.change_stream._batches import collected, free, passes
+from tidegate.reactive.change_stream._batches import apart, collected, free, passes
 from tidegate.reactive.change_stream.commands import (
     CANNOT_RESUME,
+    Again,
     DocumentChange,
     Flush,
     HandleChanged,
@@ -38,6 +40,7 @@ from tidegate.reactive.change_stream.events import (
     Fenced,
     LeadershipLost,
     Located,
+    PassLeft,
     Received,
     StopRequested,
     StreamEvent,
@@ -92,6 +95,8 @@ class Consuming:
         batch: The number of the batch that is collected.
         is_due: The time of that batch is over.
         flushing: The batch under way.
+        left: What passes have left out, the last change of each document; none of them is collected.
+        is_left_due: It is time to look at those again.
         must_reconcile: A reconciliation has not been asked for yet.
         is_lost: The history is lost, and the next one has not begun.
         is_stopping: It was asked to stop.
@@ -107,6 +112,8 @@ class Consuming:
     batch: int = 0
     is_due: bool = False
     flushing: Flushing | None = None
+    left: tuple[DocumentChange, ...] = ()
+    is_left_due: bool = False
     must_reconcile: bool = True
     is_lost: bool = False
     is_stopping: bool = False
@@ -115,7 +122,7 @@ class Consuming:
     @property
     def is_pending(self) -> bool:
         """Tell whether a change that was read waits for its pass."""
-        return bool(self.changes) or self.flushing is not None
+        return bool(self.changes or self.left) or self.flushing is not None
 
     def __str__(self) -> str:
         what = "has lost its history" if self.is_lost else f"read {self.read}" if self.read else "does not know where"
@@ -247,6 +254,8 @@ class ChangeStreamConsumer:
             case StreamFailed(_, code) if code in CANNOT_RESUME:
                 # What is collected or under way is dropped: the next reconciliation looks at everything.
                 return self._onward(Consuming(state.epoch, state.history, batch=state.batch + 1, is_lost=True))
+            case PassLeft(command, left):
+                return self._left_out(state, command, left)
             case StreamFailed(command) | CommandFailed(command):
                 return self._failed(state, command)
             case CommandDone(Save() as command) if self.rest and not state.is_stopping:
@@ -262,10 +271,22 @@ class ChangeStreamConsumer:
 
     def _received(self, state: Consuming, page: Page) -> StreamStep:
         """The stream could be read, and from a stored position: so now it may be reconciled."""
-        changes = collected(state.changes, page.changes)
-        after = attrs.evolve(state, read=page.position, changes=changes, must_reconcile=False)
+        changes, left = apart(collected(state.changes, page.changes), state.left)
+        after = attrs.evolve(state, read=page.position, changes=changes, left=left, must_reconcile=False)
         reconcile = (Reconcile(state.epoch, state.history),) if state.must_reconcile else ()
         return self._onward(after, *reconcile)
+
+    def _left_out(self, state: Consuming, command: Pass, ids: tuple[Value, ...]) -> StreamStep:
+        """These are in a batch again after a pause, and hold up no other; what is not saved is reported to the next leader."""
+        if state.is_stopping:
+            return Step(Stopped())
+        more = tuple(DocumentChange(command.collection, id_, isinstance(command, HandleDeleted)) for id_ in ids)
+        changes, left = apart(state.changes, collected(state.left, more))
+        state = _done(attrs.evolve(state, changes=changes, left=left), command)
+        again = StartTimer(Again(state.epoch), self.pause)
+        if state.is_left_due or again in state.awaited:
+            return self._onward(state)
+        return self._onward(attrs.evolve(state, awaited=state.awaited | {again}), again)
 
     def _failed(self, state: Consuming, command: Request) -> StreamStep:
         if state.is_stopping:
@@ -293,10 +314,16 @@ class ChangeStreamConsumer:
         """Begin with the batch that is collected, if it is time for it; at the stop, take what is read for done."""
         if state.is_stopping and not state.is_pending:
             return attrs.evolve(state, safe=state.read)
-        is_time = state.is_due or not self.wait or state.is_stopping or len(state.changes) >= self.size
-        if state.flushing is not None or not state.changes or not is_time or state.read is None:
+        if state.flushing is not None or state.read is None:
             return state
-        flushing = Flushing(state.read, passes(state.epoch, state.batch, state.changes))
+        is_time = state.is_due or not self.wait or state.is_stopping or len(state.changes) >= self.size
+        left = state.left if state.is_left_due or state.is_stopping else ()
+        changes = (*left, *(state.changes if is_time or left else ()))
+        if not changes:
+            return state
+        flushing = Flushing(state.read, passes(state.epoch, state.batch, changes))
+        if left:
+            state = attrs.evolve(state, left=(), is_left_due=False)
         return attrs.evolve(state, changes=(), batch=state.batch + 1, is_due=False, flushing=flushing)
 
     def _wanted(self, state: Consuming) -> list[StreamCommand]:
@@ -309,7 +336,7 @@ class ChangeStreamConsumer:
             wanted.append(Save(state.epoch, state.history, state.safe))
         if state.is_stopping:
             return wanted
-        if state.saved is not None and state.flushing is None and len(state.changes) < self.size:
+        if state.saved is not None and state.flushing is None and len(state.changes) + len(state.left) < self.size:
             wanted.append(Read(state.epoch, state.read))
         if state.changes and not state.is_due and self.wait:
             wanted.append(StartTimer(Flush(state.epoch, state.batch), self.wait))
@@ -331,7 +358,8 @@ def _done(state: Consuming, command: Pass | Save | ResetHistory) -> Consuming:
             left = tuple(each for each in flushing.left if each != command)
             if left:
                 return attrs.evolve(state, flushing=Flushing(flushing.position, left))
-            return attrs.evolve(state, flushing=None, safe=flushing.position)
+            safe = state.safe if state.left else flushing.position  # or what was left out would be before it
+            return attrs.evolve(state, flushing=None, safe=safe)
         case _:
             assert_never(command)
 
@@ -340,6 +368,8 @@ def _timed(state: Consuming, command: StartTimer) -> Consuming:
     match command.then:
         case Flush(batch=batch):
             return attrs.evolve(state, is_due=state.is_due or batch == state.batch)
+        case Again():
+            return attrs.evolve(state, is_left_due=bool(state.left))
         case SaveIdle():
             return state if state.is_pending else attrs.evolve(state, safe=state.read)
         case _:

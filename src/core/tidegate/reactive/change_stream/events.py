@@ -6,10 +6,11 @@ Events check nothing when they are made: `step` looks at each one that it is giv
 from __future__ import annotations
 
 from types import NoneType
-from typing import TypeAlias, final
+from typing import TypeAlias, cast, final
 
 import attrs
 
+from tidegate.model.documents import Value, exactly
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.errors import INT64_MAX, Misuse
 from tidegate.model.values import check_int, check_type
@@ -30,7 +31,7 @@ from tidegate.reactive.change_stream.commands import (
 )
 
 __all__ = [
-    "Answer", "CommandDone", "CommandFailed", "Elected", "Fenced", "LeadershipLost", "Located", "Received",
+    "Answer", "CommandDone", "CommandFailed", "Elected", "Fenced", "LeadershipLost", "Located", "PassLeft", "Received",
     "StopRequested", "StreamEvent", "StreamFailed", "TimerFired", "check_event", "event_for",
 ]  # fmt: skip
 
@@ -124,7 +125,16 @@ class TimerFired:
     command: StartTimer
 
 
-Answer: TypeAlias = Located | Received | StreamFailed | CommandDone | CommandFailed | Fenced | TimerFired
+@final
+@attrs.frozen
+class PassLeft:
+    """A pass has ended, and left out these documents, which could not be written now. Invariant: they are of the pass, one at least."""
+
+    command: Pass
+    left: tuple[Value, ...] = attrs.field(eq=exactly)
+
+
+Answer: TypeAlias = Located | Received | StreamFailed | CommandDone | CommandFailed | PassLeft | Fenced | TimerFired
 StreamEvent: TypeAlias = Elected | LeadershipLost | StopRequested | Answer
 
 _WRITES = (HandleDeleted, HandleChanged, Save, ResetHistory)
@@ -155,6 +165,12 @@ def check_event(event: object) -> None:
             check_type(command, _WRITES, "a request that can be done")
         case CommandFailed(command):
             check_type(command, (Locate, *_WRITES), "a request that can fail")
+        case PassLeft(command, left):
+            check_type(command, (HandleDeleted, HandleChanged), "a pass")
+            check_type(left, tuple, "a tuple of ids")
+            known = {exactly(each) for each in command.ids}
+            if not left or not {exactly(each) for each in left} <= known:
+                raise Misuse(f"a pass that left out {len(left)} documents", todo="name those of its ids that are left")
         case Fenced(command):
             check_type(command, (Save, ResetHistory), "a request under an epoch")
         case TimerFired(command):
@@ -191,6 +207,8 @@ def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
         case HandleDeleted() | HandleChanged() | Save() | ResetHistory():
             if isinstance(reply, Refused) and isinstance(command, (Save, ResetHistory)):
                 return Fenced(command)
+            if isinstance(reply, tuple) and isinstance(command, (HandleDeleted, HandleChanged)):
+                return PassLeft(command, cast("tuple[Value, ...]", reply))
             if reply is None or isinstance(reply, Failure):
                 return CommandDone(command) if reply is None else CommandFailed(command)
         case _:

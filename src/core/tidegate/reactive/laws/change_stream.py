@@ -12,6 +12,7 @@ from typing import TypeAlias
 from tidegate.model.documents import exactly
 from tidegate.model.reducer import Step
 from tidegate.reactive.change_stream import (
+    Again,
     Answer,
     ChangeStreamConsumer,
     CommandDone,
@@ -24,6 +25,7 @@ from tidegate.reactive.change_stream import (
     HandleDeleted,
     Located,
     Pass,
+    PassLeft,
     Position,
     Read,
     Received,
@@ -93,8 +95,9 @@ def flushes_in_time(consumer: ChangeStreamConsumer, before: StreamState, event: 
     received = len(event.page.changes) if isinstance(event, Received) else 0
     is_full = len(before.changes) + received >= consumer.size
     # the one before it is over with this very step, or there was none
-    is_alone = known is None or (isinstance(event, CommandDone) and known == (event.command,))
-    return is_alone and (is_over or is_full or before.is_due or not consumer.wait or after.is_stopping)
+    is_alone = known is None or (isinstance(event, (CommandDone, PassLeft)) and known == (event.command,))
+    is_again = before.is_left_due or (isinstance(event, TimerFired) and isinstance(event.command.then, Again))
+    return is_alone and (is_over or is_full or is_again or before.is_due or not consumer.wait or after.is_stopping)
 
 
 def starts_its_time_once(consumer: ChangeStreamConsumer, before: StreamState, step: StreamStep) -> bool:
@@ -131,7 +134,11 @@ def awaits_something(state: StreamState) -> bool:
 
 
 def tries_again(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
-    """Law CS6: what failed is asked for again after a pause, except at the stop."""
+    """Law CS6: what failed, or was left out, is asked for again after a pause, except at the stop."""
+    if isinstance(event, PassLeft) and _is_awaited(before, event) and isinstance(step.state, Consuming):
+        state = step.state
+        asked = any(isinstance(each, StartTimer) and isinstance(each.then, Again) for each in state.awaited)
+        return asked or state.is_left_due or not state.left
     if not isinstance(event, CommandFailed) or not isinstance(before, Consuming) or event.command not in before.awaited:
         return True
     is_later = any(isinstance(command, StartTimer) and command.then == event.command for command in step.commands)
@@ -148,7 +155,9 @@ def is_silent_when_over(step: StreamStep) -> bool:
 
 def ignores_what_is_not_awaited(before: StreamState, event: StreamEvent, step: StreamStep) -> bool:
     """Law CS7: an answer to what is not awaited changes nothing."""
-    if not isinstance(event, (Located, Received, StreamFailed, CommandDone, CommandFailed, Fenced, TimerFired)):
+    if not isinstance(
+        event, (Located, Received, StreamFailed, CommandDone, CommandFailed, PassLeft, Fenced, TimerFired)
+    ):
         return True
     return _is_awaited(before, event) or step == Step(before)
 

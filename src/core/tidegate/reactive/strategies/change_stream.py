@@ -8,6 +8,7 @@ from hypothesis.strategies import SearchStrategy
 from tidegate.model.instants import MILLISECOND
 from tidegate.reactive.change_stream import (
     After,
+    Again,
     ChangeStreamConsumer,
     CommandDone,
     CommandFailed,
@@ -23,6 +24,7 @@ from tidegate.reactive.change_stream import (
     Located,
     Page,
     Pass,
+    PassLeft,
     Position,
     Read,
     Received,
@@ -89,7 +91,7 @@ def reads() -> SearchStrategy[Read]:
 def waits() -> SearchStrategy[StartTimer]:
     """Waits for everything that there is to wait for."""
     timers = st.one_of(st.builds(Flush, _EPOCHS, _SMALL), _EPOCHS.map(SaveIdle))
-    then = st.one_of(timers, _EPOCHS.map(Locate), reads(), passes(), stores())
+    then = st.one_of(timers, _EPOCHS.map(Again), _EPOCHS.map(Locate), reads(), passes(), stores())
     return st.builds(StartTimer, then, st.integers(0, 99))
 
 
@@ -111,6 +113,7 @@ def events() -> SearchStrategy[StreamEvent]:
         st.builds(StreamFailed, reads(), st.sampled_from((None, 43, 280, 286))),
         st.one_of(passes(), stores()).map(CommandDone),
         st.one_of(_EPOCHS.map(Locate), passes(), stores()).map(CommandFailed),
+        passes().map(lambda each: PassLeft(each, each.ids[:1])),
         stores().map(Fenced),
         waits().map(TimerFired),
     )
