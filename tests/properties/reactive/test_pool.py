@@ -331,7 +331,7 @@ class Course:
                     )
                 )
             case Renew(_, runs):
-                verdicts = [Why.RENEWED, Why.RENEWED, None, WhyNot.ANOTHER_CLAIM]
+                verdicts = [Why.RENEWED, Why.RENEWED, Why.COMPLETING, None, WhyNot.ANOTHER_CLAIM]
                 self.tell(RunsRenewed(at(self.now), command, tuple(self.random.choice(verdicts) for _ in runs)))
             case End(_, ended):
                 known = self.random.choice([0.0, 0.5, 1.0, 1.0, 1.0])
@@ -625,6 +625,21 @@ def test_runs_are_handled_and_ended() -> None:
     assert End("bill", ((runs[0], Later(7)),)) in told.commands
 
 
+def test_a_lease_that_waits_for_the_transaction_of_its_handler_is_not_lost() -> None:
+    """Law PW19: it is asked for again after a twelfth of the lease, and the handler goes on."""
+    rules = PoolRules(tasks=(PooledTask(name="bill", lease=LEASE),))
+    renew = Renew("bill", (run_of(1),))
+    state = attrs.evolve(working(run_of(1)), renewing=((renew, at(LEASE // 2)),))
+    step = rules.step(state, RunsRenewed(at(LEASE), renew, (Why.COMPLETING,)))
+
+    (one,) = step.state.working
+    assert (one.why, one.held_until, one.renew_at) == (None, at(LEASE // 2 + LEASE), at(LEASE + LEASE // 12))
+    again = rules.step(step.state, PoolTimerFired(one.renew_at))
+    assert renew in again.commands
+    lost = rules.step(state, RunsRenewed(at(LEASE), renew, (None,)))
+    assert any(isinstance(each, Interrupt) for each in lost.commands)
+
+
 def working(*runs: Run) -> PoolState:
     told = RULES.step(PoolState(), PoolTimerFired(at(0)))
     return RULES.step(told.state, RunsTaken(at(0), Take("bill", 3), runs)).state
@@ -858,6 +873,9 @@ def test_each_answer_has_its_event() -> None:
     failed = RunsTaken(at(1), take, (), has_failed=True, is_unheard=True)
     assert pool_event_for(take, Ambiguous("no reply"), at(1)) == failed
     assert pool_event_for(take, ((), (Idle.UNHEARD,)), at(1)) == RunsTaken(at(1), take, (), is_unheard=True)
+    # What is held is drawn among more the next time, and a late write of it may yet be done.
+    held = RunsTaken(at(1), take, (one,), lost=1, is_unheard=True)
+    assert pool_event_for(take, ((one,), (Idle.HELD,)), at(1)) == held
     give_back = GiveBack("bill", (one,))
     assert pool_event_for(give_back, 2, at(1)) == GivenBack(at(1), give_back, 2)
     assert pool_event_for(give_back, Ambiguous("no reply"), at(1)) == GivenBack(at(1), give_back, 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeVar, cast, final
 
 import attrs
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tidegate.model.documents import (
     ID,
+    AllOf,
     Document,
     Eq,
     Field,
@@ -24,11 +25,23 @@ from tidegate.model.documents import (
     matches,
     parts_of,
 )
-from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Now, Refused, Sleep
+from tidegate.model.effects import (
+    TOO_LATE,
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Now,
+    Refused,
+    Sleep,
+)
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import (
     FOUND_MAX,
+    BulkUpdate,
     DeleteMany,
     DeleteOne,
     FindAll,
@@ -84,6 +97,7 @@ class Store:
         answers: What the handler answers, one call after the other; then None.
         calls: What it was called with.
         trouble: What becomes of requests, by their number; of others, what should.
+        held: The documents whose records transactions hold: a write of one runs out of its time, if it has any.
         asked: What was asked, in order.
     """
 
@@ -91,6 +105,7 @@ class Store:
     answers: list[object] = attrs.field(factory=list)
     calls: list[Claim] = attrs.field(factory=list)
     trouble: dict[int, Trouble] = attrs.field(factory=dict)
+    held: tuple[str, ...] = ()
     asked: list[Effect[object]] = attrs.field(factory=list)
 
     def do(self, effect: Effect[object]) -> object:
@@ -99,8 +114,21 @@ class Store:
             assert isinstance(claim, Claim)
             self.calls.append(claim)
             return self.answers.pop(0) if self.answers else None
+        if isinstance(effect, (UpdateOne, BulkUpdate)) and self.held and effect.collection == TASK.records:
+            return self._updated(effect)
         ((self.world, reply),) = perform(effect, self.world, "caller")
         return reply
+
+    def _updated(self, effect: UpdateOne | BulkUpdate) -> object:
+        """One after the other, up to one that is held, as a server does."""
+        total, ways = 0, tuple(Eq(ID, record_id("bill", key)) for key in self.held)
+        for each in effect.updates if isinstance(effect, BulkUpdate) else (effect,):
+            if not isinstance(each.where, AllOf) or each.where.parts[0] in ways:
+                assert effect.within is not None, "it waits for a minute"
+                return Ambiguous(f"{TOO_LATE} (ExecutionTimeout 50)")
+            ((self.world, reply),) = perform(each, self.world, "caller")
+            total += cast("int", reply)
+        return total
 
     def run(self, program: Coroutine[Effect[object], object, T]) -> T:
         reply: object = None
@@ -750,3 +778,99 @@ def test_the_store_is_asked_for_its_time() -> None:
 
 async def _asked() -> Instant:
     return await StoreTime()
+
+
+# --- records that transactions hold -------------------------------------------------------------------------------------
+
+KEYS: Final = ("a", "b", "c")
+
+
+def running(*keys: str) -> tuple[Store, tuple[Run, ...]]:
+    """A store in which runs of these documents are under way, of the worker "dead"."""
+    store = Store(world_with({"orders": tuple(Document.of({"_id": key, "total": 1}) for key in keys)}))
+    assert store.run(TASK.plan_pass(keys, "r")) == ()
+    runs, others = store.run(TASK.take("dead", len(keys)))
+    assert (len(runs), others) == (len(keys), ())
+    return store, runs
+
+
+def test_a_record_that_is_held_holds_up_no_other_claim() -> None:
+    """Leases have ended: the others are claimed, also one that nobody has claimed before; and what is held is left."""
+    store, _ = running(*KEYS)
+    store.do(InsertOne("orders", Document.of({"_id": "new", "total": 1})))
+    assert store.run(TASK.plan_pass(("new",), "s")) == ()
+    store.later(LEASE + SECOND)
+    store.held = ("b",)
+
+    runs, others = store.run(TASK.take("w", 10))
+    assert sorted(str(run.key) for run in runs) == ["a", "c", "new"]
+    assert others == (Idle.HELD,)
+    store.held = ()
+    (run,), others = store.run(TASK.take("w", 10))
+    assert (run.key, others) == ("b", ())
+
+
+def test_a_record_that_is_held_holds_up_no_other_renewal_and_no_other_end() -> None:
+    """Nobody knows of it, and it is not tried again here; unless its own handler completes it."""
+    store, runs = running(*KEYS)
+    store.held = ("b",)
+    claims, (_, held, _) = tuple((run.key, run.claim) for run in runs), runs
+
+    assert store.run(TASK.renew_all(claims)) == (Why.RENEWED, None, Why.RENEWED)
+    asked = len(store.asked)
+    completing = store.run(TASK.renew_all(claims, (held.claim,)))
+    assert completing == (Why.RENEWED, Why.COMPLETING, Why.RENEWED)
+    updates = [each for each in store.asked[asked:] if isinstance(each, (UpdateOne, BulkUpdate))]
+    assert [type(each) for each in updates] == [BulkUpdate, UpdateOne]
+    ends = store.run(TASK.end(tuple((run, None) for run in runs)))
+    assert ends[1] is None
+    assert {ends[0], ends[2]} <= {Why.SUCCEEDED, WhyNot.ENDED}  # the first one was written by the request of all
+    store.held = ()
+    assert store.run(TASK.end(((held, None),))) == (Why.SUCCEEDED,)
+
+
+def test_a_lease_that_is_another_s_is_lost_though_its_handler_completes_it() -> None:
+    """Its transaction is over then, though it does not know."""
+    store, (one,) = running("a")
+    store.later(LEASE + SECOND)
+    assert store.run(TASK.take("w", 1))[0]
+    assert store.run(TASK.renew_all(((one.key, one.claim),), (one.claim,))) == (WhyNot.ANOTHER_CLAIM,)
+
+
+def test_a_record_that_is_held_holds_up_no_other_look() -> None:
+    """It is told as left, also by a pass that claims."""
+    store, _ = running(*KEYS)
+    for key in KEYS:
+        store.do(UpdateOne("orders", Eq(ID, key), (Put(TOTAL, 2),)))
+    store.do(InsertOne("orders", Document.of({"_id": "new", "total": 1})))
+    store.held = ("b",)
+    planned = store.run(TASK.plan_and_take((*KEYS, "new"), "s", "w", 10))
+    assert [run.key for run in planned.runs] == ["new"]
+    assert planned.held == ("b",)
+    assert store.run(TASK.plan_pass(planned.left, "t")) == ()
+    assert store.run(TASK.plan_pass((*KEYS, "new"), "u")) == ("b",)
+    store.held = ()
+    assert store.run(TASK.plan_pass(("b",), "v")) == ()
+
+
+def test_after_some_that_are_held_the_others_of_a_request_are_left() -> None:
+    """Or a process that has died in many transactions would hold up all for as long as all of them take."""
+    keys = tuple(f"d{number}" for number in range(12))
+    store, runs = running(*keys)
+    store.held = keys
+    asked = len(store.asked)
+    assert store.run(TASK.renew_all(tuple((run.key, run.claim) for run in runs))) == (None,) * 12
+    assert sum(isinstance(each, UpdateOne) for each in store.asked[asked:]) == 8
+
+
+@pytest.mark.parametrize(("lease", "within"), [(100_000, 50_000), (5 * SECOND, 208_333), (MINUTE, 250_000)])
+def test_the_limit_of_a_write_is_a_small_part_of_the_lease(lease: int, within: int) -> None:
+    """What nobody can hold has none."""
+    task = attrs.evolve(TASK, rules=TaskRules(debounce=Debounce(0, 0), lease=lease))
+    assert task.within == within
+    store = Store(world_with({"orders": tuple(Document.of({"_id": key, "total": 1}) for key in KEYS)}))
+    _ = store.run(task.plan_pass(KEYS, "r"))
+    runs, _ = store.run(task.take("w", 3))
+    _ = store.run(task.end(tuple((run, None) for run in runs)))
+    limits = [each.within for each in store.asked if isinstance(each, BulkUpdate)]
+    assert limits == [None, 4 * within]

@@ -67,6 +67,12 @@ class _Changed:
         self.task, self.id = task.name, natural(given.key)
         self.attempt, self.token = given.claim.attempts, given.claim.token
         self._task, self._run, self._site, self._throttle = task, given, site, throttle
+        self._session: AsyncClientSession | ClientSession | None = None
+
+    @property
+    def is_completing(self) -> bool:
+        """Whether `complete` was called in a transaction that is open, as far as its session knows: it may hold the record."""
+        return self._session is not None and self._session.in_transaction
 
     @property
     def values(self) -> dict[str, Any]:
@@ -133,6 +139,7 @@ class Change(_Changed):
         check_session(session, AsyncClientSession)
         check_same_server(session, self._site.client)
         store = AsyncMongo(session.client, self._site.name, session=session)
+        self._session = session
         try:
             end = await run_async(self._task.complete(self._run), choosing(documents(store), local_async()))
         except Failure as failure:
@@ -164,6 +171,7 @@ class SyncChange(_Changed):
         check_session(session, ClientSession)
         check_same_server(session, self._site.client)
         store = Mongo(session.client, self._site.name, session=session)
+        self._session = session
         try:
             end = run(self._task.complete(self._run), choosing(documents(store), local()))
         except Failure as failure:

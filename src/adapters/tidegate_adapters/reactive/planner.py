@@ -50,7 +50,7 @@ from uuid import uuid4
 import attrs
 
 from tidegate.leases.lease import Terms
-from tidegate.model.documents import ID, Document, Eq, Value
+from tidegate.model.documents import ID, Document, Eq, Value, exactly
 from tidegate.model.effects import Ambiguous, Failure, Program, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND, Duration, Instant
@@ -505,40 +505,54 @@ class Planner:
 
     # --- looks ---
 
-    async def _look(self, command: Pass) -> None:
-        """All tasks on a collection look at what has changed there, or was deleted."""
+    async def _look(self, command: Pass) -> tuple[Value, ...] | None:
+        """All tasks on a collection look at what has changed there, or was deleted: the ids that are left, if there are any."""
         tasks = self._tasks.get(command.collection, ())
         looks = (self._look_of(task, command) for task in tasks)
         ended = await asyncio.gather(*looks, return_exceptions=True)
         self._looked += len(command.ids)
-        for task, error in zip(tasks, ended, strict=True):
-            if error is None:
-                self._heal(task.name)
+        left: dict[object, Value] = {}
+        for task, answer in zip(tasks, ended, strict=True):
+            if isinstance(answer, BaseException):
+                self._failed(task.name, answer)
+            elif answer:
+                self._failed(
+                    task.name, Ambiguous(f"{len(answer)} of {len(command.ids)} looks are not known to be written")
+                )
+                left |= {exactly(each): each for each in answer}
             else:
-                self._failed(task.name, error)
-        for error in ended:
-            if error is not None:
-                raise error
+                self._heal(task.name)
+        for answer in ended:
+            if isinstance(answer, BaseException):
+                raise answer
+        return tuple(left.values()) or None
 
-    async def _look_of(self, task: ReactiveTask, command: Pass) -> None:
-        """One task looks at these documents; the pool of this process runs what it has room for, and hears of what else is due."""
+    async def _look_of(self, task: ReactiveTask, command: Pass) -> tuple[Value, ...]:
+        """One task looks at these documents; the pool of this process runs what it has room for, and hears of what else is due.
+
+        Returns:
+            The ids whose look is not known to be written.
+        """
 
         async def followed() -> bool:
             state = Following() if self._runtime is None else self._runtime.state
             return is_followed(state, command, 0 if self._held is None else self._held.left)
 
         noted, ids, is_gone = _Noted(), command.ids, isinstance(command, HandleDeleted)
-        noting, left = noted.by(task, followed), ids
+        noting, left, held = noted.by(task, followed), ids, tuple[Value, ...]()
         if not is_gone:
-            left = await self._take(noting, ids, noted)
+            left, held = await self._take(noting, ids, noted)
         if left:
             left = await self._site.run(noting.clean_up(left) if is_gone else noting.plan_pass(left, uuid4().hex))
         self._tell(task, noted)
-        if left:
-            raise Ambiguous(f"{len(left)} of {len(ids)} looks are not known to be written")
+        return (*left, *held)
 
-    async def _take(self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted) -> tuple[Value, ...]:
-        """Look and claim at once, as far as there is room: those that are left. Of what is due, what was not claimed is noted."""
+    async def _take(
+        self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted
+    ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+        """Look and claim at once, as far as there is room: those that are left, and those that are held. Of what is due, what was
+        not claimed is noted.
+        """
         request, most = uuid4().hex, 0
         try:
             most = await self._pool.room(task.name, len(ids), request)
@@ -546,13 +560,13 @@ class Planner:
             if not most:
                 self._pool.took(task.name, request, ())
         if not most:
-            return ids
+            return ids, ()
         claiming = asyncio.create_task(self._claim(task, ids, request, most))
         self._claiming.add(claiming)
         claiming.add_done_callback(self._claiming.discard)
         planned = await asyncio.shield(claiming)
         noted.dues[:] = () if planned.due is None else (planned.due,)
-        return planned.left
+        return planned.left, planned.held
 
     async def _claim(
         self, task: ReactiveTask, ids: tuple[Value, ...], request: str, most: int

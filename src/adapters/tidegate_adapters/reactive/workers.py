@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast, final
+from weakref import WeakValueDictionary
 
 from tidegate.model.effects import Refused
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
@@ -46,6 +47,7 @@ from tidegate.reactive.pool import (
     pool_event_for,
 )
 from tidegate.reactive.reactive_task import HandlerAnswer, Later, Run, answered, dues
+from tidegate.reactive.tasks import Claim
 from tidegate_adapters.cancelling import CLOSE_S
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
@@ -87,6 +89,8 @@ class Pool:
         self._declared: Final = {each.name: each for each in declared}
         self._handlers: Final = {each.name: self._handler(each) for each in declared}
         self._timer: asyncio.TimerHandle | None = None
+        self._changes: Final = WeakValueDictionary[tuple[str, int], Change | SyncChange]()
+        """What handlers that run were given, by the record's id and the token."""
         self._asking: Final[dict[str, asyncio.Future[int]]] = {}
         self._is_closed = False
         self._runtime: Runtime[PoolState, PoolEvent, PoolCommand] = Runtime(
@@ -194,7 +198,7 @@ class Pool:
                 return CallEach(self._handlers[command.task], runs)
             case Renew(_, runs):
                 claims = tuple((each.key, each.claim) for each in runs)
-                return Call(lambda: run(task.renew_all(claims)))
+                return Call(lambda: run(task.renew_all(claims, self._completing(runs))))
             case End(_, ended):
                 return Call(lambda: run(task.end(ended)))
             case GiveBack(_, hands):
@@ -235,6 +239,11 @@ class Pool:
             )
         return answer
 
+    def _completing(self, runs: tuple[Run, ...]) -> tuple[Claim, ...]:
+        """The claims of those runs whose handlers have asked to complete them in a transaction that is open."""
+        changes = ((each.claim, self._changes.get((each.claim.id, each.claim.token))) for each in runs)
+        return tuple(claim for claim, change in changes if change is not None and change.is_completing)
+
     def _start_timer(self, duration: Duration) -> None:
         """In the place of the one before."""
         if self._timer is not None:
@@ -258,7 +267,12 @@ class Pool:
             return _later() if declared.is_async else Later(0)
 
         called = call if declared.is_async else threaded(call, lambda: self._threads)
-        return lambda run: called((run, make(declared.task, run, site, self.throttle)))
+
+        def begun(run: Run) -> Awaitable[object]:
+            change = self._changes[run.claim.id, run.claim.token] = make(declared.task, run, site, self.throttle)
+            return called((run, change))
+
+        return begun
 
     async def _close(self) -> None:
         if self._timer is not None:

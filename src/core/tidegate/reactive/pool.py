@@ -71,6 +71,8 @@ Laws
     PW17 An end that nobody confirms is asked for again a twelfth of the lease later, after a second at most and no sooner, until
          somebody tells what became of it.
     PW18 No handler is called, although that was commanded, when its lease may be another's.
+    PW19 Where the transaction of a handler holds its record, so that its lease cannot be renewed, the lease is not taken for lost, and
+         a renewal is asked for again after a twelfth of the lease.
 
 Known not to work
     - Who stands still between that last look at its clock and the first line of a handler goes on with that line.
@@ -508,7 +510,7 @@ _EVENTS: Final = (
 )  # fmt: skip
 
 
-_NOTHING: Final = (Idle.NOTHING_DUE, Idle.NOT_CLAIMED, Idle.UNHEARD)
+_NOTHING: Final = (Idle.NOTHING_DUE, Idle.NOT_CLAIMED, Idle.HELD, Idle.UNHEARD)
 """Where another was faster, or nobody answers, the next look waits as if nothing had been found."""
 
 
@@ -533,8 +535,9 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
             check_type(reply, tuple, "runs, and what became of the others")
             runs, others = reply if isinstance(reply, tuple) and len(reply) == 2 else (reply, ())
             check_tuple(others, (Idle, SetAside), "what became of a record")
-            is_more, is_unheard = any(each not in _NOTHING for each in others), Idle.UNHEARD in others
-            lost = others.count(Idle.NOT_CLAIMED)
+            is_more = any(each not in _NOTHING for each in others)
+            is_unheard = Idle.UNHEARD in others or Idle.HELD in others  # a late write may yet be done
+            lost = others.count(Idle.NOT_CLAIMED) + others.count(Idle.HELD)  # so the next look draws among more
             event = RunsTaken(at, command, cast("_Runs", runs), is_more, lost, is_unheard=is_unheard)
         case Glance() if isinstance(reply, Failure):
             event = DuesSeen(at, command)
@@ -865,6 +868,9 @@ def _renewed(rules: PoolRules, state: PoolState, event: RunsRenewed) -> PoolStat
 
     def after(each: Working) -> Working:
         match of.get(_name(each.task, each.run.claim), each):
+            case Why.COMPLETING:  # nobody else claims it as long as that transaction is open, so that is asked often
+                held_until = since + task.lease
+                return attrs.evolve(each, held_until=held_until, renew_at=event.at + task.lease // _SOON)
             case Why():
                 return attrs.evolve(each, held_until=since + task.lease, renew_at=since + task.lease // _PART)
             case WhyNot():  # it is lost already: it is interrupted as soon as that is looked at

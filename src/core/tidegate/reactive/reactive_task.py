@@ -25,6 +25,12 @@ for what is due: it reads before it writes, so what it sends fits no run that ha
 nobody confirms is not given back, for the handler has been called: who lives asks for it again, until somebody tells what became of
 it.
 
+`complete` writes in a transaction, which holds the record until it ends. If its process dies, the server ends it after 60 s, and until
+then any other write of that record waits at the server. So a write of a record that is processed has a time limit (`within`). When a
+request of several runs out of time, each is sent alone, and what is held is left to a later look, claim, renewal or end (`Idle.HELD`).
+A transaction holds only the record of a run, so all other records are written first, in a request of their own that never waits.
+A renewal that waits for the transaction of its own handler is not a lost lease (`Why.COMPLETING`): nobody else can claim the record.
+
 Laws, over the records, the documents, what was handled and where the workers stand:
     RT1  No change is lost: at rest, what a document says was handled, or its run was given up.
     RT2  At most one worker runs under a claim.
@@ -46,7 +52,7 @@ Known not to work
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import Enum, unique
 from types import NoneType
 from typing import Final, NoReturn, TypeAlias, final
 
@@ -79,7 +85,18 @@ from tidegate.model.documents import (
     show,
 )
 from tidegate.model.documents.bson import ZERO_TIMESTAMP
-from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, NotDurable, Now, Program, Sleep, Unreadable
+from tidegate.model.effects import (
+    Ambiguous,
+    Call,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Now,
+    Program,
+    Sleep,
+    Unreadable,
+    is_too_late,
+)
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Duration, Instant, micros
 from tidegate.model.operations import (
@@ -156,6 +173,15 @@ _KEY: Final = Field[Value](ID.name)
 BEHIND: Final = 20 * MILLISECOND
 """By the time that decisions are taken with, it may be so much earlier than it is, so that none of them asks for it anew. A lease is
 counted from then, so it may end so much sooner: whoever holds one gives it up before (`PooledTask.lease`)."""
+_LIMIT_PART: Final = 24
+"""This part of a lease is the time limit of a write that a transaction may hold up;"""
+_LIMIT_LEAST: Final = 50 * MILLISECOND
+_LIMIT_MOST: Final = 250 * MILLISECOND
+"""within these bounds, so that a renewal that runs out of time is sent again long before its lease ends."""
+_BULK_LIMITS: Final = 4
+"""How many times as long several writes in one request may take."""
+_HELD_MAX: Final = 8
+"""After so many that are held, the others of a request are left as well: each has taken the whole of its time."""
 _ATTEMPTS: Final = 8
 """How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
 
@@ -168,6 +194,7 @@ class Idle(Enum):
 
     NOTHING_DUE = "nothing is due"
     NOT_CLAIMED = "another was faster, or nobody answered"
+    HELD = "a transaction holds its record, and it cannot be claimed now"
     UNHEARD = "nobody has told what became of its claim: it may be in this worker's name, or come to be"
     GIVEN_UP = "the lease of its last run has ended, and the policy gave up"
     SKIPPED = "its document is gone, or no longer matches"
@@ -286,6 +313,7 @@ class Planned:
 
     Attributes:
         left: The ids whose look is not known to be written: `plan_pass` looks at them again.
+        held: The ids whose look cannot be written now, for a transaction holds their records: a later pass looks at them again.
         runs: The runs that have begun.
         due: In how long the first of what it has planned and not claimed is due, in microseconds; None where there is none.
         is_unheard: Nobody has told what became of some claim (`Idle.UNHEARD`).
@@ -295,6 +323,7 @@ class Planned:
     runs: tuple[Run, ...] = ()
     due: Duration | None = None
     is_unheard: bool = False
+    held: tuple[Value, ...] = attrs.field(default=(), eq=exactly)
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -335,7 +364,10 @@ def _unchanged(task: ReactiveTask, key: Value, write: UpdateRecord | RemoveRecor
 
 
 async def _send(updates: tuple[UpdateOne, ...]) -> int:
-    return await (updates[0] if len(updates) == 1 else bulk_update(*updates))
+    if len(updates) == 1:
+        return await updates[0]
+    within = updates[0].within
+    return await bulk_update(*updates, within=None if within is None else _BULK_LIMITS * within)
 
 
 _LONGEST_DUE: Final = (Ascending(NEXT_RUN_AT),)
@@ -378,7 +410,7 @@ class ReactiveTaskParts:
         find: What the record of a document is found by.
         insert: Inserts the first records of documents, and answers whether there was none of any.
         unchanged: What a write is guarded by: the record is still what this was decided on.
-        send: Sends updates, one or more, and answers how many of them have matched.
+        send: Sends updates, one or more, all within a time limit or all without, and answers how many of them have matched.
         due: What is due, as the store judges.
         read: Reads the documents of these ids, in their order.
         now: Asks for the time.
@@ -478,6 +510,11 @@ class ReactiveTask:
         due = Index((Ascending(TASK), *_LONGEST_DUE), Exists(NEXT_RUN_AT))
         return {self.records: (due, Index((Ascending(TASK), Ascending(DOCUMENT))))}
 
+    @property
+    def within(self) -> Duration:
+        """The time limit of a write of a record that a transaction may hold."""
+        return min(max(self.rules.lease // _LIMIT_PART, _LIMIT_LEAST), _LIMIT_MOST)
+
     async def find_changed(self, after: tuple[Value, ...], limit: int) -> PlanPage:
         """Ask which documents `plan_pass` has to look at.
 
@@ -559,8 +596,9 @@ class ReactiveTask:
             elif write.record.owner is None:
                 dues = (*dues, _due_at(write.record) - now)
             asked = (*asked, (key, before, write))
-        are_written = await self._written(asked)
-        unsure = tuple(key for (key, _, _), is_written in zip(asked, are_written, strict=True) if not is_written)
+        marks = await self._written(asked)
+        late = tuple(key for (key, _, _), mark in zip(asked, marks, strict=True) if mark is _Sent.HELD)
+        unsure = tuple(key for (key, _, _), mark in zip(asked, marks, strict=True) if mark is _Sent.OPEN)
         held = tuple(each for each in claims if not _is_in(each[0], unsure))
         found = await self._held_of(tuple(each for each in claims if _is_in(each[0], unsure))) or ()
         left = tuple(key for key in unsure if not _is_in(key, tuple(of for of, _ in found)))
@@ -571,7 +609,7 @@ class ReactiveTask:
             held = tuple(each for each in held if each[1].snapshot is None)  # what its document has left is completed
         begun, idle = await self._begun((*held, *found))
         is_unheard = is_unheard or Idle.UNHEARD in idle
-        return Planned((*left, *once[FOUND_MAX:]), (*runs, *begun), min(dues, default=None), is_unheard)
+        return Planned((*left, *once[FOUND_MAX:]), (*runs, *begun), min(dues, default=None), is_unheard, late)
 
     async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
         """Look at the records of these documents: remove what is of no use, and write down what else is to be done.
@@ -603,7 +641,7 @@ class ReactiveTask:
             match turn(self.polling, {self.name: pace}, now, draw):
                 case Ask(_, pace):
                     worked = await self.work_one(worker)
-                    if worked not in (Idle.NOTHING_DUE, Idle.NOT_CLAIMED, Idle.UNHEARD):
+                    if worked not in (Idle.NOTHING_DUE, Idle.NOT_CLAIMED, Idle.HELD, Idle.UNHEARD):
                         pace = woken(self.polling, pace, now)
                 case Wait(_, duration):
                     await Sleep(duration)
@@ -728,13 +766,26 @@ class ReactiveTask:
         (renewed,) = await self.renew_all(((key, claim),))
         return renewed
 
-    async def renew_all(self, runs: tuple[tuple[Value, Claim], ...]) -> tuple[Why | WhyNot | None, ...]:
+    async def renew_all(
+        self, runs: tuple[tuple[Value, Claim], ...], completing: tuple[Claim, ...] = ()
+    ) -> tuple[Why | WhyNot | None, ...]:
         """Let the leases of runs go on, as `renew` does; to be renewed twice does no harm.
 
         Args:
             runs: The id of the document of each, and the run.
+            completing: Those of the runs whose handlers have asked to complete them in a transaction that is open. Where such a
+                record cannot be written, that transaction holds it, and so nobody else claims it: `Why.COMPLETING`.
         """
-        return await self._settled(tuple((key, claim, None, None) for key, claim in runs), renews=True)
+        settling = tuple((key, claim, None, None) for key, claim in runs)
+        verdicts = await self._settled(tuple(each for each in settling if each[1] not in completing), renews=True)
+        others, renewed = iter(verdicts), tuple[Why | WhyNot | None, ...]()
+        for each in settling:  # these alone, or they would hold up the others
+            if each[1] in completing:
+                (verdict,) = await self._settled((each,), renews=True, if_held=Why.COMPLETING)
+            else:
+                verdict = next(others)
+            renewed = (*renewed, verdict)
+        return renewed
 
     async def give_back(self, worker: str, hands: tuple[Run, ...]) -> int:
         """Give back what is in the name of a worker, and not in its hands: what it has claimed and was not told of. It was no attempt.
@@ -765,9 +816,10 @@ class ReactiveTask:
             (key, record, self.parts.finalise(self, record, claim_of(record), Deferred(now), now))
             for key, record in strays
         )
-        return await self._matched(
+        matched, _ = await self._matched(
             tuple((key, record, end) for key, record, end in ends if isinstance(end, UpdateRecord))
         )
+        return matched
 
     # --- plan, clean up ---
 
@@ -775,6 +827,7 @@ class ReactiveTask:
         """Look at these documents, to plan (under the id of a pass) or to clean up; those that are left."""
         once = self._once(keys)
         unwritten: tuple[Value, ...] = ()
+        held: tuple[Value, ...] = ()
         for start in range(0, len(once), FOUND_MAX):
             left = once[start : start + FOUND_MAX]
             since = await begins(self.pauses)
@@ -784,24 +837,26 @@ class ReactiveTask:
                     break
                 attempt += 1
                 try:
-                    left = await self._look(left, request)
+                    left, late = await self._look(left, request)
+                    held = (*held, *late)
                 except (Ambiguous, NotApplied, NotDurable):
                     continue  # the next look finds what became of it
                 if not left:
                     break
             unwritten = (*unwritten, *left)
-        return unwritten
+        return (*unwritten, *held)
 
     def _once(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
         """Each of these documents once."""
         check_type(keys, tuple, "a tuple of ids")
         return tuple({record_id(self.name, key): key for key in keys}.values())
 
-    async def _look(self, keys: tuple[Value, ...], request: str | None) -> tuple[Value, ...]:
-        """One look at each; those whose look is not known to be written."""
+    async def _look(self, keys: tuple[Value, ...], request: str | None) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+        """One look at each; those whose look is not known to be written, and those that are held."""
         writes, _ = await self._decided(keys, request)
-        are_written = await self._written(writes)
-        return tuple(key for (key, _, _), is_written in zip(writes, are_written, strict=True) if not is_written)
+        marks = await self._written(writes)
+        left = tuple(key for (key, _, _), mark in zip(writes, marks, strict=True) if mark is _Sent.OPEN)
+        return left, tuple(key for (key, _, _), mark in zip(writes, marks, strict=True) if mark is _Sent.HELD)
 
     async def _decided(self, keys: tuple[Value, ...], request: str | None) -> tuple[tuple[_Write, ...], Instant | None]:
         """What is to be written after one look at each, the record BEFORE the document, and when that was."""
@@ -846,6 +901,7 @@ class ReactiveTask:
         if not due:
             return (), ()
         missed, unheard = (Idle.NOT_CLAIMED,) * len(due), (Idle.UNHEARD,) * len(due)
+        late: tuple[Value, ...] = ()
         try:
             now = await self.parts.now()
         except (Ambiguous, NotApplied):
@@ -863,10 +919,13 @@ class ReactiveTask:
         given_up = (Idle.GIVEN_UP,) * (len(writes) - len(claims))
         others = missed[len(writes) :]
         try:
-            matched = await self._matched(writes)
+            matched, marks = await self._matched(writes)
             if matched == len(writes):
                 return claims, (*others, *given_up)
-            if not matched:
+            late = tuple(key for (key, _, _), mark in zip(writes, marks, strict=True) if mark is _Sent.HELD)
+            if late:
+                given_up = missed[: len(given_up)]
+            elif not matched:
                 return (), (*others, *given_up, *missed[: len(claims)])
         except NotApplied:
             return (), missed
@@ -875,7 +934,8 @@ class ReactiveTask:
         mine = await self._held_of(claims)
         if mine is None:
             return (), (*others, *given_up, *unheard[: len(claims)])
-        return mine, (*others, *given_up, *missed[: len(claims) - len(mine)])
+        held = sum(_is_in(key, late) and not any(key == own for own, _ in mine) for key, _ in claims)
+        return mine, (*others, *given_up, *(Idle.HELD,) * held, *missed[: len(claims) - len(mine) - held])
 
     async def _held_of(self, claims: tuple[_Known, ...]) -> tuple[_Known, ...] | None:
         """Those of these claims that were written, as the records are now; None where nobody answers."""
@@ -927,11 +987,12 @@ class ReactiveTask:
                 writes = tuple(each for each in looks if isinstance(each, _Beginning))
                 left = tuple((each.key, each.claim, each.before) for each in writes)
                 ending = (*ending, *(each.key for each in writes if each.run is None))
-                matched = await self._matched(tuple((each.key, each.before, each.write) for each in writes))
+                matched, marks = await self._matched(tuple((each.key, each.before, each.write) for each in writes))
                 if matched == len(writes):
                     begun = (*begun, *(each.run for each in writes if each.run is not None))
                     return begun, (*idle, *(Idle.SKIPPED for each in writes if each.run is None))
-                ending = ()  # what has not matched has moved on, and no request of ours fits it any more
+                if _Sent.HELD not in marks:
+                    ending = ()  # what has not matched has moved on, and no request of ours fits it any more
             except (Ambiguous, NotApplied, NotDurable):
                 pass
         return begun, (*idle, *(Idle.UNHEARD,) * len(left))
@@ -956,8 +1017,16 @@ class ReactiveTask:
 
     # --- renew, finalise ---
 
-    async def _settled(self, runs: tuple[_Settling, ...], *, renews: bool) -> tuple[Why | WhyNot | None, ...]:
-        """Renew runs, or write down how they have ended: of each why, or why not, or None where nobody knows."""
+    async def _settled(
+        self, runs: tuple[_Settling, ...], *, renews: bool, if_held: Why | None = None
+    ) -> tuple[Why | WhyNot | None, ...]:
+        """Renew runs, or write down how they have ended: of each why, or why not, or None where nobody knows.
+
+        Args:
+            runs: The runs.
+            renews: Which of the two.
+            if_held: What is said of those whose records are held; they are not tried again here.
+        """
         settled: tuple[Why | WhyNot | None, ...] = (None,) * len(runs)
         left = tuple(range(len(runs)))
         known: tuple[TaskRecord | None, ...] = () if renews else tuple(record for _, _, record, _ in runs)
@@ -984,10 +1053,16 @@ class ReactiveTask:
                     if record is not None and isinstance(verdict, UpdateRecord)
                 )
                 left = tuple(at for at, _, verdict in decided if isinstance(verdict, UpdateRecord))
-                if await self._matched(writes) == len(writes):
+                matched, marks = await self._matched(writes)
+                if matched == len(writes):
                     for at, _, verdict in decided:
                         settled = (*settled[:at], verdict.why, *settled[at + 1 :])
                     left = ()
+                elif _Sent.HELD in marks:
+                    for at, mark in zip(left, marks, strict=True):
+                        if mark is _Sent.HELD:
+                            settled = (*settled[:at], if_held, *settled[at + 1 :])
+                    left = tuple(at for at, mark in zip(left, marks, strict=True) if mark is not _Sent.HELD)
             except (Ambiguous, NotApplied, NotDurable):
                 pass
         return settled
@@ -1067,8 +1142,8 @@ class ReactiveTask:
         still, updates = set_aside(found, why, now)
         return await update_one(self.records, still, *updates, *names) > 0
 
-    async def _written(self, writes: tuple[_Write, ...]) -> tuple[bool, ...]:
-        """Write them, those of a kind in one request: which are known to be written? After the first trouble, no more are."""
+    async def _written(self, writes: tuple[_Write, ...]) -> tuple[_Sent, ...]:
+        """Write them, those of a kind in one request: what became of each? After the first trouble, no more are known to be written."""
         new = tuple((key, write.record) for key, _, write in writes if isinstance(write, InsertRecord))
         gone = tuple(
             self.parts.unchanged(self, key, write) for key, _, write in writes if isinstance(write, RemoveRecord)
@@ -1079,28 +1154,70 @@ class ReactiveTask:
             if before is not None and isinstance(write, UpdateRecord)
         )
         done: tuple[type[object], ...] = ()
+        marks = (_Sent.OPEN,) * len(updates)
         try:
             if new and await self.parts.insert(self, new):
                 done = (InsertRecord,)
             if gone and await _removed(self.records, gone) == len(gone):
                 done = (*done, RemoveRecord)
-            if await self._matched(updates) == len(updates):
-                done = (*done, UpdateRecord)
+            _, marks = await self._matched(updates)
         except (Ambiguous, NotApplied, NotDurable):
             pass
-        return tuple(type(write) in done for _, _, write in writes)
+        of_updates = iter(marks)
+        return tuple(
+            next(of_updates) if isinstance(write, UpdateRecord) else _Sent.DONE if type(write) in done else _Sent.OPEN
+            for _, _, write in writes
+        )
 
-    async def _matched(self, updates: tuple[_Update, ...]) -> int:
-        """Send these in one request: how many were what they were decided on?"""
+    async def _matched(self, updates: tuple[_Update, ...]) -> tuple[int, tuple[_Sent, ...]]:
+        """Send these: how many were what they were decided on, and what became of each?
+
+        Those of runs are sent apart, for a transaction may hold them up: within a time limit, and where that runs out, one after
+        the other.
+        """
         asked = tuple(
             update_one(
                 self.records,
                 self.parts.unchanged(self, key, write),
                 *changes(before, write.record, self.rules.history_max),
+                within=None if before.owner is None else self.within,
             )
             for key, before, write in updates
         )
-        return await self.parts.send(asked) if asked else 0
+        free = tuple(each for each in asked if each.within is None)
+        of_runs = tuple(each for each in asked if each.within is not None)
+        matched = await self.parts.send(free) if free else 0
+        is_done = matched == len(free)
+        more, late = await self._sent_in_time(of_runs) if of_runs else (0, ())
+        marks = {
+            **dict.fromkeys(free, _Sent.DONE if is_done else _Sent.OPEN),
+            **dict.fromkeys(of_runs, _Sent.DONE if more == len(of_runs) else _Sent.OPEN),
+            **dict.fromkeys(late, _Sent.HELD),
+        }
+        return matched + more, tuple(marks[each] for each in asked)
+
+    async def _sent_in_time(self, of_runs: tuple[UpdateOne, ...]) -> tuple[int, tuple[UpdateOne, ...]]:
+        """Send these within their limit: how many have matched, as far as that is known, and which are held."""
+        matched, late = await self._tried(of_runs)
+        if not late or len(of_runs) == 1:
+            return matched, late
+        late = ()
+        for each in of_runs:
+            if len(late) < _HELD_MAX:
+                more, held = await self._tried((each,))
+                matched, late = matched + more, (*late, *held)
+            else:
+                late = (*late, each)
+        return matched, late
+
+    async def _tried(self, updates: tuple[UpdateOne, ...]) -> tuple[int, tuple[UpdateOne, ...]]:
+        """How many have matched; or all of them as late, where the limit runs out."""
+        try:
+            return await self.parts.send(updates), ()
+        except Ambiguous as failure:
+            if not is_too_late(failure):
+                raise
+        return 0, updates
 
 
 _SOURCES: Final[Mapping[type[Seen], Source]] = {
@@ -1121,6 +1238,16 @@ async def _removed(records: str, which: tuple[Filter, ...]) -> int:
 
 
 _REMOVED_MAX: Final = 200
+
+
+@final
+@unique
+class _Sent(Enum):
+    """What became of a write."""
+
+    DONE = "it is written"
+    OPEN = "it is not known to be written"
+    HELD = "a transaction holds the record, and it cannot be written now"
 
 
 _Read: TypeAlias = Document | NotComputed | None

@@ -16,7 +16,8 @@ Laws
     RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.
     RJ2  What is known of a task that is none of these stays as it is.
 
-Known not to work: a write that arrives late takes back what was stored since under its epoch; so the next leader looks at some
+Known not to work: a document whose record a transaction holds (`reactive_task`) holds up its scan until that is over; and a write
+that arrives late takes back what was stored since under its epoch; so the next leader looks at some
 of it again.
 
 Ids are of any type; the order of a scan is that of all types (`model.documents.in_order`).

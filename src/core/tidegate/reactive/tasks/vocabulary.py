@@ -171,6 +171,7 @@ class Why(Enum):
     LATEST = "the run takes what is there now"
     NOT_COMPUTED = "what is watched cannot be computed, and is forgotten"
     RENEWED = "the run goes on"
+    COMPLETING = "the transaction of its own handler holds its record"
     SUCCEEDED = "the run succeeded"
     RETRIED = "the run failed, and is tried again"
     GIVEN_UP = "the run failed, and is given up"
