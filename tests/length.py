@@ -377,6 +377,10 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "whoever is silent is alive",
     ),
     "/test_reactive_runs.py::test_a_planted_bug_is_found": (
+        "a lease that waits for its own transaction is lost",
+        "a write waits for whatever transaction holds its record",
+        "what cannot be written now holds up all changes",
+        "what is late is not sent alone",
         "a handler whose lease is lost goes on",
         "a lease is counted too long",
         "handlers are not called",

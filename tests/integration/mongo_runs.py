@@ -78,7 +78,7 @@ FAULTS: Final = (
 )  # fmt: skip
 REACTIVE_FAULTS: Final = (
     "nothing", "kill", "kill", "stop", "forget", "cut", "robbed", "unheard", "command", "storm", "step_down", "die", "lost_and_die", "closed",
-    "cursors",
+    "cursors", "holds",
 )  # fmt: skip
 """Those of applications of reactive tasks."""
 ORCHESTRATOR_FAULTS: Final = (
@@ -103,6 +103,8 @@ ENOUGH_S: Final = 200.0
 """Longer than any task takes."""
 LATE_S, GIVEN_UP_S = 4.0, 6.0
 """Within so long all that is late has arrived, and an application that has ended waits for no reply any more."""
+HELD_S: Final = 20.0
+"""How long a transaction is open that nobody ends: a server's 60 s would make runs twice as long."""
 CANCELLED_S: Final = 12.0
 """So long a task may go on that is cancelled: to release its lease, for one."""
 TURNS_MAX: Final = 100_000
@@ -227,7 +229,7 @@ class Run:
         self.course, self.random, self.story = told, random, story
         lag_s = (0.05, 1.0) if told.fault == "lost_and_die" else (0.000_5, 0.005)
         late_s = {"robbed": (0.8, 1.6), "unheard": (0.005, 0.2)}.get(told.fault, (0.001, 3.0))
-        self.set = SimulatedReplicaSet(random, there, lag_s=lag_s)
+        self.set = SimulatedReplicaSet(random, there, lag_s=lag_s, lifetime_s=HELD_S)
         if told.workload in APPLICATIONS:  # a command that leaves the collation to the collection is not understood
             self.set.collated.update({each: {"locale": "en", "strength": 2} for each in COLLATED})
         self.net = Network(self.set, random, strike=self._struck, late_s=late_s)

@@ -20,21 +20,24 @@ Judges:
         returned (RT5, RT8).
     R8  What a new version of a handler does over, by its policy, is done over, once, and nothing else is (DEP1, DEP2).
     R9  Where all are heard, no handler of a task begins that is paused, once its process has asked (PS1).
+    R10 While the transaction of a process that has died in it is open, all documents are handled but those whose records it holds.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
+from random import Random
 from typing import Any, ClassVar, Final, NamedTuple, final
 
 import attrs
 from bson import ObjectId
-from tests.integration.mongo_runs import DATABASE, Run
+from pymongo.asynchronous.client_session import AsyncClientSession
+from tests.integration.mongo_runs import DATABASE, HELD_S, Run
 from tests.integration.mongo_workloads import Documents, Work
 
 from tidegate.leases.lease import Terms
@@ -81,6 +84,12 @@ SETTINGS: Final = ReactiveSettings(
 LEASE_S: Final = 2.0
 SETTLED_S, STOPPED_S = 120.0, 15.0
 POLICIES: Final = tuple(Policy(backoff=Fixed(200 * MILLISECOND), attempts_max=most) for most in (None, None, 1, 2))
+DIES_S: Final = 10.0
+"""How long it is waited for a process to die in a transaction."""
+OTHERS_S: Final = 12.0
+"""How long after its death, or after the last change, all else is handled: another leads by then, and leases have ended."""
+LONG: Final = ("x", 7)
+"""Documents whose handlers have transactions that are open for longer than a lease."""
 HEARD: Final = ("nothing", "stop", "robbed", "unheard", "cursors")
 """Faults that take no run from whoever has claimed it."""
 PAUSED_S: Final = 0.5
@@ -146,6 +155,13 @@ class Reactively(Work):
         self.apps: dict[str, Reactive] = {}
         self.killed_s: dict[str, float] = {}
         self._values = iter(range(1, 1_000))
+
+        self.insides = Random(f"insides {run.course.seed}")
+        """Draws what handlers do in transactions, where that is the fault: others draw as they do without."""
+        self.dies = asyncio.Event()
+        self.holding: set[str] = set()
+        """The records of runs that transactions of the process are to complete that dies in one of them."""
+        self.changed_s = 0.0
 
     async def begin(self) -> None:
         self.run.rob = self._rob
@@ -269,6 +285,10 @@ class Reactively(Work):
                 return Later(50 * MILLISECOND)
             if drawn < 0.18:
                 change.throttle(timedelta(milliseconds=300))
+            if self.run.course.fault == "holds" and (change.id in LONG or self.insides.random() < 0.3):
+                await self._complete(process, change)
+                is_done = True
+                return None
             await (_stubbornly(3 * LEASE_S) if is_stubborn else asyncio.sleep(1.5 * LEASE_S if drawn > 0.9 else 0.01))
             is_done = True
             return None
@@ -282,6 +302,38 @@ class Reactively(Work):
                 )
                 if is_done:
                     self.done[change.task, id_].append(n)
+
+    async def _complete(self, process: str, change: Change) -> None:
+        """Complete the run in a transaction, which may be open for longer than the lease; or die in it."""
+        client = self.run.client(process)
+
+        async def inside(session: AsyncClientSession) -> None:
+            await change.complete(session)
+            if process == self.run.course.whom and process not in self.run.dead:
+                self.story.tell("faults", f"{process} dies in its transaction", fault="holds")
+                self.killed_s[process] = self._now()
+                self.run.dead.add(process)
+                self.run.begin("v", self._change_held(_value(change.id)))
+                self.dies.set()
+            await asyncio.sleep(2 * LEASE_S if change.id in LONG else 0.01)
+
+        record = record_id(change.task, _value(change.id))
+        try:
+            if process == self.run.course.whom and process not in self.run.dead:
+                self.holding.add(record)
+            async with client.start_session() as session:
+                await session.with_transaction(inside)
+        finally:
+            if process == self.run.course.whom and process not in self.run.dead:
+                self.holding.discard(record)
+
+    async def _change_held(self, key: Value) -> None:
+        """The document that a dead process was at changes, and another one after it."""
+        other = self.insides.choice([each for each in KEYS if each != key])
+        for each in (key, _value(other)):
+            _ = await self.run.asking("w")(update_one(SOURCE, Eq(KEY, each), Put(N, next(self._values))))
+            self.changed_s = self._now()
+            await asyncio.sleep(2.0 * self.insides.random())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -308,6 +360,7 @@ class Reactively(Work):
             else:
                 effect = update_one(SOURCE, is_it, Put(N, next(self._values)))
             _ = await asked(effect)
+            self.changed_s = self._now()
 
     # --- judges ---
 
@@ -315,12 +368,19 @@ class Reactively(Work):
         """Wait until nothing is left to do, and let all processes stop."""
         if self.run.course.fault in ("kill", "stop", "forget"):
             await self._replace()
+        if self.run.course.fault == "holds":
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.dies.wait(), DIES_S)
+                await asyncio.sleep(self.run.course.lasts_s)
+                self.run.begin("c", self._live("c"))
         if self.deploys == "rolled back":
             await self._roll_back()
         if self.older and self.older not in self.killed_s:
             await self._retire()
-        await asyncio.wait([self.run.tasks[name] for name in ("w", "o") if name in self.run.tasks])
+        await asyncio.wait([self.run.tasks[name] for name in ("w", "v", "o") if name in self.run.tasks])
         left: list[str] = []
+        if self.run.course.fault == "holds" and self.run.dead:
+            await self._judge_others(self.killed_s[self.run.course.whom])
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLED_S):
                 while left := [*self._left()]:  # noqa: ASYNC110  of documents nobody tells
@@ -336,8 +396,16 @@ class Reactively(Work):
             if task.get_name() not in self.killed_s:
                 self.story.accuse("R6", f"{task.get_name()} was asked to stop, and goes on")
 
-    def _left(self) -> Iterator[str]:
-        """What is not handled, or not finished."""
+    async def _judge_others(self, since_s: float) -> None:
+        """R10."""
+        begins_s = max(self.changed_s, since_s)
+        while (left := [*self._left(self.holding)]) and self._now() - begins_s < OTHERS_S:  # noqa: ASYNC110  as below
+            await asyncio.sleep(0.25)
+        if left and self._now() - since_s < HELD_S:
+            self.story.accuse("R10", f"{OTHERS_S} s after a process has died in its transaction: {left[:3]}")
+
+    def _left(self, but: Collection[str] = ()) -> Iterator[str]:
+        """What is not handled, or not finished, but for these records."""
         docs, records = self.run.contents(SOURCE), self.run.contents(RECORDS)
         given_up = {
             (doc[TASK], exactly(doc[DOCUMENT])): _said(loaded(doc)) for doc in records if self._is_given_up(doc)
@@ -345,10 +413,12 @@ class Reactively(Work):
         for task in self.tasks:
             for doc in docs:
                 is_given_up = given_up.get((task, exactly(doc[KEY]))) == doc[N]
+                if record_id(task, doc[KEY]) in but:
+                    continue
                 if is_for(task, doc) and doc[N] not in self.done[task, doc[KEY]] and not is_given_up:
                     yield f"{show(doc)} by {task}, which has handled {self.done[task, doc[KEY]]}"
         for doc in records:
-            if doc[STATUS] != TaskStatus.COMPLETED.value and not self._is_given_up(doc):
+            if doc[STATUS] != TaskStatus.COMPLETED.value and not self._is_given_up(doc) and doc[KEY] not in but:
                 yield show(doc)
 
     def _is_given_up(self, doc: Document) -> bool:
