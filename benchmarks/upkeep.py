@@ -7,6 +7,10 @@
     run        a process is killed in the midst of a handler: until that begins elsewhere (a lease of `LEASE`)
     leader     it was the one that leads: until a document that changes then is handled
     stopped    the one that leads is stopped: likewise
+    inside     a process is killed after `Change.complete(session)` and before the commit, so that its transaction holds the record of
+               one document, which changes then: the longest time from a write to its handler, of other documents that are written ten
+               times a second; and until its own run begins elsewhere. `outside` is the same in the midst of a handler without a
+               transaction. Each for a process that leads, and for one that does not
     node       the primary of three nodes is killed, which elect another after a second: the longest time from a write to its
                handler, of documents that are written twenty times a second
 
@@ -23,33 +27,55 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import IO, Any, Final, cast
 
-from pymongo import MongoClient
+from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.servers import MongoServer
 from tests.integration.servers.processes import wait_until
 
-from tidegate_adapters.reactive import Change, Reactive
+from tidegate_adapters.reactive import Change, Later, Reactive
 
 DATABASE: Final = "upkeep"
 LEASE: Final = timedelta(seconds=5)
 NODE_S: Final = 15.0
+HOLDS: Final = ("benchmarks.upkeep", "--holds")
+HELD_S: Final = 75.0
+"""For longer than most servers keep a transaction that nobody ends."""
+DEAD_S: Final = 25.0
+"""For longer than the lease of a leader."""
 
 
-async def application(uri: str) -> None:
-    """Tells when a handler begins; one of a document that says so never ends."""
-    app = Reactive(uri, database=DATABASE, concurrency=50)
+async def application(uri: str, *, holds: bool) -> None:
+    """Tells when a handler begins; one of a document that says so never ends, "inside" its transaction or not.
+
+    Args:
+        uri: Of the replica set.
+        holds: Whether this process takes such documents; otherwise it leaves them to another one.
+    """
+    mongo = AsyncMongoClient[dict[str, Any]](uri)
+    app = Reactive(mongo, database=DATABASE, concurrency=50)
 
     @app.task(collection="docs", watch=["at", "stays"], debounce=timedelta(0), lease=LEASE)
-    async def handle(change: Change) -> None:
-        print(json.dumps([change.id, change.values["at"], time.monotonic_ns()]), flush=True)
-        if change.values.get("stays"):
+    async def handle(change: Change) -> Later | None:
+        stays = change.values.get("stays")
+        if stays and not holds:
+            return Later(timedelta(milliseconds=200))
+        if stays != "inside":
+            print(json.dumps([change.id, change.values["at"], time.monotonic_ns()]), flush=True)
+        if stays == "inside":
+            async with mongo.start_session() as session, await session.start_transaction():
+                await change.complete(session)
+                print(json.dumps([change.id, change.values["at"], time.monotonic_ns()]), flush=True)
+                await asyncio.sleep(3_600)
+        if stays:
             await asyncio.sleep(3_600)
+        return None
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, app.stop)
     await app.serve()
@@ -61,13 +87,15 @@ class Process:
     Args:
         uri: Of the replica set.
         module: Whose application.
+        options: Its other arguments.
 
     Attributes:
         began: When a handler began, in ns, by the id and what the document said.
     """
 
-    def __init__(self, uri: str, module: str = "benchmarks.upkeep") -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", module, "--as", uri], stdout=subprocess.PIPE, text=True)
+    def __init__(self, uri: str, module: str = "benchmarks.upkeep", options: Sequence[str] = ()) -> None:
+        argv = [sys.executable, "-m", module, "--as", uri, *options]
+        self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         self.began: dict[tuple[Any, int], int] = {}
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -87,8 +115,8 @@ class Process:
 
 
 @contextmanager
-def served(uri: str, module: str = "benchmarks.upkeep") -> Iterator[Process]:
-    process = Process(uri, module)
+def served(uri: str, module: str = "benchmarks.upkeep", *options: str) -> Iterator[Process]:
+    process = Process(uri, module, options)
     try:
         yield process
     finally:
@@ -132,17 +160,17 @@ def space(client: MongoClient[dict[str, Any]], uri: str, count: int) -> dict[str
 def killed(client: MongoClient[dict[str, Any]], uri: str) -> tuple[float, float, float]:
     """A run that was killed, a change after the leader was killed, and one after it was stopped: in s."""
     client.drop_database(DATABASE)
-    with served(uri) as first:
+    with served(uri, *HOLDS) as first:
         until_begun(first, write(client, "first"))  # it leads
         held = write(client, "held", stays=True)
         until_begun(first, held)
-        with served(uri) as second:
+        with served(uri, *HOLDS) as second:
             time.sleep(15)  # the second one looks as rarely as it ever does
             first.end()
             died = time.monotonic_ns()
             changed = write(client, "changed")
             run, leader = until_begun(second, held), until_begun(second, changed)
-            with served(uri) as third:
+            with served(uri, *HOLDS) as third:
                 time.sleep(5)
                 write(client, "held", stays=False)
                 stops = time.monotonic_ns()
@@ -150,6 +178,26 @@ def killed(client: MongoClient[dict[str, Any]], uri: str) -> tuple[float, float,
                 time.sleep(0.1)
                 stopped = until_begun(third, write(client, "later"))
     return (run - died) / 1e9, (leader - died) / 1e9, (stopped - stops) / 1e9
+
+
+def dead(client: MongoClient[dict[str, Any]], uri: str, stays: object, *, leads: bool) -> tuple[float, float]:
+    """A process is killed: the longest time from a write to its handler, of other documents, and until its run begins elsewhere: in s."""
+    client.drop_database(DATABASE)
+    with served(uri, *HOLDS) if leads else served(uri) as first:
+        until_begun(first, write(client, "first"))  # it leads
+        with served(uri) if leads else served(uri, *HOLDS) as second:
+            dies, lives = (first, second) if leads else (second, first)
+            held = write(client, "held", stays=stays)
+            until_begun(dies, held)
+            time.sleep(1)
+            dies.end()
+            died, written = time.monotonic(), list[tuple[str, int]]()
+            again = write(client, "held", stays=False)
+            while time.monotonic() - died < (HELD_S if stays == "inside" else DEAD_S):
+                written.append(write(client, f"d{len(written)}"))
+                time.sleep(0.1)
+            late = max(until_begun(lives, each) - each[1] for each in written) / 1e9
+            return late, until_begun(lives, again) / 1e9 - died
 
 
 def node(server: MongoServer) -> float:
@@ -171,24 +219,38 @@ def node(server: MongoServer) -> float:
     return took
 
 
+def spread(taken: Sequence[float]) -> list[float]:
+    """The least, the median and the most."""
+    return [round(each, 1) for each in (min(taken), median(taken), max(taken))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--as", dest="uri", help=argparse.SUPPRESS)
+    parser.add_argument("--holds", action="store_true", help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.uri:
-        asyncio.run(application(told.uri))
+        asyncio.run(application(told.uri, holds=told.holds))
         return
     found: dict[str, Any] = {}
+    deaths: dict[str, tuple[float, ...]] = {}
     with MongoServer() as server, MongoClient[dict[str, Any]](server.uri) as client:
         found |= space(client, server.uri, told.documents)
         times = zip(*(killed(client, server.uri) for _ in range(told.rounds)), strict=True)
+        for where, who in product(("inside", "outside"), ("leads", "follows")):
+            stays = "inside" if where == "inside" else True
+            rounds = [dead(client, server.uri, stays, leads=who == "leads") for _ in range(told.rounds)]
+            others, own = zip(*rounds, strict=True)
+            deaths |= {f"{where}, {who}, others": others, f"{where}, {who}, its own": own}
     with MongoServer(nodes=3) as server:
         nodes = [node(server) for _ in range(told.rounds)]
     for name, taken in zip(("run", "leader", "stopped", "node"), (*times, nodes), strict=True):
-        found[f"{name}, s"] = [round(each, 1) for each in (min(taken), median(taken), max(taken))]
+        found[f"{name}, s"] = spread(taken)
+    for name, taken in deaths.items():
+        found[f"{name}, s"] = spread(taken)
     for name, figure in found.items():
         print(f"{name:<28}{figure if isinstance(figure, list) else round(figure, 1)}")
     if told.json:
