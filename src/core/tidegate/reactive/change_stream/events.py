@@ -13,6 +13,7 @@ import attrs
 from tidegate.model.documents import Value, exactly
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.immutable import must_be_value
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.change_stream.commands import (
     POSITIONS,
@@ -168,6 +169,7 @@ def check_event(event: object) -> None:
         case PassLeft(command, left):
             check_type(command, (HandleDeleted, HandleChanged), "a pass")
             check_type(left, tuple, "a tuple of ids")
+            must_be_value(left, "what a pass left out")
             known = {exactly(each) for each in command.ids}
             if not left or not {exactly(each) for each in left} <= known:
                 raise Misuse(f"a pass that left out {len(left)} documents", todo="name those of its ids that are left")
