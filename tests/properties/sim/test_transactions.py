@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 import pytest
@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, Put
-from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Note, Refused, duplicate_key
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Note, Refused, duplicate_key, is_too_late
 from tidegate.model.errors import Misuse
+from tidegate.model.instants import SECOND
 from tidegate.model.operations import (
     DeleteMany,
     DeleteOne,
@@ -155,6 +156,23 @@ def test_what_changed_and_changed_back_has_changed() -> None:
     store.ask(update_one(ROWS, AT_A, Add(N, 1)))
     store.ask(update_one(ROWS, AT_A, Add(N, -1)))
     assert store.ask(InTransaction(T, update_one(ROWS, AT_A, Add(N, 1)))) == CONFLICT
+
+
+def test_an_update_with_a_limit_is_too_late_while_a_transaction_holds_its_document() -> None:
+    """What a bulk has done before it comes to that document stays done; what matches nothing waits for nobody."""
+    store = Store()
+    store.ask(InTransaction(T, update_one(ROWS, AT_A, Put(N, 2)), begins=True))
+
+    late = store.ask(update_one(ROWS, AT_A, Put(N, 3), within=SECOND))
+    assert isinstance(late, Ambiguous)
+    assert is_too_late(late)
+    each = (update_one(ROWS, AT_B, Put(N, 4)), update_one(ROWS, AT_A, Put(N, 4)))
+    assert store.ask(bulk_update(*each)) == WAITS
+    assert is_too_late(cast("Failure", store.ask(bulk_update(*each, within=SECOND))))
+    assert store.rows() == (A, Document.of({"_id": "b", "n": 4}))
+    assert store.ask(update_one(ROWS, AllOf((AT_A, Eq(N, 2))), Put(N, 5), within=SECOND)) == 0
+    store.ask(CommitTransaction(T))
+    assert store.ask(update_one(ROWS, AT_A, Put(N, 6), within=SECOND)) == 1
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ Laws, over the records, the documents, what was handled and where the workers st
     RT6  A record that is finished is not due, and one that is due is not finished: nothing that ends makes work.
     RT7  While the lease of a claim lasts, by the store's clock, nobody else claims its record.
     RT8  At rest, nothing is in the name of a worker that lives but what is in its hands.
+    RT9  A write of a record that a transaction holds has a time limit, unless it is in that transaction.
 
 Known not to work
     - A worker that stands still beyond its lease runs beside the one that has taken over, until it learns so at its end.

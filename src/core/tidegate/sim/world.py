@@ -52,7 +52,7 @@ from tidegate.model.documents import (
     sort_key_of,
     updated,
 )
-from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
+from tidegate.model.effects import TOO_LATE, Ambiguous, Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import STORE, WALL, Duration, Instant
 from tidegate.model.operations import (
@@ -259,7 +259,8 @@ def _id_first(doc: Document) -> Document:
 def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE_MAX) -> Outcomes:
     """What an effect on documents, clocks and notes means; it has one outcome, or none while it must wait.
 
-    An upsert that another one was quicker than has two, of which the second is that it was refused.
+    An upsert that another one was quicker than has two, of which the second is that it was refused. An update that must wait, and
+    has a time limit, is too late: what of a bulk comes before is done.
 
     Args:
         effect: What is asked.
@@ -274,7 +275,21 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
     try:
         yield from _performed(effect, world, who, size_max)
     except Waits:
-        return
+        if isinstance(effect, (UpdateOne, BulkUpdate)) and effect.within is not None:
+            yield (
+                _until_held(effect, world, who, size_max),
+                Ambiguous(f"{TOO_LATE}: a transaction has written the same"),
+            )
+
+
+def _until_held(effect: UpdateOne | BulkUpdate, world: World, who: str, size_max: int) -> World:
+    """What is done of it before it comes to what a transaction has written."""
+    for each in effect.updates if isinstance(effect, BulkUpdate) else ():
+        try:
+            ((world, _),) = _performed(each, world, who, size_max)
+        except Waits:
+            break
+    return world
 
 
 def _performed(effect: Effect[object], world: World, who: str, size_max: int) -> Outcomes:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from tidegate.model.instants import Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.reactive.task_records import FINISHED, PROCESSED, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Claim
 
 __all__ = [
     "a_lease_is_not_taken", "an_outdated_run_changes_nothing", "attempts_are_bounded", "finished_is_not_due",
     "no_change_is_lost", "nothing_is_astray", "nothing_is_left_of_what_is_gone", "one_runs_under_a_claim",
+    "what_waits_has_a_limit",
 ]  # fmt: skip
 
 
@@ -85,3 +86,13 @@ def nothing_is_astray(record: TaskRecord | None, idle: Iterable[str]) -> bool:
         idle: The names of workers that live and run nothing.
     """
     return record is None or record.owner is None or record.owner not in {*idle}
+
+
+def what_waits_has_a_limit(writes: Iterable[tuple[object, Duration | None]], held: Collection[object]) -> bool:
+    """Law RT9: a write of a record that a transaction holds has a time limit.
+
+    Args:
+        writes: What planners and workers are about to write outside transactions: the id of a record, and the limit in microseconds.
+        held: The ids of the records that open transactions have written.
+    """
+    return all(limit is not None or id_ not in held for id_, limit in writes)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar, cast
 
 import attrs
 
-from tidegate.model.documents import ID, Document, Eq, Field, Put, Value
+from tidegate.model.documents import ID, Document, Eq, Field, Put, Value, matches
 from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Program, Unreadable
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import (
@@ -23,11 +23,13 @@ from tidegate.model.operations import (
     FindOne,
     InsertMany,
     InsertOne,
+    StoreTime,
     UpdateOne,
     delete_one,
     insert_one,
     update_one,
 )
+from tidegate.model.transactions import InTransaction, Transaction
 from tidegate.reactive import laws
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
@@ -41,17 +43,21 @@ from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sim.actors import Network, Process, stuck
 from tidegate.sim.automaton import Asking
 from tidegate.sim.clocks import HOST, Host
+from tidegate.sim.expiry import Expiry
 from tidegate.sim.faults import Fault, Faults, all_effects
 from tidegate.sim.planners import MustLook, planning
 from tidegate.sim.scenario import Actor, Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
+from tidegate.sim.transactions import OPEN, known
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, pinned, world_with
 
 __all__ = [
     "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "FOLLOWED", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
-    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNREADABLE", "around",
-    "asking", "batches", "bill", "edit", "edits_first", "is_write", "last_pass", "leading", "reactive_task", "said", "taking", "total",
+    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNHINDERED", "UNREADABLE", "WHILE_HELD", "around",
+    "asking", "batches", "bill", "dying", "edit", "edits_first", "is_write", "last_pass", "leading", "reactive_task", "replanning", "said", "taking", "total",
 ]  # fmt: skip
+
+T = TypeVar("T")
 
 SOURCE: Final = "orders"
 RECORDS: Final = "orders_tasks"
@@ -69,7 +75,9 @@ GONE: Final = "nothing is left of what is gone"
 BOUNDED: Final = "attempts are bounded"
 DUE: Final = "what is finished is not due"
 TAKEN: Final = "a lease that lasts is not taken"
+UNHINDERED: Final = "no write waits for a transaction without a limit"
 ASTRAY: Final = "a lease ends while its handler runs"
+AROUND: Final = "a document is handled while a dead worker's transaction holds the record of another"
 
 QUEUE: Final = Cell["tuple[str, ...]"](("queue",), ())
 """The ids of documents whose changes no planner has looked at."""
@@ -97,6 +105,9 @@ BACK_AND_FORTH: Final = (total(2), total(1))
 DELETE: Final = delete_one(SOURCE, Eq(ID, KEY))
 INSERT: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 3}))
 PENDING: Final = frozenset({TaskStatus.PENDING})
+BEGAN: Final = Call("a transaction began", ("worker 1.0",))
+WHILE_HELD: Final = (BEGAN, total(2), total(2, "y"))
+"""A transaction holds the record of the first to be handled, and then both documents change."""
 AGAIN: Final = insert_one(SOURCE, Document.of({"_id": KEY, "total": 1}))
 """What was there at first comes back."""
 
@@ -174,6 +185,9 @@ def around(task: ReactiveTask, sweeps: frozenset[TaskStatus] = FINISHED, keys: t
             case Call("an orphan"):
                 if is_orphan(world, task.cleaning.keep_for, sweeps) and version(world) != world.read(SWEPT):
                     yield world, (KEY,)
+            case Call("a transaction began", (str() as session,)):
+                if world.read(known(session)) is not None:
+                    yield world, None
             case Call("lead"):
                 yield world.write(LEADER, who), None
             case Call("leads"):
@@ -232,6 +246,17 @@ async def planner(task: ReactiveTask, life: int) -> None:
         looks += 1
         if not await task.plan_pass(tuple(dict.fromkeys(keys)), f"{life}.{looks}"):
             await Call("looked at", (len(keys),))
+
+
+async def replanning(task: ReactiveTask, life: int) -> None:
+    """Looks again at what a pass has left, and at nothing else meanwhile; nothing is new here, so one name of a pass will do."""
+    while True:
+        keys = await Call("changes")
+        assert isinstance(keys, tuple)
+        left: tuple[Value, ...] = tuple(dict.fromkeys(keys))
+        while left:
+            left = await task.plan_pass(left, str(life))
+        await Call("looked at", (len(keys),))
 
 
 async def asking(task: ReactiveTask, life: int) -> None:
@@ -301,6 +326,34 @@ async def batches(task: ReactiveTask, name: str) -> None:
         await task.work_some(name, len(BOTH) if name.startswith("worker 1") else 1)
 
 
+async def dying(task: ReactiveTask, name: str) -> None:
+    """The first worker dies in a transaction in which its run completes; the others begin meanwhile."""
+    if not name.startswith("worker 1"):
+        await BEGAN
+        await worker(task, name)
+    await Call("something is due")
+    runs, _ = await task.take(name, 1)
+    for run in runs:
+        await task.parts.handle(task, run.key, run.claim)
+        await in_transaction(task.complete(run), Transaction(name, 1))
+
+
+async def in_transaction(program: Program[T], over: Transaction) -> T:
+    """What the program does in a transaction, which begins with its first operation."""
+    reply: object = None
+    begins = True
+    while True:
+        try:
+            effect = program.send(reply)
+        except StopIteration as done:
+            return cast("T", done.value)
+        if isinstance(effect, StoreTime):
+            reply = await effect
+        else:
+            reply = await InTransaction(over, effect, begins=begins)
+            begins = False
+
+
 async def sweeper(task: ReactiveTask) -> None:
     """Looks at each version of an orphan's record at least once."""
     while True:
@@ -360,6 +413,33 @@ def is_cleaned(workers: tuple[str, ...], keep_for: Duration, statuses: frozenset
         return is_later or laws.reactive_task.nothing_is_left_of_what_is_gone(found, is_there=there)
 
     return holds
+
+
+def held(state: State) -> Iterator[tuple[str, str]]:
+    """The ids of records that open transactions hold, each with the process that has begun it."""
+    for session in state.read(OPEN):
+        found = state.read(known(session))
+        now = None if found is None else found.current
+        if now is not None:
+            yield from ((cell.name[-1], now.owner) for cell, _ in now.written)
+
+
+def writes(effect: Effect[object], state: State) -> Iterator[tuple[Value, Duration | None]]:
+    """Which records the request updates, as they are committed, and within which time."""
+    limit = effect.within if isinstance(effect, (UpdateOne, BulkUpdate)) else None
+    for each in effect.updates if isinstance(effect, BulkUpdate) else (effect,):
+        if isinstance(each, UpdateOne) and each.collection == RECORDS:
+            id_ = pinned(each.where)
+            found = state.read(document(RECORDS, str(id_)))
+            if found is not None and matches(each.where, found, lambda: state.read(CLOCK)):
+                yield id_, limit
+
+
+def is_unhindered(state: State, names: tuple[str, ...]) -> bool:
+    """Has each write of these that a transaction holds up a limit?"""
+    asked = [status.effect for status in map(state.status, names) if isinstance(status, Asking)]
+    limits = [limit for effect in asked for limit in writes(effect, state)]
+    return laws.reactive_task.what_waits_has_a_limit(limits, {id_ for id_, _ in held(state)})
 
 
 def finished_is_not_due(state: State, key: str) -> bool:
@@ -454,6 +534,7 @@ def reactive_task(
     unreadable: tuple[str, ...] = (),
     sweeps: frozenset[TaskStatus] = frozenset(),
     decide: MustLook = must_look,
+    completes: bool = False,
 ) -> Scenario:
     """Documents, somebody who edits them, a planner and workers.
 
@@ -476,6 +557,7 @@ def reactive_task(
         unreadable: The ids of those that cannot be read at first.
         sweeps: The records that somebody looks at, too, to remove those of no use; nobody does for none.
         decide: What the store says is to be looked at, where it is asked.
+        completes: Whether handlers complete their runs in transactions, and the last document changes while the first is held.
     """
     task = bill(parts)
     means = planning(around(task, sweeps, keys), decide)
@@ -485,11 +567,13 @@ def reactive_task(
     def work(name: str) -> Callable[[int], Program[object]]:
         return lambda life: works(task, f"{name}.{life}")
 
+    working = tuple(Process(name, work(name), faults, means, host) for name in names)
     actors: tuple[Actor, ...] = (
         Process("editor", lambda _: edit(edits), meaning=means),
         Process("planner", lambda life: plans(task, life), faults, means),
         *((Process("rival", lambda _: rival(task), meaning=means),) if rival else ()),
-        *(Process(name, work(name), faults, means, host) for name in names),
+        *working,
+        *((Expiry(working),) if completes else ()),
         *((Process("sweeper", lambda _: sweeper(task), faults, means),) if sweeps else ()),
         Network(means),
     )
@@ -514,6 +598,7 @@ def reactive_task(
                 )
                 for key in keys
             ),
+            **({UNHINDERED: lambda state: is_unhindered(state, all_of)} if completes else {}),
             BOUNDED: lambda state: all(
                 laws.reactive_task.attempts_are_bounded(times, ATTEMPTS_MAX) for _, times in state.read(HANDLED)
             ),
@@ -526,8 +611,17 @@ def reactive_task(
         sometimes={
             "it is handled": lambda state: {key for (key, _), _ in state.read(HANDLED)} == {*keys},
             **({ASTRAY: lambda state: len([*running(state, all_of)]) > 1} if workers > 1 and moves else {}),
+            **({AROUND: lambda state: is_handled_around(state, keys)} if completes else {}),
         },
     )
+
+
+def is_handled_around(state: State, keys: tuple[str, ...]) -> bool:
+    """Was the last document handled with its change, while a dead worker's transaction holds the record of the first?"""
+    first, last = record_id(NAME, keys[0]), keys[-1]
+    is_held = any(id_ == first and not is_alive(state, (owner,)) for id_, owner in held(state))
+    handled_with = {(key, with_what) for (key, with_what), _ in state.read(HANDLED)}
+    return is_held and (last, said(state, last)) in handled_with
 
 
 SCENARIOS: Final = (
@@ -627,6 +721,37 @@ SCENARIOS: Final = (
         ),
         thorough=partial(reactive_task, plans=taking, workers=1, budget=1),
         large=partial(reactive_task, plans=taking, keys=BOTH, edits=BACK_AND_FORTH, budget=2, faults=PARTLY),
+    ),
+    Shipped(
+        "reactive_task.held",
+        partial(
+            reactive_task,
+            plans=replanning,
+            works=dying,
+            summary="a worker dies while a transaction of its handler's holds the record: other documents are handled meanwhile",
+            edits=WHILE_HELD,
+            keys=BOTH,
+            moves=0,
+            completes=True,
+        ),
+        thorough=partial(
+            reactive_task,
+            plans=replanning,
+            works=dying,
+            edits=WHILE_HELD,
+            keys=BOTH,
+            completes=True,
+        ),
+        large=partial(
+            reactive_task,
+            plans=replanning,
+            works=dying,
+            edits=WHILE_HELD,
+            keys=BOTH,
+            budget=1,
+            faults=PARTLY,
+            completes=True,
+        ),
     ),
     Shipped(
         "reactive_task.rival",

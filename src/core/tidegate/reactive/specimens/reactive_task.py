@@ -1,4 +1,4 @@
-"""Seventeen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
+"""Eighteen ways to get a reactive task wrong. Each differs from `tidegate.reactive.reactive_task` in one place."""
 
 from __future__ import annotations
 
@@ -33,13 +33,17 @@ from tidegate.reactive.scenarios.reactive_task import (
     PENDING,
     RENEWING,
     TAKEN,
+    UNHINDERED,
+    WHILE_HELD,
     asking,
     batches,
+    dying,
     edits_first,
     is_write,
     last_pass,
     leading,
     reactive_task,
+    replanning,
     total,
 )
 from tidegate.reactive.snapshot import NotComputed
@@ -174,6 +178,10 @@ async def run_as_planned(task: ReactiveTask) -> None:
     if record is not None and record.owner == "rival":
         await task.parts.handle(task, KEY, claim_of(record))
         await task.end(((Run(KEY, record, claim_of(record)), None),))
+
+
+async def without_a_limit(updates: tuple[UpdateOne, ...]) -> int:
+    return await PARTS.send(tuple(attrs.evolve(each, within=None) for each in updates))
 
 
 async def always_followed() -> bool:
@@ -412,6 +420,23 @@ SPECIMENS: Final = (
         KEPT,
         "Planted: the next leader may have looked before the claim was written, when the document was as it had been.",
         "reactive_task.followed",
+    ),
+    Specimen(
+        "reactive_task.without_a_limit",
+        partial(
+            reactive_task,
+            attrs.evolve(PARTS, send=without_a_limit),
+            plans=replanning,
+            works=dying,
+            summary="A planner waits for the transaction of a dead worker, and meanwhile looks at no other document.",
+            edits=WHILE_HELD,
+            keys=BOTH,
+            moves=0,
+            completes=True,
+        ),
+        UNHINDERED,
+        "tidegate until 2026-11: after a death in a transaction no document of any task was handled for a minute.",
+        "reactive_task.held",
     ),
     Specimen(
         "reactive_task.own_clock",
