@@ -11,9 +11,10 @@ import pytest
 
 import tidegate
 from tidegate.leases.scenarios.small_lock import small_lock
-from tidegate.model.effects import Call, Note, Sleep
+from tidegate.model.effects import Call, Note, Program, Sleep
 from tidegate.model.errors import InternalError
 from tidegate.model.instants import SECOND
+from tidegate.model.operations import StoreTime
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.exploration import Exploration
@@ -21,7 +22,7 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, Clock, Kind, Scenario
 from tidegate.sim.search import PLAIN, Progress
-from tidegate.sim.world import Plain, calling, notes
+from tidegate.sim.world import Plain, calling, notes, world_with
 from tidegate.testing import assert_no_counterexample
 
 
@@ -228,3 +229,28 @@ def test_an_error_of_the_simulator_is_an_internal_error(monkeypatch: pytest.Monk
     with pytest.raises(InternalError, match="tidegate itself failed: TypeError") as raised:
         explore(noting())
     assert "tidegate/sim/search.py" in raised.value.where
+
+
+async def asks_wrongly() -> None:
+    await Call("ask")
+    await Call("ask")
+    await Sleep(-1)
+
+
+async def holds_an_instant() -> object:
+    await Call("ask")
+    kept = await StoreTime()
+    await Call("ask")
+    return kept - kept
+
+
+@pytest.mark.parametrize("beyond", [asks_wrongly, holds_an_instant])
+def test_what_is_wrong_beyond_a_counterexample_does_not_hide_it(beyond: Callable[[], Program[object]]) -> None:
+    """The search for a passing run nearby comes to what the search for a counterexample never came to."""
+    other = Process("q", factory(beyond), meaning=calling({"ask": (1,)}))
+    actors = (*scenario().actors, other)
+    clock = Clock(SECOND, moves=1, horizon=SECOND)
+    report = explore(scenario(actors=actors, always=SILENT, world=world_with({}), clock=clock))
+    assert report.verdict is Verdict.VIOLATED
+    assert report.trace is not None
+    assert report.trace.passing is None
