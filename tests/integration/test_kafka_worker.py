@@ -19,7 +19,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from tests.integration.command_lines import said_here
-from tests.integration.servers import KafkaServer
+from tests.integration.servers import KafkaServer, create_topic
 
 from tidegate.conformance import breaches
 from tidegate.consumer.commands import Committed, Event, MetadataRefused, Revoked, Work
@@ -436,6 +436,46 @@ def test_an_unreachable_broker_is_a_clear_error() -> None:
 
     with pytest.raises(TidegateError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
         asyncio.run(scenario())
+
+
+def test_a_connection_that_is_closed_at_the_start_is_made_again(kafka: str) -> None:
+    """A proxy closes the first one; the second one is answered."""
+    host, _, port = kafka.partition(":")
+    count = 0
+
+    async def piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal count
+        count += 1
+        if count > 1:
+            there, back = await asyncio.open_connection(host, int(port))
+            await asyncio.gather(pumped(reader, back), pumped(there, writer))
+        writer.close()
+
+    async def pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            writer.write(data)
+        writer.close()
+
+    async def scenario() -> None:
+        seen = asyncio.Event()
+
+        async def handle(_: Record) -> None:
+            seen.set()
+
+        await fill(kafka, topic, 1)
+        async with await asyncio.start_server(piped, "127.0.0.1", 0) as proxy:
+            address = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+            worker = Worker([topic], handle, bootstrap=address, group=topic)
+            run = asyncio.create_task(worker.run())
+            async with asyncio.timeout(60):
+                await seen.wait()
+            worker.stop()
+            await run
+        assert count > 1
+
+    topic = f"proxied-{os.getpid()}"
+    create_topic(kafka, topic, 1)
+    asyncio.run(scenario())
 
 
 def test_a_worker_shows_no_option_and_changes_what_it_is_told_without_its_code() -> None:

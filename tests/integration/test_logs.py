@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.logs import LogFormat, log_to
-from tidegate_adapters.printable import redacted
+from tidegate_adapters.printable import SHOWN_MAX, redacted
 
 LOG = logging.getLogger("shop")
 
@@ -57,8 +57,27 @@ def test_a_traceback_stands_below_its_line() -> None:
     line, *trace = logged("text", "INFO", "failed", exc_info=failure()).splitlines()
 
     assert line.endswith("shop: failed")
-    assert trace[0].startswith("Traceback")
-    assert trace[-1] == "ValueError: invalid literal for int() with base 10: 'token=***'"
+    assert trace[0].startswith("    Traceback")
+    assert trace[-1] == "    ValueError: invalid literal for int() with base 10: 'token=***'"
+
+
+def test_the_lines_of_an_error_are_no_lines_of_the_log() -> None:
+    """Whoever reads a log by its lines finds one line here, whatever the error says."""
+    forged = "2026-11-29T00:00:00.000Z INFO    shop: paid 5"
+    lines = logged("text", "INFO", "failed", exc_info=ValueError(f"no\n{forged}\r{forged}\u2028{forged}")).splitlines()
+
+    assert [each for each in lines if re.match(r"\S", each)] == lines[:1]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_of_a_message_of_megabytes_the_beginning_is_logged(form: LogFormat) -> None:
+    """Message, field and traceback; and no secret is told because its end is cut off."""
+    text = f"{'x' * (SHOWN_MAX - 3)} pwd='{'hunter2 ' * 3_000_000}"
+    said = logged(form, "INFO", "%s", text, exc_info=ValueError(text), extra={"why": text})
+
+    assert len(said) < 4 * SHOWN_MAX
+    assert said.count(" characters in all)") == (2 if form == "text" else 3)
+    assert "hunter2" not in said
 
 
 def test_an_object_has_the_fields_of_what_is_logged() -> None:
@@ -167,5 +186,5 @@ def test_a_long_text_of_many_addresses_holds_nobody_up() -> None:
     """An answer of a server that stands in the message of an error; it was looked at once for each of its addresses."""
     began = time.monotonic()
 
-    assert redacted("https://a/b," * 200_000).endswith("https://a/b,")
+    assert redacted("https://a/b," * 200_000).startswith("https://a/b,https")
     assert time.monotonic() - began < 10

@@ -278,6 +278,24 @@ def test_an_answer_holds_for_ten_times_as_long_as_it_took() -> None:
     run(scenario, seed=7)
 
 
+def test_however_many_questions_there_are_the_store_is_busy_for_a_tenth_of_the_time() -> None:
+    """Each of thirty operators looks through another filter each second; all of them see something, and what is newer in turn."""
+
+    async def scenario(_: Random) -> None:
+        sparing, clock = Sparing(), asyncio.get_running_loop().time
+        questions = {number: Counter(takes_s=0.5) for number in range(30)}
+        began, oldest = clock(), 0.0
+        while clock() < began + 600:
+            asked = (sparing.ask(number, question) for number, question in questions.items())
+            oldest = max(age_s for _, age_s in await asyncio.gather(*asked))
+            await asyncio.sleep(1)
+        asked_s = sum(each.count for each in questions.values()) * 0.5
+        assert 0.09 * (clock() - began) < asked_s < 0.1 * (clock() - began) + 2
+        assert 30 / 0.1 * 0.5 - 10 < oldest < 2 * 30 / 0.1 * 0.5
+
+    run(scenario, seed=7)
+
+
 def test_what_fails_is_asked_again_and_what_takes_too_long_goes_on() -> None:
     """Whoever gives up leaves the question to the next one."""
 

@@ -117,6 +117,8 @@ what it has.
 """
 _ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long it waits before it asks again what is committed."""
+_STARTS_MAX: Final = 6
+"""How often a client is started, with those pauses in between: for three seconds."""
 _LOOK_AGAIN_S: Final = 1.0
 """After which it is asked for a topic again that is not there; by itself, the client asks every five minutes."""
 _LONG: Final = 5
@@ -306,7 +308,7 @@ class Member:
 
     async def _start(self) -> None:
         try:
-            await ports.start(self._client)
+            await self._connect()
             ports.watch(self._client, self._look_for_topics)
         except ports.CONNECTION_ERROR as error:
             raise TidegateError(
@@ -321,6 +323,19 @@ class Member:
         else:
             self._client.subscribe(topics, listener=listener)
         self._look_for_topics()
+
+    async def _connect(self) -> None:
+        """Start the client, and again for a while: a broker that restarts, or a proxy, may close a connection at any time."""
+        for failures in range(1, _STARTS_MAX + 1):
+            try:
+                await ports.start(self._client)
+            except ports.CONNECTION_ERROR as error:
+                if failures == _STARTS_MAX or ports.has_begun(self._client):
+                    raise
+                say(logging.WARNING, "no Kafka broker answers at %s yet: %s", self._settings.bootstrap, named(error))
+                await asyncio.sleep(delay_after(_ASK_AGAIN, failures) / SECOND)
+            else:
+                return
 
     async def _finish(self) -> None:
         """Leave nothing running, whatever has failed."""

@@ -343,6 +343,11 @@ async def start(consumer: Client) -> None:
         raise errors.KafkaConnectionError("a broker has answered, and knows of none")
 
 
+def has_begun(consumer: Client) -> bool:
+    """Has its start come so far that it cannot be started once more?"""
+    return getattr(consumer, "_fetcher", None) is not None
+
+
 async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
     """The positions that the group has committed, as far as it has any, and what was committed along with them.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
+from textwrap import indent
 from typing import Final, Literal, TextIO, TypeAlias, assert_never, final
 
 from tidegate_adapters.printable import clean, is_secret_name, one_line, redacted
@@ -18,6 +19,7 @@ __all__ = ["LogFormat", "log_to"]
 LogFormat: TypeAlias = Literal["text", "json"]
 _OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 """What every record of a logger has."""
+_BELOW: Final = "    "
 
 
 def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
@@ -42,12 +44,12 @@ def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
 
 @final
 class _Lines(logging.Formatter):
-    """Time, level, logger and message on a line; a traceback below."""
+    """Time, level, logger and message on a line; a traceback below, indented: a line of it is none of the log's."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_at(record)} {record.levelname:<7} {record.name}: {one_line(redacted(record.getMessage()))}"
         trace = _trace(self, record)
-        return f"{line}\n{clean(trace)}" if trace else line
+        return f"{line}\n{indent(clean(trace), _BELOW, lambda _: True)}" if trace else line
 
 
 @final

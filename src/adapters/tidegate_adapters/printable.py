@@ -9,11 +9,15 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, TypeAlias
 
-__all__ = ["Secret", "clean", "is_secret_name", "may_be_redacted", "one_line", "redacted"]
+__all__ = ["SHOWN_MAX", "Secret", "clean", "is_secret_name", "may_be_redacted", "one_line", "redacted"]
 
 Secret: TypeAlias = Annotated[str, "secret"]
 """Text that is never shown."""
 
+SHOWN_MAX: Final = 32_768
+"""So many characters of a message are shown at most, about."""
+_BEYOND: Final = 4_096
+"""So many more are looked at: a token whose end is cut off may look like none."""
 _ADDRESS: Final = re.compile(r"://\S*")
 """Whatever follows belongs to it, so that each character is looked at once, however many addresses stand in one word."""
 _HINTS: Final = re.compile(
@@ -21,7 +25,7 @@ _HINTS: Final = re.compile(
 )
 """Where none of these stands, in small letters, nothing looks like a secret: each line of a log is asked, ten times as fast so."""
 _VALUE: Final = (
-    r"(?:(?P<quote>\\*['\"])(?:\\.|(?!(?P=quote)).)*?(?P=quote)"  # to the quote that ends it, over lines
+    r"(?:(?P<quote>\\*['\"])(?:\\.|(?!(?P=quote)).)*?(?:(?P=quote)|\Z)"  # to the quote that ends it, over lines
     r"|(?P<open>[(\[{])[^)\]}]*[)\]}]"
     r"|(?P<scheme>(?:[A-Za-z][\w-]{1,20}\ +)?)[^\s,;&})\]'\"]+)"
 )
@@ -104,7 +108,12 @@ def may_be_redacted(text: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """The message without what looks like a secret: the user part of a URI, and the value of whatever is named like one."""
+    """The message without what looks like a secret: the user part of a URI, and the value of whatever is named like one.
+
+    Of a long one the beginning is kept, and how long it was: to look through a megabyte takes half a second.
+    """
+    if len(text) > SHOWN_MAX + _BEYOND:
+        return f"{redacted(text[: SHOWN_MAX + _BEYOND])[:SHOWN_MAX]}... ({len(text):,} characters in all)"
     if not may_be_redacted(text):  # as most keys of records
         return text
     return _KNOWN.sub("***", _without_named(_ADDRESS.sub(_without_user, text)))
