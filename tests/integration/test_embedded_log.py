@@ -114,7 +114,7 @@ def test_a_run_ends_when_all_is_committed() -> None:
         seen.append((record.partition, record.offset))
 
     log = EmbeddedLog(Record("orders", n % 2, 0, None, b"x") for n in range(1_300))
-    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="", group="g"), log).run())
+    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="b:1", group="g"), log).run())
 
     assert (outcome.handled, outcome.failed, outcome.is_whole) == (1_300, 0, True)
     assert outcome.positions == {P0: 650, P1: 650}
@@ -129,7 +129,7 @@ def test_a_failure_stops_its_partition_and_the_run_ends_when_nothing_moves() -> 
 
     values = [(0, b"a"), (1, b"a"), (0, b"poison"), (0, b"c"), (1, b"c")]
     log = EmbeddedLog(Record("orders", partition, 0, None, value) for partition, value in values)
-    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="", group="g"), log).run())
+    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="b:1", group="g"), log).run())
 
     assert outcome.positions == {P0: 1, P1: 2}
     assert not outcome.is_whole
@@ -149,7 +149,7 @@ def test_code_of_hooks_is_waited_for_and_what_failed_is_counted() -> None:
 
     skips = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
     log = EmbeddedLog(Record("orders", 0, 0, None, value) for value in (b"a", b"poison", b"c"))
-    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=skips, hooks=answer)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=skips, hooks=answer)
     outcome = asyncio.run(EmbeddedRun(worker, log).run())
 
     assert answered == [1]
@@ -168,7 +168,7 @@ def test_whatever_the_handler_raises_has_failed(kind: type[BaseException]) -> No
         raise kind
 
     log = EmbeddedLog([Record("orders", 0, 0)])
-    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="", group="g"), log).run())
+    outcome = asyncio.run(EmbeddedRun(Worker(["orders"], handle, bootstrap="b:1", group="g"), log).run())
 
     assert (outcome.handled, outcome.failed, outcome.is_whole) == (0, 1, False)
 
@@ -180,7 +180,7 @@ def test_what_is_interrupted_has_not_failed() -> None:
         await asyncio.sleep(60)
 
     log = EmbeddedLog([Record("orders", 0, 0)])
-    running = EmbeddedRun(Worker(["orders"], handle, bootstrap="", group="g"), log)
+    running = EmbeddedRun(Worker(["orders"], handle, bootstrap="b:1", group="g"), log)
 
     assert asyncio.run(running.run()).failed == 0
 
@@ -191,7 +191,7 @@ def test_records_of_another_topic_are_refused() -> None:
     async def handle(record: Record) -> None:
         raise AssertionError(record)
 
-    worker = Worker(["orders"], handle, bootstrap="", group="g")
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g")
     with pytest.raises(Misuse, match="records of 'order', which the worker does not consume"):
         EmbeddedRun(worker, EmbeddedLog([Record("order", 0, 0)]))
 
@@ -270,7 +270,7 @@ async def lifespan(worker):
     yield
 
 
-told = {"bootstrap": "", "group": "g", "leave": 1_000_000}
+told = {"bootstrap": "b:1", "group": "g", "leave": 1_000_000}
 threaded, will_not_be_cancelled = (Worker(["orders"], each, **told) for each in (in_a_thread, stubborn))
 begins = Worker(["orders"], stubborn, lifespan=lifespan, **told)
 soon = {**told, "consumer": ConsumerRules(partition=PartitionRules(drain=Budget(1_000_000, 200_000, 200_000)))}

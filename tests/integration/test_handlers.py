@@ -236,6 +236,9 @@ async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
     assert ended == ["ended", "ended"]
 
 
+async def takes_two(one: object, two: object) -> None: ...
+
+
 async def yields(given: object) -> AsyncIterator[object]:
     yield given
 
@@ -269,13 +272,25 @@ async def yields(given: object) -> AsyncIterator[object]:
         ({"observe": anything}, r"(?s)observe= is an async function.*not awaited"),
         ({"record": anything}, "record= is an async function"),
         ({"expected": anything}, "expected= is an async function"),
+        ({"handle": takes_two}, "takes_two cannot be called with one record"),
+        ({"handle": takes_two, "batch": 5}, "takes_two cannot be called with the list of a batch"),
+        (
+            {"handle": {"orders": anything, "b": anything}},
+            r"(?s)a handler of 'b', which is not consumed.*take the handler out",
+        ),
+        ({"topics": ["a b"]}, r"(?s)'a b' cannot name a topic.*pattern"),
+        ({"topics": ["x" * 250]}, "cannot name a topic"),
+        ({"dead_letter": ".."}, "'..' cannot name a topic"),
+        ({"bootstrap": "x:99999"}, r"(?s)'x:99999' is not the address of a broker.*65535"),
+        ({"bootstrap": "a:1,"}, "'' is not the address of a broker"),
+        ({"tracer_provider": 1}, "1 is not a provider of tracers"),
         ({"undecodable": "skip"}, "a str is not what becomes of a record that cannot be decoded"),
     ],
 )
 def test_what_no_worker_can_be_told_is_refused(told: dict[str, Any], message: str) -> None:
     """Bad input: before anything is connected."""
     with pytest.raises(Misuse, match=message):
-        Worker(**{"topics": ["orders"], "handle": anything, "bootstrap": "", "group": "g", **told})
+        Worker(**{"topics": ["orders"], "handle": anything, "bootstrap": "b:1", "group": "g", **told})
 
 
 # --- a worker -----------------------------------------------------------------------------------------------------------
@@ -288,7 +303,7 @@ def test_a_worker_with_a_plain_handler_by_topic_that_decodes() -> None:
         totals.append(order["total"])
 
     worker = Worker(
-        {"^ord.*": add}, bootstrap="", group="g", decode=lambda each: json.loads(each.value or b""),
+        {"^ord.*": add}, bootstrap="b:1", group="g", decode=lambda each: json.loads(each.value or b""),
         undecodable=Undecodable.SKIP,
     )  # fmt: skip
     outcome = on_log(worker.configured(worker.settings), b'{"total": 1}', b"?", b'{"total": 3}')
@@ -302,7 +317,7 @@ def test_a_handler_that_takes_too_long_fails_by_the_policy() -> None:
         await asyncio.sleep(10)
 
     rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.STOP))
-    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, handler_timeout=50 * MILLISECOND)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, handler_timeout=50 * MILLISECOND)
     outcome = on_log(worker, b"a")
 
     assert (outcome.failed, outcome.is_whole) == (1, False)
@@ -323,7 +338,7 @@ def test_what_lives_as_long_as_the_worker() -> None:
     async def handle(record: Record) -> None:
         told.append(str(record.value))
 
-    on_log(Worker(["orders"], handle, bootstrap="", group="g", lifespan=lifespan), b"a")
+    on_log(Worker(["orders"], handle, bootstrap="b:1", group="g", lifespan=lifespan), b"a")
     assert told == ["begin g", "b'a'", "end"]
 
     told.clear()

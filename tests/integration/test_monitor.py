@@ -109,7 +109,7 @@ def test_a_registry_shows_what_has_happened_and_what_is() -> None:
         )
     )
     log = EmbeddedLog([*records(b"a", b"stuck", b"b"), *records(b"a", b"poison", b"b", partition=1)])
-    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, metrics=registry)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, metrics=registry)
 
     async def meanwhile() -> None:
         failed = {"partition": "1"}
@@ -148,7 +148,7 @@ def test_a_dead_letter_counts_when_it_is_written() -> None:
 
     rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
     log = EmbeddedLog([*records(b"a"), *records(b"a", b"b", partition=1)])
-    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, hooks=hooks, metrics=registry)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, hooks=hooks, metrics=registry)
 
     async def meanwhile() -> None:
         await until(lambda: shown(registry, "failed_records", partition="0") == 1)
@@ -168,7 +168,7 @@ def test_batches_are_counted_by_their_records() -> None:
             raise ValueError
 
     log = EmbeddedLog([*records(b"a", b"b", b"c"), *records(b"a", b"b", partition=1)])
-    worker = Worker(["orders"], handle, bootstrap="", group="g", batch=5, metrics=registry)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", batch=5, metrics=registry)
 
     async def meanwhile() -> None:
         await until(lambda: shown(registry, "handler_failures_total", partition="1") == 1)
@@ -194,7 +194,7 @@ def test_what_is_interrupted_has_not_failed(batch: int | None) -> None:
 
     rules = ConsumerRules(partition=PartitionRules(drain=Budget(30 * MILLISECOND, 10 * MILLISECOND, 10 * MILLISECOND)))
     worker = Worker(
-        ["orders"], handle, bootstrap="", group="g", consumer=rules, batch=batch, metrics=registry, lifespan=lifespan
+        ["orders"], handle, bootstrap="b:1", group="g", consumer=rules, batch=batch, metrics=registry, lifespan=lifespan
     )  # fmt: skip
 
     async def scenario() -> None:
@@ -215,7 +215,7 @@ def test_no_label_is_made_of_what_records_carry() -> None:
     async def handle(record: Record) -> None:
         raise ValueError(record.value)
 
-    worker = Worker(["orders"], handle, bootstrap="", group="g", metrics=registry)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", metrics=registry)
 
     async def meanwhile() -> None:
         await until(lambda: shown(registry, "failed_records", partition="0") == 1)
@@ -236,7 +236,7 @@ def test_a_gate_that_is_closed_holds_all_partitions() -> None:
     async def handle(_: Record) -> None:
         await stuck.wait()
 
-    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=rules, metrics=registry)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, metrics=registry)
 
     async def meanwhile() -> None:
         await until(lambda: shown(registry, "held_partitions", reason="load") == 2)
@@ -296,7 +296,7 @@ def test_a_registry_shows_one_worker_at_a_time() -> None:
     async def handle(_: Record) -> None:
         await stuck.wait()
 
-    first, second = (Worker(["orders"], handle, bootstrap="", group="g", metrics=registry) for _ in range(2))
+    first, second = (Worker(["orders"], handle, bootstrap="b:1", group="g", metrics=registry) for _ in range(2))
 
     async def meanwhile() -> None:
         await until(lambda: shown(registry, "failed_records", partition="0") == 0)
@@ -319,7 +319,7 @@ def test_a_worker_whose_loop_is_held_up_is_not_healthy() -> None:
         time.sleep(1.5)  # noqa: ASYNC251  that is what is wrong here
         await asked
 
-    worker = Worker(["orders"], blocks, bootstrap="", group="g", metrics_port=port, stalled_after=SOON)
+    worker = Worker(["orders"], blocks, bootstrap="b:1", group="g", metrics_port=port, stalled_after=SOON)
 
     async def meanwhile() -> None:
         await until(lambda: bool(answers))
@@ -348,7 +348,7 @@ def test_before_it_runs_a_worker_is_healthy() -> None:
 
     async def handle(_: Record) -> None: ...
 
-    assert Worker(["orders"], handle, bootstrap="", group="g").health() == Healthy()
+    assert Worker(["orders"], handle, bootstrap="b:1", group="g").health() == Healthy()
 
 
 def test_a_port_that_is_taken_is_told() -> None:
@@ -358,7 +358,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        worker = Worker(["orders"], handle, bootstrap="", group="g", metrics_port=port)
+        worker = Worker(["orders"], handle, bootstrap="b:1", group="g", metrics_port=port)
         with pytest.raises(Misuse, match=f"nothing can listen on port {port}"):
             asyncio.run(worker.run(EmbeddedLog([]).connect))
 
@@ -383,7 +383,7 @@ def test_by_default_it_listens_on_loopback() -> None:
     assert Worker(["orders"], handle, bootstrap="b", group="g", metrics_port=1).settings.metrics_host == "127.0.0.1"
     with pytest.raises(Misuse, match="an address to listen on"):
         Worker(["orders"], handle, bootstrap="b", group="g", metrics_host="")
-    worker = Worker(["orders"], handle, bootstrap="", group="g", metrics_port=0, metrics_host="203.0.113.1")
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", metrics_port=0, metrics_host="203.0.113.1")
     with pytest.raises(Misuse, match=r"nothing can listen on port 0 of 203\.0\.113\.1"):
         asyncio.run(worker.run(EmbeddedLog([]).connect))
 
@@ -395,7 +395,7 @@ def test_what_is_no_port_is_refused(port: int) -> None:
     async def handle(_: Record) -> None: ...
 
     with pytest.raises(Misuse, match="a port"):
-        Worker(["orders"], handle, bootstrap="", group="g", metrics_port=port)
+        Worker(["orders"], handle, bootstrap="b:1", group="g", metrics_port=port)
 
 
 # --- a real broker ------------------------------------------------------------------------------------------------------
@@ -526,7 +526,7 @@ from tidegate_adapters.kafka import Worker
 async def handle(record): ...
 
 async def main():
-    worker = Worker(["orders"], handle, bootstrap="", group="g", {})
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", {})
     run = asyncio.create_task(worker.run(EmbeddedLog([]).connect))
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -1608,10 +1608,13 @@ EVENT: Final = on_event("a")
 WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     "no handler": (lambda app: app.task()(7), "a int is not a handler"),  # type: ignore[call-overload]
     "no such type": (lambda app: app.task()(unknown_annotation), "names Undefined"),
-    "a name of an option": (lambda app: app.task()(lambda key: key), "a parameter is called key"),
+    "a name of an option": (lambda app: app.task(name="x")(lambda key: key), "a parameter is called key"),
     "any number of arguments": (lambda app: app.task(name="x")(lambda *given: given), "any number of arguments"),
     "two of a name": (lambda app: (app.task()(good), app.task()(good)), "there are two tasks 'good'"),
-    "a limit of a thread": (lambda app: app.task(limit=timedelta(1))(lambda: 1), "a thread cannot be interrupted"),
+    "a limit of a thread": (
+        lambda app: app.task(name="x", limit=timedelta(1))(lambda: 1),
+        "a thread cannot be interrupted",
+    ),
     "a limit of ages": (lambda app: app.task(limit=timedelta.max)(good), "is too long"),
     "a priority": (lambda app: app.task(priority=101)(good), "101 cannot be a priority"),
     "retries": (lambda app: app.task(retries=-1)(good), "-1 cannot be a number of retries"),
@@ -1623,7 +1626,7 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
         "the key of its concurrency wants to",
     ),
     "a process for what nobody finds": (
-        lambda app: app.task(processes=True)(lambda: 1),
+        lambda app: app.task(processes=True, name="x")(lambda: 1),
         "that has no name in its module",
     ),
     "triggers that are one": (lambda app: app.task(triggers=EVENT)(one), "a When is not when a task starts"),  # type: ignore[arg-type]
@@ -1661,6 +1664,13 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     ),
     "a store": (lambda _: Orchestrator(7, "x"), "a int is no store"),
     "no database": (lambda _: Orchestrator(Embedded()), "an app needs a database"),
+    "the database of a server": (
+        lambda _: Orchestrator(Embedded(), "local"),
+        "local is a database of the server's own",
+    ),
+    "a lambda without a name": (lambda app: app.task()(lambda: 1), "a lambda has no name for its task"),
+    "a name that cannot be encoded": (lambda app: app.task(name="a\ud800")(one), "half of a surrogate pair"),
+    "what nobody can tell how to call": (lambda app: app.task()(int), "nobody can tell what int is called with"),
 }
 
 

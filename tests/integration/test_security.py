@@ -32,7 +32,7 @@ async def handle(record):
     print("handled", record, flush=True)
 
 
-worker = Worker(["orders"], handle, bootstrap="", group="shop")
+worker = Worker(["orders"], handle, bootstrap="b:1", group="shop")
 """
 
 

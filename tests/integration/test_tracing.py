@@ -33,7 +33,7 @@ PARENT: Final = (f"00-{TRACE:032x}-{SPAN:016x}-01").encode()
 def spans(handle: Callable[[Any], object], *records: Record, **told: Any) -> tuple[ReadableSpan, ...]:
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    worker = Worker(["orders"], handle, bootstrap="", group="shipping", tracer_provider=provider, **told)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="shipping", tracer_provider=provider, **told)
     asyncio.run(EmbeddedRun(worker, EmbeddedLog(records)).run())
     return exporter.get_finished_spans()
 
@@ -61,7 +61,7 @@ def test_a_provider_that_raises_loses_no_record(when: str, caplog: pytest.LogCap
     """Once the record had failed, though its handler had returned."""
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(Raises(when))
-    worker = Worker(["orders"], nothing, bootstrap="", group="shipping", tracer_provider=provider)
+    worker = Worker(["orders"], nothing, bootstrap="b:1", group="shipping", tracer_provider=provider)
     outcome = asyncio.run(EmbeddedRun(worker, EmbeddedLog([Record("orders", 0, 0)] * 2)).run())
 
     assert (outcome.handled, outcome.failed, outcome.is_whole) == (2, 0, True)
@@ -180,7 +180,7 @@ def test_an_answer_that_cannot_be_sent_is_an_event_of_the_span_of_its_handler(
         return [Send("kept", b""), Send("shipped", b"")]
 
     worker = Worker(
-        ["orders"], handle, bootstrap="", group="shipping", tracer_provider=provider, batch=batch, retries=1, backoff=SOON,
+        ["orders"], handle, bootstrap="b:1", group="shipping", tracer_provider=provider, batch=batch, retries=1, backoff=SOON,
         consumer=ConsumerRules(partition=PartitionRules(ordering=Ordering.UNORDERED)),
     )  # fmt: skip
     log = EmbeddedLog([Record("orders", 0, 0)])
@@ -240,7 +240,7 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
     program = (
         'import sys; sys.modules["opentelemetry"] = None\n'
         "from tidegate_adapters.kafka import Worker\n"
-        'Worker(["orders"], print, bootstrap="", group="g", tracer_provider=object())'
+        'Worker(["orders"], print, bootstrap="b:1", group="g", tracer_provider=object())'
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
 
@@ -255,7 +255,7 @@ def sent(answer: Callable[[], object], **told: Any) -> tuple[tuple[Send, ...], R
     async def handle(_: object) -> object:
         return answer()
 
-    worker = Worker(["orders"], handle, bootstrap="", group="shipping", tracer_provider=provider, **told)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="shipping", tracer_provider=provider, **told)
     some = Record("orders", 0, 0, None, b"", (("traceparent", PARENT),))
     outcome = asyncio.run(EmbeddedRun(worker, EmbeddedLog((some,))).run())
     [span] = exporter.get_finished_spans()

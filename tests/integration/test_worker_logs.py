@@ -26,7 +26,7 @@ AT_ONCE = Budget(40 * MILLISECOND, cancel=20 * MILLISECOND, commit=10 * MILLISEC
 
 
 def run(handle: Any, rules: PartitionRules, *values: bytes, **told: Any) -> None:
-    worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=ConsumerRules(partition=rules), **told)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=ConsumerRules(partition=rules), **told)
     log = EmbeddedLog(Record("orders", 3, 0, b"secret-key", value) for value in values)
     asyncio.run(EmbeddedRun(worker, log).run())
 
@@ -190,7 +190,7 @@ def test_what_is_interrupted_or_left_behind_is_told(caplog: pytest.LogCaptureFix
 
     async def scenario() -> None:
         rules = PartitionRules(drain=AT_ONCE)
-        worker = Worker(["orders"], handle, bootstrap="", group="g", consumer=ConsumerRules(partition=rules))
+        worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=ConsumerRules(partition=rules))
         async with asyncio.TaskGroup() as group:
             group.create_task(worker.run(EmbeddedLog(Record("orders", 3, 0) for _ in range(2)).connect))
             await begun.acquire()

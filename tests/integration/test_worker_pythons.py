@@ -39,7 +39,7 @@ async def main(handler):
     if sys.argv[1] == "eager":
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
     log = EmbeddedLog(Record("orders", n % 2, 0, None, b"x") for n in range(600))
-    found = await EmbeddedRun(Worker(["orders"], handler, bootstrap="", group="g", retries=1), log).run()
+    found = await EmbeddedRun(Worker(["orders"], handler, bootstrap="b:1", group="g", retries=1), log).run()
     return [found.is_whole, found.handled, found.failed, sorted(found.positions.values())]
 
 print(json.dumps([asyncio.run(main(handle)), asyncio.run(main(at_once)), len(handled), len({*handled})]))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from types import ModuleType
 from typing import Final, cast, get_args
 
@@ -16,7 +16,7 @@ import attrs
 
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Duration, duration, seconds
-from tidegate.model.values import check_callable, check_int, check_type
+from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.backoff import LONGEST, Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
 
@@ -48,6 +48,39 @@ def is_async_handler(handler: object, name: str, todo: str) -> bool:
     if isgeneratorfunction(handler) or isasyncgenfunction(handler):
         raise Misuse(f"{name} is a generator", why="its code would never run", todo="return, and do not yield")
     return iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def check_called_with_one(handler: Callable[..., object], name: str, what: str, word: str) -> None:
+    """Raise Misuse unless a handler can be called with one argument, as far as its signature tells.
+
+    Args:
+        handler: The user's.
+        name: What it is called.
+        what: What it is called with.
+        word: A name for that.
+    """
+    try:
+        _ = signature(handler).bind(None)
+    except TypeError:
+        raise Misuse(f"{name} cannot be called with {what}", todo=f"write async def {name}({word}): ...") from None
+    except ValueError:  # nobody knows what it takes
+        pass
+
+
+def check_task_name(name: object) -> None:
+    """Raise Misuse unless this can name a task: what is known of it is found by its name."""
+    check_name(name, "a task")
+    if name == "<lambda>":
+        raise Misuse("a lambda has no name for its task", todo='pass name="...", or write a def')
+
+
+def check_database(name: object) -> None:
+    """Raise Misuse unless this can be the name of a database of ours."""
+    check_name(name, "a database")
+    if name in {"admin", "config", "local"}:
+        raise Misuse(
+            f"{name} is a database of the server's own", todo="name another one: it is made when it is written"
+        )
 
 
 def module_from(name: str, file: str) -> ModuleType:

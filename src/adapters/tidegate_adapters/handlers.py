@@ -37,6 +37,7 @@ from tidegate.model.values import check_callable
 from tidegate.retries.backoff import check_delay
 from tidegate_adapters.cancelling import check_awaited_failure
 from tidegate_adapters.daemon_threads import DaemonThreads, Threads
+from tidegate_adapters.declaring import check_called_with_one
 from tidegate_adapters.runtime import RunsOn
 
 __all__ = [
@@ -258,6 +259,11 @@ def called(
     for topic in topics:
         if topic not in handlers:
             raise Misuse(f"nothing handles {topic!r}", todo=f"there are handlers of: {', '.join(handlers)}")
+    if idle := [topic for topic in handlers if topic not in topics]:
+        raise Misuse(
+            f"a handler of {', '.join(map(repr, idle))}, which is not consumed",
+            todo="add it to the topics, or take the handler out",
+        )
     calls = {topic: _call(handlers[topic], around) for topic in sorted(topics, key=is_pattern)}
     if len(calls) == 1:
         return calls.popitem()[1]
@@ -275,6 +281,8 @@ def called(
 
 def _call(handler: UserHandler, around: _Around) -> Called:
     check_callable(handler, "a handler of records", "pass a function of one record")
+    what, word = ("the list of a batch", "records") if around.is_batch else ("one record", "record")
+    check_called_with_one(handler, _named(handler), what, word)
     if isasyncgenfunction(handler):
         raise Misuse(f"{_named(handler)} is an async generator", todo="return what is to be sent, in a list")
     is_async = iscoroutinefunction(handler) or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004

@@ -34,7 +34,7 @@ from tidegate.consumer.health import Health, Healthy
 from tidegate.consumer.partition import FailurePolicy
 from tidegate.consumer.transactions import transactional_id
 from tidegate.consumer.worker import LEAVE
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
 from tidegate.model.records import Send, TopicPartition
 from tidegate.model.values import check_callable, check_int, check_type
@@ -232,6 +232,11 @@ class Worker:
         if tracer_provider is not None:
             from tidegate_adapters.tracing import traced  # noqa: PLC0415  an extra
 
+            if not callable(getattr(tracer_provider, "get_tracer", None)):
+                raise Misuse(
+                    f"{shown(tracer_provider)} is not a provider of tracers",
+                    todo="pass a TracerProvider of OpenTelemetry",
+                )
             around = traced(tracer_provider, group)
         self._code = Code(call, hooks, expected, observe, record, batch is not None, around)
         self._handlers, self._decode, self._lifespan = handlers, decode, lifespan
@@ -265,9 +270,11 @@ class Worker:
         Raises:
             Misuse: As for a new one.
         """
-        code = self._code
+        code, handlers = self._code, self._handlers
+        if isinstance(handlers, Mapping):  # those of other topics have nothing to do
+            handlers = {topic: each for topic, each in handlers.items() if topic in settings.topics}
         made = Worker(
-            settings.topics, self._handlers, bootstrap=settings.bootstrap, group=settings.group, consumer=settings.consumer,
+            settings.topics, handlers, bootstrap=settings.bootstrap, group=settings.group, consumer=settings.consumer,
             batch=settings.consumer.partition.window_max if code.is_batch else None, decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
             start_time=settings.start_time, start_offsets=settings.start_offsets,
             dead_letter=settings.dead_letter, lifespan=self._lifespan,

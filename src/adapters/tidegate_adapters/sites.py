@@ -10,8 +10,9 @@ import attrs
 from tidegate.model.effects import Program
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime
-from tidegate.model.values import check_callable, check_name
+from tidegate.model.values import check_callable
 from tidegate.retries.repeating import repeated
+from tidegate_adapters.declaring import check_database
 from tidegate_adapters.driver import AsyncHandle, choosing, documents, local_async, run_async
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Site:
     _handle: AsyncHandle = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        check_name(self.name, "a database")
+        check_database(self.name)
         check_callable(self.store, "a store")
         object.__setattr__(self, "_handle", choosing(documents(self.store), local_async()))
 

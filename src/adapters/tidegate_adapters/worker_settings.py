@@ -16,7 +16,7 @@ import attrs
 
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.worker import LEAVE, WorkerRules
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MINUTE, SECOND, Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_name, check_type
@@ -81,6 +81,36 @@ GRACE: Final = 30 * SECOND
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
+_TOPIC_MAX: Final = 249
+_PORT_MAX: Final = 65_535
+
+
+def _check_topic(topic: str) -> None:
+    """Raise Misuse unless a broker may have such a topic, or it is a pattern."""
+    is_legal = re.fullmatch(r"[a-zA-Z0-9._-]+", topic) is not None and len(topic) <= _TOPIC_MAX
+    if not is_pattern(topic) and (not is_legal or topic in {".", ".."}):
+        raise Misuse(
+            f"{shown(topic)} cannot name a topic",
+            why=f"Kafka takes letters, digits, '.', '_' and '-', {_TOPIC_MAX} of them at most",
+            todo="correct the name, or write a pattern that begins with ^",
+        )
+
+
+def _check_addresses(bootstrap: str) -> None:
+    """Raise Misuse unless each is host:port, as far as it has a port."""
+    for address in bootstrap.split(","):
+        host, colon, port = address.strip().rpartition(":")
+        if "@" not in address and (not (host if colon else port) or (colon and not _is_port(port) and "]" not in port)):
+            raise Misuse(
+                f"{shown(address.strip())} is not the address of a broker",
+                todo=f"write host:port, 1 <= port <= {_PORT_MAX}",
+            )
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _PORT_MAX
+
+
 @final
 @attrs.frozen
 class WorkerSettings:
@@ -140,6 +170,10 @@ class WorkerSettings:
             check_type(text, str, what)
         if self.dead_letter is not None:
             check_type(self.dead_letter, str, "a topic of dead letters")
+        letters = letter_topic(self.dead_letter or "", "topic")
+        for topic in (*self.topics, *filter(None, [letters])):
+            _check_topic(topic)
+        _check_addresses(self.bootstrap)
         _ = self.pattern
         if "@" in self.bootstrap:
             raise Misuse(

@@ -24,7 +24,7 @@ from tidegate.model.instants import Duration
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate_adapters.bson_values import natural
-from tidegate_adapters.declaring import is_async_handler, length_of, limit_of, place_of, policy_of
+from tidegate_adapters.declaring import check_task_name, is_async_handler, length_of, limit_of, place_of, policy_of
 from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
 
 __all__ = ["OPTIONS", "Concurrency", "Declared", "Kept", "Rate", "Unique", "declared"]
@@ -338,6 +338,14 @@ class Declared:
         return bound
 
 
+def _signature(handler: Callable[..., Any], name: str) -> Signature:
+    """What a handler is called with."""
+    try:
+        return signature(handler)
+    except ValueError:
+        raise Misuse(f"nobody can tell what {name} is called with", todo="decorate a def that calls it") from None
+
+
 def declared(
     handler: Callable[..., Any],
     *,
@@ -361,7 +369,7 @@ def declared(
     found = name if name is not None else getattr(handler, "__name__", "")
     is_async = is_async_handler(handler, found, "decorate a function")
     try:
-        check_name(found, "a task")
+        check_task_name(found)
         check_name(queue, "a queue")
         check_int(priority, "a priority", PRIORITY_MIN, PRIORITY_MAX)
         if concurrency is not None:
@@ -375,7 +383,7 @@ def declared(
         check_type(processes, bool, "whether it is called in a process of its own")
         if processes:
             _check_named(handler)
-        signed = signature(handler)
+        signed = _signature(handler, found)
         for what, those in (("concurrency", concurrency), ("unique", unique), ("rate", rate)):
             unknown = [] if those is None else [each for each in those.names if each not in signed.parameters]
             if unknown:

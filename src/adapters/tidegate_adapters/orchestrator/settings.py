@@ -56,6 +56,7 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.backoff import DAY, check_delay
 from tidegate.retries.polling import PollingBounds
 from tidegate.services.membership import DEAD_AFTER
+from tidegate_adapters.declaring import check_database
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
@@ -139,7 +140,7 @@ class OrchestratorSettings:
     deaths_max: int = 5
 
     def __attrs_post_init__(self) -> None:
-        check_name(self.database, "a database")
+        check_database(self.database)
         check_type(self.uri, (str, NoneType), "a URI of MongoDB")
         if self.uri is not None and "://" not in self.uri:
             raise Misuse("what should be a URI is none", todo="write mongodb://host:port/?replicaSet=name")

@@ -182,6 +182,8 @@ class Reactive:
         Raises:
             Misuse: An option is of the wrong type, out of range, or does not fit another; or the name is taken.
         """
+        if callable(collection):
+            raise Misuse("a task without a collection", todo='write @app.task("orders"), with parentheses')
 
         def decorate(handler: H) -> H:
             made = declared(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from inspect import signature
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -16,7 +15,7 @@ from tidegate.model.documents import FILTERS, Filter, OlderThan, filter_of, part
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import MILLISECOND, Duration
 from tidegate.model.operations import check_collection
-from tidegate.model.values import check_int, check_name, check_type
+from tidegate.model.values import check_int, check_type
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
 from tidegate.reactive.orphans import CleanUp
@@ -26,7 +25,16 @@ from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import TaskRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.declaring import is_async_handler, length_of, limit_of, place_of, policy_of
+from tidegate_adapters.declaring import (
+    check_called_with_one,
+    check_database,
+    check_task_name,
+    is_async_handler,
+    length_of,
+    limit_of,
+    place_of,
+    policy_of,
+)
 from tidegate_adapters.reactive.changes import Change, Later, SyncChange
 from tidegate_adapters.sites import Site
 
@@ -120,14 +128,14 @@ def declared(
     """
     found = name if name is not None else getattr(handler, "__name__", "")
     is_async = is_async_handler(handler, found, "decorate a function of one change")
-    _check_called_with_a_change(handler, found)
+    check_called_with_one(handler, found, "one change", "change")
     try:
-        check_name(found, "a task")
+        check_task_name(found)
         check_type(on_new_version, OnNewVersion, "what a new version means", "pass a member of OnNewVersion")
         check_type(cleanup, CleanUp, "when records go", "pass CleanUp(delete_when=..., keep_for=timedelta(...))")
         check_int(version, "the version of a handler", 1)
         if database is not None:
-            check_name(database, "a database")
+            check_database(database)
         check_collection(collection)
         rules = TaskRules(
             debounce=_debounce(debounce), lease=length_of(lease, "lease", _LEASE_LEAST), resets_on_change=resets_on_change,
@@ -145,16 +153,6 @@ def declared(
     except TidegateError as error:
         error.where = ", ".join(filter(None, (f"the task {found!r}", place_of(handler), error.where)))
         raise
-
-
-def _check_called_with_a_change(handler: UserHandler, name: str) -> None:
-    """Raise Misuse where it cannot be."""
-    try:
-        _ = signature(handler).bind(None)
-    except TypeError:
-        raise Misuse(f"{name} cannot be called with one change", todo=f"write async def {name}(change): ...") from None
-    except ValueError:  # nobody knows what it takes
-        pass
 
 
 def _debounce(debounce: object) -> Debounce:

@@ -16,6 +16,7 @@ from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration
 from tidegate.model.operations import FOUND_MAX
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.declaring import check_database
 from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
 from tidegate_adapters.reactive.planner import PlannerRules
@@ -74,7 +75,7 @@ class ReactiveSettings:
     stalled_after: Duration = STALLED_AFTER
 
     def __attrs_post_init__(self) -> None:
-        check_name(self.database, "a database")
+        check_database(self.database)
         check_name(self.application, "an application")
         check_type(self.uri, (str, NoneType), "a URI of MongoDB")
         if self.uri is not None and "://" not in self.uri:
