@@ -96,6 +96,7 @@ from tidegate_adapters import testing
 from tidegate_adapters.handlers import undecoded
 from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
 from tidegate_adapters.kafka_ports import NO_GENERATION, Client, Producer, TransactionalProducer, generation_of
+from tidegate_adapters.record_fields import say
 from tidegate_adapters.recorder import Recorder
 from tidegate_adapters.simulated_kafka import (
     CODES,
@@ -1311,6 +1312,7 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(testing, "TURNS_MAX", TURNS_MAX)
+            patch.setattr(say, "lost", 0)  # and what this run has lost, no other one tells
             for each in map(logging.getLogger, LOGS) if told.kind == "log" else ():
                 patch.setattr(each, "isEnabledFor", lambda _: True)  # whatever is disabled for all
                 patch.setattr(each, "filters", [_raises])
