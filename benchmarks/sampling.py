@@ -153,7 +153,7 @@ class View:
 
 def machine(scenario: Scenario, end: float) -> type[RuleBasedStateMachine]:
     """The scenario as a state machine of Hypothesis."""
-    processes = {actor.name: actor for actor in scenario.actors if hasattr(actor, "standing")}
+    processes = {actor.name: actor for actor in scenario.actors if hasattr(actor, "automata")}
 
     class Scenarios(RuleBasedStateMachine):
         def __init__(self) -> None:

@@ -189,9 +189,8 @@ def committing_now(size: int) -> Made[int | None]:
 @table.case(holding, "held or free?", OFFSETS)
 def holding_up(size: int) -> Made[holding.Holding]:
     tracker, limits = half_done(size), backpressure.PartitionLimits()
-    return lambda: holding.Holding().decided(limits, tracker, 0), lambda answer: isinstance(
-        answer.hold, backpressure.Free
-    )
+    wanted = backpressure.Held if limits.span is not None and size >= limits.span.high else backpressure.Free
+    return lambda: holding.Holding().decided(limits, tracker, 0), lambda answer: isinstance(answer.hold, wanted)
 
 
 @table.case(fanout, f"a window of {BATCH} is opened", RECORDS)
