@@ -252,6 +252,25 @@ def test_the_console_script_and_the_module_are_one() -> None:
     assert script.load() is main
 
 
+def test_a_file_beside_the_target_does_not_hide_the_standard_library(tmp_path: Path) -> None:
+    """It is imported by whom it is meant for, as long as no module of that name ships with Python."""
+    (tmp_path / "colorsys.py").write_text("raise SystemExit('not meant')")
+    (tmp_path / "near.py").write_text("from tidegate.leases.scenarios.small_lock import small_lock")
+    (tmp_path / "mine.py").write_text("import colorsys\nfrom near import small_lock\nscenario = small_lock(2, 1, 1, 0)")
+    code = "from tidegate.__main__ import main; raise SystemExit(main(['explore', 'folder/mine.py:scenario']))"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "folder").symlink_to(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path / "elsewhere",
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("not meant")) == (ExitCode.OK, 0), done.stderr
+
+
 def test_a_missing_extra_is_named(tmp_path: Path) -> None:
     """Without click the core says what to install."""
     code = "import sys; sys.modules['click'] = None; from tidegate.__main__ import main; sys.exit(main(['list']))"

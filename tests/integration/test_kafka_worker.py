@@ -438,6 +438,19 @@ def test_an_unreachable_broker_is_a_clear_error() -> None:
         asyncio.run(scenario())
 
 
+def test_a_session_that_the_broker_does_not_take_is_a_clear_error(kafka: str) -> None:
+    """Bad input: the broker says that it is wrong, and not which option it is."""
+
+    async def handle(record: object) -> None:
+        raise AssertionError(record)
+
+    async def scenario() -> None:
+        await Worker(["topic"], handle, bootstrap=kafka, group="group", session_timeout_ms=3_600_000).run()
+
+    with pytest.raises(TidegateError, match=r"(?s)InvalidSessionTimeoutError.*set session_timeout_ms"):
+        asyncio.run(scenario())
+
+
 def test_a_connection_that_is_closed_at_the_start_is_made_again(kafka: str) -> None:
     """A proxy closes the first one; the second one is answered."""
     host, _, port = kafka.partition(":")

@@ -1000,6 +1000,8 @@ def test_what_is_paused_is_taken_by_nobody_until_it_is_resumed(mongodb: str, dat
                 _ = await app.pause(queues="slow")
             with pytest.raises(Misuse, match="there is no task 'three'"):
                 _ = await app.pause(tasks=["three"])
+            with pytest.raises(Misuse, match=r"(?s)there is no queue 'slwo'.*there are: .*slow"):
+                _ = await app.pause(queues=["slwo"])
             assert await app.pause(tasks=["one"], queues=["slow"]) == Held(frozenset({"slow"}), frozenset({"one"}))
             async with served(app):
                 first, second, third = await one.enqueue(), await two.enqueue(), await two.enqueue(queue="default")

@@ -393,7 +393,7 @@ class Member:
                         join_no_more(self._client)
                         if await self._has_namesake(seat):
                             return
-                    raise TidegateError("the Kafka client has failed", why=named(error)) from error
+                    raise _ours(error) from error
                 say(logging.WARNING, "poll failed: %s", named(error))
                 await asyncio.sleep(_POLL_S)
 
@@ -917,6 +917,11 @@ def _ours(error: BaseException) -> BaseException:
     """What the caller of a worker gets to see of an error."""
     if isinstance(error, TidegateError):
         return error
+    todo = (
+        "set session_timeout_ms to what the broker takes, group.min.session.timeout.ms to group.max.session.timeout.ms"
+    )
     found = TidegateError("the Kafka client has failed", why=named(error))
+    if isinstance(error, ports.WRONG_SESSION):
+        found.todo = todo
     found.__cause__ = error
     return found

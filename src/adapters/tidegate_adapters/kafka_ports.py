@@ -653,6 +653,7 @@ NOT_ASSIGNED = errors.IllegalStateError
 NOT_OF_ALL = _NotOfAllError
 OUT_OF_RANGE = errors.OffsetOutOfRangeError
 TIMED_OUT = errors.KafkaTimeoutError
+WRONG_SESSION = errors.InvalidSessionTimeoutError
 PRODUCER_CLOSED = errors.ProducerClosed
 
 

@@ -251,9 +251,15 @@ def _from_file(file: Path) -> ModuleType:
 
 
 def _reach(directory: Path) -> None:
-    """Let modules beside the target be imported, as Python does for a script."""
+    """Let modules beside the target be imported, before installed packages and behind the standard library.
+
+    What the library imports late, such as `queue`, is not taken from a file of that name beside the target.
+    """
     if str(directory) not in sys.path:
-        sys.path.insert(0, str(directory))
+        places = (
+            number for number, each in enumerate(sys.path) if Path(each).name in {"site-packages", "dist-packages"}
+        )
+        sys.path.insert(next(places, len(sys.path)), str(directory))
 
 
 def _lies_here(module: str) -> bool:

@@ -611,10 +611,13 @@ class Orchestrator:
             What is paused then.
 
         Raises:
-            Misuse: There is no such task.
+            Misuse: There is no such task, or a queue that no task of the app is in and nobody takes from.
             Failure: Nobody answers: it is paused, or is not, or will be.
         """
         self._check_known(tasks, queues)
+        for name in queues:
+            if name not in self.queues:
+                raise Misuse(f"there is no queue {shown(name)}", todo=f"there are: {', '.join(self.queues)}")
         return await self._holding(await self._opened()).pause(tasks, queues)
 
     async def resume(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
