@@ -79,7 +79,6 @@ CACHES: Final = {
     "triggers.scenarios.evaluator.run_of": "a run as laws want it, for a while",
     "invocations.scenarios.transition.versions": "a history as laws want it, once per journal",
     "sim.faults.bound": "the cells of budgets, one for each kind of fault",
-    "sim.automaton._check_like": "that nothing of a program is forgotten, by its code and arguments",
     "sim.actors.stuck": "the cells that say whether user code never returns, by process",
     "sim.log.log": "the cells of logs, by partition",
     "sim.log.paused": "the cells of what consumers have paused",

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import nullcontext
-from functools import partial
 from itertools import count
-from typing import Any, cast
+from typing import cast
 
 import attrs
 import pytest
@@ -255,31 +253,6 @@ def test_misuse_inside_a_program_says_in_which_line(program: Coded) -> None:
         explore(scenario(program))
     line = program.__code__.co_firstlineno + 1
     assert f"test_automaton.py:{line} {program.__name__}" in raised.value.where
-
-
-def noted(name: str) -> Note:
-    return Note(name, 1)
-
-
-async def calls(called: Callable[[str], object]) -> None:
-    called("n")
-    await Sleep(1)
-
-
-def made_of(called: Callable[[str], object]) -> Coded:
-    """A program that calls a global: its code is the same for each."""
-    names: dict[str, Any] = {"called": called, "Sleep": Sleep}
-    exec("async def program():\n    called('n')\n    await Sleep(1)", names)  # noqa: S102
-    return cast("Coded", names["program"])
-
-
-@pytest.mark.parametrize("coded", [made_of, lambda called: partial(calls, called)])
-def test_whether_equal_code_awaits_depends_on_what_it_calls(coded: Callable[[object], Coded]) -> None:
-    """What is never awaited is looked for once for equal programs; another argument, or another global, makes another one."""
-    here, there = coded(len), coded(noted)
-    for program, forgets in ((here, False), (there, True), (here, False), (there, True)):
-        with pytest.raises(Misuse, match="never awaited") if forgets else nullcontext():
-            ProgramAutomaton(factory(program)).start(0)
 
 
 def test_of_an_endless_recursion_the_last_calls_are_told() -> None:

@@ -16,11 +16,11 @@ from tidegate.model.errors import InternalError
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import StoreTime
 from tidegate.sim.actors import Process, factory
-from tidegate.sim.automaton import Returned
+from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import NO_ERROR, Clock, Kind, Scenario
+from tidegate.sim.scenario import NO_ERROR, Clock, Kind, Scenario, State
 from tidegate.sim.search import PLAIN, Progress
 from tidegate.sim.world import Plain, calling, notes, world_with
 from tidegate.testing import assert_no_counterexample
@@ -244,13 +244,26 @@ async def holds_an_instant() -> object:
     return kept - kept
 
 
-@pytest.mark.parametrize("beyond", [asks_wrongly, holds_an_instant])
+async def asks_thrice() -> None:
+    for _ in range(3):
+        await Call("ask")
+    await Call("beyond")
+
+
+def raises_beyond(state: State) -> bool:
+    if state.status("q") == Asking(Call("beyond")):
+        raise ValueError("this law knows nothing of that")
+    return True
+
+
+@pytest.mark.parametrize("beyond", [asks_wrongly, holds_an_instant, asks_thrice])
 def test_what_is_wrong_beyond_a_counterexample_does_not_hide_it(beyond: Callable[[], Program[object]]) -> None:
     """The search for a passing run nearby comes to what the search for a counterexample never came to."""
     other = Process("q", factory(beyond), meaning=calling({"ask": (1,)}))
     actors = (*scenario().actors, other)
     clock = Clock(SECOND, moves=1, horizon=SECOND)
-    report = explore(scenario(actors=actors, always=SILENT, world=world_with({}), clock=clock))
+    laws = {**SILENT, "a law that raises": raises_beyond}
+    report = explore(scenario(actors=actors, always=laws, world=world_with({}), clock=clock))
     assert report.verdict is Verdict.VIOLATED
     assert report.trace is not None
     assert report.trace.passing is None

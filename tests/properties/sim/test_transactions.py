@@ -36,7 +36,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.sim import explore
-from tidegate.sim.actors import Process, factory
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Failed, Returned
 from tidegate.sim.expiry import Expiry
 from tidegate.sim.failover import Failover, noted, unconfirmed
@@ -45,7 +45,7 @@ from tidegate.sim.report import Verdict
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.streams import KEPT, Stream
 from tidegate.sim.transactions import OPEN, known
-from tidegate.sim.world import UNCONFIRMED, World, contents, document, journal, journaled, perform, world_with
+from tidegate.sim.world import UNCONFIRMED, World, contents, document, journal, journaled, notes, perform, world_with
 
 ROWS: Final = "rows"
 N: Final = Field[int]("n")
@@ -171,6 +171,9 @@ def test_an_update_with_a_limit_is_too_late_while_a_transaction_holds_its_docume
     assert is_too_late(cast("Failure", store.ask(bulk_update(*each, within=SECOND))))
     assert store.rows() == (A, Document.of({"_id": "b", "n": 4}))
     assert store.ask(update_one(ROWS, AllOf((AT_A, Eq(N, 2))), Put(N, 5), within=SECOND)) == 0
+    other = bulk_update(each[1], update_one(ROWS, AT_B, Put(N, 7)), within=SECOND)
+    rows = [contents(after, ROWS)[1].get(N) for after, _ in perform(other, store.world, "p")]
+    assert rows == [4, 7]  # if it comes to the held one first, and if it comes to it last
     store.ask(CommitTransaction(T))
     assert store.ask(update_one(ROWS, AT_A, Put(N, 6), within=SECOND)) == 1
 
@@ -422,6 +425,35 @@ def test_it_answers_as_one_that_copies_everything(steps: list[Step]) -> None:
 
 
 # --- what strikes -------------------------------------------------------------------------------------------------------
+
+
+async def bulk_in_a_hurry() -> None:
+    await Note("open", 1)
+    try:
+        await bulk_update(update_one(ROWS, AT_A, Put(N, 7)), update_one(ROWS, AT_B, Put(N, 7)), within=SECOND)
+    except Ambiguous as failure:
+        if is_too_late(failure):
+            await Note("too late", 1)
+
+
+async def holds_one() -> None:
+    await begun(T, update_one(ROWS, AT_A, Put(N, 2)))
+    await Note("open", 1)
+
+
+def test_a_bulk_that_comes_late_keeps_its_limit() -> None:
+    """It is carried out in parts then, and each of them may be too late."""
+    late = Process("late", factory(bulk_in_a_hurry), Faults.of(Fault.LATE), perform)
+    owner = Process("owner", factory(holds_one), meaning=perform)
+
+    def is_told(state: State) -> bool:
+        found = state.read(document(ROWS, "a"))
+        return ("too late", 1) in state.read(notes("late")) or found == Document.of({"_id": "a", "n": 7})
+
+    actors = (late, owner, Network(perform), Expiry((owner,)))
+    world = world_with({ROWS: (A, B)})
+    report = explore(Scenario("late", "", world, actors, budget=1, eventually={"done, or told": is_told}))
+    assert report.verdict is Verdict.VIOLATED
 
 
 async def left_open() -> None:

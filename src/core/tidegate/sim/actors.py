@@ -145,7 +145,7 @@ class Process:
     def forget(self) -> Callable[[], None]:
         """Begin with a program of which nothing is known; returns what brings back what was."""
         known = self.behaviour
-        self.remember(ProgramAutomaton(self.birth, self.name))
+        self.remember(ProgramAutomaton(self.birth, self.name, is_checked=bool(known.births)))
         return lambda: self.remember(known)
 
     def remember(self, known: ProgramAutomaton) -> None:

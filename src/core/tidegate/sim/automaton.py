@@ -16,9 +16,7 @@ not hold one across it: its locals are no part of the state, so an instant there
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import lru_cache
-from types import CodeType, CoroutineType
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, TypeAlias, final
 
 import attrs
@@ -152,10 +150,11 @@ class ProgramAutomaton:
     Args:
         birth: Starts a run of the program.
         process: The name of its process, for messages.
+        is_checked: Whether another automaton has looked for forgotten awaits in the same program.
     """
 
-    def __init__(self, birth: Birth, process: str = "") -> None:
-        self.birth, self.process = birth, process
+    def __init__(self, birth: Birth, process: str = "", *, is_checked: bool = False) -> None:
+        self.birth, self.process, self.is_checked = birth, process, is_checked
         self.nodes = [_Node(end, None, 0, None, unmerged="", src="") for end in (Crashed(), Cancelled())]
         self.known: dict[Hashable, int] = {}
         self.births: dict[int, int] = {}
@@ -182,8 +181,8 @@ class ProgramAutomaton:
         if life not in self.births:
             self.must_be_here()
             program = self.birth(life)
-            if not self.births:
-                _check_awaited_once(program)
+            if not self.is_checked:
+                check_awaited(program)
             self.births[life] = self.park(program, resume(program, None), life, None)
         return self.births[life]
 
@@ -325,39 +324,6 @@ class ProgramAutomaton:
         if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
-
-
-@final
-@attrs.frozen
-class _Begun:
-    """A program that has not run yet, known by its names, its code and its arguments: those that are equal await alike.
-
-    Attributes:
-        names: The globals of its function.
-        code: Its compiled function.
-        arguments: The key of its arguments and of what it closes over.
-        programs: The program itself, until it is checked.
-    """
-
-    names: Mapping[str, object] = attrs.field(eq=id)
-    code: CodeType
-    arguments: Hashable
-    programs: list[Program[object]] = attrs.field(eq=False)
-
-
-def _check_awaited_once(program: Program[object]) -> None:
-    """`check_awaited`, once for all programs that are alike: a specimen is begun a dozen times."""
-    frame = program.cr_frame if isinstance(program, CoroutineType) else None
-    arguments = None if frame is None else Canon().key(tuple(frame.f_locals.items()))
-    if frame is None or arguments is None:
-        check_awaited(program)
-    else:
-        _check_like(_Begun(frame.f_globals, frame.f_code, arguments, [program]))
-
-
-@lru_cache(256)
-def _check_like(begun: _Begun) -> None:
-    check_awaited(begun.programs.pop())
 
 
 def _check_held(program: Program[object], status: ProcessStatus, place: object) -> None:

@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tidegate.sim.packing import Packed
+from tidegate.sim.aging import InstantRefused
+from tidegate.sim.judging import Grew
+from tidegate.sim.packing import Overflow, Packed
 from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Search
@@ -54,10 +56,11 @@ def _passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int,
     seen: set[Packed] = set()
     for number in range(len(path) - 1, 0, -1):
         begin, wrong = path[number - 1], path[number]
-        for way in _sound(search, begin):
-            if way.after != wrong and (rest := _to_rest(search, way.after, seen, states_max)):
+        could = _ways(search, begin)
+        for after in _sound(search, begin, could or ()):
+            if after != wrong and (rest := _to_rest(search, after, seen, states_max)):
                 yield number, (*path[:number], *rest)
-        if not any(way.step.must for way in ways(search, begin)) and _rests_well(search, begin):
+        if could is not None and not any(way.step.must for way in could) and _rests_well(search, begin):
             yield number, path[:number]  # nothing had to come then
 
 
@@ -74,19 +77,43 @@ def _to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) 
             continue
         seen.add(following)
         way.append(following)
-        could = ways(search, following)
-        if not any(each.step.must for each in could) and _rests_well(search, following):
+        could = _ways(search, following)
+        if could is not None and not any(each.step.must for each in could) and _rests_well(search, following):
             return tuple(way)
-        todo.append(iter([each.after for each in _sound(search, following)]))
+        todo.append(iter(_sound(search, following, could or ())))
     return ()
 
 
-def _sound(search: Search, state: Packed) -> list[Way]:
-    """The steps that break no law, those first that must happen and faults last."""
-    could = sorted(ways(search, state), key=lambda way: (way.step.fault is not None, not way.step.must))
-    return [way for way in could if is_sound(search, state, way.after, is_at_rest=False)]
+def _ways(search: Search, state: Packed) -> tuple[Way, ...] | None:
+    """The steps from a state; None where one of them meets what is wrong, to which the search for the broken law never came."""
+    try:
+        return tuple(ways(search, state))
+    except _OURS:
+        raise
+    except (InstantRefused, Exception):  # noqa: BLE001  it is the user's
+        return None
+
+
+def _sound(search: Search, state: Packed, could: tuple[Way, ...]) -> list[Packed]:
+    """Where steps lead that break no law, those first that must happen and faults last."""
+    in_order = sorted(could, key=lambda way: (way.step.fault is not None, not way.step.must))
+    return [way.after for way in in_order if _holds(search, state, way.after, is_at_rest=False)]
+
+
+def _holds(search: Search, state: Packed, after: Packed, *, is_at_rest: bool) -> bool:
+    """Whether laws hold; not where one raises, to which the search for the broken law never came."""
+    try:
+        return is_sound(search, state, after, is_at_rest=is_at_rest)
+    except _OURS:
+        raise
+    except (InstantRefused, Exception):  # noqa: BLE001  it is the user's
+        return False
+
+
+_OURS: Final = (Grew, Overflow)
+"""What ends a search that is not fit for what it meets; another one is begun."""
 
 
 def _rests_well(search: Search, state: Packed) -> bool:
     """Does a state from which nothing must happen break no law about rest? Time cut short is not rest."""
-    return is_sound(search, state, state, is_at_rest=not search.space.is_cut_short(state))
+    return _holds(search, state, state, is_at_rest=not search.space.is_cut_short(state))

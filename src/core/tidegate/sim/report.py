@@ -372,11 +372,7 @@ def _confirmed(trace: Trace, fresh: Search) -> Trace:
             why="a program, a meaning or a law depends on something besides its arguments: a global, a clock, a random number",
             todo="keep it in a local of an immutable kind, pass it as an argument, or ask for it with an effect",
         )
-    try:
-        passing = passing_near(fresh, way.path)
-    except (InstantRefused, TidegateError):
-        passing = None  # it met what is wrong beyond the run, which the search never came to
-    return attrs.evolve(trace, passing=passing)
+    return attrs.evolve(trace, passing=passing_near(fresh, way.path))
 
 
 def _is_of_a_history(found: Explored | Sampled) -> bool:

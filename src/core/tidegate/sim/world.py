@@ -276,20 +276,22 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
         yield from _performed(effect, world, who, size_max)
     except Waits:
         if isinstance(effect, (UpdateOne, BulkUpdate)) and effect.within is not None:
-            yield (
-                _until_held(effect, world, who, size_max),
-                Ambiguous(f"{TOO_LATE}: a transaction has written the same"),
-            )
+            late = Ambiguous(f"{TOO_LATE}: a transaction has written the same")
+            first, last = _around_held(effect, world, who, size_max)
+            yield first, late
+            if last is not first:
+                yield last, late
 
 
-def _until_held(effect: UpdateOne | BulkUpdate, world: World, who: str, size_max: int) -> World:
-    """What is done of it before it comes to what a transaction has written."""
-    for each in effect.updates if isinstance(effect, BulkUpdate) else ():
+def _around_held(effect: UpdateOne | BulkUpdate, world: World, who: str, size_max: int) -> tuple[World, World]:
+    """What is done before it comes to what a transaction has written, and all that it can do if it comes to that last."""
+    first: World | None = None
+    for each in parts(effect, world) if isinstance(effect, BulkUpdate) else ():
         try:
             ((world, _),) = _performed(each, world, who, size_max)
         except Waits:
-            break
-    return world
+            first = world if first is None else first
+    return world if first is None else first, world
 
 
 def _performed(effect: Effect[object], world: World, who: str, size_max: int) -> Outcomes:
@@ -396,7 +398,7 @@ def parts(effect: Many, world: Reads) -> tuple[Part, ...]:
     if isinstance(effect, InsertMany):
         return tuple(InsertOne(effect.collection, doc) for doc in effect.docs)
     if isinstance(effect, BulkUpdate):
-        return effect.updates
+        return tuple(attrs.evolve(each, within=effect.within) for each in effect.updates)
     keys = (doc[ID] for doc in _matching(world, effect.collection, effect.where))
     each = (AllOf((Eq(ID, key), effect.where)) for key in keys)
     if isinstance(effect, DeleteMany):
