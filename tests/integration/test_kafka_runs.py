@@ -144,9 +144,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "who is cancelled does not drain": Bug(Member.run, "self.stop()", "raise", ("cancel",)),
     "an error of the client comes out as it is": Bug(
-        Member._start,
-        "except ports.CONNECTION_ERROR as error:",
-        "except ports.CONNECTION_ERROR:\n        raise\n    except ZeroDivisionError as error:",
+        Member._connect,
+        "if failures == _STARTS_MAX or ports.has_begun(self._client):",
+        "if failures:\n                raise OSError from error\n            if not failures:",
         ("requests", "request"),
     ),
     "questions that have been answered are kept": Bug(Member._spawn, "self._tasks.discard(task)", "pass", AGAIN),

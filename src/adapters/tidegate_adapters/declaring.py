@@ -70,6 +70,8 @@ def check_called_with_one(handler: Callable[..., object], name: str, what: str, 
 def check_task_name(name: object) -> None:
     """Raise Misuse unless this can name a task: what is known of it is found by its name."""
     check_name(name, "a task")
+    if any("\ud800" <= char <= "\udfff" for char in str(name)):
+        raise Misuse(f"{shown(name)} cannot name a task", why="half of a surrogate pair cannot be encoded")
     if name == "<lambda>":
         raise Misuse("a lambda has no name for its task", todo='pass name="...", or write a def')
 

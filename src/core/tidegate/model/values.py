@@ -54,11 +54,9 @@ def check_callable(value: object, what: str, todo: str = "") -> None:
 
 
 def check_name(name: object, what: str) -> None:
-    """Raise Misuse unless `name` is a string that is not empty, and can be encoded."""
+    """Raise Misuse unless `name` is a string that is not empty."""
     if not isinstance(name, str) or not name:
         raise Misuse(f"{shown(name)} cannot name {what}", why="a name is a string that is not empty")
-    if any("\ud800" <= char <= "\udfff" for char in name):
-        raise Misuse(f"{shown(name)} cannot name {what}", why="half of a surrogate pair cannot be encoded")
 
 
 def check_int(number: object, what: str, least: int, most: int = NUMBER_MAX) -> None:

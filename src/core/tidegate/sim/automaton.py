@@ -181,7 +181,7 @@ class ProgramAutomaton:
         if life not in self.births:
             self.must_be_here()
             program = self.birth(life)
-            if not self.is_checked:
+            if not self.is_checked and not self.births:
                 check_awaited(program)
             self.births[life] = self.park(program, resume(program, None), life, None)
         return self.births[life]
