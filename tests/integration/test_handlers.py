@@ -283,6 +283,8 @@ async def yields(given: object) -> AsyncIterator[object]:
         ({"dead_letter": ".."}, "'..' cannot name a topic"),
         ({"bootstrap": "x:99999"}, r"(?s)'x:99999' is not the address of a broker.*65535"),
         ({"bootstrap": "a:1,"}, "'' is not the address of a broker"),
+        ({"bootstrap": "PLAINTEXT://a:1"}, "is not the address of a broker"),
+        ({"bootstrap": "a:0"}, "'a:0' is not the address of a broker"),
         ({"tracer_provider": 1}, "1 is not a provider of tracers"),
         ({"undecodable": "skip"}, "a str is not what becomes of a record that cannot be decoded"),
     ],

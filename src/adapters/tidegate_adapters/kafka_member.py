@@ -913,15 +913,16 @@ class Member:
             self._code.record(event, commands)
 
 
+_TODO_OF_A_SESSION: Final = (
+    "set session_timeout_ms to what the broker takes, group.min.session.timeout.ms to group.max.session.timeout.ms"
+)
+
+
 def _ours(error: BaseException) -> BaseException:
     """What the caller of a worker gets to see of an error."""
     if isinstance(error, TidegateError):
         return error
-    todo = (
-        "set session_timeout_ms to what the broker takes, group.min.session.timeout.ms to group.max.session.timeout.ms"
-    )
-    found = TidegateError("the Kafka client has failed", why=named(error))
-    if isinstance(error, ports.WRONG_SESSION):
-        found.todo = todo
+    todo = _TODO_OF_A_SESSION if isinstance(error, ports.WRONG_SESSION) else ""
+    found = TidegateError("the Kafka client has failed", why=named(error), todo=todo)
     found.__cause__ = error
     return found

@@ -96,19 +96,20 @@ def _check_topic(topic: str) -> None:
         )
 
 
+_ADDRESS: Final = re.compile(
+    r"(?:\[[^]]+\]|[^:\s]+)(?::(?P<port>[0-9]{1,5}))?|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*"
+)
+"""A host, with or without a port; an IPv6 address has one only in brackets."""
+
+
 def _check_addresses(bootstrap: str) -> None:
-    """Raise Misuse unless each is host:port, as far as it has a port."""
-    for address in bootstrap.split(","):
-        host, colon, port = address.strip().rpartition(":")
-        if "@" not in address and (not (host if colon else port) or (colon and not _is_port(port) and "]" not in port)):
+    """Raise Misuse unless each can be the address of a broker."""
+    for address in map(str.strip, bootstrap.split(",")):
+        found = _ADDRESS.fullmatch(address)
+        if found is None or not 1 <= int(found["port"] or 1) <= _PORT_MAX:
             raise Misuse(
-                f"{shown(address.strip())} is not the address of a broker",
-                todo=f"write host:port, 1 <= port <= {_PORT_MAX}",
+                f"{shown(address)} is not the address of a broker", todo=f"write host:port, 1 <= port <= {_PORT_MAX}"
             )
-
-
-def _is_port(text: str) -> bool:
-    return text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _PORT_MAX
 
 
 @final
@@ -173,7 +174,6 @@ class WorkerSettings:
         letters = letter_topic(self.dead_letter or "", "topic")
         for topic in (*self.topics, *filter(None, [letters])):
             _check_topic(topic)
-        _check_addresses(self.bootstrap)
         _ = self.pattern
         if "@" in self.bootstrap:
             raise Misuse(
@@ -181,6 +181,7 @@ class WorkerSettings:
                 why="it is host:port, and is shown in logs and errors",
                 todo="set the options sasl_plain_username and sasl_plain_password",
             )
+        _check_addresses(self.bootstrap)
         if not self.group:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
         check_type(self.consumer, ConsumerRules, "what a consumer does")

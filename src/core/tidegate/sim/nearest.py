@@ -5,6 +5,9 @@ backwards, every other step is tried, and from there one way to rest is looked f
 that breaks no law is it. What was tried in vain is not tried again from an earlier step, so the whole search costs at most
 one look at each state that it may see.
 
+What raises there (a law, a meaning, a program, an instant that relative time refuses) is no passing run, and no error of the
+report: the search for the broken law has not come so far.
+
 Known not to work: a scenario that never comes to rest has none; and where the wrong turn is taken early and the scenario
 is large, the search gives up (`NEAREST_STATES_MAX`) and there is none to show.
 """

@@ -260,7 +260,7 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
     """What an effect on documents, clocks and notes means; it has one outcome, or none while it must wait.
 
     An upsert that another one was quicker than has two, of which the second is that it was refused. An update that must wait, and
-    has a time limit, is too late: what of a bulk comes before is done.
+    has a time limit, is too late: of a bulk, what comes before is done, or all that need not wait.
 
     Args:
         effect: What is asked.

@@ -53,8 +53,8 @@ from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, 
 
 __all__ = [
     "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "FOLLOWED", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
-    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNHINDERED", "UNREADABLE", "WHILE_HELD", "around",
-    "asking", "batches", "bill", "dying", "edit", "edits_first", "is_write", "last_pass", "leading", "reactive_task", "replanning", "said", "taking", "total",
+    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNHINDERED", "UNREADABLE", "around",
+    "asking", "batches", "bill", "edit", "edits_first", "held_up", "is_write", "last_pass", "leading", "reactive_task", "said", "taking", "total",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -557,7 +557,7 @@ def reactive_task(
         unreadable: The ids of those that cannot be read at first.
         sweeps: The records that somebody looks at, too, to remove those of no use; nobody does for none.
         decide: What the store says is to be looked at, where it is asked.
-        completes: Whether handlers complete their runs in transactions, and the last document changes while the first is held.
+        completes: Whether workers write in transactions, which may hold a record until the store ends them.
     """
     task = bill(parts)
     means = planning(around(task, sweeps, keys), decide)
@@ -622,6 +622,17 @@ def is_handled_around(state: State, keys: tuple[str, ...]) -> bool:
     is_held = any(id_ == first and not is_alive(state, (owner,)) for id_, owner in held(state))
     handled_with = {(key, with_what) for (key, with_what), _ in state.read(HANDLED)}
     return is_held and (last, said(state, last)) in handled_with
+
+
+held_up: Final = partial(
+    reactive_task,
+    plans=replanning,
+    works=dying,
+    summary="a worker dies while a transaction of its handler's holds the record: other documents are handled meanwhile",
+    edits=WHILE_HELD,
+    keys=BOTH,
+    completes=True,
+)
 
 
 SCENARIOS: Final = (
@@ -724,34 +735,9 @@ SCENARIOS: Final = (
     ),
     Shipped(
         "reactive_task.held",
-        partial(
-            reactive_task,
-            plans=replanning,
-            works=dying,
-            summary="a worker dies while a transaction of its handler's holds the record: other documents are handled meanwhile",
-            edits=WHILE_HELD,
-            keys=BOTH,
-            moves=0,
-            completes=True,
-        ),
-        thorough=partial(
-            reactive_task,
-            plans=replanning,
-            works=dying,
-            edits=WHILE_HELD,
-            keys=BOTH,
-            completes=True,
-        ),
-        large=partial(
-            reactive_task,
-            plans=replanning,
-            works=dying,
-            edits=WHILE_HELD,
-            keys=BOTH,
-            budget=1,
-            faults=PARTLY,
-            completes=True,
-        ),
+        partial(held_up, moves=0),
+        thorough=held_up,
+        large=partial(held_up, budget=1, faults=PARTLY),
     ),
     Shipped(
         "reactive_task.rival",
