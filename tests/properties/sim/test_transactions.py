@@ -436,6 +436,13 @@ async def bulk_in_a_hurry() -> None:
             await Note("too late", 1)
 
 
+async def bulk_that_stops() -> None:
+    try:
+        await bulk_update(update_one(ROWS, AT_A, Put(N, 9)), update_one(ROWS, AT_B, Put(N, 9)), within=SECOND)
+    except Ambiguous as failure:
+        await Note("late" if is_too_late(failure) else "partly", 1)
+
+
 async def holds_one() -> None:
     await begun(T, update_one(ROWS, AT_A, Put(N, 2)))
     await Note("open", 1)
@@ -631,3 +638,20 @@ def test_a_write_of_many_that_is_partly_done_waits_for_no_transaction() -> None:
         )
     )
     assert (report.verdict, report.goals) == (Verdict.COMPLETE, {"b alone": True})
+
+
+def test_a_part_of_a_bulk_that_is_too_late_is_not_done() -> None:
+    """So no bulk is partly done in it alone."""
+    bulk = Process("bulk", factory(bulk_that_stops), Faults.of(Fault.PARTLY_DONE), perform)
+    owner = Process("owner", factory(holds_one), meaning=perform)
+
+    def is_done_in_part(state: State) -> bool:
+        return ("partly", 1) not in state.read(notes("bulk")) or any(row[N] == 9 for row in contents(state, ROWS))
+
+    scenario = Scenario(
+        name="partly", summary="", world=world_with({ROWS: (A, B)}), actors=(bulk, owner, Expiry((owner,))), budget=1,
+        always={"something is done": is_done_in_part},
+        sometimes={"partly": lambda state: ("partly", 1) in state.read(notes("bulk"))},
+    )  # fmt: skip
+    report = explore(scenario)
+    assert (report.verdict, report.goals) == (Verdict.COMPLETE, {"partly": True})

@@ -25,7 +25,19 @@ from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Note, Now, Refused, Sleep
+from tidegate.model.effects import (
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Note,
+    Now,
+    Refused,
+    Sleep,
+    is_too_late,
+)
 from tidegate.model.operations import (
     DeleteOne,
     FindAll,
@@ -155,12 +167,13 @@ def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[str, Wor
 
 
 def _all_done(some: tuple[Part, ...], world: World, asker: Asker) -> Iterator[World]:
-    """The world in which these parts are done, one after the other; none where one of them must wait."""
+    """The world in which these parts are done, one after the other; none where one of them must wait, or is too late."""
     if not some:
         yield world
         return
-    for done, _ in asker.meaning(some[0], world, asker.name):
-        yield from _all_done(some[1:], done, asker)
+    for done, reply in asker.meaning(some[0], world, asker.name):
+        if not isinstance(reply, Failure) or not is_too_late(reply):
+            yield from _all_done(some[1:], done, asker)
 
 
 def under_way(world: World, who: str, effect: Effect[object]) -> World:
