@@ -112,6 +112,8 @@ OF_MANY = ("partly_done", "partly_done", "late")
 STATES_MIN, STATES_MAX = 25, 1_000
 EXPLORED_MAX = 20_000
 """No scenario that is drawn has so many states; a planted fault may give it more."""
+SLEEPY = 0.15
+"""The share of scenarios whose programs end with a sleep that no clock can tell."""
 MOVES = 3
 """Relative and absolute time are compared up to so many moves of the clock."""
 
@@ -565,10 +567,15 @@ def is_scalar(value: object) -> bool:
 
 def drawn(seed: str) -> Little:
     """A little scenario that is neither too large nor one in which nothing happens."""
-    random = Random(seed)
+    random, is_sleepy = Random(seed), Random(f"{seed} asleep").random() < SLEEPY
     while True:
         draw = Draw(random)
         little = draw.little()
+        if is_sleepy:
+            sleep = Do(Ask("sleep", value=QUANTUM // 2))
+            little = little._replace(
+                actors=tuple(each._replace(program=(*each.program, sleep)) for each in little.actors)
+            )
         try:
             found = search(little, states_max=STATES_MAX, relative=draw.is_relative)
         except TooLargeError:

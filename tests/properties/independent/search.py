@@ -545,7 +545,7 @@ def _of_process(little: Little, code: Code, index: int, state: State) -> Iterato
     stands, strikes = process.stands, actor.faults
     crashed, cancelled = (Process(Stands(how, 0, ()), process.life) for how in ("crashed", "cancelled"))
     match stands.how:
-        case "returned" if "crash_after" in strikes:
+        case "returned" | "failed" if "crash_after" in strikes:
             yield Move(_with(state, index, crashed), fault="crash_after")
         case "crashed" | "cancelled" if "restart" in strikes or actor.comes_back:
             life = process.life + 1
@@ -578,8 +578,9 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
     if ask.verb == "note":
         yield Move(replied(state, None, tuple(sorted({**dict(process.notes), ask.name: ask.value.value}.items()))))
     elif ask.verb == "sleep":
-        if process.wakes is not None and process.wakes <= state.now:
-            yield Move(replied(state, None))
+        if process.wakes is None or process.wakes <= state.now:
+            last = Process(answered(code, process.stands, None), process.life, process.notes)
+            yield Move(_with(state, index, last) if process.wakes is None else replied(state, None))
     elif ask.verb == "now":
         for fault, world, reading in _readings(actor, state):
             if not fault or fault in actor.faults:
@@ -678,10 +679,14 @@ def _standing(little: Little, actor: Actor, code: Code, process: Process, now: i
     """To stand before a sleep is to sleep, by the clock of the machine.
 
     One that no clock can tell is over at once, for everybody may be slow. Whoever only ever sleeps again stays asleep.
+    After the last one the program ends: who may die in it stands there, awake.
     """
     passed: list[Stands] = []
+    may_die = "crash_before" in actor.faults or ("cancelled" in actor.faults and not actor.on_writes)
     while True:
         ask = process.stands.what
+        if process.stands.how != "asks" and passed and may_die:
+            return process._replace(stands=passed[-1])
         if process.stands.how != "asks" or not isinstance(ask, Ask) or ask.verb != "sleep":
             return process
         lasts = ask.value * 1_000_000 // (1_000_000 + actor.host.drift)

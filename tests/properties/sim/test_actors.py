@@ -342,14 +342,27 @@ async def refused(_: int) -> object:
 
 
 def test_whoever_has_failed_or_finished_moves_no_more() -> None:
-    """Only a crash after the last effect may come, and only to who has finished."""
+    """Only a crash after the last effect may come."""
     every = Faults.of(*Fault)
     failing = scenario(refused, faults=every, meaning=calling({"ask": (Refused("no"),)}))
     found = checked(failing)
     process = failing.actors[0]
     for here in found.states.values():
         if isinstance(here.status("p0"), Failed):
-            assert list(process.steps(here.world)) == []
+            assert {step.fault for step in process.steps(here.world)} <= {Fault.CRASH_AFTER}
+
+
+def test_who_has_failed_may_crash_too_and_start_again() -> None:
+    """A supervisor starts again what a failure has ended."""
+
+    async def signs_and_asks(life: int) -> object:
+        await update_one("rows", ROW, Push(LIVES, life))
+        await Call("ask")
+        return None
+
+    faults = Faults.of(Fault.CRASH_AFTER, Fault.RESTART)
+    meaning = calling({"ask": (Refused("no"),)})
+    assert (0, 1) in lives(checked(scenario(signs_and_asks, faults=faults, budget=2, meaning=meaning)))
 
 
 # --- late requests ------------------------------------------------------------------------------------------------------
@@ -553,6 +566,22 @@ def test_a_sleep_that_no_clock_can_tell_is_no_step(clock: Clock | None, sleep: S
     asked = {here.status("p0") for here in found.states.values()}
     assert (Asking(sleep) in asked) is is_seen
     assert lives(found) == {(), (1,), (1, 2)}
+
+
+@pytest.mark.parametrize("last", [(), (Note("done", 1),)], ids=["nothing", "a note"])
+@pytest.mark.parametrize("kind", [Fault.CRASH_BEFORE, Fault.CANCELLED])
+def test_a_process_may_die_in_a_sleep_that_no_clock_can_tell(kind: Fault, last: tuple[Note, ...]) -> None:
+    """Also where nothing comes after it that may be struck."""
+
+    async def signs_and_sleeps(life: int) -> object:
+        await update_one("rows", ROW, Push(LIVES, life))
+        for effect in (Sleep(SECOND), Sleep(MINUTE), *last):
+            await effect
+        return None
+
+    faults = Faults.of(kind, Fault.RESTART, on=lambda effect: effect == Sleep(SECOND))
+    found = checked(scenario(signs_and_sleeps, faults=faults, budget=2))
+    assert (0, 1) in lives(found)
 
 
 def test_a_sleep_that_is_jittered_ends_no_sooner_than_it_may() -> None:

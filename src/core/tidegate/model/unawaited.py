@@ -18,7 +18,8 @@ An effect that is made and dropped in a `try` may be a check of its arguments, u
 Branches that no run takes are read as well. Commands of reducers are values, and reducers are not read.
 
 Not found: an effect that is stored where nobody awaits it (an attribute, a list); what is called through a value of unknown
-type, such as a local that is assigned to twice or an argument of a function; a plain function in a module that imports nothing
+type, such as a local that is assigned to twice, an argument of a function, `super()` or a property; what is dropped in a `with`,
+which may suppress the error of a check; a plain function in a module that imports nothing
 of tidegate; anything in a compiled extension, or under a Python whose bytecode is not known.
 """
 

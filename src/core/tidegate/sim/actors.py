@@ -28,7 +28,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import plain_text, same
-from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, ProcessStatus, ProgramAutomaton, Returned
+from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.requests import OPERATIONS, Answers, Asker, replies, troubled, under_way
@@ -162,13 +162,32 @@ class Process:
 
     def goes(self, world: World, node: int) -> World:
         """Stand at the node; to stand before a sleep is to sleep, if the clock can tell."""
-        node = self.behaviour.slept(node, world.read(QUANTUM), self.host.lasts)
-        world = world.write(self.place, node)
-        match self.behaviour.status(node):
+        awake = self.behaviour.slept(node, world.read(QUANTUM), self.host.lasts)
+        if awake != node and (last := self.last_sleep(node, awake)) is not None:
+            return world.write(self.place, last)
+        world = world.write(self.place, awake)
+        match self.behaviour.status(awake):
             case Asking(Sleep() as sleep):
                 return world.write(wakes(self.name), world.read(CLOCK) + self.host.lasts(sleep.least))
             case _:
                 return world
+
+    def last_sleep(self, node: int, awake: int) -> int | None:
+        """The last sleep on the way to where it is awake in which it may die as it cannot die there; None if there is none."""
+        status, last = self.behaviour.status(awake), None
+        then = status.effect if isinstance(status, Asking) else None
+        may_crash = then is None and self.faults.allows(Fault.CRASH_BEFORE)
+        is_cancelled_later = then is not None and self.faults.strikes(Fault.CANCELLED, then)
+        while node != awake:
+            match self.behaviour.status(node):
+                case Asking(sleep) if may_crash or (
+                    not is_cancelled_later and self.faults.strikes(Fault.CANCELLED, sleep)
+                ):
+                    last = node
+                case _:
+                    pass
+            node = self.behaviour.after(node, None)
+        return last
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         node = cast("int", world.read(self.place))
@@ -182,7 +201,7 @@ class Process:
                     yield from self.cancelled(world, effect, outcomes)
                 if self.faults.allows(Fault.CRASH_BEFORE) and (after := spent(world, Fault.CRASH_BEFORE)):
                     yield self.ends(after, Label(Undone(effect)), Fault.CRASH_BEFORE, effect)
-            case Returned():
+            case Returned() | Failed():
                 if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world, Fault.CRASH_AFTER)):
                     yield self.ends(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
             case Crashed() | Cancelled():

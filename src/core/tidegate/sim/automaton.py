@@ -17,19 +17,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Sequence
+from types import CodeType
 from typing import Final, NamedTuple, TypeAlias, final
 
 import attrs
 
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Program, Sleep, checked_effect
-from tidegate.model.errors import ControlFlow, TidegateError, UnknownEffect
+from tidegate.model.errors import ControlFlow, Misuse, TidegateError, UnknownEffect
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Duration
 from tidegate.model.unawaited import check_awaited
 from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, horizon_of, plain, plain_text, settled
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
-from tidegate.sim.lines import awaited_at, holders, raised_at
+from tidegate.sim.lines import awaited_at, defined_at, holders, raised_at
 from tidegate.sim.outside import differs, reached
 
 __all__ = [
@@ -150,7 +151,7 @@ class ProgramAutomaton:
     Args:
         birth: Starts a run of the program.
         process: The name of its process, for messages.
-        is_checked: Whether another automaton has looked for forgotten awaits in the same program.
+        is_checked: Whether another automaton has looked for forgotten awaits in the same programs.
     """
 
     def __init__(self, birth: Birth, process: str = "", *, is_checked: bool = False) -> None:
@@ -158,6 +159,7 @@ class ProgramAutomaton:
         self.nodes = [_Node(end, None, 0, None, unmerged="", src="") for end in (Crashed(), Cancelled())]
         self.known: dict[Hashable, int] = {}
         self.births: dict[int, int] = {}
+        self.looked_through: set[CodeType | None] = set()
         self.canon = Canon()
         self.is_relative = False  # has it ever run in relative time?
         self.slept_to: dict[tuple[int, Duration], int] = {}
@@ -181,7 +183,9 @@ class ProgramAutomaton:
         if life not in self.births:
             self.must_be_here()
             program = self.birth(life)
-            if not self.is_checked and not self.births:
+            code = getattr(program, "cr_code", None)
+            if not self.is_checked and code not in self.looked_through:
+                self.looked_through.add(code)
                 check_awaited(program)
             self.births[life] = self.park(program, resume(program, None), life, None)
         return self.births[life]
@@ -382,11 +386,18 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
 
     Raises:
         UnknownEffect: the program awaits something that is not an effect.
-        TidegateError: the program used tidegate wrongly.
+        TidegateError: the program used tidegate wrongly, or returns an effect.
     """
     try:
         asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
     except StopIteration as stop:
+        if isinstance(stop.value, Effect):
+            raise Misuse(
+                f"the program returns an effect that is never awaited: {stop.value}",
+                where=defined_at(program),
+                why="it never happens, and the program ends as if it had",
+                todo="write `return await ...`",
+            ) from None
         return Returned(stop.value)
     except TidegateError as error:
         error.where = error.where or raised_at(error)
