@@ -682,7 +682,7 @@ class Plainly:
         return self._plain(self.state.status(process))
 
     def _plain(self, value: object) -> object:
-        return plain(value) if self.horizon is None else aged(plain(value), self.now, self.horizon)
+        return value if self.horizon is None else aged(plain(value), self.now, self.horizon)
 
 
 def seen_by(little: Little, state: State) -> Seen:

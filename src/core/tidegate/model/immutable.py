@@ -230,6 +230,8 @@ def _mapped(value: object, change: Callable[[object], object], name: Callable[[s
         was = cast("Document", value).items
         items = tuple([(name(key) if name else key, cast("Value", _mapped(item, change, name))) for key, item in was])
         return value if _all_same(was, items) else Document(items)
+    if kind in _PLAIN:
+        return change(value)
     if isinstance(value, (tuple, frozenset)):
         parts = [_mapped(item, change, name) for item in value]
         return value if all(map(is_, parts, value)) else _container(value, parts)
