@@ -170,7 +170,7 @@ def theirs_takes(bits: bytes, edges: Sequence[int], span: int, zstd: Compress) -
 def costs(window: int, spread: int) -> str:
     """Batches of completions, each drawn from the given number of open offsets that come first."""
     draw = Random(window + spread)  # noqa: S311  it draws a workload, no secret
-    tracker = completed(delivered(OffsetTracker(), range(window)), [at for at in range(2, window) if at % 4 < 2])
+    tracker = completed(delivered(OffsetTracker(0), range(window)), [at for at in range(2, window) if at % 4 < 2])
     waiting = [at for at in range(1, window) if at % 4 >= 2]
     size = min(BATCH, window // 16)
     survey: Survey | None = None

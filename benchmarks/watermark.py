@@ -235,7 +235,7 @@ def numbers(window: int, gap: int) -> Iterator[int]:
 
 
 def our_window(window: int, gap: int) -> OffsetTracker:
-    return completed(delivered(OffsetTracker(), numbers(window, gap)), islice(numbers(window, gap), 1, None, 2))
+    return completed(delivered(OffsetTracker(0), numbers(window, gap)), islice(numbers(window, gap), 1, None, 2))
 
 
 def their_window(theirs_of: type[Theirs], window: int, gap: int) -> Theirs:

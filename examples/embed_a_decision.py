@@ -6,7 +6,7 @@ handed to tidegate, as a value that it keeps per partition. Run it: it needs no 
 
 from __future__ import annotations
 
-from tidegate.consumer.watermark import OffsetTracker, acknowledged, committable, completed, delivered
+from tidegate import OffsetTracker, offset_to_commit, track_committed, track_completed, track_delivered
 
 
 class Partition:
@@ -17,16 +17,16 @@ class Partition:
 
     def fetched(self, offsets: list[int]) -> None:
         """Call it with a whole fetch, before any of it is worked on."""
-        self.tracker = delivered(self.tracker, offsets)
+        self.tracker = track_delivered(self.tracker, offsets)
 
     def finished(self, offset: int) -> int | None:
         """Call it when a worker is done, in whatever order; answers the position to commit, if there is a new one."""
-        self.tracker = completed(self.tracker, [offset])
-        return committable(self.tracker)
+        self.tracker = track_completed(self.tracker, [offset])
+        return offset_to_commit(self.tracker)
 
     def committed(self, position: int) -> None:
         """Call it when the broker has accepted that position, and not before: until then it is answered again."""
-        self.tracker = acknowledged(self.tracker, position)
+        self.tracker = track_committed(self.tracker, position)
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ table: Final = Table("A partition of a log")
 def half_done(size: int) -> watermark.OffsetTracker:
     """So many offsets behind a stuck head, each done with one chance in two."""
     draw = drawn(size)
-    outstanding = watermark.delivered(watermark.OffsetTracker(), range(size))
+    outstanding = watermark.delivered(watermark.OffsetTracker(0), range(size))
     return watermark.completed(outstanding, [at for at in range(1, size) if draw.random() < 0.5])
 
 
@@ -95,7 +95,7 @@ def explaining(size: int) -> Made[explanation.Explanation]:
 
 @table.case(explanation, "duplicate budget", OFFSETS)
 def budgeting(size: int) -> Made[explanation.DuplicateBudget]:
-    tracker, heir = half_done(size), watermark.OffsetTracker()
+    tracker, heir = half_done(size), watermark.OffsetTracker(0)
     finished = len(watermark.done_offsets(tracker))
     return lambda: explanation.duplicate_budget(tracker, heir, (0,)), lambda answer: answer.records == finished + 1
 
@@ -161,7 +161,7 @@ def last_window(state: fanout.Fanout) -> int:
 
 @table.case(order, f"{BATCH} of a queue are taken", RECORDS)
 def taking(size: int) -> Made[tuple[order.Queue, tuple[int, ...]]]:
-    tracker = watermark.delivered(watermark.OffsetTracker(), range(size + BATCH))
+    tracker = watermark.delivered(watermark.OffsetTracker(0), range(size + BATCH))
     queue = order.Queue(0).came(tuple(range(size + BATCH)))
     return lambda: queue.taken(tracker, BATCH), lambda answer: len(answer[1]) == BATCH
 

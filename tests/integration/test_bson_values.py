@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import bson
 import pytest
+from bson import Decimal128, ObjectId
 from hypothesis import example, given
 
 from tidegate import strategies
 from tidegate.model.documents import Document, exactly, size_of
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate_adapters.bson_values import CODEC, loaded, stored, unreadable
+from tidegate_adapters.bson_values import CODEC, document_of, loaded, natural, stored, unreadable
 
 Load: TypeAlias = Callable[[dict[str, Any]], Document]
 Size: TypeAlias = Callable[[Document], int]
@@ -104,3 +106,15 @@ def test_what_cannot_be_read_is_named_and_not_shown(doc: dict[str, Any], said: s
     with pytest.raises(Misuse) as caught:
         loaded(raw, "things")
     assert unreadable(raw, "things", caught.value).reason == said
+
+
+def test_a_document_of_a_plain_client_is_taken_over() -> None:
+    """With what `Document.of` refuses and names this function for: datetimes without a time zone, and types of BSON alone."""
+    plain = {"_id": ObjectId(), "at": datetime(2020, 1, 1), "n": Decimal128("1.50"), "l": [{"a": None}]}  # noqa: DTZ001
+    assert natural(document_of(plain)) == {**plain, "at": datetime(2020, 1, 1, tzinfo=UTC)}
+    for bad in ({"at": plain["at"]}, {"n": plain["n"]}):
+        with pytest.raises(Misuse, match="document_of"):
+            Document.of(bad)
+    for wrong in ({"a": 1 << 70}, {"a": object()}, {1: 2}, None):
+        with pytest.raises(Misuse):
+            document_of(wrong)  # type: ignore[arg-type]

@@ -33,6 +33,7 @@ from tidegate.sim.search import Progress
 from tidegate.sim.trace_json import decoded
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.progress import foretelling, sparse
+from tidegate_adapters.targets import select
 
 QUICK: Final = "array_push_lock.lost_reply"
 QUICKER: Final = "transition.version_not_raised"
@@ -236,6 +237,13 @@ def test_every_command_shows_two_examples_and_its_exit_codes(command: str, capsy
     examples, codes = printed.split("Examples:")[1].split("Options:")[0].split("Exit codes:")
     assert examples.count(f"tidegate {command}") == 2
     assert all(f"\n    {code} " in codes for code in ("0", "2"))
+
+
+def test_a_decision_is_explored_by_its_name() -> None:
+    """In the design that uses it."""
+    names = ("watermark", "backpressure", "decide_atomic_service_claim", "decide_status_transition", "diff_snapshots")
+    designs = [target.scenario.name for target in select(names)]
+    assert designs == ["partition", "group", "atomic_service", "transition", "reactive_task"]
 
 
 def test_the_version_is_one_line(here: Callable[..., Done]) -> None:

@@ -145,7 +145,11 @@ def methods(classes: Mapping[str, Callable[..., object]]) -> dict[str, Callable[
 
 
 def is_checked(kind: object) -> bool:
-    """Does it look at what it is made of? Values that only tidegate makes do not, nor do events, which `step` looks at."""
+    """Does it look at what it is made of? Values that only tidegate makes do not, nor do events, which `step` looks at; a tracker
+    looks at where it begins only.
+    """
+    if kind is OffsetTracker:
+        return False
     return not attrs.has(kind) or not attrs.fields(kind) or hasattr(kind, "__attrs_post_init__")  # type: ignore[arg-type]
 
 
@@ -178,9 +182,8 @@ AT_THE_GATE: Final[Mapping[type, tuple[str, ...]]] = {
         for kind in EVENTS
         if isinstance(kind, type) and attrs.has(kind) and not is_checked(kind)
     },
-    OffsetTracker: ("floor",),
 }
-"""What users construct and whoever takes it checks, with the fields that they give: every event, and where a tracker begins."""
+"""What users construct and whoever takes it checks, with the fields that they give: every event."""
 
 
 # --- what they are given ------------------------------------------------------------------------------------------------

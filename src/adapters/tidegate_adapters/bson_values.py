@@ -30,6 +30,7 @@ import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
+from bson.errors import InvalidDocument
 
 from tidegate.model.documents import DEPTH_MAX, Document, Foreign, Value, checked
 from tidegate.model.effects import Unreadable
@@ -37,7 +38,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant, instant, moment
 from tidegate.model.values import check_type
 
-__all__ = ["CODEC", "SAME", "encoded", "loaded", "natural", "stored", "unreadable"]
+__all__ = ["CODEC", "SAME", "document_of", "encoded", "loaded", "natural", "stored", "unreadable"]
 
 
 CODEC: Final = CodecOptions[dict[str, Any]](
@@ -138,6 +139,28 @@ def loaded(document: Mapping[str, Any], where: str) -> Document:
     check_type(where, str, "the name of a collection")
     items = [(key, item if type(item) in SAME else _decoded(item, (where, key), 1)) for key, item in document.items()]
     return Document(tuple(items))
+
+
+def document_of(document: Mapping[str, Any]) -> Document:
+    """The document of tidegate for one that any client of pymongo has read, to take a snapshot of it, say.
+
+    Args:
+        document: With values as pymongo gives them: a datetime without a time zone is in UTC, as it is there.
+
+    Returns:
+        The document.
+
+    Raises:
+        Misuse: It is no mapping, or a value in it cannot be stored in MongoDB, or has no counterpart.
+    """
+    check_type(document, Mapping, "a document")
+    try:
+        as_stored = bson.encode(document)
+    except (InvalidDocument, OverflowError, RecursionError, TypeError) as error:
+        raise Misuse(
+            "this is no document of MongoDB", why=str(error), todo="pass what a client of pymongo has read"
+        ) from None
+    return loaded(bson.decode(as_stored, cast("CodecOptions[Any]", CODEC)), "what was given")
 
 
 def unreadable(document: object, where: str, error: Misuse) -> Unreadable:

@@ -137,7 +137,7 @@ try:
     )
     from pymongo.results import BulkWriteResult, UpdateResult
 
-    from tidegate_adapters.bson_values import CODEC, SAME, encoded, loaded, stored, unreadable
+    from tidegate_adapters.bson_values import CODEC, SAME, document_of, encoded, loaded, stored, unreadable
     from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_codes import meaning
     from tidegate_adapters.mongo_elections import Elections, at_one_time, settled
@@ -160,7 +160,7 @@ except ImportError as missing:
 
 __all__ = [
     "CHECK_SECONDS", "REPLY_MS", "AsyncMongo", "Mongo", "changes", "check_replicated", "condition", "connect", "connect_async",
-    "database_of", "make_unique", "make_unique_async", "masked", "misplaced",
+    "database_of", "document_of", "make_unique", "make_unique_async", "masked", "misplaced",
 ]  # fmt: skip
 
 

@@ -87,7 +87,8 @@ def select(
     """
     shipped = catalogue.SAMPLE if is_sample else catalogue.CATALOGUE
     given = tuple(texts) or tuple(name for name, each in shipped.items() if scope in each.scopes)
-    asked = (scoped(text, Scope(scope)) if _is_shipped(text) and "@" not in text else text for text in given)
+    named = (_BY_DECISION.get(text, text) for text in given)
+    asked = (scoped(text, Scope(scope)) if _is_shipped(text) and "@" not in text else text for text in named)
     found = {target.identity: target for text in asked for target in _named(text)}
     selected = tuple(
         target
@@ -179,7 +180,18 @@ def attribute(text: str) -> tuple[object, ModuleType]:
     return getattr(module, match["attribute"]), module
 
 
+_BY_DECISION: Final = {
+    "watermark": "partition", "OffsetTracker": "partition", "offset_to_commit": "partition",
+    "backpressure": "group", "decide_backpressure": "group",
+    "decide_atomic_service_claim": "atomic_service",
+    "status": "transition", "decide_status_transition": "transition",
+    "snapshot": "reactive_task", "diff_snapshots": "reactive_task",
+}  # fmt: skip
+"""By the name of a decision: the design in which it is explored."""
+
+
 def _named(text: str) -> tuple[Target, ...]:
+    text = _BY_DECISION.get(text, text)
     if _is_shipped(text):
         return (Target(text, catalogue.shipped(text)),)
     if test := TEST.fullmatch(text):

@@ -18,12 +18,52 @@ The rooms, lowest first; each says in its docstring what it answers and in which
 
 Every scenario and specimen that ships is in `tidegate.catalogue`. The laws are `tidegate.laws`, what helps in tests is
 `tidegate.testing`, `tidegate.strategies` and `tidegate.conformance`, what the command answers to a script is
-`tidegate.exit_codes`, and whatever touches the world is `tidegate_adapters`.
+`tidegate.exit_codes`, and whatever touches the world is `tidegate_adapters`. What a service embeds of all that can be imported
+from here (`tidegate.decisions`), and is loaded when it is asked for.
 """
 
+from typing import TYPE_CHECKING
+
+from tidegate._version import __version__
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 
-__all__ = ["ExitCode", "Misuse", "TidegateError", "__version__"]
+if TYPE_CHECKING:
+    from tidegate.decisions import (
+        AtomicService,
+        Document,
+        Gate,
+        OffsetTracker,
+        Projection,
+        Runner,
+        StatusDefinition,
+        StatusRecord,
+        StatusTable,
+        Thresholds,
+        decide_atomic_service_claim,
+        decide_backpressure,
+        decide_status_transition,
+        diff_snapshots,
+        offset_to_commit,
+        plan_backpressure,
+        take_snapshot,
+        track_committed,
+        track_completed,
+        track_delivered,
+    )
 
-__version__ = "0.1.0"
+__all__ = [
+    "AtomicService", "Document", "ExitCode", "Gate", "Misuse", "OffsetTracker", "Projection", "Runner", "StatusDefinition",
+    "StatusRecord", "StatusTable", "Thresholds", "TidegateError", "__version__", "decide_atomic_service_claim",
+    "decide_backpressure", "decide_status_transition", "diff_snapshots", "offset_to_commit", "plan_backpressure",
+    "take_snapshot", "track_committed", "track_completed", "track_delivered",
+]  # fmt: skip
+
+if not TYPE_CHECKING:  # or a misspelled name would pass type checks
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+        from tidegate import decisions  # noqa: PLC0415  loaded when it is asked for
+
+        return getattr(decisions, name)

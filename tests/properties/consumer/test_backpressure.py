@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import product
 from random import Random  # noqa: TID251  seeded
 from typing import cast
 
@@ -802,3 +803,14 @@ def test_partitions_that_cannot_be_sorted_are_refused(bad: Collection[Partition]
     """Their names are of one kind, so that a plan has an order."""
     with pytest.raises(Misuse, match=r"are not partitions|have no order"):
         backpressure.plan(Flow(GateReason.BELOW_HIGH), bad, ())
+
+
+def test_a_verdict_serves_wherever_its_gate_does() -> None:
+    """Whoever mixes them up gets the same."""
+    limits = Thresholds(high=10, low=2)
+    for load, then in product((0, 5, 10), (0, 5, 10)):
+        verdict = backpressure.decide(limits, Gate.OPEN, load)
+        assert backpressure.decide(limits, verdict, then) == backpressure.decide(limits, verdict.gate, then)
+        assert backpressure.plan(verdict, [1, 2], [2], selective=False) == backpressure.plan(
+            verdict.gate, [1, 2], [2], selective=False
+        )

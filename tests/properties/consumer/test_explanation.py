@@ -198,8 +198,8 @@ def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
     """By whatever takes one."""
     asked: list[Callable[[], object]] = [
         partial(explanation.explain, bad, {}, NOW),
-        partial(explanation.duplicate_budget, bad, OffsetTracker()),
-        partial(explanation.duplicate_budget, OffsetTracker(), bad),
+        partial(explanation.duplicate_budget, bad, OffsetTracker(0)),
+        partial(explanation.duplicate_budget, OffsetTracker(0), bad),
     ]
     for ask in asked:
         with pytest.raises(Misuse, match="is not a tracker"):

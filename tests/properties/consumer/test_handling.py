@@ -15,7 +15,7 @@ from tidegate.consumer.order import Queue
 from tidegate.consumer.watermark import OffsetTracker, completed, delivered, is_open
 
 RECORDS: Final = 6
-TRACKER: Final = completed(delivered(OffsetTracker(), range(RECORDS + 2)), (1,))
+TRACKER: Final = completed(delivered(OffsetTracker(0), range(RECORDS + 2)), (1,))
 ORDER: Final = Queue(RECORDS, waiting=2)
 """All but the last two records were taken, and the one at 1 is done."""
 

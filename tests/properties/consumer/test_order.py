@@ -181,7 +181,7 @@ def test_a_planted_bug_of_an_order_is_caught(
 
 def test_a_record_that_comes_late_is_taken_first() -> None:
     """Law OR4: it lies below others that were taken before it came."""
-    tracker = delivered(OffsetTracker(), (5, 6))
+    tracker = delivered(OffsetTracker(0), (5, 6))
     queue, first = Queue(0).came((5, 6)).taken(tracker, 1)
     tracker = delivered(tracker, (3,))
     queue, second = queue.came((3,)).taken(tracker, 2)

@@ -128,8 +128,8 @@ def check_w4(under_test: Functions) -> None:
         work = [(offset, kind) for offset in offsets for kind in ("delivered", "completed")]
         left = data.draw(st.permutations(work))
         done = data.draw(st.frozensets(st.sampled_from(offsets)))
-        whole = under_test.completed(under_test.delivered(OffsetTracker(), offsets), [*done])
-        pieces = OffsetTracker()
+        whole = under_test.completed(under_test.delivered(OffsetTracker(0), offsets), [*done])
+        pieces = OffsetTracker(0)
         while left:
             size = data.draw(st.integers(1, 3))
             batch, left = left[:size], left[size:]
@@ -182,7 +182,7 @@ def check_w7(under_test: Functions) -> None:
 def check_w8(under_test: Functions) -> None:
     @effort(under_test)
     @given(trackers(), trackers())
-    @example(tracked(*(page * PAGE for page in (4, 6, 7, 5, 20))), OffsetTracker())
+    @example(tracked(*(page * PAGE for page in (4, 6, 7, 5, 20))), OffsetTracker(0))
     @example(restored(5, [(6, 8)]), tracked(6, 7, completed=(6, 7)))
     def equality_is_of_contents(tracker: OffsetTracker, other: OffsetTracker) -> None:
         done = done_offsets(tracker)
@@ -223,7 +223,7 @@ def check_w9(under_test: Functions) -> None:
 
 
 def check_w10(under_test: Functions) -> None:
-    wide = watermark.delivered(OffsetTracker(), range(0, 16 * PAGE, 500))
+    wide = watermark.delivered(OffsetTracker(0), range(0, 16 * PAGE, 500))
 
     @effort(under_test)
     @given(cases(), st.integers(0, 17 * PAGE))
@@ -300,7 +300,7 @@ def test_the_tracker_keeps_the_law(law: str) -> None:
 def made(before: OffsetTracker, floor: int, opened: Iterable[int], done: Iterable[int]) -> OffsetTracker:
     """A tracker of this content, whatever the invariants say."""
     found, finished = tuple(opened), tuple(done)
-    tracker = watermark.completed(watermark.delivered(OffsetTracker(), (*found, *finished)), finished)
+    tracker = watermark.completed(watermark.delivered(OffsetTracker(0), (*found, *finished)), finished)
     object.__setattr__(tracker, "floor", floor)
     object.__setattr__(tracker, "frontier", max([before.frontier, floor, *(offset + 1 for offset in found)]))
     return tracker
@@ -539,11 +539,11 @@ def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, 
     """Agreement with a dumb twin on a window that comes and is completed in disorder, and is acknowledged as it goes."""
     offsets = [first + gap * at + at * at % gap for at in range(150)]
     disorder = [offsets[at * stride % 150] for at in range(150)]
-    tracker, twin = OffsetTracker(), Twin(0).delivered(offsets)
+    tracker, twin = OffsetTracker(0), Twin(0).delivered(offsets)
     for offset in disorder:
         tracker = watermark.delivered(tracker, (offset,))
 
-    assert watermark.delivered(OffsetTracker(), offsets) == tracker
+    assert watermark.delivered(OffsetTracker(0), offsets) == tracker
 
     for start in range(0, 150, size):
         batch = disorder[start : start + size]
@@ -688,7 +688,7 @@ def test_what_was_restored_and_no_longer_exists_holds_nothing_up() -> None:
         (102, tracked(100, 101, 102, 103, completed=(100, 103, 101))),
         (102, tracked(103, 100, 102, 101, completed=(100, 101))),
         (None, tracked(completed=(999,))),
-        (None, OffsetTracker()),
+        (None, OffsetTracker(0)),
         (16, tracked(10, 12, 15, completed=(10, 12, 15))),
         (2**63, tracked(2**63 - 1, completed=(2**63 - 1,))),
     ],
@@ -748,7 +748,7 @@ def test_a_tracker_is_one_line_that_a_person_can_read() -> None:
     tracker = watermark.acknowledged(tracked(3, 4, 5, 6, 9, 12, completed=(3, 5, 6, 12)), 4)
 
     assert repr(tracker) == "OffsetTracker(floor 4; open 4 9; done 5-6 12)"
-    assert repr(OffsetTracker()) == "OffsetTracker(floor 0)"
+    assert repr(OffsetTracker(0)) == "OffsetTracker(floor 0)"
 
 
 # --- misuse -------------------------------------------------------------------------------------------------------------
@@ -760,16 +760,16 @@ def test_what_is_not_an_offset_is_refused(act: Callable[[OffsetTracker, Iterable
     """An offset is a whole number from 0 to 2**63 - 1, alone and in a batch."""
     for batch in ((bad,), (1, bad, 2), [3, bad]):
         with pytest.raises(Misuse, match="is not an offset"):
-            act(OffsetTracker(), batch)
+            act(OffsetTracker(0), batch)
 
 
-@pytest.mark.parametrize("bad", [-1, 2**63 + 1, True, 1.0, "1", None])
+@pytest.mark.parametrize("bad", [-1, -1001, 2**63 + 1, True, 1.0, "1", None])
 def test_what_is_not_a_position_is_refused(bad: int) -> None:
     """A position is a whole number from 0 to 2**63, one past the highest offset."""
     with pytest.raises(Misuse, match="is not an offset"):
-        watermark.acknowledged(OffsetTracker(), bad)
-    with pytest.raises(Misuse, match="is not an offset"):
-        watermark.committable(OffsetTracker(bad))
+        watermark.acknowledged(OffsetTracker(0), bad)
+    with pytest.raises(Misuse, match="is not a position"):
+        OffsetTracker(bad)
 
 
 @pytest.mark.parametrize(
@@ -825,7 +825,7 @@ def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
 def test_what_is_not_a_batch_is_refused(bad: Iterable[int]) -> None:
     """A batch is a collection of ints; any iterable of them will do, even if it is empty or can be read only once."""
     with pytest.raises(Misuse, match="is no"):
-        watermark.delivered(OffsetTracker(), bad)
+        watermark.delivered(OffsetTracker(0), bad)
 
-    assert tracked(3, 4) == watermark.delivered(OffsetTracker(), iter((3, 4)))
-    assert OffsetTracker() == watermark.delivered(OffsetTracker(), ())
+    assert tracked(3, 4) == watermark.delivered(OffsetTracker(0), iter((3, 4)))
+    assert OffsetTracker(0) == watermark.delivered(OffsetTracker(0), ())

@@ -30,4 +30,4 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def tracked(*offsets: int, completed: Iterable[int] = ()) -> OffsetTracker:
-    return watermark.completed(watermark.delivered(OffsetTracker(), offsets), completed)
+    return watermark.completed(watermark.delivered(OffsetTracker(0), offsets), completed)

@@ -239,12 +239,12 @@ NEXT: Final[Mapping[Gate, Mapping[Band, GateVerdict]]] = {
 }
 
 
-def decide(thresholds: Thresholds, gate: Gate, load: int) -> GateVerdict:
+def decide(thresholds: Thresholds, gate: Gate | GateVerdict, load: int) -> GateVerdict:
     """Whether to fetch, at this load.
 
     Args:
         thresholds: When the gate closes and opens.
-        gate: Where it stood before; `verdict.gate` is where it stands then.
+        gate: Where it stood before, or the verdict of before: the first one is Gate.OPEN.
         load: How many records were delivered and are not settled: `Load.records` of all partitions.
 
     Returns:
@@ -256,7 +256,9 @@ def decide(thresholds: Thresholds, gate: Gate, load: int) -> GateVerdict:
     if type(load) is not int or load < 0:
         raise Misuse(f"{shown(load)} is not a load", why="it is a number of records", todo="count what is not settled")
     if not isinstance(gate, Gate):
-        raise Misuse(f"{shown(gate)} is not a gate", todo="begin with Gate.OPEN, go on with verdict.gate")
+        if not isinstance(gate, Hold | Flow):
+            raise Misuse(f"{shown(gate)} is not a gate", todo="begin with Gate.OPEN, go on with the verdict")
+        gate = gate.gate
     if not isinstance(thresholds, Thresholds):
         raise Misuse(f"{shown(thresholds)} are not thresholds", todo="pass Thresholds(high, low)")
     band = Band.LOW if load <= thresholds.low else Band.HIGH if load >= thresholds.high else Band.BETWEEN
@@ -410,7 +412,7 @@ class Plan(Generic[P]):
 
 
 def plan(
-    verdict: GateVerdict,
+    verdict: Gate | GateVerdict,
     assigned: Collection[P],
     paused: Collection[P],
     held: Collection[P] = (),
@@ -420,7 +422,7 @@ def plan(
     """Which partitions to pause, to resume and to poll.
 
     Args:
-        verdict: What the gate says.
+        verdict: What the gate says, or where it stands.
         assigned: The partitions that are assigned now.
         paused: The partitions that the client has paused now; those that are not assigned do not matter.
         held: The partitions that are held on their own account; those that are not assigned do not matter.
@@ -432,10 +434,11 @@ def plan(
     Raises:
         Misuse: The verdict is not one of `decide`, or the partitions are not collections of what can be sorted.
     """
-    if not isinstance(verdict, Hold | Flow):
+    if not isinstance(verdict, Hold | Flow | Gate):
         raise Misuse(f"{shown(verdict)} is not a verdict", todo="pass what decide answers")
     ours, stopped, unwanted = _names(assigned), _names(paused), _names(held)
-    wanted = () if isinstance(verdict, Hold) else tuple([each for each in ours if each not in unwanted])
+    is_closed = isinstance(verdict, Hold) or verdict is Gate.CLOSED
+    wanted = () if is_closed else tuple([each for each in ours if each not in unwanted])
     if wanted and selective and not stopped:  # as it is at almost every poll
         return Plan(poll=wanted)
     polled = frozenset(wanted)

@@ -98,15 +98,25 @@ class OffsetTracker:
     Invariants: 0 <= floor <= frontier <= 2**63; every tracked offset is at or above the floor, every open one below the
     frontier.
 
+    A tracker never changes: the functions of this module return the next one.
+
     Attributes:
         floor: The highest position acknowledged, or committed when the partition was assigned.
         frontier: The position to fetch from: one past the highest offset delivered, or the floor.
         pages: The tracked offsets; read them through the functions of this module.
     """
 
-    floor: int = 0
+    floor: int
     frontier: int = attrs.field(default=attrs.Factory(lambda self: self.floor, takes_self=True))
     pages: Pages = ()
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.floor) is not int or not 0 <= self.floor <= OFFSET_MAX + 1:
+            raise Misuse(
+                f"{shown(self.floor)} is not a position",
+                why="a tracker begins where the group does; None and -1001 are clients' words for a group that has committed nothing",
+                todo="pass the position at which the consumer begins: OffsetTracker(0) for the start of the log",
+            )
 
     def __repr__(self) -> str:
         opened = [offset for page, bits, _ in leaves(self.pages) for offset in offsets_in(page, bits)]
@@ -398,10 +408,9 @@ def successor(tracker: OffsetTracker, stop: int = OFFSET_MAX + 1) -> OffsetTrack
 
 
 def check_tracker(tracker: OffsetTracker) -> None:
-    """Raise Misuse unless it is a tracker that begins at a position; the rest of it is our own work."""
+    """Raise Misuse unless it is a tracker."""
     if type(tracker) is not OffsetTracker:
         raise Misuse(f"{shown(tracker)} is not a tracker", todo="begin with OffsetTracker(position)")
-    check_position(tracker.floor)
 
 
 def _run(run: Run, after: int) -> Run:

@@ -33,7 +33,7 @@ from typing import Final, Literal, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-import tidegate
+from tidegate._version import __version__
 from tidegate.model.bytecode import PYTHON
 from tidegate.model.documents import one_line
 from tidegate.model.effects import Call, Effect, Program
@@ -111,7 +111,7 @@ class Recording:
 
 def header(program: str, kind: RecordingKind, arguments: str) -> str:
     """The first line."""
-    versions: Json = {"tidegate": tidegate.__version__, "python": PYTHON}
+    versions: Json = {"tidegate": __version__, "python": PYTHON}
     return _line({"schema": _SCHEMA, "program": program, "kind": kind, "arguments": arguments, "versions": versions})
 
 

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-import tidegate
+from tidegate._version import __version__
 from tidegate.model.bytecode import PYTHON
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Note, Now, Sleep
@@ -131,7 +131,7 @@ def trace_of(
     initial = described(search.space, path[0])
     return Trace(
         scenario=search.scenario.name,
-        version=tidegate.__version__,
+        version=__version__,
         law=law,
         time=time,
         seed=seed,

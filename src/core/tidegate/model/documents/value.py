@@ -232,6 +232,12 @@ def _frozen(value: object, where: str, depth: int) -> Value:
     match value:
         case Document() | Instant() | Foreign() | None | bool() | int() | float() | str() | bytes():
             return value
+        case datetime() if value.tzinfo is None:
+            raise Misuse(
+                f"{value.isoformat()} has no time zone",
+                where=where,
+                todo="attach its tzinfo; tidegate_adapters.mongo.document_of takes what pymongo reads",
+            )
         case datetime():
             return instant(value)
         case Mapping():
@@ -244,7 +250,12 @@ def _frozen(value: object, where: str, depth: int) -> Value:
         case _ if type(value).__module__ == "bson.objectid":  # pymongo's, which the core does without
             return Foreign("objectId", cast("_ObjectId", value).binary)
         case _:
-            raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where)
+            todo = "tidegate_adapters.mongo.document_of takes what pymongo reads" if _is_of_pymongo(value) else ""
+            raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where, todo=todo)
+
+
+def _is_of_pymongo(value: object) -> bool:
+    return type(value).__module__.partition(".")[0] == "bson"
 
 
 class _ObjectId(Protocol):
