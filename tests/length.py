@@ -150,9 +150,9 @@ PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
 PROGRAM_FAULT_KINDS_STEP: Final = _either(3, 1)
 """Every so many of those ways; the next programs fail in the others."""
-REACTIVE_RUNS: Final = _either(50, 500)
+REACTIVE_RUNS: Final = _either(25, 500)
 """Short runs of applications of reactive tasks by seed, for each kind of fault: rarer interleavings."""
-ORCHESTRATOR_RUNS: Final = _either(50, 500)
+ORCHESTRATOR_RUNS: Final = _either(25, 500)
 """The same of applications of tasks."""
 PLANNER_SEEDS: Final = _either(12, 1_000)
 """So many runs of two planners of reactive tasks on a simulated event loop."""
@@ -187,7 +187,7 @@ MONGO_SCRIPTS: Final = _either(10, 300)
 """Random scripts of calls that a real server and the simulated one are compared by: rarer combinations."""
 MONGO_NETWORK_STEP: Final = _either(9, 1)
 """Every so many of the ways in which the network may lose what is sent for an operation, told apart by both."""
-MONGO_RUNS: Final = _either(150, 5_600)
+MONGO_RUNS: Final = _either(75, 5_600)
 """Short runs on the simulated MongoDB by seed, for each of nine workloads, whose thirteen faults take turns: rarer interleavings."""
 
 MONGO_TRANSACTION_CODES_STEP: Final = _either(3, 1)
@@ -233,7 +233,7 @@ KAFKA_HAND_STEP: Final = _either(4, 1)
 """Every so many of the scripts by hand."""
 KAFKA_WAIT_S: Final = _either(3.0, 60.0)
 """Scripts that wait longer are left out: sessions and transactions that time out."""
-KAFKA_RUNS: Final = _either(75, 2_000)
+KAFKA_RUNS: Final = _either(40, 2_000)
 """Short runs of workers on the simulated Kafka by seed, for each kind of fault: rarer interleavings."""
 ONCE_RUNS: Final = _either(60, 2_000)
 """The same with answers in transactions: rarer moments at which one is cut off."""
