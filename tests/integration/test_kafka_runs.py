@@ -207,7 +207,7 @@ def _silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-AT_ONCE: Final = 200
+AT_ONCE: Final = 20
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 

@@ -93,7 +93,7 @@ BUGS: Final[Mapping[str, Bug]] = {
 
 pytestmark = pytest.mark.usefixtures("collected")
 
-AT_ONCE: Final = 100
+AT_ONCE: Final = 25
 """So many runs are a test: few enough to be spread evenly over processes."""
 SEEDS: Final = own_seeds(WORKLOADS, MONGO_RUNS)
 

@@ -82,10 +82,10 @@ def _without_complaints(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sys, "unraisablehook", lambda each: None if str(each.exc_value) == said else hook(each))
 
 
-@pytest.mark.parametrize("chunk", range(3 * CHUNKS))
+@pytest.mark.parametrize("chunk", range(6 * CHUNKS))
 def test_the_simulator_and_a_brute_force_search_of_its_own_agree(chunk: int) -> None:
     """Numbers of one digit; what the search learned is executed again for some of them, which takes as long."""
-    for number in range(chunk, length.LITTLE_SCENARIOS, 3 * CHUNKS):
+    for number in range(chunk, length.LITTLE_SCENARIOS, 6 * CHUNKS):
         with pytest.MonkeyPatch.context() as patched:
             if number // CHUNKS % length.CONFIRMED_STEP:
                 leave_unconfirmed(patched)
