@@ -480,6 +480,30 @@ def test_a_cancelled_task_closes_its_program_and_stays_cancelled() -> None:
 # Handlers
 
 
+@pytest.mark.parametrize("make", [Embedded, lambda: documents(Embedded())], ids=["a store", "a table"])
+def test_a_store_or_a_table_is_completed_by_this_machine(make: Callable[[], Any]) -> None:
+    """So a program that waits before it tries again does not end by an effect that nobody knows."""
+
+    async def program() -> object:
+        await Sleep(1)
+        await insert_one("rows", Document.of({"_id": 1}))
+        await Note("done", 1)
+        return await find_one("rows", Eq(ID, 1)) is not None and (await Now()).at > 0
+
+    assert run(program(), make()) is True
+
+    class Asynchronous:
+        is_store = True
+
+        def __init__(self) -> None:
+            self.store = Embedded()
+
+        async def __call__(self, effect: Any) -> object:
+            return self.store(effect)
+
+    assert asyncio.run(run_async(program(), Asynchronous())) is True
+
+
 def test_handlers_are_chosen_by_the_type_of_the_effect() -> None:
     """Of two for one type, the later one."""
 

@@ -27,6 +27,8 @@ Handlers are chosen by the type of the effect:
 
     handle = choosing(documents(Embedded()), local({"send": send_mail}))
     answer = run(transition("jobs", INVOCATION, "job-1", PENDING, runner="r1", request=request), handle)
+
+A store alone is enough for a program that calls no user code: `run(program, Mongo(client, "shop"))`.
 """
 
 from __future__ import annotations
@@ -78,12 +80,13 @@ _VALUES: Final = frozenset((*_STORED, Now, Sleep))
 """Effects that take nothing but values when they are made."""
 
 
-def run(program: Program[T], handle: Handle) -> T:
+def run(program: Program[T], handle: Handle | Handlers[object]) -> T:
     """Run a program to its end.
 
     Args:
         program: A program that has not begun.
-        handle: Carries one effect out and answers it.
+        handle: Carries one effect out and answers it. A store (`Mongo`, `Embedded`) and a table of handlers are completed by
+            `local()`: the clock, sleep and notes.
 
     Returns:
         What the program returns.
@@ -94,6 +97,7 @@ def run(program: Program[T], handle: Handle) -> T:
         Failure: The program did not catch it.
     """
     _warn_of_forgotten(program)
+    handle = _completed(handle, local)
     attempts, begun = _Attempts(program), _Begun()
     try:
         asked = _resumed(program, None)
@@ -124,12 +128,13 @@ def run(program: Program[T], handle: Handle) -> T:
     return asked[0]
 
 
-async def run_async(program: Program[T], handle: AsyncHandle) -> T:
+async def run_async(program: Program[T], handle: AsyncHandle | Handlers[Awaitable[object]]) -> T:
     """Run a program to its end in an event loop.
 
     Args:
         program: A program that has not begun.
-        handle: Carries one effect out and answers it.
+        handle: Carries one effect out and answers it. A store (`AsyncMongo`) and a table of handlers are completed by
+            `local_async()`: the clock, sleep and notes.
 
     Returns:
         What the program returns.
@@ -141,6 +146,7 @@ async def run_async(program: Program[T], handle: AsyncHandle) -> T:
         CancelledError: The task was cancelled. What the program asked last may have been done.
     """
     _warn_of_forgotten(program)
+    handle = _completed(handle, local_async)
     attempts, begun = _Attempts(program), _Begun()
     try:
         asked = _resumed(program, None)
@@ -300,6 +306,14 @@ def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
         return chosen[type(effect)](effect)
 
     return handle
+
+
+def _completed(
+    handle: Callable[[Effect[object]], R] | Handlers[R], own: Callable[[], Handlers[R]]
+) -> Callable[[Effect[object]], R]:
+    if isinstance(handle, Mapping):
+        return choosing(own(), handle)
+    return choosing(own(), documents(handle)) if getattr(handle, "is_store", False) else handle
 
 
 def documents(store: Callable[[Any], R]) -> Handlers[R]:

@@ -24,7 +24,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar, cast, final
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast, final
 
 from tidegate.model.documents import ID, Clock, Document
 from tidegate.model.effects import Ambiguous
@@ -64,6 +64,8 @@ class Embedded:
         clock: Judges expiry, and is what `PutServerTime` puts and `StoreTime` replies.
         unique: The unique indexes of each collection.
     """
+
+    is_store: ClassVar = True
 
     def __init__(
         self,

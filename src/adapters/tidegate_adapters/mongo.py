@@ -58,7 +58,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from threading import Lock
-from typing import Any, Final, TypeAlias, TypeVar, assert_never, cast, final, get_args
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, assert_never, cast, final, get_args
 from weakref import WeakSet
 
 from tidegate.model.documents import (
@@ -195,6 +195,8 @@ class Mongo:
             (`w=0`), or the database cannot have that name.
     """
 
+    is_store: ClassVar = True
+
     def __init__(
         self,
         client: MongoClient[Any],
@@ -300,6 +302,8 @@ if hasattr(os, "register_at_fork"):
 @final
 class AsyncMongo:
     """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
+
+    is_store: ClassVar = True
 
     def __init__(
         self,
