@@ -15,7 +15,7 @@ from tidegate.model.errors import Misuse, Nondeterministic, TidegateError, Unkno
 from tidegate.model.instants import SECOND, STORE, WALL, Instant
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.aging import Horizon, InstantRefused
-from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Raised, Returned
+from tidegate.sim.automaton import Asking, Birth, Crashed, Failed, ProgramAutomaton, Raised, Returned
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.rerun import case_of, planned
 from tidegate.sim.scenario import NO_ERROR, Scenario
@@ -415,3 +415,23 @@ def test_a_program_that_holds_an_instant_is_noticed(program: Coded) -> None:
     automaton.is_relative = True
     with pytest.raises(InstantRefused, match=r"holds an instant"):
         automaton.after(automaton.start(0), Horizon(SECOND).now(Instant(0)))
+
+
+async def sleeps_for_real() -> None:
+    from asyncio import sleep  # noqa: TID251  as a user's program may
+
+    await sleep(1)
+
+
+@pytest.mark.parametrize(
+    "birth", [cast("Birth", asks_twice), cast("Birth", lambda _: 3)], ids=["no factory", "no coroutine"]
+)
+def test_what_is_no_program_is_told_how_one_begins(birth: Birth) -> None:
+    """Each of them is written by somebody who explores a program for the first time."""
+    with pytest.raises(Misuse, match=r"factory\(program"):
+        ProgramAutomaton(birth, "p").start(0)
+
+
+def test_a_program_that_awaits_what_asyncio_has_is_told_what_to_await() -> None:
+    automaton = ProgramAutomaton(factory(sleeps_for_real))
+    assert "awaits effects, such as Sleep" in str(automaton.status(automaton.start(0)))

@@ -6,9 +6,13 @@ not an AttributeError somewhere inside. Messages about types name the type and d
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from enum import Enum
 from functools import cache
+from types import NoneType
+from typing import Final
 
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 
@@ -27,7 +31,33 @@ __all__ = [
 def check_type(value: object, kinds: type | tuple[type, ...], what: str, todo: str = "") -> None:
     """Raise Misuse unless `value` is an instance of one of `kinds`."""
     if not isinstance(value, kinds):
+        todo = todo or _remedy(value, kinds if isinstance(kinds, tuple) else (kinds,))
         raise Misuse(f"a {type(value).__name__} is not {what}", why="it is of another type", todo=todo)
+
+
+_MADE_BY: Final[Mapping[tuple[str, str], str]] = {
+    ("datetime", "Instant"): "write instant(...) of it, from tidegate.model.instants",
+    ("dict", "Document"): "write Document.of({...})",
+    ("list", "tuple"): "write tuple(...) of it",
+    ("generator", "tuple"): "write tuple(...) of it",
+    ("function", "Scenario"): "call it, if it makes a scenario; a program becomes one by Scenario(actors=(Process(name, factory(program)),), ...)",
+}  # fmt: skip
+"""By the type of a value and that which is wanted: how the one becomes the other."""
+_CALLED: Final[Mapping[type, str]] = {int: "a whole number", bool: "True or False", str: "a string", float: "a number"}
+_MEMBERS_MAX: Final = 8
+
+
+def _remedy(value: object, kinds: tuple[type, ...]) -> str:
+    """What to write instead, as far as the wanted types tell."""
+    for kind in kinds:
+        if found := _MADE_BY.get((type(value).__name__, kind.__name__)):
+            return found
+        if kind is timedelta:
+            return "write timedelta(seconds=...)"
+        if issubclass(kind, Enum) and len(kind) <= _MEMBERS_MAX:
+            return f"write one of {', '.join(map(str, kind))}"
+    wanted = [_CALLED.get(kind, f"a {kind.__name__}") for kind in kinds if kind is not NoneType]
+    return f"pass {' or '.join(wanted)}" if len(wanted) <= 3 else ""
 
 
 def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> None:
@@ -63,7 +93,8 @@ def check_int(number: object, what: str, least: int, most: int = NUMBER_MAX) -> 
     """Raise Misuse unless `number` is an integer (not a bool) from `least` to `most`."""
     if type(number) is not int or not least <= number <= most:
         to = "on" if most == NUMBER_MAX else f"to {most}"
-        raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}")
+        todo = f"write {number.strip()}" if isinstance(number, str) and number.strip().isdecimal() else ""
+        raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}", todo=todo)
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:

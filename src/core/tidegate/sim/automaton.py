@@ -111,6 +111,7 @@ _SLEEPS_MAX: Final = 1_000
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 """Of an object, in the text of an error: another one each time."""
 """How many sleeps that no clock can tell are followed in a row."""
+_NO_LOOP: Final = "RuntimeError: no running event loop"
 _BEYOND: Final = 40
 """How many replies a program is given beyond the reply that it was given at another time."""
 
@@ -182,13 +183,28 @@ class ProgramAutomaton:
         """The node where a new run of the program first stands."""
         if life not in self.births:
             self.must_be_here()
-            program = self.birth(life)
+            program = self.begun(life)
             code = getattr(program, "cr_code", None)
             if not self.is_checked and code not in self.looked_through:
                 self.looked_through.add(code)
                 check_awaited(program)
             self.births[life] = self.park(program, resume(program, None), life, None)
         return self.births[life]
+
+    def begun(self, life: int) -> Program[object]:
+        """A new run of the program."""
+        todo = f'write Process({self.process!r}, factory(program, "argument")), with an `async def` as the program'
+        try:
+            program = self.birth(life)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside of it
+            raise Misuse(
+                f"no program begins: {error}", why="it is called with the number of its life", todo=todo
+            ) from None
+        if not (hasattr(program, "send") and hasattr(program, "throw")):
+            raise Misuse(f"a {type(program).__name__} is no program", where=f"process {self.process}", todo=todo)
+        return program
 
     def after(self, node: int, reply: object) -> int:
         """The node where the program stands after the reply."""
@@ -405,7 +421,10 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
     except Failure as failure:
         return Failed(failure.fresh())
     except Exception as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
-        return Raised(_ADDRESS.sub("", f"{type(error).__name__}: {error}"), raised_at(error))
+        said = _ADDRESS.sub("", f"{type(error).__name__}: {error}")
+        if said == _NO_LOOP:
+            said += "; a program awaits effects, such as Sleep, and nothing of asyncio"
+        return Raised(said, raised_at(error))
     try:
         return Asking(checked_effect(asked))
     except UnknownEffect as unknown:

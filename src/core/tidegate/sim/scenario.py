@@ -297,7 +297,9 @@ class Scenario:
         self._check_types()
         names = [actor.name for actor in self.actors]
         if len(set(names)) != len(names):
-            raise Misuse(f"two actors have one name: {names}", where=f"scenario {self.name}")
+            raise Misuse(
+                f"two actors have one name: {names}", where=f"scenario {self.name}", todo="give each a name of its own"
+            )
         if CLOCK_LANE in names and self.clock is not None:
             raise Misuse(
                 f"an actor is called {CLOCK_LANE!r}",
