@@ -857,6 +857,8 @@ def test_a_thread_that_is_stuck_keeps_no_process(mongodb: str, database: str) ->
             process.send_signal(SIGTERM)
             assert process.wait(PATIENCE_S) == 0
             assert process.stdout.read() == "ended\n"
+            assert process.stderr is not None
+            assert "SIGTERM or Ctrl-C lets it drain" in process.stderr.read()  # logging is not set up, so `run` does it
         statuses = [each["status"] for each in client[database]["orders_tasks"].find()]
 
     assert statuses == ["processing"]

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate_adapters.declaring import is_loading
+from tidegate_adapters.logs import log_to
 
 __all__ = ["CODES", "ended_by_signals", "run_until_signalled", "stopped_by_signals"]
 
@@ -39,7 +41,7 @@ def run_until_signalled(
     log: logging.Logger,
 ) -> None:
     """Serve an application in an event loop of its own until a signal has it stop. Where user code holds that loop open then, the
-    process is ended.
+    process is ended. Where logging is not set up, it writes lines to stderr.
 
     Args:
         serve: Serves it.
@@ -52,6 +54,8 @@ def run_until_signalled(
         Misuse: It is called elsewhere than in the main thread, in an event loop, or as a module is `loading`.
     """
     _check_alone()
+    if not logging.getLogger().handlers:  # a process that says nothing looks as if it did nothing
+        log_to(sys.stderr, "text", "INFO")
     ends: list[threading.Timer] = []
 
     async def run() -> None:
