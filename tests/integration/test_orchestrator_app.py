@@ -44,6 +44,7 @@ from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Instant, 
 from tidegate.model.operations import delete_one, find_all
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters import driver
+from tidegate_adapters.app_testing import OnEmbedded
 from tidegate_adapters.bson_values import natural
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import connect_async
@@ -1741,3 +1742,53 @@ def test_an_app_is_used_in_one_event_loop_after_another_and_in_several_at_once(
             done.result()
     assert asyncio.run(closing()) == 2 * 3 + 2 * 20 * 3
     assert not caplog.records
+
+
+# --- in tests of one's own ----------------------------------------------------------------------------------------------------
+
+
+def test_an_app_is_tested_on_fresh_stores_and_is_as_it_was(on_embedded: OnEmbedded) -> None:
+    """As often as one likes, without a server, and also where the test fails, or what is at work does not end."""
+    app = Orchestrator("mongodb://nowhere:1/?replicaSet=rs", database="jobs")
+
+    @app.task()
+    async def square(number: int) -> int:
+        if number < 0:
+            await asyncio.Event().wait()
+        return number * number
+
+    async def body(store: Embedded) -> int:
+        assert not store.contents("orchestrator_invocations")
+        with pytest.raises(Misuse, match="connected already"):
+            async with app.testing():
+                pass
+        found: int = await (await square.enqueue(3)).result()
+        return found
+
+    async def fails(_: Embedded) -> None:
+        _ = await square.enqueue(-1)
+        raise ZeroDivisionError
+
+    told = app.settings
+    assert [on_embedded(app, body) for _ in range(2)] == [9, 9]
+    with pytest.raises(ZeroDivisionError):
+        on_embedded(app, fails)
+    assert on_embedded(app, body) == 9
+    assert app.settings is told
+    assert app.workers is None
+
+
+def test_an_app_is_served_again(mongodb: str, database: str) -> None:
+    """In another event loop, once it has ended."""
+    app = Orchestrator(mongodb, database=database)
+
+    @app.task()
+    async def square(number: int) -> int:
+        return number * number
+
+    async def run() -> int:
+        async with served(app):
+            found: int = await (await square.enqueue(3)).result()
+        return found
+
+    assert [asyncio.run(run()) for _ in range(2)] == [9, 9]

@@ -45,7 +45,9 @@ def test_ten_lines_are_an_application(mongodb: str, database: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(2, "confirmed 7\n"), (3, "14\n"), (4, "")], ids=["a transaction", "no server", "triggers"]
+    ("number", "said"),
+    [(2, "confirmed 7\n"), (3, "14\n"), (4, ""), (5, "")],
+    ids=["a transaction", "no server", "testing", "triggers"],
 )
 def test_the_samples_of_the_page_do_what_it_says(mongodb: str, database: str, number: int, said: str) -> None:
     if number == 2:

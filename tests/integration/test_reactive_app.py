@@ -779,7 +779,7 @@ def test_ten_lines_are_an_application(mongodb: str, database: str) -> None:
 
 
 def test_a_task_with_all_that_can_be_said_of_it_runs_and_a_failure_is_seen(mongodb: str, database: str) -> None:
-    """Whoever sets up no log sees warnings and errors."""
+    """Whoever sets up no log sees it all the same."""
     with MongoClient[Raw](mongodb) as client:
         orders = client[database]["orders"]
         _ = orders.insert_one({"_id": 1, "status": "new", "lines": [7, 8]})
@@ -788,12 +788,12 @@ def test_a_task_with_all_that_can_be_said_of_it_runs_and_a_failure_is_seen(mongo
             assert process.stdout is not None
             assert process.stderr is not None
             assert process.stdout.readline() == "1 2\n"
-            assert "invoice" in process.stderr.readline()
+            assert any("the handler of invoice has failed" in line for line in process.stderr)
             process.send_signal(SIGTERM)
             assert process.wait(PATIENCE_S) == 0
 
 
-@pytest.mark.parametrize(("number", "said"), [(2, "invoiced 7\n"), (3, "7 5\n")], ids=["a transaction", "no server"])
+@pytest.mark.parametrize(("number", "said"), [(2, "invoiced 7\n"), (3, "")], ids=["a transaction", "testing"])
 def test_the_samples_of_the_page_do_what_it_says(mongodb: str, database: str, number: int, said: str) -> None:
     with MongoClient[Raw](mongodb) as client:
         _ = client[database]["orders"].insert_one({"_id": 7, "total": 5})

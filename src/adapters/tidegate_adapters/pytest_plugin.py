@@ -7,6 +7,9 @@
     def test_worker(seeded: Seeded) -> None:  # asyncio code, on the loop of `tidegate_adapters.testing`
         seeded.run(main)
 
+    def test_square(on_embedded: OnEmbedded) -> None:  # an app of yours, served on a fresh store in memory
+        on_embedded(app, test)  # awaits test(store)
+
     def test_bank(black_pipe: MakePipe) -> None:  # a real MongoDB, behind `tidegate_adapters.black_pipe`
         pipe = black_pipe(uri, Rule("update", Action.CUT_REPLY, times=1))
 
@@ -36,11 +39,12 @@ from tidegate_adapters.printable import one_line
 if TYPE_CHECKING:
     from tidegate.sim.report import Report
     from tidegate.sim.trace import Trace
+    from tidegate_adapters.app_testing import OnEmbedded
     from tidegate_adapters.black_pipe import BlackPipe, MakePipe, Rule
     from tidegate_adapters.seeded import Seeded
     from tidegate_adapters.simulating import Sim
 
-__all__ = ["Hooks", "black_pipe", "seeded", "sim"]
+__all__ = ["Hooks", "black_pipe", "on_embedded", "seeded", "sim"]
 
 _SEED: Final = pytest.StashKey[str]()
 _MARK: Final = (
@@ -165,6 +169,14 @@ def sim(request: pytest.FixtureRequest) -> Sim:
 
     item = cast("pytest.Item", request.node)
     return Sim(item, settings(item, _profile(request.config)), request.config.stash[_SEED])
+
+
+@pytest.fixture
+def on_embedded() -> OnEmbedded:
+    """Serves an Orchestrator or a Reactive on a fresh embedded store while it awaits an async function, called with the store."""
+    from tidegate_adapters.app_testing import on_embedded  # noqa: PLC0415  so that other tests do not wait for it
+
+    return on_embedded
 
 
 @pytest.fixture

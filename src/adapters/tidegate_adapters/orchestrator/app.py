@@ -20,8 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from itertools import count
 from types import MappingProxyType
@@ -45,7 +45,7 @@ from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import MINUTE, PPM, Duration, Instant, duration
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, Duration, Instant, duration
 from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes
 from tidegate.model.record_counts import RecordCount
 from tidegate.model.values import check_name, check_type, check_types
@@ -91,6 +91,7 @@ from tidegate_adapters.signals import run_until_signalled
 from tidegate_adapters.sites import Site
 
 if TYPE_CHECKING:
+    from tidegate_adapters.embedded import Embedded
     from tidegate_adapters.exposition import CollectorRegistry
     from tidegate_adapters.orchestrator.spans import Spans
     from tidegate_adapters.tracing import TracerProvider
@@ -717,8 +718,16 @@ class Orchestrator:
         if not self._declared:
             raise Misuse("an app without tasks", todo="decorate a function with @app.task()")
         if self._is_served:
-            raise Misuse(f"{self!r} is served already, or was", todo="make another one")
+            raise Misuse(
+                f"{self!r} is served already", todo="serve another one: an app serves one event loop at a time"
+            )
         self._is_served = True
+        try:
+            await self._served()
+        finally:
+            self._is_served, self._is_stopping = False, asyncio.Event()
+
+    async def _served(self) -> None:
         begun = await unless(self._is_stopping, self._begun(), CLOSE_S)
         if begun is None or self._is_stopping.is_set():
             await self.close()
@@ -792,6 +801,28 @@ class Orchestrator:
         self._is_stopping.set()
         if self._workers is not None:
             self._workers.stop()
+
+    @asynccontextmanager
+    async def testing(self) -> AsyncGenerator[Embedded, None]:
+        """Serve this app on a fresh embedded store while the block lasts, for a test; afterwards it is as it was.
+
+        Its tasks need not know, nor does whoever enqueues them. It looks for work each few milliseconds, and shows nothing.
+
+        Returns:
+            The store.
+
+        Raises:
+            Misuse: It is connected already.
+            Exception: What `serve` raises, after the block.
+        """
+        from tidegate_adapters.app_testing import tested  # noqa: PLC0415  with the simulator, which no service needs
+
+        def begin(store: Embedded, settings: OrchestratorSettings) -> None:
+            self._store, self._open, self._opening, self._sync = store, {}, {}, None
+            self.settings = self._checked(attrs.evolve(settings, result_every=MILLISECOND))
+
+        async with tested(self, begin, lambda: self._workers is not None) as store:
+            yield store
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT: the first lets handlers end, the second waits for none, the third ends the process.

@@ -62,6 +62,7 @@ except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 
 if TYPE_CHECKING:
+    from tidegate_adapters.embedded import Embedded
     from tidegate_adapters.exposition import CollectorRegistry
 
 __all__ = ["Reactive"]
@@ -119,7 +120,7 @@ class Reactive:
             settings = attrs.evolve(settings, uri=store)
         elif settings.uri is not None:
             raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
-        self.settings: Final = settings
+        self.settings = settings
         self._store = None if isinstance(store, str) else store
         self._metrics, self._observers = metrics, observers_of(observers)
         self._declared: dict[str, Declared] = {}
@@ -266,8 +267,14 @@ class Reactive:
         if not self._declared:
             raise Misuse("an app without tasks", todo="decorate a function with @app.task(collection=...)")
         if self._is_served:
-            raise Misuse(f"{self!r} is served already, or was", todo="make another one: app.configured(app.settings)")
+            raise Misuse(f"{self!r} is served already", todo="serve another one: app.configured(app.settings)")
         self._is_served = True
+        try:
+            await self._served()
+        finally:
+            self._is_served, self._is_stopping = False, asyncio.Event()
+
+    async def _served(self) -> None:
         async with AsyncExitStack() as stack:
             begun = await unless(self._is_stopping, self._begun(stack), CLOSE_S)
             if begun is None or self._is_stopping.is_set():
@@ -327,6 +334,27 @@ class Reactive:
             self._pool.stop()
         for each in self._planners:  # so that another process leads meanwhile
             each.stop()
+
+    @asynccontextmanager
+    async def testing(self) -> AsyncGenerator[Embedded, None]:
+        """Serve this app on a fresh embedded store while the block lasts, for a test; afterwards it is as it was.
+
+        It looks for work each few milliseconds, and shows nothing.
+
+        Returns:
+            The store: what is written there is handled.
+
+        Raises:
+            Misuse: It is served already.
+            Exception: What `serve` raises, after the block.
+        """
+        from tidegate_adapters.app_testing import tested  # noqa: PLC0415  with the simulator, which no service needs
+
+        def begin(store: Embedded, settings: ReactiveSettings) -> None:
+            self._store, self._pool, self.settings = store, None, settings
+
+        async with tested(self, begin, lambda: self._pool is not None) as store:
+            yield store
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT: the first lets handlers end, the second waits for none, the third ends the process.
