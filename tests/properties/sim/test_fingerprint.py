@@ -176,6 +176,15 @@ async def handles_while_it_asks() -> object:
         raise
 
 
+async def handles_an_error_of_its_own() -> object:
+    try:
+        await ask()
+        raise ValueError  # noqa: TRY301  it must be raised here
+    except ValueError as error:
+        await row()
+        return type(error.__context__).__name__
+
+
 async def handles_deep_down() -> object:
     try:
         return await ask()
@@ -413,7 +422,7 @@ async def awaits_a_generator() -> object:
 MERGED: tuple[Coded, ...] = (
     straight, polls_a_bounded_number_of_times, loops_over_a_tuple, loops_in_a_loop, dead_locals, passes_arguments, tries,
     tries_again, nested, keeps_parts_on_the_stack, cleans_up_without_asking, within_a_value, keeps_a_lambda, keeps_a_method, awaits_a_generator,
-    handles_while_it_asks, handles_deep_down, looks_at_the_context, cleans_up, comprehends, counts_in_a_closure,
+    handles_while_it_asks, handles_an_error_of_its_own, handles_deep_down, looks_at_the_context, cleans_up, comprehends, counts_in_a_closure,
     unpacks_while_it_asks, loops_over_what_may_change, asks_in_a_function_of_its_own,
     steps_another_one_itself,
 )  # fmt: skip

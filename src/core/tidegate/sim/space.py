@@ -7,6 +7,7 @@ search that is made of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
@@ -257,7 +258,6 @@ class Stepper(Protocol):
 
 def remembered(stepper: Stepper, state: Packed) -> KnownSteps:
     """The steps of a stepper in a state, learned if need be; what the loop of `Search.run` does in place."""
-    try:
+    with suppress(KeyError, IndexError):
         return stepper.memo[state & stepper.masks[(state >> stepper.shift) & stepper.low]]
-    except (KeyError, IndexError):
-        return stepper.learn(state)
+    return stepper.learn(state)
