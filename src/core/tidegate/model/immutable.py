@@ -197,7 +197,7 @@ def _is_immutable(item: object) -> bool:
         held = [getattr(item, name, _UNSET) for name in names]
         return all(map(_is_immutable, held)) and not holds_more(item)
     if isinstance(item, type):
-        return _is_bare(item) and kind.__eq__ is type.__eq__ and kind.__hash__ is type.__hash__
+        return kind.__eq__ is type.__eq__ and kind.__hash__ is type.__hash__ and _is_bare(item)
     if isinstance(item, (enum.Enum, ModuleType)):
         return True
     if isinstance(item, BaseException):

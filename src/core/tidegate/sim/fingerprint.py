@@ -33,6 +33,7 @@ import attrs
 
 from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
+from tidegate.model.errors import Misuse
 from tidegate.model.immutable import frozen_fields, holds_more, is_value, may_hold_more, mutable_part
 
 __all__ = ["Canon", "Unmergeable", "fingerprint", "referents"]
@@ -254,7 +255,10 @@ class Canon:
         return found[1]
 
     def keys(self, items: Iterable[object]) -> tuple[_Key, ...] | None:
-        keys = tuple([self.key(item) for item in items])
+        try:
+            keys = tuple([self.key(item) for item in items])
+        except RecursionError:
+            raise Misuse("a value is nested too deep to be compared", todo="keep a flat one") from None
         return None if None in keys else keys
 
     def looked_through(self, item: object) -> _Key | None:

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import Horizon
@@ -127,7 +128,11 @@ class Slot:
 
     def key(self, value: object) -> object:
         """What is equal for the same values only; of what is immutable, each part is looked through once."""
-        key = self.canon.key(value)
+        try:
+            key = self.canon.key(value)
+        except Misuse as deep:
+            deep.where = f"the cell {'/'.join(self.name)}"
+            raise
         if key is None:
             must_be_value(value, f"what the cell {'/'.join(self.name)} would hold")
         return key

@@ -399,4 +399,9 @@ def exactly(value: object) -> object:
     if isinstance(value, Instant):
         return value  # in relative time: it says itself what it is equal to
     names = field_names(kind)
-    return (kind, value) if names is None else (kind, *[exactly(getattr(value, name)) for name in names])
+    if names is None:
+        return (kind, value)
+    try:
+        return (kind, *[exactly(getattr(value, name)) for name in names])
+    except RecursionError:
+        raise Misuse("nested too deep", why=f"no document is nested deeper than {DEPTH_MAX}") from None
