@@ -190,8 +190,9 @@ class Search:
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
         self.sizing = Sizing(self.steppers)
-        has_symmetry = reductions.symmetry and scenario.symmetric and not scenario.step
-        self.symmetry = Symmetry(space, scenario.symmetric, self.steppers) if has_symmetry else None
+        groups = tuple(group for group in scenario.symmetric if len(group) > 1)
+        has_symmetry = reductions.symmetry and groups and not scenario.step
+        self.symmetry = Symmetry(space, groups, self.steppers) if has_symmetry else None
         self.graph = Graph(space, self.steppers, None if self.symmetry is None else self.symmetry.least)
         self.reached_by: Search | None = None
         self.growing: tuple[str, ...] = ()

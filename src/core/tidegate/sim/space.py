@@ -14,7 +14,6 @@ import attrs
 
 from tidegate.model.effects import Sleep
 from tidegate.model.instants import Instant
-from tidegate.sim.actors import stuck
 from tidegate.sim.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.automaton import Asking
 from tidegate.sim.cells import Reads
@@ -194,12 +193,7 @@ class Space:
         if self.relative or self.scenario.clock is None:
             return False
         view = self.view(state, Looked())
-        return any(_is_asleep(view.status(name)) and not self._is_stuck(view, name) for name in self.processes)
-
-    def _is_stuck(self, view: View, name: str) -> bool:
-        """Does user code never return to the process? It waits for nothing else then, whatever it asked for."""
-        cell = stuck(name)
-        return cell.name in self.packing.slots and view.read(cell)
+        return any(_is_asleep(view.status(name)) for name in self.processes)
 
 
 def _asked_at(actor: Actor, lens: Lens) -> str:
