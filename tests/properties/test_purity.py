@@ -72,6 +72,7 @@ CACHES: Final = {
     "catalogue.__getattr__": "what ships, once it was asked for",
     "model.immutable._attributes": "what instances of a class may hold, once per class",
     "model.immutable._is_bare": "whether a class holds data, once per class",
+    "model.values._error_slots": "what errors of a class hold besides attributes, once per class",
     "model.values._field_names": "the fields of a class, once per class",
     "sim.tagged._form_of": "what a class and its fields are called, once per class",
     "model.operations._check_collection_name": "whether a name may name a collection, once per name",

@@ -30,6 +30,7 @@ from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import (
+    StoreTime,
     UpdateOne,
     bulk_update,
     delete_many,
@@ -156,6 +157,23 @@ def test_each_fault_does_what_the_table_says_and_nothing_else(kinds: tuple[Fault
     faults = Faults.of(*kinds)
     assert ends(checked(scenario(adds, faults=faults))) == TABLE[kinds]
     assert ends(checked(scenario(adds, faults=faults, budget=0))) == {DONE}
+
+
+async def asks_no_user() -> None:
+    await Now()
+    await Note("at", 1)
+    await Sleep(SECOND)
+    await StoreTime()
+
+
+def test_what_no_code_of_the_users_answers_always_returns() -> None:
+    """A note, a sleep and a clock ask nobody, and the store is none of it."""
+    process = Process("p", factory(asks_no_user), Faults.of(Fault.NEVER_RETURNS))
+    asking = Scenario(
+        name="s", summary="", world=Plain(), actors=(process,), budget=1, clock=Clock(SECOND, moves=1),
+        eventually={"it ends": lambda state: state.status("p") == Returned(None)},
+    )  # fmt: skip
+    assert explore(asking).verdict is Verdict.COMPLETE
 
 
 @pytest.mark.parametrize("kind", [Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE])

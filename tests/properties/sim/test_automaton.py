@@ -272,6 +272,78 @@ def test_of_an_endless_recursion_the_last_calls_are_told() -> None:
     assert status.where.count(", from ") == 8
 
 
+async def awaits_itself() -> None:
+    await Call("ask")
+    await awaits_itself()
+
+
+async def makes_a_class() -> None:
+    @attrs.frozen
+    class Local:
+        n: int
+
+    await Note("n", Local(1))
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [(awaits_itself, "a program calls itself without end"), (makes_a_class, "a program makes the class makes_a_class")],
+)
+def test_what_each_run_does_in_its_own_way_is_misuse_and_not_called_nondeterministic(program: Coded, said: str) -> None:
+    """How deep a recursion comes depends on the caller, and a class that a run makes is another one in each."""
+    with pytest.raises(Misuse, match=said) as raised:
+        explore(scenario(program, 1))
+    assert not isinstance(raised.value, Nondeterministic)
+    assert program.__name__ in raised.value.where
+
+
+class Mute(Exception):  # noqa: N818  as users name them
+    """An error without a text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+async def raises_what_has_no_text() -> None:
+    raise Mute
+
+
+def test_an_error_whose_text_raises_is_a_broken_law() -> None:
+    """It is one of the program like any other."""
+    assert explore(scenario(raises_what_has_no_text)).law == NO_ERROR
+    automaton = ProgramAutomaton(lambda _: raises_what_has_no_text())
+    status = automaton.status(automaton.start(0))
+    assert isinstance(status, Raised)
+    assert status.error == "Mute: (its text raises ValueError)"
+
+
+def nested() -> object:
+    value: object = ()
+    for _ in range(3_000):
+        value = (value,)
+    return value
+
+
+async def notes_what_is_deep() -> None:
+    await Note("deep", nested())
+
+
+def test_a_value_that_is_nested_too_deep_is_misuse() -> None:
+    """Whatever holds it: the program, a reply or an argument."""
+    with pytest.raises(Misuse, match="nested too deep") as raised:
+        explore(scenario(notes_what_is_deep))
+    assert "notes_what_is_deep" in raised.value.where
+    with pytest.raises(Misuse, match="nested too deep") as raised:
+        explore(scenario(fails, nested()))
+    assert "a reply to process p" in raised.value.where
+    with pytest.raises(Misuse, match="p is given a value that is nested too deep"):
+        Scenario(name="s", summary="", world=world_with({}), actors=(Process("p", factory(asks, nested())),), budget=0)
+
+
+async def asks(_: object) -> None:
+    await Call("ask")
+
+
 # --- hidden state -------------------------------------------------------------------------------------------------------
 
 

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.model.documents import ID, Document, Eq
+from tidegate.model.documents import ID, Document, Eq, Field, OlderThan
 from tidegate.model.effects import Ambiguous, Call, Note, Program, Sleep
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import delete_one, insert_one
+from tidegate.model.operations import delete_one, find_one, insert_one
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.cells import Reads
@@ -214,6 +214,7 @@ def test_what_a_bound_cuts_off_is_reported() -> None:
     ("changes", "uncovered"),
     [
         ({"always": {}}, ("no law is stated, so none can be broken",)),
+        ({"always": {"L": ()}}, ("law 'L' has no predicates, so it cannot be broken",)),
         (
             {"actors": (Process("p", factory(asks_nothing)),)},
             ("nothing ever happens: does the program forget an await?",),
@@ -224,7 +225,7 @@ def test_what_a_bound_cuts_off_is_reported() -> None:
         ),
         ({}, ()),
     ],
-    ids=["no law", "no step", "only time passes", "fine"],
+    ids=["no law", "no predicate", "no step", "only time passes", "fine"],
 )
 def test_a_scenario_in_which_nothing_can_be_found_says_so(
     changes: dict[str, object], uncovered: tuple[str, ...], how: Exploration
@@ -237,6 +238,25 @@ def test_a_scenario_in_which_nothing_can_be_found_says_so(
         Verdict.INCONCLUSIVE if uncovered else Verdict.COMPLETE,
         "; ".join(uncovered),
     )
+
+
+async def sleeps_and_looks() -> object:
+    await Sleep(3 * SECOND)
+    return await find_one("rows", OlderThan(Field[Instant]("since"), 5 * SECOND)) is None
+
+
+@pytest.mark.parametrize(("quantum", "lengths"), [(1, ()), (2, ("3 s", "5 s", "7 s")), (6, ("7 s",))])
+def test_a_length_of_time_that_the_quantum_does_not_divide_is_reported(quantum: int, lengths: tuple[str, ...]) -> None:
+    """Two of them may end at one move of the clock that would not otherwise. What is shorter is over at a move, as documented."""
+    timed = scenario(
+        world=world_with({"rows": ()}),
+        actors=(Process("p", factory(sleeps_and_looks)),),
+        clock=Clock(quantum * SECOND, horizon=12 * SECOND),
+        always={"L": NoLongerThan(7 * SECOND, lambda _: None)},
+        budget=0,
+    )
+    said = [each.partition(" are no multiple of the quantum of ")[0] for each in explore(timed).uncovered]
+    assert said == list(lengths)
 
 
 @pytest.mark.parametrize("require_sometimes", [False, True])

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from random import Random  # noqa: TID251  seeded
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import attrs
 import pytest
@@ -41,6 +41,7 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Bounds, Explored, go_on
 from tidegate.sim.world import calling, world_with
 
+T = TypeVar("T")
 Coded = Callable[[], Coroutine[Effect[object], object, object]]
 N = Field[int]("n")
 ROW = Eq(ID, "x")
@@ -173,6 +174,15 @@ async def handles_while_it_asks() -> object:
     except Refused:
         await row()
         raise
+
+
+async def handles_an_error_of_its_own() -> object:
+    try:
+        await ask()
+        raise ValueError  # noqa: TRY301  it must be raised here
+    except ValueError as error:
+        await row()
+        return type(error.__context__).__name__
 
 
 async def handles_deep_down() -> object:
@@ -412,7 +422,7 @@ async def awaits_a_generator() -> object:
 MERGED: tuple[Coded, ...] = (
     straight, polls_a_bounded_number_of_times, loops_over_a_tuple, loops_in_a_loop, dead_locals, passes_arguments, tries,
     tries_again, nested, keeps_parts_on_the_stack, cleans_up_without_asking, within_a_value, keeps_a_lambda, keeps_a_method, awaits_a_generator,
-    handles_while_it_asks, handles_deep_down, looks_at_the_context, cleans_up, comprehends, counts_in_a_closure,
+    handles_while_it_asks, handles_an_error_of_its_own, handles_deep_down, looks_at_the_context, cleans_up, comprehends, counts_in_a_closure,
     unpacks_while_it_asks, loops_over_what_may_change, asks_in_a_function_of_its_own,
     steps_another_one_itself,
 )  # fmt: skip
@@ -683,6 +693,10 @@ class Colour(enum.StrEnum):
     """A text that is more than a text."""
 
     RED = "red"
+
+
+class Level(int):
+    """A number of a kind of its own."""
 
 
 class Busy(Exception):  # noqa: N818  as users name them
@@ -966,6 +980,109 @@ def test_these_are_not_values(thing: object) -> None:
     assert Canon().key(thing) is None
     with pytest.raises(Misuse, match="immutable"):
         must_be_value(thing, "it")
+
+
+class Grants(frozenset[str]):
+    """A set of a kind of its own."""
+
+
+class Liar(str):
+    """A text that is equal to anything."""
+
+    __slots__ = ("more",)
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    __hash__ = str.__hash__
+
+
+class Slot:
+    """What has a slot that is no field of the classes below it."""
+
+    __slots__ = ("more",)
+
+
+@attrs.frozen
+class Filled(Slot):
+    """One of those."""
+
+    n: int
+
+
+class Failing(Exception):  # noqa: N818  as users name them
+    """An error with a slot."""
+
+    __slots__ = ("more",)
+
+
+@attrs.frozen
+class Length:
+    """A value in slots that keeps what it has worked out in one of them."""
+
+    text: str
+
+    @cached_property
+    def length(self) -> int:
+        return len(self.text)
+
+
+def with_more(item: T, more: object) -> T:
+    object.__setattr__(item, "more", more)
+    return item
+
+
+def compiled(number: int) -> object:
+    space: dict[str, object] = {"NUMBER": number}
+    exec("def function(): return NUMBER", space)  # noqa: S102  the text stands above
+    return space["function"]
+
+
+LOOK_ALIKE: Mapping[str, tuple[object, object]] = {
+    "what Python keeps of an error": (FileNotFoundError(2, "no", "a"), FileNotFoundError(2, "no", "b")),
+    "the name of an import": (ImportError("no", name="a"), ImportError("no", name="b")),
+    "a slot of an error": (with_more(Failing(), 1), with_more(Failing(), 2)),
+    "an attribute of a failure": (Refused("no"), with_more(Refused("no"), "no")),
+    "a set of another kind": (frozenset("r"), Grants("r")),
+    "a text of another kind": ("a", Liar("a")),
+    "texts that say they are equal": (Liar("a"), Liar("b")),
+    "a number of another kind": (Level(1), 1),
+    "globals": (compiled(0), compiled(1)),
+}
+
+
+@pytest.mark.parametrize("alike", LOOK_ALIKE)
+def test_values_that_look_alike_have_two_keys(alike: str) -> None:
+    """In the states of a program, and wherever values are compared exactly."""
+    one, other = LOOK_ALIKE[alike]
+    assert None not in {Canon().key(one), Canon().key(other)}
+    assert Canon().key(one) != Canon().key(other)
+    assert exactly(one) != exactly(other)
+
+
+@pytest.mark.parametrize("held", [with_more(Filled(1), 2), with_more(Liar("a"), 2)], ids=["attrs", "str"])
+def test_a_slot_that_is_no_field_makes_no_value(held: object) -> None:
+    """Two that differ there would be taken for one, so a scenario that answers them is refused."""
+    with pytest.raises(Misuse, match=r"a reply is a \w+, which is not known to be immutable") as refused:
+        explore(scenario(straight, held))
+    assert refused.value.why == "no field holds its 'more'"
+
+
+def test_what_a_cached_property_keeps_in_a_slot_is_part_of_the_value() -> None:
+    """It is worked out from the fields."""
+    assert Length("a").length == 1
+    looked = Length("a")
+    assert looked.length == 1
+    assert Canon().key(looked) == Canon().key(Length("a")) is not None
+
+
+def test_a_value_that_holds_what_may_change_is_looked_through_again() -> None:
+    """An attribute that a part of it was given later makes it no value."""
+    canon, word = Canon(), Liar("a")
+    held = Quiet(word)
+    assert canon.key(held) is not None
+    with_more(word, 1)
+    assert canon.key(held) is None
 
 
 def test_numbers_that_are_equal_and_print_otherwise_have_two_keys() -> None:

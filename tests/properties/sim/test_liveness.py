@@ -327,19 +327,6 @@ def test_more_sleeps_than_are_followed_make_a_verdict_inconclusive() -> None:
     assert explore(marking(factory(only_sleeps))).verdict is Verdict.COMPLETE
 
 
-def test_a_process_that_is_stuck_at_a_sleep_is_at_rest() -> None:
-    """It waits for no time, so no law about rest is left out when the clock has no moves left."""
-    stuck = attrs.evolve(
-        marking(factory(sleeps_and_marks, 1)),
-        actors=(Process("p", factory(sleeps_and_marks, 1), Faults.of(Fault.NEVER_RETURNS)),),
-        budget=1,
-        clock=Clock(SECOND, moves=0),
-        always={},
-        eventually={"it is marked": lambda state: contents(state, "c")[0].held(Field("v")) == 1},
-    )
-    assert explore(stuck).law == "it is marked"
-
-
 async def writes() -> str:
     await update_one("locks", Eq(ID, "a"), Put(OWNER, "me"))
     return "done"

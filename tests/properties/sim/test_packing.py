@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidegate.model.errors import Misuse
 from tidegate.sim.packing import Lens, Looked, Overflow, Packing
 from tidegate.sim.world import Cell
 
@@ -27,6 +28,12 @@ def test_equal_values_are_one_number_only_if_they_are_the_same() -> None:
     """1, 1.0 and true are three states."""
     packing = Packing({})
     assert len({lens(packing).write(A, value).state for value in (1, 1.0, True, 1)}) == 3
+
+
+def test_what_may_change_is_not_written() -> None:
+    """The message names the cell."""
+    with pytest.raises(Misuse, match="what the cell a would hold is a object, which is not known to be immutable"):
+        lens(Packing({})).write(A, object())
 
 
 def test_every_look_is_noted_and_a_write_is_one() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 import pytest
@@ -67,7 +67,20 @@ class Sum:
     count: int = field(default=0, init=False)
 
 
-MINE: Final = named_classes([Colour, Pair, Sum, *vars(commands).values(), *vars(drain).values()])
+class Place(NamedTuple):
+    """A tuple whose items have names."""
+
+    x: object
+    y: object
+
+
+class Code(str):
+    """A text of a kind of its own."""
+
+    __slots__ = ()
+
+
+MINE: Final = named_classes([Colour, Pair, Sum, Place, *vars(commands).values(), *vars(drain).values()])
 PLAIN: Final = strategies.values() | st.integers(-(2**70), 2**70) | st.decimals()
 FAILURES: Final = st.builds(
     lambda kind, reason: kind(reason),
@@ -80,6 +93,7 @@ ANY: Final = st.recursive(
         st.lists(items, max_size=3).map(tuple)
         | st.builds(Pair, items, items)
         | st.builds(Sum, items)
+        | st.builds(Place, items, items)
         | st.frozensets(st.integers(0, 3) | st.text("ab", max_size=1), max_size=2)
     ),
     max_leaves=6,
@@ -105,6 +119,14 @@ def test_a_value_matches_what_was_written_of_it_and_no_other(value: object, othe
     """Law TV3, where nothing is hidden."""
     assert matches(through_text(value), tagged(value))
     assert matches(through_text(value), tagged(other)) == (exactly(value) == exactly(other))
+
+
+@pytest.mark.parametrize(("one", "other"), [(Code("a"), "a"), (Place(1, 2), (1, 2))])
+def test_a_value_of_a_kind_of_its_own_is_not_taken_for_its_base(one: object, other: object) -> None:
+    """Law TV3."""
+    assert matches(through_text(one), tagged(one))
+    assert not matches(through_text(one), tagged(other))
+    assert not matches(through_text(other), tagged(one))
 
 
 def test_offsets_in_a_row_and_keys_are_written_in_short() -> None:

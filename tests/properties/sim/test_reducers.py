@@ -190,6 +190,12 @@ def test_each_fault_does_what_the_table_says_and_nothing_else(kind: Fault) -> No
     assert ends(found(struck, Network(does))) == {right}
 
 
+def test_a_sleep_that_is_no_timer_is_refused() -> None:
+    """It would be over at once."""
+    with pytest.raises(Misuse, match="r commands sleep 1 s, which is no timer of it"):
+        found(reducer(commands(Sleep(SECOND))))
+
+
 def test_a_timer_comes_true_by_a_stall_only() -> None:
     """It spends a fault, needs no meaning, and who waits for it is at rest."""
     timer = reducer(commands(A, B), faults=Faults.of(Fault.GAVE_UP), is_timer=lambda command: command == A)

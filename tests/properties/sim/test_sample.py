@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -14,12 +15,14 @@ import pytest
 from tidegate.catalogue import shipped
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.documents import ID, Document, Eq, Field, Put, PutServerTime
-from tidegate.model.effects import Note, Now
+from tidegate.model.effects import Note, Now, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import STORE, Instant
 from tidegate.model.operations import find_one, find_one_and_update, insert_one
+from tidegate.sim import automaton
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.attempts import attempt
+from tidegate.sim.automaton import resume
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.policies import PORTFOLIO, Pct, Policy, Uniform, at_random, policies
 from tidegate.sim.replay import Reproduced, replay
@@ -63,6 +66,22 @@ def test_random_runs_find_a_specimen_and_its_seed_finds_it_again(
     again = sampled(shipped(name), runs=1, seed=report.seed, policies=policies)
     assert (again.trace, again.seed, again.policy) == (report.trace, report.seed, report.policy)
     assert replay(report.trace, shipped(name)) == Reproduced(len(report.trace.steps))
+
+
+@pytest.mark.parametrize("how", [Exploration(), Exploration(runs=20)], ids=["exhaustive", "random"])
+def test_no_program_runs_while_an_error_of_the_simulator_is_handled(
+    how: Exploration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the program would have it as its context. Some of these runs need absolute time."""
+    handled: list[object] = []
+
+    def resumed(program: Program[object], reply: object) -> object:
+        handled.append(sys.exc_info()[0])
+        return resume(program, reply)
+
+    monkeypatch.setattr(automaton, "resume", resumed)
+    explore(holding(), how, seeding=Random)
+    assert {*handled} == {None}
 
 
 @pytest.mark.parametrize("name", ["array_push_lock.late", "transition", "partition", "holds an instant"])

@@ -40,11 +40,21 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: scenario(always={"law": all_effects}, expect="another"),
         "it expects to break 'another', which is not a law of it",
     ),
-    "a negative budget": (lambda: scenario(budget=-1), "a budget of -1 faults"),
-    "a negative budget of a kind": (lambda: scenario(budgets={Fault.LATE: -1}), "a budget of -1 late"),
-    "no quantum": (lambda: Clock(0), "a quantum of 0 us"),
+    "a negative budget": (lambda: scenario(budget=-1), "-1 cannot be a number of faults"),
+    "a budget that is a bool": (lambda: scenario(budget=True), "True cannot be a number of faults"),
+    "a bool of a kind": (
+        lambda: scenario(budgets={Fault.LATE: True}),
+        "True cannot be a number of faults that are late",
+    ),
+    "moves that are a bool": (lambda: Clock(SECOND, moves=True), "True cannot be a number of moves"),
+    "a horizon that is a bool": (lambda: Clock(SECOND, horizon=True), "True cannot be a horizon"),
+    "a negative budget of a kind": (
+        lambda: scenario(budgets={Fault.LATE: -1}),
+        "-1 cannot be a number of faults that are late",
+    ),
+    "no quantum": (lambda: Clock(0), "0 cannot be a quantum"),
     "a quantum finer than documents": (lambda: Clock(1_500), "a quantum of 1500 us"),
-    "a horizon in the future": (lambda: Clock(SECOND, horizon=-SECOND), "a horizon of -1000000 us"),
+    "a horizon in the future": (lambda: Clock(SECOND, horizon=-SECOND), "-1000000 cannot be a horizon"),
     "a horizon finer than documents": (lambda: Clock(MILLISECOND, horizon=1_500), "a horizon of 1500 us"),
     "a law about longer than the horizon": (
         lambda: scenario(
@@ -53,7 +63,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "the law 'L' asks whether 1 s are over, and the horizon is 1 s",
     ),
     "a law about less than no time": (lambda: NoLongerThan(-1, lambda _: None), "-1 cannot be a length of time"),
-    "negative moves": (lambda: Clock(SECOND, moves=-1), "-1 moves"),
+    "negative moves": (lambda: Clock(SECOND, moves=-1), "-1 cannot be a number of moves"),
 }
 
 
@@ -150,7 +160,7 @@ def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
     allowed = [bounded.bounded(None, faults_max).allowance() for faults_max in (None, 4, 3, 2, 0)]
     whole = {FAULTS: 3, bound(Fault.LATE): 2}
     assert allowed == [whole, whole, whole, {FAULTS: 2}, {FAULTS: 0}]
-    with pytest.raises(Misuse, match="a budget of -1 faults"):
+    with pytest.raises(Misuse, match="-1 cannot be a number of faults"):
         bounded.at_most(-1)
 
 

@@ -311,6 +311,12 @@ def test_groups_name_actors_once() -> None:
             _ = contenders(symmetric=groups)
 
 
+def test_a_group_of_one_changes_nothing() -> None:
+    """As is made of a number of processes that may be one."""
+    alone = reduced(contenders(symmetric=(("a",), ())))
+    assert alone.states == reduced(contenders(symmetric=())).states
+
+
 # --- planted bugs -------------------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from random import Random  # noqa: TID251  seeded
-from typing import Final
+from typing import Final, cast
 
 import attrs
 import pytest
@@ -21,7 +21,7 @@ from tidegate.catalogue import shipped
 from tidegate.consumer.scenarios.partition import GIVES_UP, partition
 from tidegate.invocations.scenarios.transition import transition
 from tidegate.model.documents import Document, Field
-from tidegate.model.effects import Effect, Failure, Note, Program, Sleep
+from tidegate.model.effects import Call, Effect, Failure, Note, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import insert_one
 from tidegate.model.patches import Added, Removed, Replaced
@@ -434,6 +434,36 @@ def test_of_steps_that_read_alike_the_recorded_one_is_taken() -> None:
     trace = explore(make()).trace
     assert trace is not None
     assert replay(trace, make()) == Reproduced(1)
+
+
+async def notes_why() -> None:
+    why = await Call("why")
+    await Note("why", why)
+
+
+def answers_what_reads_alike(effect: Effect[object], world: World, who: str) -> Outcomes:
+    """Two errors that print the same."""
+    if isinstance(effect, Call):
+        yield world, ImportError("no", name="a")
+        yield world, ImportError("no", name="b")
+    else:
+        yield from perform(effect, world, who)
+
+
+def test_of_steps_that_cannot_be_told_apart_each_is_followed() -> None:
+    """They read alike and change the same, and one of them leads to the end."""
+    scenario = Scenario(
+        name="alike",
+        summary="",
+        world=world_with({}),
+        actors=(Process("p", factory(notes_why), meaning=answers_what_reads_alike),),
+        always={
+            "it is a": lambda state: all(cast("ImportError", why).name == "a" for _, why in state.read(notes("p")))
+        },
+    )
+    trace = explore(scenario).trace
+    assert trace is not None
+    assert replay(trace, scenario) == Reproduced(2)
 
 
 def test_a_law_that_was_mended_is_not_said_to_be_broken() -> None:

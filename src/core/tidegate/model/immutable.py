@@ -12,6 +12,7 @@ import enum
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
+from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache, cached_property
@@ -25,12 +26,14 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
-from tidegate.model.values import check_callable, check_type, field_names
+from tidegate.model.values import check_callable, check_type, error_state, field_names
 
 __all__ = ["frozen_fields", "holds_more", "is_value", "mapped", "may_hold_more", "must_be_value", "mutable_part"]
 
 _UNSET: Final = object()
 _ATOMS: Final = (Document, type(None), bool, int, float, str, bytes)
+_CONTENT: Final = (str, int, float, complex, bytes, tuple, frozenset, BaseException, Decimal, date, time, timedelta)
+"""Kinds that hold something besides fields and attributes."""
 _PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes, Decimal, Fraction})
 """What most values are; looked for first."""
 
@@ -42,9 +45,13 @@ def must_be_value(item: object, what: str) -> None:
         holds = (
             f"holds a {type(part).__name__} in `{place.removeprefix('.')}`" if place else f"is a {type(item).__name__}"
         )
+        kind = type(part)
+        has_known = isinstance(part, _CONTENT) or frozen_fields(kind) is not None  # type: ignore[arg-type]  # a class is hashable
+        more = _more(part) if has_known else []
         raise Misuse(
             f"{what} {holds}, which is not known to be immutable",
             where=show(item)[:200],
+            why=f"no field holds its {', '.join(map(repr, more))}" if more else "",
             todo="use a tuple, a frozen dataclass or frozen attrs",
         )
 
@@ -101,6 +108,8 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
     """
     if Instant in kind.__mro__[1:]:
         return ()
+    if issubclass(kind, _CONTENT):
+        return None
     names = field_names(kind)
     guards: tuple[object, object] = (kind.__setattr__, kind.__delattr__)  # one with validators has the first, too
     is_guarded = guards[0] is not object.__setattr__ and guards[1] is not object.__delattr__
@@ -109,7 +118,7 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
         declared = vars(kind).get("__dataclass_params__")
         is_guarded = declared is not None and declared.frozen
     is_frozen = is_guarded or SEALED in vars(kind)
-    return names if is_frozen and not issubclass(kind, BaseException) else None
+    return names if is_frozen else None
 
 
 def may_hold_more(item: object) -> bool:
@@ -120,21 +129,33 @@ def may_hold_more(item: object) -> bool:
 
 def holds_more(item: object) -> bool:
     """Does the item have attributes besides the fields of its class that may change?"""
-    has_dict, slots, fields = _attributes(type(item))  # type: ignore[arg-type]  # a class is hashable
-    if not has_dict and not slots:
-        return False
+    return may_hold_more(item) and bool(_more(item))
+
+
+def _more(item: object) -> list[str]:
+    """The names of such attributes."""
+    kind = type(item)
+    has_dict, slots, fields = _attributes(kind)  # type: ignore[arg-type]  # a class is hashable
     more: dict[str, object] = {}
     for name, slot in slots.items():
         with suppress(AttributeError):  # it is not set
             more[name] = slot.__get__(item)
     if has_dict:
         more |= {name: value for name, value in vars(item).items() if name not in fields}
-    return any(not (_is_cached(type(item), name) and _is_immutable(value)) for name, value in more.items())
+    return [name for name, value in more.items() if not (_is_cached(kind, name) and _is_immutable(value))]
 
 
 def _is_cached(kind: type, name: str) -> bool:
     """Is it where a cached property, or attrs, keeps what it has worked out?"""
-    return name == _CACHED_HASH or isinstance(getattr_static(kind, name, None), (cached_property, MemberDescriptorType))
+    if name == _CACHED_HASH or isinstance(getattr_static(kind, name, None), cached_property):
+        return True
+    getters = (vars(base).get("__getattr__") for base in kind.__mro__)
+    return any(  # attrs has made a slot of a cached property, and this fills it
+        isinstance(getter, FunctionType)
+        and getter.__code__.co_filename.startswith("<attrs generated getattr ")
+        and name in getter.__globals__["cached_properties"]
+        for getter in getters
+    )
 
 
 @cache
@@ -176,17 +197,18 @@ def _is_immutable(item: object) -> bool:
         held = [getattr(item, name, _UNSET) for name in names]
         return all(map(_is_immutable, held)) and not holds_more(item)
     if isinstance(item, type):
-        return _is_bare(item)
+        return kind.__eq__ is type.__eq__ and kind.__hash__ is type.__hash__ and _is_bare(item)
     if isinstance(item, (enum.Enum, ModuleType)):
         return True
-    if isinstance(item, _ATOMS):
-        return not holds_more(item)
-    if isinstance(item, (tuple, frozenset)):
-        return all(map(_is_immutable, item)) and (kind is frozenset or not holds_more(item))
     if isinstance(item, BaseException):
-        known = item.args if isinstance(item, Failure) else ()
-        alone = item.__cause__ is None and item.__context__ is None
-        return alone and all(map(_is_immutable, item.args)) and all(value in known for value in vars(item).values())
+        alone = item.__cause__ is None and item.__context__ is None and (isinstance(item, Failure) or not vars(item))
+        return alone and all(map(_is_immutable, (*item.args, *error_state(item).values())))
+    if isinstance(item, _CONTENT) and (kind is not frozenset and (field_names(kind) is not None or holds_more(item))):
+        return False
+    if isinstance(item, (tuple, frozenset)):
+        return all(map(_is_immutable, tuple.__iter__(item) if isinstance(item, tuple) else frozenset.__iter__(item)))
+    if isinstance(item, _ATOMS):
+        return True
     if isinstance(item, FunctionType):
         bare = item.__closure__ is None and not item.__kwdefaults__ and not vars(item)
         return bare and all(map(_is_immutable, item.__defaults__ or ()))
@@ -236,10 +258,16 @@ def _mapped(value: object, change: Callable[[object], object], name: Callable[[s
         parts = [_mapped(item, change, name) for item in value]
         return value if all(map(is_, parts, value)) else _container(value, parts)
     if isinstance(value, BaseException):
-        args = _mapped(value.args, change, name)
-        return (
-            value if args is value.args else _like(value, kind.__new__(kind, *cast("tuple[object, ...]", args)), change)
-        )
+        args, state = _mapped(value.args, change, name), error_state(value)
+        parts = [_mapped(item, change, name) for item in state.values()]
+        if args is value.args and all(map(is_, parts, state.values())):
+            return value
+        error = cast("BaseException", kind.__new__(kind, *cast("tuple[object, ...]", args)))
+        error.args = cast("tuple[object, ...]", args)
+        for attribute, part in zip(state, parts, strict=True):
+            with suppress(AttributeError):  # it is what `args` makes of it
+                object.__setattr__(error, attribute, part)
+        return error
     if isinstance(value, MethodType):
         owner = _mapped(value.__self__, change, name)
         return value if owner is value.__self__ else MethodType(value.__func__, owner)
@@ -278,19 +306,15 @@ def _all_same(was: tuple[tuple[str, Value], ...], items: tuple[tuple[str, Value]
     return all(key == now and held is item for (key, held), (now, item) in zip(was, items, strict=True))
 
 
-def _like(value: object, made: object, change: Callable[[object], object]) -> object:
-    """What was made, with the attributes of the value that are no fields."""
-    for name, item in getattr(value, "__dict__", {}).items():
-        object.__setattr__(made, name, _mapped(item, change))
-    return made
-
-
 def _container(value: tuple[object, ...] | frozenset[object], parts: list[object]) -> object:
     """A tuple, a named tuple or a frozen set, or an instance of a subclass of one, of these parts."""
     kind = type(value)
     if issubclass(kind, tuple):
-        return _like(value, tuple.__new__(kind, parts), lambda item: item)
-    made: frozenset[object] = frozenset.__new__(kind, parts)
-    if len(made) < len(parts):
+        made = tuple.__new__(kind, parts)
+        for name, item in getattr(value, "__dict__", {}).items():
+            object.__setattr__(made, name, item)
+        return made
+    items: frozenset[object] = frozenset.__new__(kind, parts)
+    if len(items) < len(parts):
         raise MergedError
-    return made
+    return items

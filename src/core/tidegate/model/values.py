@@ -7,12 +7,13 @@ not an AttributeError somewhere inside. Messages about types name the type and d
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from enum import Enum
 from functools import cache
-from types import NoneType
-from typing import Final
+from types import GetSetDescriptorType, MemberDescriptorType, NoneType
+from typing import Final, cast
 
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 
@@ -23,6 +24,7 @@ __all__ = [
     "check_tuple",
     "check_type",
     "check_types",
+    "error_state",
     "field_names",
     "is_run",
 ]
@@ -109,6 +111,27 @@ def _field_names(kind: type) -> tuple[str, ...] | None:
     if found is None:
         return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
     return tuple(field.name for field in found)
+
+
+def error_state(error: BaseException) -> Mapping[str, object]:
+    """What an error holds besides its `args`: its attributes, its slots, and what Python keeps, such as `OSError.filename`."""
+    check_type(error, BaseException, "an error")
+    state: dict[str, object] = dict(vars(error))
+    for name, slot in _error_slots(type(error)):  # type: ignore[arg-type]  # a class is hashable
+        with suppress(AttributeError, TypeError):  # it is not set
+            state[name] = slot.__get__(error)
+    return state
+
+
+@cache
+def _error_slots(kind: type[BaseException]) -> tuple[tuple[str, MemberDescriptorType], ...]:
+    known = {"__dict__", "__weakref__", *vars(BaseException), *vars(object)}
+    return tuple(
+        (name, cast("MemberDescriptorType", held))
+        for base in kind.__mro__
+        for name, held in vars(base).items()
+        if isinstance(held, (MemberDescriptorType, GetSetDescriptorType)) and name not in known
+    )
 
 
 def is_run(items: tuple[object, ...]) -> bool:

@@ -31,7 +31,7 @@ from tidegate.sim.aging import plain_text, same
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.requests import OPERATIONS, Answers, Asker, replies, troubled, under_way
+from tidegate.sim.requests import ANSWERED, Answers, Asker, replies, troubled, under_way
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
@@ -239,7 +239,7 @@ class Process:
             yield ActorStep(
                 label, after.write(CLOCK, after.read(CLOCK) + self.host.stall), must=False, fault=Fault.STALL
             )
-        if isinstance(effect, OPERATIONS) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
+        if isinstance(effect, ANSWERED) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
             return
         if after := spent(world, Fault.NEVER_RETURNS):
             label = Label(effect, Trouble("never returns"))

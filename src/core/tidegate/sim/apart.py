@@ -35,7 +35,13 @@ def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
     """
     owners: dict[int, tuple[str, str]] = {}
     for process, birth in births:
-        for name, item in _reached(birth, "", set()):
+        try:
+            parts = list(_reached(birth, "", set()))
+        except RecursionError:
+            raise Misuse(
+                f"{process} is given a value that is nested too deep", where=where, todo="give it a flat one"
+            ) from None
+        for name, item in parts:
             if isinstance(item, Iterator):
                 raise Misuse(
                     f"{process} is given a {type(item).__name__} (`{name}`), which a run of its program uses up",

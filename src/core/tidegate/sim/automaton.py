@@ -16,7 +16,7 @@ not hold one across it: its locals are no part of the state, so an instant there
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import CodeType
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -25,17 +25,17 @@ import attrs
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Program, Sleep, checked_effect
 from tidegate.model.errors import ControlFlow, Misuse, TidegateError, UnknownEffect
-from tidegate.model.immutable import must_be_value
+from tidegate.model.immutable import frozen_fields, must_be_value
 from tidegate.model.instants import Duration
 from tidegate.model.unawaited import check_awaited
 from tidegate.sim.aging import InstantRefused, RelativeInstant, check_use, horizon_of, plain, plain_text, settled
 from tidegate.sim.fingerprint import Canon, Unmergeable, fingerprint
-from tidegate.sim.lines import awaited_at, defined_at, holders, raised_at
+from tidegate.sim.lines import awaited_at, defined_at, holders, raised_at, told
 from tidegate.sim.outside import differs, reached
 
 __all__ = [
     "Asking", "Birth", "Cancelled", "Crashed", "Failed", "ProcessStatus", "ProgramAutomaton", "Raised",
-    "Returned", "checked_effect", "resume",
+    "Returned", "check_again", "checked_effect", "resume",
 ]  # fmt: skip
 
 
@@ -208,7 +208,11 @@ class ProgramAutomaton:
 
     def after(self, node: int, reply: object) -> int:
         """The node where the program stands after the reply."""
-        key: Hashable = self.canon.key(plain(reply) if self.is_relative else reply)
+        try:
+            key: Hashable = self.canon.key(plain(reply) if self.is_relative else reply)
+        except Misuse as deep:
+            deep.where = f"a reply to process {self.process}, at {self.nodes[node].src}"
+            raise
         if key is None:
             must_be_value(reply, "a reply")
         if self.is_relative and (horizon := horizon_of(reply)) is not None:
@@ -317,6 +321,7 @@ class ProgramAutomaton:
         if self.canon.key(status) != node.exact:
             came = node.came
             line = node.src or (self.nodes[came.node].src if came is not None else "")
+            check_again(node.status, status, line)
             what = f"with the same replies a program was first {node.status} and then stood at: {status}"
             raise differs(what, self.process, line, reached(self.birth))
 
@@ -327,10 +332,14 @@ class ProgramAutomaton:
 
     def park(self, program: Program[object], status: ProcessStatus, life: int, came: _Came | None) -> int:
         """Let the program stand where it is; `came` is how it came there."""
-        exact = self.canon.key(status)
+        try:
+            exact = self.canon.key(status)
+            place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
+        except Misuse as deep:
+            deep.where = f"process {self.process}, at {awaited_at(program) or defined_at(program)}"
+            raise
         if exact is None:
             _must_be_immutable(status)
-        place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
         if self.is_relative and came is not None and plain(came.reply) is not came.reply:
             _check_held(program, status, place)
         if isinstance(place, Unmergeable):
@@ -344,6 +353,38 @@ class ProgramAutomaton:
         if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
+
+
+def check_again(first: ProcessStatus, then: ProcessStatus, line: str) -> None:
+    """Raise Misuse if two runs differ in a class that each of them made, or in how deep a recursion came."""
+    for each in (first, then):
+        if isinstance(each, Raised) and each.error.startswith("RecursionError"):
+            raise Misuse(
+                f"a program calls itself without end: {each.error}",
+                where=each.where,
+                why="how many calls Python permits depends on what called the program",
+                todo="write a loop, or give the recursion an end",
+            )
+    one, other = set(_classes(first)), set(_classes(then))
+    made = {each.__qualname__ for each in one - other} & {each.__qualname__ for each in other - one}
+    if made:
+        raise Misuse(
+            f"a program makes the class {min(made)}, so that each run has another one",
+            where=line,
+            why="values of two classes are not the same, and a program is run again and again",
+            todo="define it outside of the program",
+        )
+
+
+def _classes(value: object) -> Iterator[type]:
+    """Of a value, and of all that it is made of."""
+    yield type(value)
+    if isinstance(value, type):
+        yield value
+    fields = frozen_fields(type(value)) or ()  # type: ignore[arg-type]  # a class is hashable
+    parts = value if isinstance(value, (tuple, frozenset)) else [getattr(value, field, None) for field in fields]
+    for part in parts:
+        yield from _classes(part)
 
 
 def _check_held(program: Program[object], status: ProcessStatus, place: object) -> None:
@@ -421,7 +462,7 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
     except Failure as failure:
         return Failed(failure.fresh())
     except Exception as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
-        said = _ADDRESS.sub("", f"{type(error).__name__}: {error}")
+        said = _ADDRESS.sub("", told(error))
         if said == _NO_LOOP:
             said += "; a program awaits effects, such as Sleep, and nothing of asyncio"
         return Raised(said, raised_at(error))

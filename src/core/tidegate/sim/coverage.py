@@ -23,14 +23,18 @@ from collections.abc import Container, Iterable
 from difflib import get_close_matches
 from typing import Final
 
+from tidegate.model.documents import OlderThan
+from tidegate.model.effects import Sleep
 from tidegate.model.errors import shown
+from tidegate.model.immutable import mapped
+from tidegate.model.instants import Duration, seconds
 from tidegate.sim.actors import Network, Process
-from tidegate.sim.automaton import Returned
+from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.packing import Looked
 from tidegate.sim.sample import Sampled
-from tidegate.sim.scenario import Scenario
+from tidegate.sim.scenario import NoLongerThan, Scenario
 from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
 from tidegate.sim.world import DOCUMENTS, IDS, NOTES
@@ -40,7 +44,7 @@ __all__ = ["absent", "missed", "never", "uncovered", "unsure"]
 
 def uncovered(found: Explored) -> tuple[str, ...]:
     """Each in words."""
-    return (*_unlooked(found), *never(found), *_untimely(found))
+    return (*_unlooked(found), *never(found), *_untimely(found), *_between(found))
 
 
 def _unlooked(found: Explored) -> tuple[str, ...]:
@@ -59,6 +63,36 @@ def _untimely(found: Explored) -> tuple[str, ...]:
     rest = f"{found.cut_short:,} state{' rests or loops' if found.cut_short == 1 else 's rest or loop'}"
     why = "only because the clock has no moves left: laws about rest were not checked there; give the clock more moves"
     return (f"{rest} {why}",)
+
+
+def _between(found: Explored) -> tuple[str, ...]:
+    """Lengths of time that end between two moves of the clock."""
+    scenario, lengths = found.search.scenario, set[Duration]()
+    if scenario.clock is None:
+        return ()
+
+    def look(part: object) -> object:
+        if isinstance(part, OlderThan):
+            lengths.add(part.age)
+        return part
+
+    for process in found.search.space.processes.values():
+        for status in (node.status for automaton in process.automata for node in automaton.nodes):
+            match status:
+                case Asking(Sleep() as sleep):
+                    lengths.add(sleep.least)
+                case Asking(effect):
+                    mapped(effect, look)
+                case _:
+                    pass
+    lengths |= {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
+    quantum = scenario.clock.quantum
+    return tuple(
+        f"{seconds(length)} are no multiple of the quantum of {seconds(quantum)}: what happens when just that time is over was "
+        "not explored; let the clock have a quantum that divides it"
+        for length in sorted(lengths)
+        if length > quantum and length % quantum
+    )
 
 
 def missed(found: Explored | Sampled) -> tuple[str, ...]:
@@ -82,9 +116,12 @@ def _vacuous(found: Explored | Sampled) -> tuple[str, ...]:
     is_over = all(isinstance(view.status(name), Returned) for name in search.space.processes)
     nothing = "nothing ever happens: does the program forget an await?"
     lawless = "no law is stated, so none can be broken"
+    empty = [
+        f"law {name!r} has no predicates, so it cannot be broken" for name, law in scenario.always.items() if law == ()
+    ]
     has_laws = scenario.always or scenario.step or scenario.eventually
     return (
-        *(() if has_laws else (lawless,)),
+        *(empty if has_laws else (lawless,)),
         *((nothing,) if not found.transitions or (search.space.processes and is_over) else ()),
     )
 

@@ -134,18 +134,17 @@ def _walk(search: Search, generator: Generator, steps_max: int, known: _Known) -
     seen = look(search, state, known)
     yield seen
     for _ in range(steps_max):
+        torn: Nondeterministic | None = None
         try:
             could = ways(search, state)
-        except Nondeterministic as error:
-            yield _torn(search, state, seen, error)
-            return
-        if not could:
-            return
-        state = could[generator.randrange(len(could))].after
-        try:
+            if not could:
+                return
+            state = could[generator.randrange(len(could))].after
             seen = look(search, state, known)
         except Nondeterministic as error:
-            yield _torn(search, state, seen, error)
+            torn = error
+        if torn is not None:
+            yield _torn(search, state, seen, torn)
             return
         yield seen
 

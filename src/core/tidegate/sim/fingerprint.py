@@ -25,13 +25,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Coroutine, Generator, Hashable, Iterable, Mapping, Reversible
-from types import CellType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType
+from enum import Enum
+from types import CellType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias, cast, final
 
 import attrs
 
 from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
+from tidegate.model.errors import Misuse
 from tidegate.model.immutable import frozen_fields, holds_more, is_value, may_hold_more, mutable_part
 
 __all__ = ["Canon", "Unmergeable", "fingerprint", "referents"]
@@ -47,6 +49,8 @@ _ITERATORS: Final[tuple[type, ...]] = (
     *(enumerate, filter, map, zip),
 )
 """What is rebuilt from its arguments and its position; `__reduce__` tells both, and moves nothing."""
+_CONSTANT: Final = (Enum, type, ModuleType)
+"""What counts as immutable whatever attributes it has."""
 _IMPLICIT: Final = ".0"
 """What a comprehension iterates over is a local of its frame, by a name that nobody can write."""
 _UNSET: Final = object()
@@ -148,9 +152,16 @@ def _kept(local: str, item: object, canon: Canon, seen: dict[int, int]) -> _Key 
         return _carried(item, canon, seen)
     if isinstance(item, FunctionType) and item.__closure__ and not item.__kwdefaults__ and not vars(item):
         shared = [_shared(cell, canon, seen) for cell in item.__closure__]
-        defaults = canon.key(item.__defaults__)
-        return None if None in shared or defaults is None else (FunctionType, item.__code__, defaults, *shared)
+        key = _function(item, canon)
+        return None if None in shared or key is None else (*key, *shared)
     return canon.key(item)
+
+
+def _function(item: FunctionType, canon: Canon) -> tuple[_Key, ...] | None:
+    """What a function does by itself. A bound method is equal to that of the same dictionary, so it stands for the globals."""
+    defaults = canon.key(item.__defaults__)
+    named = item.__module__, item.__name__, item.__qualname__
+    return None if defaults is None else (FunctionType, item.__code__, item.__globals__.get, *named, defaults)
 
 
 def _shared(cell: CellType, canon: Canon, seen: dict[int, int]) -> _Key | None:
@@ -216,11 +227,14 @@ def _resting(item: object, canon: Canon, seen: dict[int, int]) -> _Key | None:
 class Canon:
     """Values as keys: equal exactly if the values are, types and all. None for what is not known to be immutable.
 
-    Objects are remembered by identity, so a table that every frame refers to is not looked through each time.
+    Objects are remembered by identity, so a table that every frame refers to is not looked through each time; but not if
+    something in it, a function apart, may have attributes besides its fields, which may be others at the next look.
     """
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[object, _Key | None]] = {}
+        self.lasts = True
+        """Has all that was looked at so far in this value none?"""
 
     def key(self, item: object) -> _Key | None:
         kind = type(item)
@@ -232,13 +246,19 @@ class Canon:
         if found is None:
             if len(self.known) >= _KNOWN_MAX:  # a key of many parts adds them all
                 self.known.clear()
+            before, self.lasts = self.lasts, True
             found = (item, self.looked_through(item))
-            if not may_hold_more(item):  # else it may have changed when it is looked at again
+            has_more = may_hold_more(item) and not isinstance(item, _CONSTANT)
+            if self.lasts and not has_more:
                 self.known[id(item)] = found
+            self.lasts = self.lasts and before and (not has_more or kind is FunctionType)
         return found[1]
 
     def keys(self, items: Iterable[object]) -> tuple[_Key, ...] | None:
-        keys = tuple([self.key(item) for item in items])
+        try:
+            keys = tuple([self.key(item) for item in items])
+        except RecursionError:
+            raise Misuse("a value is nested too deep to be compared", todo="keep a flat one") from None
         return None if None in keys else keys
 
     def looked_through(self, item: object) -> _Key | None:
@@ -250,7 +270,11 @@ class Canon:
         if not is_value(item):
             return None
         if isinstance(item, FunctionType):
-            return (FunctionType, item.__module__, item.__code__, self.key(item.__defaults__))
+            return _function(item, self)
         if isinstance(item, MethodType):
             return (MethodType, self.key(item.__func__), self.key(item.__self__))
+        if isinstance(item, tuple) and not isinstance(item, Enum):
+            return (type(item), *map(self.key, tuple.__iter__(item)))
+        if isinstance(item, frozenset) and not isinstance(item, Enum):
+            return (type(item), frozenset(map(self.key, frozenset.__iter__(item))))
         return exactly(item)

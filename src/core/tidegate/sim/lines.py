@@ -13,7 +13,7 @@ from typing import Final, cast
 from tidegate.model.bytecode import placed
 from tidegate.model.effects import Effect
 
-__all__ = ["awaited_at", "decided_at", "defined_at", "holders", "raised_at", "used_at"]
+__all__ = ["awaited_at", "decided_at", "defined_at", "holders", "raised_at", "told", "used_at"]
 
 _OURS: Final = ("tidegate.model.", "tidegate.sim.")
 _LIBRARIES: Final = frozenset(
@@ -76,6 +76,15 @@ def raised_at(error: BaseException) -> str:
             found.append(placed(module, trace.tb_frame.f_code, trace.tb_lineno))
         trace = trace.tb_next
     return ", from ".join([*reversed(found[-_CALLS_MAX:]), *(["..."] if len(found) > _CALLS_MAX else [])])
+
+
+def told(error: BaseException) -> str:
+    """The type of an error and what it says."""
+    try:
+        said = str(error)
+    except Exception as other:  # noqa: BLE001  of the user's
+        said = f"(its text raises {type(other).__name__})"
+    return f"{type(error).__name__}: {said}"
 
 
 def used_at(error: BaseException) -> str:

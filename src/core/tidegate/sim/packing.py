@@ -16,8 +16,9 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.documents import Document, exactly
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.documents import Document
+from tidegate.model.errors import Misuse
+from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import Horizon
 from tidegate.sim.fingerprint import Canon
@@ -115,13 +116,7 @@ class Slot:
 
     def put(self, state: Packed, value: object) -> Packed:
         key = value if type(value) is int or type(value) is Document else self.key(value)
-        try:
-            number = self.numbers.setdefault(key, len(self.values))
-        except TypeError:
-            raise Misuse(
-                f"the cell {'/'.join(self.name)} would hold {shown(value)}, which is not known to be immutable",
-                todo="use a tuple, a frozen dataclass or frozen attrs",
-            ) from None
+        number = self.numbers.setdefault(key, len(self.values))
         if number == len(self.values):
             self.values.append(value)
             if self.horizon is not None:
@@ -133,8 +128,14 @@ class Slot:
 
     def key(self, value: object) -> object:
         """What is equal for the same values only; of what is immutable, each part is looked through once."""
-        key = self.canon.key(value)
-        return exactly(value) if key is None else key
+        try:
+            key = self.canon.key(value)
+        except Misuse as deep:
+            deep.where = f"the cell {'/'.join(self.name)}"
+            raise
+        if key is None:
+            must_be_value(value, f"what the cell {'/'.join(self.name)} would hold")
+        return key
 
 
 @final

@@ -41,7 +41,7 @@ from tidegate.model.reducer import Step
 from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unchanged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
-from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
+from tidegate.sim.requests import ANSWERED, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble
 from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place
 
@@ -285,7 +285,7 @@ class ReducerProcess:
         self, world: World, rest: Machine, command: Effect[object], effect: Effect[object]
     ) -> Iterator[ActorStep]:
         """User code that the command is, or that its program calls, never comes to an end."""
-        if isinstance(effect, OPERATIONS) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
+        if isinstance(effect, ANSWERED) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
             return
         if after := spent(world, Fault.NEVER_RETURNS):
             left = attrs.evolve(rest, stuck=(*rest.stuck, command)).in_order()
@@ -394,6 +394,13 @@ class ReducerProcess:
                 ((world, _),) = self.meaning(command, world, self.name)
             elif self.is_program(command):
                 begun.append(command)
+            elif isinstance(command, Sleep) and not self.is_timer(command):
+                raise Misuse(
+                    f"{self.name} commands {plain_text(command)}, which is no timer of it",
+                    why="what is no timer comes true at once, however long it is",
+                    todo="give the process is_timer=lambda command: isinstance(command, Sleep), or sleep in a program "
+                    "that carries the command out",
+                )
             else:
                 after = attrs.evolve(after, commands=(*after.commands, command))
         world = world.write(self.place, after.in_order())

@@ -1,7 +1,7 @@
 """Replaying: the recorded decisions are taken again, in the scenario as it is today, and every change is compared.
 
-A decision is who moves and what happens, in words; of several outcomes that read alike, the one that changes what was
-recorded. No generator and no seed is involved, so a run can be had again whatever becomes of those. Where the scenario
+A decision is who moves and what happens, in words; of several outcomes that read alike, those that change what was
+recorded are all followed. No generator and no seed is involved, so a run can be had again whatever becomes of those. Where the scenario
 does something else, the first step that differs is named, with what was recorded and what could happen instead; what lies
 before it has happened as recorded, so a search can go on from there. A last step that was recorded to break a law must
 break it today: whoever has mended the law, and not the program, must not read that it is broken still.
@@ -139,28 +139,42 @@ def _as_bounded(scenario: Scenario, trace: Trace) -> Scenario:
 
 def followed(trace: Trace, search: Search) -> Followed:
     """Follow the trace as far as the search can."""
-    path = [search.first]
     before = described(search.space, search.first)
     if other := difference(trace.initial, before):
         return Followed((search.first,), before, Diverged(0, f"the first state differs: {patch_line(other)}"))
+    came: list[dict[Packed, Packed]] = []  # of each step: states that it may have led to, and one that it came from
+    at = [search.first]
+
+    def ended(outcome: Replayed) -> Followed:
+        path = [at[0]]
+        for each in reversed(came):
+            path.append(each[path[-1]])
+        return Followed(tuple(reversed(path)), before, outcome)
+
     for number, step in enumerate(trace.steps, 1):
-        enabled = ways(search, path[-1])
-        chosen = [way.after for way in enabled if (way.stepper.name, event(way.step)) == (step.process, step.event)]
+        enabled = [(state, way) for state in at for way in ways(search, state)]
+        chosen = dict[Packed, Packed]()
+        for state, way in enabled:
+            if (way.stepper.name, event(way.step)) == (step.process, step.event):
+                chosen.setdefault(way.after, state)
         recorded = f"{step.process}: {step.event}"
         if not chosen:
-            there = tuple(f"{way.stepper.name}: {event(way.step)}" for way in enabled)
-            cannot = Diverged(number, f"{step.process} cannot: {step.event}", there, recorded)
-            return Followed(tuple(path), before, cannot)
+            there = tuple(f"{way.stepper.name}: {event(way.step)}" for _, way in enabled)
+            return ended(Diverged(number, f"{step.process} cannot: {step.event}", there, recorded))
         patches = {after: difference(before, described(search.space, after, before)) for after in chosen}
-        state = next((after for after, patch in patches.items() if patch == step.patch), chosen[0])
-        if patches[state] != step.patch:
-            why = f"{recorded} changes something else: {patch_line(patches[state])}"
-            return Followed(tuple(path), before, Diverged(number, why, (), f"{recorded}: {patch_line(step.patch)}"))
-        if number == len(trace.steps) and (reason := _kept(trace, search, path[-1], state)):
-            return Followed(tuple(path), before, Diverged(number, reason, (), f"breaks the law: {trace.law}"))
-        path.append(state)
-        before = described(search.space, state, before)
-    return Followed(tuple(path), before, Reproduced(len(trace.steps)))
+        alike = [after for after, patch in patches.items() if patch == step.patch]
+        if not alike:
+            why = f"{recorded} changes something else: {patch_line(next(iter(patches.values())))}"
+            return ended(Diverged(number, why, (), f"{recorded}: {patch_line(step.patch)}"))
+        if number == len(trace.steps):
+            kept = {after: _kept(trace, search, chosen[after], after) for after in alike}
+            alike = [after for after in alike if not kept[after]]
+            if not alike:
+                return ended(Diverged(number, next(iter(kept.values())), (), f"breaks the law: {trace.law}"))
+        came.append(chosen)
+        at = alike
+        before = described(search.space, at[0], before)
+    return ended(Reproduced(len(trace.steps)))
 
 
 def _kept(trace: Trace, search: Search, before: Packed, after: Packed) -> str:

@@ -45,6 +45,7 @@ from tidegate.model.operations import (
     FindOneAndUpdate,
     InsertOne,
     Operation,
+    StoreTime,
     UpdateOne,
     UpsertOne,
 )
@@ -56,13 +57,15 @@ from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, Part, World, parts, target
 
-__all__ = ["OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
+__all__ = ["ANSWERED", "OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
 
 
 _NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = (*get_args(Operation), InTransaction, CommitTransaction, AbortTransaction)
 """What a document store is asked."""
+ANSWERED: Final = (*OPERATIONS, StoreTime, Now, Sleep, Note)
+"""What always has an answer in the end, for no code of the user's gives it."""
 _READS: Final = (FindOne, FindAll)
 _WRITES: Final = (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne, CommitTransaction, *MANY)
 """Also one that matches nothing waits for a majority."""
@@ -123,7 +126,7 @@ def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Ask
         yield from _not_durable(effect, world, asker)
     if faults.strikes(Fault.STALE_READ, effect) and isinstance(effect, _READS):
         yield from _stale(effect, outcomes, world, asker)
-    for fault, why in _REFUSALS.items() if not isinstance(effect, OPERATIONS) else ():
+    for fault, why in _REFUSALS.items() if not isinstance(effect, ANSWERED) else ():
         if faults.strikes(fault, effect) and (after := spent(world, fault)):
             yield fault, Trouble(why), after, Refused(why)
 

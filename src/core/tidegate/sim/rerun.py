@@ -24,9 +24,9 @@ import attrs
 from tidegate.model.documents import exactly, show
 from tidegate.model.effects import Program
 from tidegate.model.errors import TidegateError
-from tidegate.sim.automaton import Birth, ProcessStatus, ProgramAutomaton, Raised, resume
+from tidegate.sim.automaton import Birth, ProcessStatus, ProgramAutomaton, Raised, check_again, resume
 from tidegate.sim.fingerprint import Canon
-from tidegate.sim.lines import defined_at
+from tidegate.sim.lines import defined_at, told
 
 __all__ = [
     "REPLIES_MIN", "Answer", "CallCase", "Case", "Mismatch", "ProgramCase", "ProgramRun", "SecondProcess", "Unshipped", "case_of", "loops", "planned",
@@ -277,6 +277,7 @@ class ProgramCase:
                     exact[at] = canon.key(self.statuses[at])
                 if canon.key(status) != exact[at]:
                     line = self.lines[at] or self.lines[before] or defined_at(program)
+                    check_again(self.statuses[at], status, line)
                     what = f"with the same replies a program was first {self.statuses[at]} and then stood at: {status}"
                     return Mismatch(f"{what} (after {given:,} repl{'y' if given == 1 else 'ies'})", line)
                 before = at
@@ -351,7 +352,7 @@ class CallCase:
             try:
                 again = self.function(*arguments)
             except Exception as error:  # noqa: BLE001  the recorded call raised none
-                again = Raised(f"{type(error).__name__}: {error}")
+                again = Raised(told(error))
             if exactly(again) != exactly(result):
                 called = f"{self.what}({', '.join(map(_brief, arguments[:2]))})"
                 return Mismatch(f"{called} first returned {_brief(result)} and then {_brief(again)}", self.line)

@@ -254,7 +254,8 @@ class Sampler:
         try:
             return self.at_first.run(run)
         except InstantRefused as refused:
-            return self.later(refused).run(run)
+            later = self.later(refused)
+        return later.run(run)
 
     def later(self, refused: InstantRefused) -> _Walker:
         """What makes the runs for which relative time does not fit."""
@@ -281,11 +282,15 @@ class Sampler:
     def made(self, walks: Walks, runs: range, proceed: Proceed) -> Tally:
         found = _Found()
         for number in runs:
+            walked: _Walked | None = None
+            later = self.at_first
             try:
                 walked = self.walk(walks, number, found.goals)
                 found.seen.update(walked.path)
             except InstantRefused as refused:
-                walked = self.later(refused).run(partial(self.walk, run=number, goals=found.goals))
+                later = self.later(refused)
+            if walked is None:
+                walked = later.run(partial(self.walk, run=number, goals=found.goals))
                 found.of_one = max(found.of_one, len(set(walked.path)))
                 found.is_absolute = True
             found.add(walked)
@@ -473,9 +478,10 @@ class Walks:
         steps: list[int] = []
         for memo, masks, shift, low, learn in self.steppers:
             try:
-                kind, differences = memo[state & masks[(state >> shift) & low]]
+                known = memo[state & masks[(state >> shift) & low]]
             except (KeyError, IndexError):
-                kind, differences = learn(state)
+                known = None
+            kind, differences = learn(state) if known is None else known
             kinds.append(kind)
             steps += differences
         menu = self.menus.get(tuple(kinds)) or self.menu(tuple(kinds))

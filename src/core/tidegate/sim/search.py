@@ -190,8 +190,9 @@ class Search:
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
         self.sizing = Sizing(self.steppers)
-        has_symmetry = reductions.symmetry and scenario.symmetric and not scenario.step
-        self.symmetry = Symmetry(space, scenario.symmetric, self.steppers) if has_symmetry else None
+        groups = tuple(group for group in scenario.symmetric if len(group) > 1)
+        has_symmetry = reductions.symmetry and groups and not scenario.step
+        self.symmetry = Symmetry(space, groups, self.steppers) if has_symmetry else None
         self.graph = Graph(space, self.steppers, None if self.symmetry is None else self.symmetry.least)
         self.reached_by: Search | None = None
         self.growing: tuple[str, ...] = ()
@@ -231,6 +232,7 @@ class Search:
         self.space.kinds.tally[:] = [0] * len(self.space.kinds.tally)
         resting = cut_short = 0
         broken: Broken | None = None
+        broken_step: tuple[str, Packed, Packed] | None = None
         stopped, frontier = "", list[Packed]()
         try:
             while layer and not stopped:
@@ -258,7 +260,9 @@ class Search:
                     break
                 layer = found
         except BrokenStep as step:
-            law, before, after = cast("tuple[str, Packed, Packed]", step.args)
+            broken_step = cast("tuple[str, Packed, Packed]", step.args)
+        if broken_step is not None:
+            law, before, after = broken_step
             rest = [state for state in self.layers[-1] if self.scenario.eventually and self.is_at_rest(state)]
             broken = self.judged_at_rest(rest) or Broken(law, (*self.path(before), after))  # the shorter one
         depth, (transitions, faults) = len(self.layers) - 1, self.space.kinds.counted()
@@ -297,9 +301,14 @@ class Search:
             busy = 0
             for memo, masks, shift, low, learn in steppers:
                 try:
-                    kind, steps = memo[state & masks[(state >> shift) & low]]
+                    known = memo[state & masks[(state >> shift) & low]]
                 except (KeyError, IndexError):
-                    kind, steps = learn(state)
+                    known = None
+                if (
+                    known is None
+                ):  # an error that a program raises in `learn` must not have the one above as its context
+                    known = learn(state)
+                kind, steps = known
                 tally[kind] += 1
                 busy |= kind
                 for step in steps:

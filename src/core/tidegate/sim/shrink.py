@@ -400,18 +400,20 @@ class _Shrinking:
                     number % _PATIENCE == 0 and not self.budget.keep(self.budget.replays)
                 ):
                     return best, Shortest.UNKNOWN, len(came)
+                node, law = None, ""
                 try:
-                    menu, steps, _ = nodes.node(state)
+                    node = nodes.node(state)
                 except InstantRefused:
                     return best, Shortest.UNKNOWN, len(came)
                 except BrokenState as broken:
-                    if str(broken) == best.law:
-                        return self.along(came, state), Shortest.YES, len(came)
-                    continue
+                    law = str(broken)
                 except BrokenStep as broken:
-                    if broken.args[0] == best.law and depth + 1 < best.steps:
-                        return self.along(came, state), Shortest.YES, len(came)
+                    law = broken.args[0] if depth + 1 < best.steps else ""
+                if law == best.law:
+                    return self.along(came, state), Shortest.YES, len(came)
+                if node is None:
                     continue
+                menu, steps, _ = node
                 for decision, step in zip(menu.decisions, steps, strict=True):
                     after = state + step
                     if decision.actor in best.actors and decision.fault in faults and after not in came:

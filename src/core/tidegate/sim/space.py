@@ -7,13 +7,13 @@ search that is made of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.model.effects import Sleep
 from tidegate.model.instants import Instant
-from tidegate.sim.actors import stuck
 from tidegate.sim.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.automaton import Asking
 from tidegate.sim.cells import Reads
@@ -193,12 +193,7 @@ class Space:
         if self.relative or self.scenario.clock is None:
             return False
         view = self.view(state, Looked())
-        return any(_is_asleep(view.status(name)) and not self._is_stuck(view, name) for name in self.processes)
-
-    def _is_stuck(self, view: View, name: str) -> bool:
-        """Does user code never return to the process? It waits for nothing else then, whatever it asked for."""
-        cell = stuck(name)
-        return cell.name in self.packing.slots and view.read(cell)
+        return any(_is_asleep(view.status(name)) for name in self.processes)
 
 
 def _asked_at(actor: Actor, lens: Lens) -> str:
@@ -257,7 +252,6 @@ class Stepper(Protocol):
 
 def remembered(stepper: Stepper, state: Packed) -> KnownSteps:
     """The steps of a stepper in a state, learned if need be; what the loop of `Search.run` does in place."""
-    try:
+    with suppress(KeyError, IndexError):
         return stepper.memo[state & stepper.masks[(state >> stepper.shift) & stepper.low]]
-    except (KeyError, IndexError):
-        return stepper.learn(state)
+    return stepper.learn(state)

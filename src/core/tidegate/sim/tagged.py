@@ -3,7 +3,7 @@
 What documents hold is written as `tidegate.model.patches` writes it; what they do not hold has tags of its own:
 
     Refused("no")           {"$failure": ["Refused", "no"]}
-    an attrs value          {"$value": ["consumer.Release", {...}]}     or one of a dataclass
+    an attrs value          {"$value": ["consumer.Release", {...}]}     or one of a dataclass, or a named tuple
     a decimal number        {"$decimal": "1.50"}
     a name of a closed set  {"$name": ["consumer.Stage", "WAITING"]}
     a frozenset             {"$set": [...]}
@@ -70,6 +70,7 @@ _HIDDEN: Final = "$hidden"
 _RUN_MIN: Final = 4
 _RUN_MAX: Final = 1 << 17
 """Of how many numbers a run is: so many that it is shorter than they are; and no more than a file may make of twenty bytes."""
+_EXACT: Final = frozenset({bool, int, float, str, bytes})
 _NUMBERS: Final = frozenset({int})
 _STRINGS: Final = (frozenset({bytes}), frozenset({bytes, type(None)}))
 _DOUBLE: Final = struct.Struct(">d")
@@ -103,14 +104,14 @@ def _tagged(value: object, path: FieldPath, hide: Hide) -> Json:
     match value:
         case Enum():
             return {"$name": [name_of(type(value)), value.name]}
-        case None | bool() | int() | float() | str() | bytes() | Instant() | Foreign():
+        case None | Instant() | Foreign():
+            return _scalar(value, path, hide)
+        case bool() | int() | float() | str() | bytes() if kind in _EXACT:
             return _scalar(value, path, hide)
         case Document(items):
             plain = {key: _tagged(item, (*path, key), hide) for key, item in items}
             return {"$document": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain
-        case tuple():
-            return _items(cast("tuple[object, ...]", value), (*path, ""), hide)
-        case frozenset():
+        case frozenset() if kind is frozenset:
             return {"$set": sorted((_tagged(item, (*path, ""), hide) for item in value), key=_text)}
         case Decimal() if kind is Decimal:
             label = hide(path, value)
@@ -173,12 +174,19 @@ def _form_of(kind: type) -> tuple[str, tuple[tuple[str, str], ...] | None, bool]
     """
     names = field_names(kind)
     if names is None:
-        return name_of(kind), None, False
+        items = _names_of_items(kind)
+        by_name = None if items is None else tuple((name, name) for name in items)
+        return name_of(kind), by_name, not _NAMING.isdisjoint(items or ())
     declared: tuple[attrs.Attribute[object], ...] = getattr(kind, "__attrs_attrs__", ())
     found = tuple((each.alias or each.name, each.name) for each in declared if each.init)
     if is_dataclass(kind):
         found = tuple((each.name, each.name) for each in fields(kind) if each.init)
     return name_of(kind), found, not _NAMING.isdisjoint({*dir(kind), *names})
+
+
+def _names_of_items(kind: type) -> tuple[str, ...] | None:
+    """What a named tuple calls its items; None for any other class."""
+    return getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
 
 
 def _name_in(value: object) -> str:
@@ -200,7 +208,11 @@ def _text(item: Json) -> str:
 def named_classes(values: Iterable[object]) -> Classes:
     """The classes of values, and of closed sets of names, among the values of a namespace."""
     found = (kind for kind in values if isinstance(kind, type))
-    return {name_of(kind): kind for kind in found if field_names(kind) is not None or issubclass(kind, Enum)}
+    return {
+        name_of(kind): kind
+        for kind in found
+        if field_names(kind) is not None or issubclass(kind, Enum) or _names_of_items(kind) is not None
+    }
 
 
 def untagged(plain: object, classes: Classes) -> object:

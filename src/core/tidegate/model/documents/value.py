@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from enum import Enum, Flag
 from types import NoneType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
@@ -19,7 +20,7 @@ from tidegate.model.documents.bson import Foreign
 from tidegate.model.documents.printing import one_line, show
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, STORE, Instant, instant
-from tidegate.model.values import check_int, check_type, field_names
+from tidegate.model.values import check_int, check_type, error_state, field_names
 
 __all__ = [
     "DEPTH_MAX", "ID", "INT64", "Document", "Field", "Fields", "V", "Value", "check_field_name", "check_held",
@@ -366,6 +367,7 @@ def _check_instant(value: Instant, where: str) -> None:
 
 
 _NOTHING: Final = (NoneType, None)
+_BASES: Final = (str, int, float, bytes)
 
 
 def exactly(value: object) -> object:
@@ -386,17 +388,31 @@ def exactly(value: object) -> object:
             return tuple([exactly(item) for item in cast("tuple[object, ...]", value)])
         except RecursionError:
             raise Misuse("nested too deep", why=f"no document is nested deeper than {DEPTH_MAX}") from None
+    if kind is bool or kind is bytes:
+        return (kind, value)
     if kind is float:
         return (float, struct.pack("<d", value))  # keeps -0.0 from 0.0, and NaN equal to itself
     if kind is Decimal:
         return (Decimal, cast("Decimal", value).as_tuple())  # keeps 1.0 from 1.00, and NaN equal to itself
+    if isinstance(value, Enum):
+        return (kind, value._value_ if isinstance(value, Flag) else value._name_)
     if isinstance(value, tuple):
-        return (kind, *[exactly(item) for item in value])
+        return (kind, *[exactly(item) for item in tuple.__iter__(value)])
     if isinstance(value, frozenset):
-        return frozenset(exactly(item) for item in value)
+        items = frozenset(exactly(item) for item in frozenset.__iter__(value))
+        return items if kind is frozenset else (kind, items)
     if isinstance(value, BaseException):
-        return (kind, exactly(value.args))
+        state = [(name, exactly(held)) for name, held in error_state(value).items()]
+        return (kind, exactly(value.args), value.__suppress_context__, *state)
+    if isinstance(value, _BASES):  # what a subclass says of equality does not count
+        base: Any = next(base for base in _BASES if isinstance(value, base))
+        return (kind, *map(exactly, base.__getnewargs__(value)))
     if isinstance(value, Instant):
         return value  # in relative time: it says itself what it is equal to
     names = field_names(kind)
-    return (kind, value) if names is None else (kind, *[exactly(getattr(value, name)) for name in names])
+    if names is None:
+        return (kind, value)
+    try:
+        return (kind, *[exactly(getattr(value, name)) for name in names])
+    except RecursionError:
+        raise Misuse("nested too deep", why=f"no document is nested deeper than {DEPTH_MAX}") from None
