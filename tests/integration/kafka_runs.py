@@ -45,6 +45,7 @@ Judges, after the laws of `tidegate.consumer`:
     J25 Where logs lose their starts (`retained`), J1 and J2 hold for the records that are left. Those that are removed and that nobody
         has finished are told as removed by the time that the committed position is beyond them.
     J26 Of a group that has a position, or begins at the end of a log, nothing is begun before it is committed where its partition begins (P16).
+    J27 A record at which the event loop stands for longer than a session is handled once by each member at most (AS10).
 """
 
 from __future__ import annotations
@@ -196,6 +197,7 @@ OF_MEMBERS: Final = (
     "rebalance",
     "grows",
     "recreated",
+    "anew",
     "evicted",
     "stop",
     "stop_twice",
@@ -205,6 +207,11 @@ OF_MEMBERS: Final = (
 """Faults that strike a member, or the group, at an instant; others strike what comes along."""
 RECREATED: Final = ("recreated",)
 """The topic is deleted, and after a while there is one of its name with other records; they have seeds of their own, too."""
+BACK: Final = ("blocks", "anew")
+"""A record holds up the event loop for longer than a session, whenever it is handled; or all are put out, and the topic is made anew at
+the same time. Seeds of their own."""
+BLOCKS_S, STANDS_S = 7.0, 2.0
+"""For how long the event loop stands still."""
 MEMBER_STRIKES: Final = ("evicted", "kill", "stall", "rebalance", "stop")
 """What strikes where a kind is not of a fault."""
 LOST_FROM, COMMITTED_AT = 3, 5
@@ -218,7 +225,7 @@ LOOKED_S: Final = 15.0
 NAMED_STRIKES: Final = ("named", "named", "named", "evicted")
 """What strikes members with names: another of one, or the loss of a session, which leaves a member its name."""
 STRIKES: Final = ("fenced", "evicted", "kill", "stall", "rebalance", "stop")
-UNHEARD: Final = (*ONCE, *RECREATED, *OF_REQUESTS, *GROWING, *NAMED, *ORDERED, *HELD, "stall", "evicted")
+UNHEARD: Final = (*BACK, *ONCE, *RECREATED, *OF_REQUESTS, *GROWING, *NAMED, *ORDERED, *HELD, "stall", "evicted")
 """Faults after which a member may not know that it is none any more."""
 NOT_GIVEN: Final = ((OffsetFetch, "UnknownTopicOrPartitionError"),)
 """What Kafka 4.1 does not answer: aiokafka takes it for nothing committed, and the position falls."""
@@ -306,7 +313,7 @@ def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
         random.choice((RuntimeError, asyncio.CancelledError, Boom)),
         random.choice((0.0, 0.05, 0.2)) + random.random() * 0.1,
         pace_s * (8 if kind in RECREATED else 1),
-        random.random() < 0.15,
+        random.random() < 0.15 and kind != "blocks",
         random.choice((4, 8, 16)),
     )
 
@@ -407,6 +414,8 @@ class Member:
         self.tried: set[Record_] = set()
         self.failed: set[Record_] = set()
         """What it has begun and what has failed for good, where records have an order, likewise."""
+        self.blocked: set[Record_] = set()
+        """At what it has held up the event loop."""
         self.begins: dict[int, int] = {}
         """Where its partitions have begun."""
         self.fetched: dict[tuple[TopicPartition, int], set[int]] = {}
@@ -573,6 +582,12 @@ class Member:
         if at == told.record and at not in story.struck and told.kind in OF_USERS:
             story.struck.add(at)
             await self._struck(at)
+        if told.kind == "blocks" and at == told.record and self.name != LAST:
+            if at in self.blocked:
+                story.accuse("J27", f"{self.name} handles {at} again")
+            self.blocked.add(at)
+            story.tell(self.name, f"holds up the event loop at {at}", StepKind.TIME, "blocks")
+            stall(BLOCKS_S)
         counted = self.in_work - self._unasked()
         if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(counted))):
             story.accuse("J7", f"{self.name} has {counted} records in work")
@@ -1241,6 +1256,8 @@ class Run:
                 self.records[PARTITIONS] = self._filled(PARTITIONS)
             case "recreated":
                 await self._recreated()
+            case "anew":
+                self._put_out_and_made_anew()
             case "evicted":
                 for member_id in [each for each in group.members if each.startswith(f"{told.whom}-")]:
                     story.tell("faults", f"put {member_id} out", StepKind.REBALANCE, "evicted")
@@ -1261,15 +1278,31 @@ class Run:
                 pass
 
     async def _recreated(self) -> None:
+        told = self.course
+        self._delete()
+        await asyncio.sleep(AWAY_S + told.outcome * told.lasts_s * (told.number > 0))
+        self._make_anew()
+
+    def _put_out_and_made_anew(self) -> None:
+        """No member may see that the topic was away."""
+        group = self.broker.group("g")
+        for member_id in [*group.members]:
+            group.put_out(member_id)
+        stall(STANDS_S)
+        self._delete()
+        self._make_anew()
+
+    def _delete(self) -> None:
         """What was handled and committed of the topic before counts for nothing."""
-        told, story = self.course, self.story
+        story = self.story
         story.tell("faults", "delete the topic")
         self.broker.delete("t")
         story.life += 1
         for kept in (story.finished, story.committed, story.all_done):
             kept.clear()
-        await asyncio.sleep(AWAY_S + told.outcome * told.lasts_s * (told.number > 0))
-        story.tell("faults", "make it anew")
+
+    def _make_anew(self) -> None:
+        self.story.tell("faults", "make it anew")
         self.broker.grow("t", PARTITIONS)
         self.records = {number: self._filled(number) for number in range(PARTITIONS)}
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import pytest
 from tests.integration.kafka_runs import (
+    BACK,
     BEYOND,
     FILLED_TO,
     GROWS,
@@ -82,6 +83,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "positions of a topic that has gone are committed of the next": Bug(
         Member._is_gone, "commit.generation <= self._gone.get(commit.partition.topic, 0)", "False", RECREATED
     ),
+    "what was done before a loss is handled again": Bug(Member._hand_over, "self._records.compared(partition, received) if self.state.kept else", "", ("blocks",)),
+    "what was done before a loss counts by its offset alone": Bug(Records.compared, "known[each.offset] == _digest(each)", "True", ("anew",)),
+    "what was done before a loss is not known again": Bug(Records.done, "if self._is_in_danger:", "if False:", ("blocks",)),
     "a generation is not asked for": Bug(
         Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",)
     ),
@@ -211,7 +215,7 @@ AT_ONCE: Final = 20
 """So many runs are a test: few enough to be spread evenly over processes."""
 
 
-ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD, *RETAINED)
+ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD, *RETAINED, *BACK)
 SEEDS: Final = own_seeds(ALONE, KAFKA_RUNS)
 
 

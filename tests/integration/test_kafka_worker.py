@@ -22,7 +22,7 @@ from tests.integration.command_lines import said_here
 from tests.integration.servers import KafkaServer, create_topic
 
 from tidegate.conformance import breaches
-from tidegate.consumer.commands import Committed, Event, MetadataRefused, Revoked, Work
+from tidegate.consumer.commands import CommitRefused, Committed, Event, Lost, MetadataRefused, Revoked, Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
@@ -314,6 +314,41 @@ def test_what_is_done_behind_a_stuck_record_is_not_done_again(kafka: str, make_t
         await run
         assert await committed(kafka, topic) == (40, "")
         assert seen == [0]
+
+    asyncio.run(scenario())
+
+
+def test_what_was_done_by_a_handler_that_blocks_for_longer_than_the_session_is_not_done_again(
+    kafka: str, make_topic: Callable[[int], str]
+) -> None:
+    """Its member is put out, and commits once it is back."""
+    topic = make_topic(1)
+    seen: list[int] = []
+    told: list[Event] = []
+
+    async def blocks(record: Record) -> None:
+        seen.append(record.offset)
+        if record.offset == 0:
+            time.sleep(3)  # noqa: ASYNC251  which is what is tried
+
+    async def scenario() -> None:
+        await fill(kafka, topic, 3)
+        worker = Worker(
+            [topic],
+            blocks,
+            bootstrap=kafka,
+            group=f"group-{topic}",
+            observe=lambda event, _: told.append(event),
+            session_timeout_ms=2_000,
+            heartbeat_interval_ms=300,
+        )
+        run = asyncio.create_task(worker.run())
+        await until(lambda: any(isinstance(each, Committed) for each in told))
+        worker.stop()
+        await run
+        assert (await committed(kafka, topic))[0] == 3
+        assert any(isinstance(each, CommitRefused | Lost) for each in told)
+        assert seen == [0, 1, 2]
 
     asyncio.run(scenario())
 

@@ -51,7 +51,7 @@ pytestmark = pytest.mark.xdist_group("bad input")  # its values are made once, i
 
 OUTSIDE: Final = frozenset(
     {"sim", "catalogue", "scenarios", "specimens", "strategies", "laws", "__main__"}
-    | {"outstanding", "outliving", "order", "handling", "windowed", "commits", "holding", "partition_state"}
+    | {"outstanding", "outliving", "kept", "order", "handling", "windowed", "commits", "holding", "partition_state"}
 )
 """Not part of what is asked: the simulator and what is for tests has callers of its own, and what they write, a scenario,
 has its own test; the stages of a partition only a partition asks; the last is a command.

@@ -16,7 +16,7 @@ from tidegate.catalogue import shipped
 from tidegate.consumer.scenarios.partition import Client
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
-from tidegate.sim.group import GROUP, REBALANCES
+from tidegate.sim.group import GROUP, REBALANCES, Recreation
 from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.log import Compaction, Hole
 from tidegate.sim.rendering import render
@@ -186,6 +186,7 @@ def parts_of(scenario: Scenario) -> Iterator[str]:
         ("a log", logs),
         ("a hole in a log", any(isinstance(entry, Hole) for entries in logs for entry in entries)),
         ("compaction", any(isinstance(actor, Compaction) for actor in scenario.actors)),
+        ("a log that is made anew", any(isinstance(actor, Recreation) for actor in scenario.actors)),
         ("pause and resume", any(isinstance(actor, Client) for actor in scenario.actors)),
     ) if is_used)  # fmt: skip
 
@@ -195,6 +196,6 @@ def test_each_part_of_the_world_is_used_by_a_design_that_ships() -> None:
     scenarios = [shipped(name) for name in DESIGNS]
     assert {part for scenario in scenarios for part in parts_of(scenario)} == {
         "symmetry", "a linearizable history", "a unique index", "drift", "a log", "a hole in a log", "compaction",
-        "pause and resume",
+        "a log that is made anew", "pause and resume",
     }  # fmt: skip
     assert [scenario.name for scenario in scenarios if not scenario.sometimes] == []

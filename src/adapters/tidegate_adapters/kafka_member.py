@@ -171,7 +171,7 @@ class Member:
         self._count = 0
         self._granted: dict[int, int | None] = {}
         """By our generation, the client's."""
-        self._records = Records()
+        self._records = Records(self._loop.time, knows=transact is None)
         self._beginnings = Beginnings(client, settings, self._removed)
         self._transactions = (
             None
@@ -376,6 +376,7 @@ class Member:
         """
         while self._is_working:
             await asyncio.sleep(0)  # where nobody waits, others come to their turn
+            self._records.turned()
             try:
                 await self._poll()
             except asyncio.CancelledError:
@@ -497,7 +498,9 @@ class Member:
         self._stands[partition] = received[-1].offset + 1
         self._records.came(partition, generation, received, self._loop.time())
         keys = tuple([each.key for each in received]) if self._needs_keys else ()
-        self._runtime.tell(Fetched(partition, generation, tuple([each.offset for each in received]), keys))
+        again, is_anew = self._records.compared(partition, received) if self.state.kept else ((), False)
+        offsets = tuple([each.offset for each in received])
+        self._runtime.tell(Fetched(partition, generation, offsets, keys, again, is_anew))
 
     async def _go_on(self, partition: TopicPartition, position: int) -> None:
         """The broker has refused to read at this position; go on where there is something to read.
@@ -563,8 +566,9 @@ class Member:
         """Forget the records that are done, and measure how much the others hold up, where that matters."""
         now, rules = self._loop.time(), self._rules.consumer.partition
         is_bounded = rules.limits.size is not None or rules.limits.age is not None
-        for part in state.partitions if is_bounded or not rules.is_plain else ():
-            if not rules.is_plain:  # otherwise each is forgotten when it is done
+        kept = {each.partition for each in state.kept}
+        for part in state.partitions if is_bounded or not rules.is_plain or kept else ():
+            if not rules.is_plain or part.partition in kept:  # otherwise each is forgotten when it is done
                 self._records.keep(part.partition, part.generation, set(open_offsets(part.tracker)))
             if is_bounded:
                 records = self._records.of(part.partition, part.generation)
@@ -799,7 +803,8 @@ class Member:
 
     def _forget(self, partition: TopicPartition) -> None:
         """Records of its earlier lives."""
-        self._records.forget(partition, self._generations.get(partition))
+        kept = next((each for each in self.state.kept if each.partition == partition), None)
+        self._records.forget(partition, self._generations.get(partition), kept)
         if self._transactions is not None:
             self._transactions.forget(partition, self._generations.get(partition))
 
@@ -821,9 +826,10 @@ class Member:
 
     def _commit_reply(self, commit: Commit, error: BaseException | None) -> Failure | None:
         """What a commit is answered, as the worker takes it."""
-        if error is None:
-            return None
         partition, position = commit.partition, commit.position
+        if error is None:
+            self._records.committed(partition, position)
+            return None
         say(
             logging.WARNING,
             "commit of %s @%s failed: %s",

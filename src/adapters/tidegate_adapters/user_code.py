@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, final
@@ -227,7 +227,7 @@ class UserCode:
                     extra=where,
                 )
 
-    def _done(self, work: Work, offsets: Iterable[int]) -> None:
+    def _done(self, work: Work, offsets: Collection[int]) -> None:
         """Forget these; where there is more to records than to handle them, the member finds out that they are done."""
         if self._rules.is_plain:
             self._records.done(work, offsets)

@@ -14,7 +14,9 @@ from tidegate.consumer.commands import (
     Commit,
     Event,
     Fetch,
+    Handle,
     Lost,
+    Records,
     Release,
     Revoked,
     Work,
@@ -25,7 +27,18 @@ from tidegate.model.effects import Effect, Now, Refused
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.sim.faults import Fault, no_effects
-from tidegate.sim.group import GROUP, NO_GENERATION, REBALANCES, Coordinator, Group, broker, committed, dead, processed
+from tidegate.sim.group import (
+    GROUP,
+    NO_GENERATION,
+    REBALANCES,
+    Coordinator,
+    Group,
+    Recreation,
+    broker,
+    committed,
+    dead,
+    processed,
+)
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import ActorStep, Scenario, State
@@ -155,6 +168,22 @@ def test_a_record_counts_as_processed_once_however_often_it_is() -> None:
     for offset in (2, 0, 2):
         ((world, _),) = BROKER(Work(P1, 1, Start(0, (0,), 1), (offset,)), world, "x")
     assert world.read(processed(1)) == (0, 2)
+
+
+def test_a_log_that_is_made_anew_has_other_records() -> None:
+    """Law GR5: nobody has it then, and what is still in work of the former one counts for nothing."""
+    knows, recreation = broker(1, knows=True), Recreation((0,))
+    ((world, came),) = knows(Fetch(P0, 1, 0), begun("a").write(committed(0), 1), "a")
+    assert came == Records((0,), again=(0,))  # for who was handed nothing keeps nothing
+    assert not [*recreation.steps(world)]
+    [anew] = recreation.steps(world.write(GROUP, Group(1, (), ("", ""))))
+    ((world, _),) = knows(Work(P0, 1, Handle((0,)), (0,)), anew.world, "a")
+    assert (world.read(committed(0)), world.read(processed(0))) == (0, ())
+    for generation, again in ((2, ()), (3, (0,))):
+        ((world, came),) = knows(Fetch(P0, generation, 0), world, "a")
+        assert came == Records((0,), again=again, is_anew=not again)
+    ((world, _),) = knows(Work(P0, 2, Handle((0,)), (0,)), world, "a")
+    assert world.read(processed(0)) == (0,)
 
 
 def test_what_is_not_a_wish_of_a_partition_has_no_meaning() -> None:

@@ -22,6 +22,7 @@ Read the questions first, then the machines that put the answers together:
     `commit_answers`   What follows from a commit that has failed?
     `transactions`     How do the position and what handlers answer with come about together?
     `outliving`        User code that was given up, and has not ended.
+    `kept`             What was done in a partition that was lost counts when it is back, if its records are the same.
     `consumer`         One consumer: its partitions, executors and gate.
     `worker`           The machine that runs: a consumer, until it is asked to stop and has left its group.
     `health`           Does each partition of it move, and if not, why?

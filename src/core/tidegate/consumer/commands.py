@@ -136,10 +136,15 @@ Key: TypeAlias = bytes | None
 @final
 @attrs.frozen(cache_hash=True)
 class Records:
-    """Records that came: their offsets, and the key of each, or no keys where the order of work does not depend on them."""
+    """Records that came: their offsets, and the key of each, or no keys where the order of work does not depend on them.
+
+    `again` and `is_anew` say what is known of them from an earlier life of the partition, as in `Fetched`.
+    """
 
     offsets: tuple[int, ...]
     keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
+    again: tuple[int, ...] = attrs.field(default=(), repr=False)
+    is_anew: bool = attrs.field(default=False, repr=False)
 
     def __str__(self) -> str:
         return f"records {show(self.offsets)}"
@@ -369,10 +374,15 @@ class Fetched(_OfAssignment):
         generation: Of the assignment.
         offsets: Theirs.
         keys: Theirs; empty where the order of work does not depend on them.
+        again: Which of them whoever tells this knows from an earlier life of the partition: the same in all that they carry, and not
+            only in their offsets, for a topic may have been made anew.
+        is_anew: Whether there is another in the place of one that is known.
     """
 
     offsets: tuple[int, ...]
     keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
+    again: tuple[int, ...] = attrs.field(default=(), repr=False)
+    is_anew: bool = attrs.field(default=False, repr=False)
 
     def __str__(self) -> str:
         return f"fetched {self.partition} {show(self.offsets)} (generation {self.generation})"
@@ -605,8 +615,8 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
     match command:
         case Fetch(partition, generation):
             records = reply if isinstance(reply, Records) else Records(reply if isinstance(reply, tuple) else ())
-            _check_records(records.offsets, records.keys)
-            return Fetched(partition, generation, records.offsets, records.keys)
+            _check_records(records.offsets, records.keys, records.again)
+            return Fetched(partition, generation, records.offsets, records.keys, records.again, records.is_anew)
         case Work(partition, generation, request):
             if isinstance(reply, BaseException):
                 return WorkFailed(partition, generation, request)
@@ -716,8 +726,9 @@ def check_event(event: Event) -> None:
             check_int(end, "the end of a log", 0)
         case Revoked(_, in_flight):
             check_tuple(in_flight, InFlight, "a record in flight")
-        case Fetched(_, _, offsets, keys):
-            _check_records(offsets, keys)
+        case Fetched(_, _, offsets, keys, again, is_anew):
+            _check_records(offsets, keys, again)
+            check_type(is_anew, bool, "whether there is another record in the place of one")
         case (
             Committed(_, _, position)
             | CommitRefused(_, _, position)
@@ -757,10 +768,14 @@ def _check_request(request: Request) -> None:
         check_int(request.attempt, "the number of an attempt", 1)
 
 
-def _check_records(offsets: tuple[int, ...], keys: tuple[Key, ...]) -> None:
-    """Raise Misuse unless these are offsets, and there are as many keys, or none."""
+def _check_records(offsets: tuple[int, ...], keys: tuple[Key, ...], again: tuple[int, ...]) -> None:
+    """Raise Misuse unless these are offsets, and there are as many keys, or none; what comes again is among them."""
     check_numbers(offsets, "offsets", OFFSET_MAX)
     if type(keys) is not tuple or not {*map(type, keys)} <= {bytes, NoneType}:
         raise Misuse("these are not keys of records", why="each is bytes or None, in a tuple")
     if len(keys) not in {0, len(offsets)}:
         raise Misuse(f"{len(keys)} keys of {len(offsets)} records", todo="give one for each, or none at all")
+    if again:
+        check_numbers(again, "offsets", OFFSET_MAX)
+        if not {*again} <= {*offsets}:
+            raise Misuse("a record comes again that has not come", todo="name only offsets of these records")

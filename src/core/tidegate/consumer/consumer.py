@@ -26,6 +26,8 @@ Laws (AS: what a consumer has is its assignment)
          released, lost or assigned anew.
     AS9  An event by itself is the same as in a batch with an event of which nothing follows: one handler that ends by itself
          has a short way (`_one_record`), which leads to where the long one does.
+    AS10 What was done in a partition when the group took it, or refused a commit, counts when its records come again
+         (`tidegate.consumer.kept`), and is not handled again.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.consumer._one_record import one_begun, one_done
+from tidegate.consumer._stages import came, settled
 from tidegate.consumer.backpressure import (
     Flow,
     GateReason,
@@ -51,15 +54,21 @@ from tidegate.consumer.backpressure import (
 )
 from tidegate.consumer.commands import (
     EVENTS,
+    Assigned,
     Batch,
     Command,
+    CommitRefused,
+    Committed,
     ConsumerEvent,
     Event,
+    Fetched,
     Handle,
+    Lost,
     RecordsHandled,
     WorkReported,
     check_event,
 )
+from tidegate.consumer.kept import AllKept, Kept, after_loss, from_position, is_kept
 from tidegate.consumer.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
 from tidegate.consumer.partition import RUNNING_MAX, Owned, PartitionRules, PartitionState, Phase, Unassigned
 from tidegate.model.errors import Misuse
@@ -98,6 +107,7 @@ class ConsumerState:
         running: How many handlers and tasks run.
         load: How many records were delivered and are not settled.
         startable: Where something may be given to an executor: a bit for each partition.
+        kept: What was done in partitions that were lost, in order.
     """
 
     partitions: tuple[Owned, ...] = ()
@@ -108,10 +118,11 @@ class ConsumerState:
     startable: int = attrs.field(
         default=attrs.Factory(lambda self: _startable(self.partitions), takes_self=True), eq=False, repr=False
     )
+    kept: AllKept = ()
 
     def __str__(self) -> str:
         parts = [f"{part.partition} {part}" for part in self.partitions]
-        return "; ".join([str(self.verdict), *parts, *map(str, self.outliving)])
+        return "; ".join([str(self.verdict), *parts, *map(str, self.outliving), *map(str, self.kept)])
 
     def __getitem__(self, partition: TopicPartition) -> PartitionState:
         at, is_ours = _place(self.partitions, partition)
@@ -213,14 +224,16 @@ class ConsumerRules:
             running, commands = running + 1, (work,)
             startable = startable if begun[0].order.waiting else startable & ~(1 << at)
         verdict = _judged(self.thresholds, state.verdict, state.load - 1)
-        return Step(ConsumerState(tuple(partitions), verdict, (), running, state.load - 1, startable), commands)
+        return Step(
+            ConsumerState(tuple(partitions), verdict, (), running, state.load - 1, startable, state.kept), commands
+        )
 
     def _stepped(self, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
         """As `step`, for a worker, which has checked the events; there is at least one."""
         if len(events) == 1 and (short := self._shortly(state, events[0])) is not None:
             return short
         partitions, running, load, startable = [*state.partitions], state.running, state.load, state.startable
-        outliving = state.outliving
+        outliving, kept = state.outliving, state.kept
         commands: tuple[Command, ...] = ()
         at, is_ours = 0, False
         for event in events:
@@ -232,6 +245,8 @@ class ConsumerRules:
             else:
                 at, is_ours = _place(partitions, event.partition)
             before = partitions[at] if is_ours else None
+            if kept and isinstance(event, _RECALLS):
+                kept, before = _recalled(kept, before, event)
             done = self.partition._told(before or _NOT_OURS, event)  # noqa: SLF001  the event is checked
             commands = (*commands, *done.commands) if commands else done.commands
             if done.state is before:
@@ -240,6 +255,7 @@ class ConsumerRules:
             partitions[at : at + is_ours] = () if after is None else (after,)
             if before is not None and not _goes_on(before, after):
                 outliving = given_up(outliving, before, done.commands)
+                kept = _with_lost(kept, before) if after is None and isinstance(event, _LOSSES) else kept
             if before is None or after is None:
                 running += after.running if after else -before.running if before else 0
                 load += after.records if after else -before.records if before else 0
@@ -265,7 +281,7 @@ class ConsumerRules:
                 startable = _marked(startable, at, begun)
                 commands = (*commands, *asked)
         verdict = _judged(self.thresholds, state.verdict, load)
-        return Step(ConsumerState(tuple(partitions), verdict, outliving, running, load, startable), commands)
+        return Step(ConsumerState(tuple(partitions), verdict, outliving, running, load, startable, kept), commands)
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
         """Which partitions to poll now, and what to pause and resume first.
@@ -284,6 +300,35 @@ class ConsumerRules:
             if part.holding.fetching is None or isinstance(part.holding.hold, Held)
         ]
         return plan(state.verdict, [part.partition for part in state.partitions], paused, held)
+
+
+def _recalled(kept: AllKept, part: Owned | None, event: Assigned | Committed | Fetched) -> tuple[AllKept, Owned | None]:
+    """What is kept after the event, and the partition with what counts as done in it."""
+    found = left = _kept_of(kept, event.partition)
+    if found is None:
+        return kept, part
+    if not isinstance(event, Fetched):
+        left = from_position(found, event.committed if isinstance(event, Assigned) else event.position)
+    elif part is not None and part.fetching is not None and event.generation == part.generation:
+        tracker, new = came(part.tracker, tuple([each for each in event.again if is_kept(found, each)]))
+        part = attrs.evolve(part, tracker=settled(tracker, new)[0])
+        left = None if event.is_anew else found
+    return kept if left is found else _with(kept, event.partition, left), part
+
+
+def _with_lost(kept: AllKept, lost: Owned) -> AllKept:
+    """With what was done in a partition that the group has taken."""
+    return _with(kept, lost.partition, after_loss(_kept_of(kept, lost.partition), lost.partition, lost.tracker))
+
+
+def _kept_of(kept: AllKept, partition: TopicPartition) -> Kept | None:
+    return next((each for each in kept if each.partition == partition), None)
+
+
+def _with(kept: AllKept, partition: TopicPartition, of_it: Kept | None) -> AllKept:
+    """With this in the place of what is kept of the partition."""
+    others = [each for each in kept if each.partition != partition]
+    return tuple(sorted(others if of_it is None else (*others, of_it), key=_PARTITION))
 
 
 def _goes_on(before: Owned, after: Owned | None) -> bool:
@@ -308,4 +353,6 @@ def _judged(thresholds: Thresholds, before: GateVerdict, load: int) -> GateVerdi
 
 
 _NOT_OURS: Final = Unassigned()
+_LOSSES: Final = (Lost, CommitRefused)
+_RECALLS: Final = (Assigned, Committed, Fetched)
 _PARTITION: Final = attrgetter("partition.topic", "partition.partition")

@@ -16,6 +16,10 @@ carries out the commands of a consumer must make it hear `Lost` instead. Faults 
                      and joins again then
     COMMIT_REFUSED   the broker refuses a commit for a reason of its own
 
+A topic may be deleted while nobody has a partition of it, and made anew with other records; then nothing is committed, and what its
+records were handled counts for nothing (`Recreation`). Whoever has one is told, and joins again. A consumer knows the records again
+that it was handed, where the meaning says so (`broker`).
+
 A dead member is put out, too; that is not a fault of the group, for its death was one.
 
 Laws
@@ -24,6 +28,7 @@ Laws
     GR3  A commit is taken from the owner of the partition only, and in the generation in which it came to it; without a
          generation, from anybody while there are no members.
     GR4  In a cooperative rebalance, whoever keeps a partition gets no event.
+    GR5  Of a log that was made anew nothing is committed, and no record of it is known again until it was handed over once.
 
 Known not to work: static members; offsets that expire.
 """
@@ -44,6 +49,7 @@ from tidegate.consumer.commands import (
     Handle,
     Interrupt,
     Lost,
+    Records,
     Release,
     Revoked,
     StartRetryTimer,
@@ -54,14 +60,14 @@ from tidegate.consumer.fanout import DeliverRecords, Start
 from tidegate.model.effects import Effect, Refused
 from tidegate.model.records import TopicPartition
 from tidegate.sim.faults import REBALANCES, Fault, bound, spent
-from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused, perform_on_log
+from tidegate.sim.log import Append, Pause, Resume, fetched, log, made_anew, paused, perform_on_log
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.trace import StepKind
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox
 
 __all__ = [
-    "GROUP", "NO_GENERATION", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "broker", "committed", "dead", "end", "processed",
-    "tell",
+    "GROUP", "NO_GENERATION", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "Recreation", "broker", "committed", "dead", "end",
+    "processed", "tell",
 ]  # fmt: skip
 
 
@@ -144,31 +150,44 @@ def dead(consumer: str) -> Cell[bool]:
     return Cell(("dead", consumer), empty=False)
 
 
+def _handed(consumer: str, partition: int) -> Cell[_Handed]:
+    """The records of later lives of the log that the consumer was handed; what it was handed besides is of the first one."""
+    return Cell(("handed", consumer, str(partition)), ())
+
+
+_Handed: TypeAlias = tuple[tuple[int, int, int], ...]
+"""Generation, offset and life of each."""
 _METADATA_MAX: Final = 4_096
 _RECORDS_MAX: Final = 500
 
 
-def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, most: int = _RECORDS_MAX) -> Meaning:
+def broker(
+    records: int | None = None, *, metadata_max: int = _METADATA_MAX, most: int = _RECORDS_MAX, knows: bool = False
+) -> Meaning:
     """What the commands of a partition mean.
 
     Args:
         records: How many records each log has; None for logs that are cells (`tidegate.sim.log`), which grow.
         metadata_max: How long the metadata of a commit may be.
         most: How many records a fetch answers at most.
+        knows: Whether a consumer knows records again that it was handed, also where logs of so many records are made anew
+            (`Recreation`).
     """
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
-            case Fetch(_, _, position) if records is not None:
+            case Fetch(TopicPartition(_, number), generation, position) if records is not None:
                 if position < records:
-                    yield world, tuple(range(position, min(records, position + most)))
+                    offsets = tuple(range(position, min(records, position + most)))
+                    yield _known(world, who, number, generation, offsets) if knows else (world, offsets)
             case Fetch(TopicPartition(_, number), _, position):
                 found = fetched(world.read(log(number)), position, most)
                 if found is not None and number not in world.read(paused(who)):
                     yield world, found
-            case Work(TopicPartition(_, number), _, Handle() | Start() | DeliverRecords(), offsets):
+            case Work(TopicPartition(_, number), generation, Handle() | Start() | DeliverRecords(), offsets):
                 done = processed(number)
-                yield world.write(done, tuple(sorted({*world.read(done), *offsets}))), None
+                counts = _of_now(world, who, number, offsets, generation) if knows else offsets
+                yield world.write(done, tuple(sorted({*world.read(done), *counts}))), None
             case Work():
                 yield world, None
             case StartRetryTimer() | WorkUnanswered() | CommitsUnanswered():
@@ -192,6 +211,49 @@ def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, mos
                 raise AssertionError(effect, who)
 
     return meaning
+
+
+def _known(world: World, who: str, number: int, generation: int, offsets: _Offsets) -> tuple[World, Records]:
+    """Where the consumer was handed these, and which of them it was handed before."""
+    now, handed = world.read(made_anew(number)), _handed(who, number)
+    again = _of_now(world, who, number, offsets)
+    records = Records(offsets, again=again, is_anew=again != offsets)
+    if not now:
+        return world, records
+    more = {*world.read(handed), *((generation, each, now) for each in offsets)}
+    return world.write(handed, tuple(sorted(more))), records
+
+
+def _of_now(world: World, who: str, number: int, offsets: _Offsets, generation: int | None = None) -> _Offsets:
+    """Which of these are of this life of the log as the consumer was handed them, in that generation, or the last time."""
+    handed, now = world.read(_handed(who, number)), world.read(made_anew(number))
+    lives = {at: of for since, at, of in handed if generation in (None, since)}
+    return tuple([each for each in offsets if lives.get(each, 0) == now])
+
+
+@final
+@attrs.frozen(eq=False)
+class Recreation:
+    """Deletes the log of a partition that nobody has, and makes it anew with as many other records.
+
+    Attributes:
+        numbers: Of which partitions.
+        most: How often it does that with each.
+    """
+
+    numbers: tuple[int, ...]
+    most: int = 1
+    name: str = "recreation"
+    place: None = None
+    blind: bool = False
+
+    def steps(self, world: World) -> Iterator[ActorStep]:
+        for number in self.numbers:
+            lives = world.read(made_anew(number)) + 1
+            if lives <= self.most and not world.read(GROUP).owners[number]:
+                anew = world.write(made_anew(number), lives).write(committed(number), 0).write(processed(number), ())
+                anew = anew.write(_metadata(number), "")
+                yield ActorStep(Label(f"makes the log of {number} anew"), anew, must=False)
 
 
 @final

@@ -11,9 +11,11 @@ offsets that a consumer sees grow, and not by one each.
     world = begun(0, b"k", None, CONTROL, b"k")      # four offsets: two records of one key, one without, one hole
     actors = (..., Compaction(numbers=(0,)))         # a step removes a record that has a later one of its key
 
+A topic may be deleted, and made anew with other records (`made_anew` counts that): `tidegate.sim.group.Recreation`.
+
 Laws
     LO1  What is fetched are the records from the position on, in order, none twice, holes left out.
-    LO2  An offset never holds another record than before; it may come to hold none.
+    LO2  In one life, an offset never holds another record than before; it may come to hold none.
     LO3  Compaction leaves the last record of each key, and every record without a key.
 """
 
@@ -35,7 +37,7 @@ from tidegate.sim.world import CELLS_KEPT, Cell, Outcomes, Plain, World
 
 __all__ = [
     "CONTROL", "Append", "Compaction", "Entries", "Hole", "LogEntry", "Pause", "Resume", "begun", "fetched", "log",
-    "paused", "perform_on_log",
+    "made_anew", "paused", "perform_on_log",
 ]  # fmt: skip
 
 
@@ -59,6 +61,12 @@ Entries: TypeAlias = tuple[LogEntry, ...]
 def log(partition: int) -> Cell[Entries]:
     """The entries of the partition, the key of each record."""
     return Cell(("log", str(partition)), ())
+
+
+@lru_cache(CELLS_KEPT)
+def made_anew(partition: int) -> Cell[int]:
+    """How often it was made anew."""
+    return Cell(("life", str(partition)), 0)
 
 
 @lru_cache(CELLS_KEPT)

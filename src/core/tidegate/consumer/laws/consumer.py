@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tidegate.consumer.backpressure import Free, Plan
-from tidegate.consumer.commands import Handle, Work
+from tidegate.consumer.commands import Assigned, CommitRefused, Committed, Event, Fetched, Handle, Lost, Work
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Start
 from tidegate.consumer.partition import Owned, Phase
+from tidegate.consumer.watermark import done_offsets, open_offsets
 from tidegate.model.records import TopicPartition
 
 __all__ = [
     "executors_bound_the_running", "holds_what_is_not_polled", "load_is_bounded", "no_executor_waits",
     "nothing_is_polled_at_high", "nothing_runs_uncounted", "others_are_left_alone", "slots_go_round",
+    "what_was_done_counts",
 ]  # fmt: skip
 
 
@@ -48,6 +50,38 @@ def others_are_left_alone(before: ConsumerState, after: ConsumerState, partition
         and old.running <= now[key].running
         for key, old in rest.items()
     )
+
+
+def what_was_done_counts(before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+    """Law AS10, by Laws KE1, KE2 and KE3: what was done in a partition that was lost counts when its records come again, and no other."""
+    was, now = before[event.partition], after[event.partition]
+    known, kept = _kept(before, event.partition), _kept(after, event.partition)
+    tracked = {*done_offsets(was.tracker), *open_offsets(was.tracker)} if isinstance(was, Owned) else set[int]()
+    match event:
+        case Lost() | CommitRefused() if isinstance(was, Owned) and not isinstance(now, Owned):
+            at = was.tracker.frontier
+            done = {each for each in done_offsets(was.tracker) if each < at} | {each for each in known if each >= at}
+            return kept == dict.fromkeys(done, was.tracker.floor)
+        case Assigned(committed=position) | Committed(position=position):
+            return kept == {each: position for each, floor in known.items() if each >= position >= floor}
+        case Fetched(_, generation, _, _, again, is_anew) if isinstance(was, Owned) and isinstance(now, Owned):
+            if was.generation != generation or was.fetching is None:
+                return now == was and kept == known
+            counts = {each for each in again if each in known and each not in tracked and each >= was.tracker.floor}
+            return {*done_offsets(now.tracker)} - tracked == counts and kept == ({} if is_anew else known)
+        case _:
+            return kept == known
+
+
+def _kept(state: ConsumerState, partition: TopicPartition) -> dict[int, int]:
+    """Which offsets are kept of it, each with the position of then."""
+    return {
+        at: each.position
+        for each in state.kept
+        if each.partition == partition
+        for run in each.done
+        for at in range(*run)
+    }
 
 
 def holds_what_is_not_polled(

@@ -18,6 +18,7 @@ from tidegate.consumer.backpressure import PartitionLimits, Plan, Thresholds
 from tidegate.consumer.commands import (
     Commit,
     CommitsUnanswered,
+    ConsumerEvent,
     Event,
     Fetch,
     Fetched,
@@ -33,8 +34,9 @@ from tidegate.consumer.commands import (
     event_for,
 )
 from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
+from tidegate.consumer.kept import Kept, is_kept
 from tidegate.consumer.partition import (
     PLAIN,
     FailurePolicy,
@@ -91,14 +93,38 @@ from tidegate.consumer.scenarios.partition_states import (
     stands_still,
     taken,
 )
+from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network
 from tidegate.sim.faults import Fault, Faults, Which
-from tidegate.sim.group import GROUP, REBALANCES, Coordinator, Group, broker, committed, dead, end, processed
-from tidegate.sim.log import CONTROL, Append, Compaction, Entries, Pause, Resume, begun, log, paused, perform_on_log
-from tidegate.sim.reducers import Crash, EventFor, ReducerProcess, Stepping
+from tidegate.sim.group import (
+    GROUP,
+    REBALANCES,
+    Coordinator,
+    Group,
+    Recreation,
+    broker,
+    committed,
+    dead,
+    end,
+    processed,
+)
+from tidegate.sim.log import (
+    CONTROL,
+    Append,
+    Compaction,
+    Entries,
+    Pause,
+    Resume,
+    begun,
+    log,
+    made_anew,
+    paused,
+    perform_on_log,
+)
+from tidegate.sim.reducers import Crash, EventFor, Machine, ReducerProcess, Stepping
 from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
@@ -120,6 +146,7 @@ class _Answers(Protocol):
     def __call__(self, failure: CommitFailure, said: str, *, is_given_back: bool) -> CommitVerdict: ...
 
 
+_ConsumerStepping: TypeAlias = Callable[[ConsumerRules, ConsumerState, ConsumerEvent], ConsumerStep]
 _ConsumerPolling: TypeAlias = Callable[[ConsumerRules, ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
 
 
@@ -470,6 +497,9 @@ def group(
     rebalances: int = 1,
     budget: int = 1,
     pauses: bool = False,
+    step: _ConsumerStepping = ConsumerRules.step,
+    evicts: bool = False,
+    recreates: bool = False,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each, with two executors and a gate.
 
@@ -481,14 +511,22 @@ def group(
         budget: How many faults may strike: crashes, and lost replies of commits.
         pauses: Whether a client of each pauses and resumes partitions, as the plan for a poll says, before it polls; then
             records come one by one.
+        step: What a consumer does, or a faulty variant of that.
+        evicts: Whether a member may be put out while it goes on working, and come back; then others work on the same records.
+        recreates: Whether the log of a partition may be made anew while nobody has it.
     """
+    given_up = records if evicts else 0  # what a member is at when it is put out never ends here
     consumer = ConsumerRules(
-        executors=1, thresholds=Thresholds(high=2, low=1), partition=PartitionRules(metadata_max=0)
+        executors=1 + given_up,
+        thresholds=Thresholds(high=2 + given_up, low=1 + given_up),
+        partition=PartitionRules(metadata_max=0),
     )
     plan = partial(polling, consumer)
     entries: Entries = (None,) * records if pauses else ()
-    means = _polled_as_planned(plan, broker(None, most=1)) if pauses else _gated(plan, broker(records))
-    whole = {name: (_reducer(name, ConsumerState(), consumer.step, means, _LOST_REPLIES),) for name in CONSUMERS}
+    means = _polled_as_planned(plan, broker(None, most=1)) if pauses else _gated(plan, broker(records, knows=evicts))
+    whole = {
+        name: (_reducer(name, ConsumerState(), partial(step, consumer), means, _LOST_REPLIES),) for name in CONSUMERS
+    }
     scenario = _consumed(
         "group",
         summary,
@@ -498,22 +536,47 @@ def group(
         rebalances=rebalances,
         budget=budget,
         entries=entries,
+        evicts=evicts,
     )
     return attrs.evolve(
         scenario,
-        actors=(*scenario.actors, *((Client(plan, name) for name in CONSUMERS) if pauses else ())),
+        actors=(
+            *scenario.actors,
+            *((Client(plan, name) for name in CONSUMERS) if pauses else ()),
+            *((Recreation(NUMBERS[:1]),) if recreates else ()),
+        ),
         always={
             **scenario.always,
-            OWNER: tuple(map(is_handled_by_owner, CONSUMERS)),
+            **({} if evicts else {OWNER: tuple(map(is_handled_by_owner, CONSUMERS))}),
             BOUNDED: tuple(is_bounded(name, consumer.executors) for name in CONSUMERS),
             LOAD: tuple(is_loaded_less(name, consumer, records) for name in CONSUMERS),
         },
         sometimes={
             **(scenario.sometimes if rebalances else {}),
-            "the gate closes": lambda state: any(is_closed(state, name) for name in CONSUMERS),
+            **({} if evicts else {"the gate closes": lambda state: any(is_closed(state, name) for name in CONSUMERS)}),
             **(pauses_and_resumes(plan) if pauses else {}),
+            **({"a record counts as done that was done before its partition was lost": counts_again} if evicts else {}),
+            **({"a log is made anew of which something is kept": keeps_of_another} if recreates else {}),
         },
     )
+
+
+def _with_kept(state: State) -> Iterator[tuple[Kept, PartitionState]]:
+    """What consumers keep, and how the partition is."""
+    for machine in map(state.status, CONSUMERS):
+        if isinstance(machine, Machine) and isinstance(machine.state, ConsumerState):
+            yield from ((each, machine.state[each.partition]) for each in machine.state.kept)
+
+
+def counts_again(state: State) -> bool:
+    return any(
+        isinstance(part, Owned) and any(is_kept(kept, each) for each in done_offsets(part.tracker))
+        for kept, part in _with_kept(state)
+    )
+
+
+def keeps_of_another(state: State) -> bool:
+    return any(state.read(made_anew(kept.partition.partition)) for kept, _ in _with_kept(state))
 
 
 def _consumed(
@@ -921,5 +984,30 @@ SCENARIOS: Final = (
         ),
         thorough=partial(group, records=3, rebalances=0, pauses=True),
         large=partial(group, records=4, rebalances=2, budget=2, pauses=True),
+    ),
+    Shipped(
+        "group.evicted",
+        partial(
+            group,
+            summary="a member is put out while it works, and is back: what it has done is committed, and not done again",
+            records=1,
+            rebalances=1,
+            evicts=True,
+        ),
+        thorough=partial(group, records=2, rebalances=1, evicts=True),
+        large=partial(group, records=3, rebalances=2, budget=2, evicts=True),
+    ),
+    Shipped(
+        "group.recreated",
+        partial(
+            group,
+            summary="the same, and a topic is made anew meanwhile: what was done of its records counts for nothing",
+            records=1,
+            rebalances=0,
+            evicts=True,
+            recreates=True,
+        ),
+        thorough=partial(group, records=2, rebalances=1, evicts=True, recreates=True),
+        large=partial(group, records=3, rebalances=2, budget=2, evicts=True, recreates=True),
     ),
 )

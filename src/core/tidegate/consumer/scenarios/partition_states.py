@@ -16,7 +16,7 @@ from tidegate.consumer.watermark import open_offsets
 from tidegate.model.effects import Effect
 from tidegate.model.records import TopicPartition
 from tidegate.sim.group import GROUP, committed, processed
-from tidegate.sim.log import Entries, Hole, log, paused
+from tidegate.sim.log import Entries, Hole, log, made_anew, paused
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Law, State
 from tidegate.sim.world import Cell
@@ -121,6 +121,7 @@ def is_finished(number: int) -> Law:
 def never_falls(before: State, after: State) -> bool:
     return all(
         laws.partition.committed_never_falls(before.read(committed(number)), after.read(committed(number)))
+        or before.read(made_anew(number)) != after.read(made_anew(number))
         for number in NUMBERS
     )
 

@@ -14,8 +14,10 @@ from tidegate.consumer.commands import (
     Commit,
     Committed,
     CommitUnknown,
+    ConsumerEvent,
     Event,
     Fetch,
+    Fetched,
     Handle,
     Lost,
     RecordsHandled,
@@ -29,9 +31,10 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
 from tidegate.consumer.commits import Commits
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import DeliverRecords, RecordsDelivered
+from tidegate.consumer.kept import Kept
 from tidegate.consumer.order import Order
 from tidegate.consumer.partition import (
     PARTS,
@@ -268,6 +271,22 @@ def never_resumes(
 ) -> Plan[TopicPartition]:
     """What was paused is polled again when the gate opens, and still paused."""
     return attrs.evolve(rules.polling(state, paused), resume=())
+
+
+def keeps_what_was_delivered(rules: ConsumerRules, state: ConsumerState, event: ConsumerEvent) -> ConsumerStep:
+    """A member that was put out takes what it was at for done, too."""
+    done = rules.step(state, event)
+    if not isinstance(event, Lost) or not isinstance(own := state[event.partition], Owned) or not own.records:
+        return done
+    kept = Kept(own.partition, own.tracker.floor, ((own.tracker.floor, own.tracker.frontier),))
+    others = (each for each in done.state.kept if each.partition != own.partition)
+    return Step(attrs.evolve(done.state, kept=(*others, kept)), done.commands)
+
+
+def by_offset_alone(rules: ConsumerRules, state: ConsumerState, event: ConsumerEvent) -> ConsumerStep:
+    """A record at an offset that was done counts as done, whatever it is."""
+    any_ = attrs.evolve(event, again=event.offsets, is_anew=False) if isinstance(event, Fetched) else event
+    return rules.step(state, any_)
 
 
 AT_ONCE: Final = Budget(30 * SECOND)
@@ -616,6 +635,22 @@ SPECIMENS: Final = (
         LOAD,
         "Drakkar 0.11.1 pauses once; partitions that are assigned afterwards are polled all the same.",
         of="group",
+    ),
+    planted(
+        "keeps_what_was_delivered",
+        keeps_what_was_delivered,
+        partial(group, step=keeps_what_was_delivered, records=1, rebalances=1, evicts=True),
+        FINISHED,
+        "Planted: what a handler is at when its member is put out is not done.",
+        of="group.evicted",
+    ),
+    planted(
+        "by_offset_alone",
+        by_offset_alone,
+        partial(group, step=by_offset_alone, records=1, rebalances=0, evicts=True, recreates=True),
+        FINISHED,
+        "A draft of what is kept at a loss: two tests on a real broker deleted a topic and made it anew.",
+        of="group.recreated",
     ),
     planted(
         "never_resumes",
