@@ -62,10 +62,10 @@ async def application(uri: str, *, holds: bool) -> None:
     app = Reactive(mongo, database=DATABASE, concurrency=50)
 
     @app.task(collection="docs", watch=["at", "stays"], debounce=timedelta(0), lease=LEASE)
-    async def handle(change: Change) -> Later | None:
+    async def handle(change: Change) -> None:
         stays = change.values.get("stays")
         if stays and not holds:
-            return Later(timedelta(milliseconds=200))
+            raise Later(timedelta(milliseconds=200))
         if stays != "inside":
             print(json.dumps([change.id, change.values["at"], time.monotonic_ns()]), flush=True)
         if stays == "inside":
@@ -75,7 +75,6 @@ async def application(uri: str, *, holds: bool) -> None:
                 await asyncio.sleep(3_600)
         if stays:
             await asyncio.sleep(3_600)
-        return None
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, app.stop)
     await app.serve()

@@ -19,7 +19,7 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import DuplicateKeyError
 
 from tidegate.model.errors import TidegateError
-from tidegate_adapters.reactive import Change, Later, Reactive
+from tidegate_adapters.reactive import Change, Reactive
 
 URI = os.environ.get("TIDEGATE_MONGODB_URI")
 if not URI:
@@ -37,7 +37,7 @@ runs = 0
     collection="orders", watch=["total"], where={"status": "paid"},
     debounce=timedelta(milliseconds=200), backoff=timedelta(milliseconds=100),
 )  # fmt: skip
-async def invoice(change: Change) -> Later | None:
+async def invoice(change: Change) -> None:
     """Write it, unless a later run has."""
     global runs  # noqa: PLW0603  it is an example
     runs += 1
@@ -48,7 +48,6 @@ async def invoice(change: Change) -> Later | None:
         await database.invoices.update_one(newer, {"$set": {**change.values, "token": change.token}}, upsert=True)
     except DuplicateKeyError:
         print(f"the invoice of {change.id} is newer")
-    return None
 
 
 async def main() -> None:

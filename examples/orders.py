@@ -21,7 +21,7 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from tidegate.model.errors import TidegateError
-from tidegate_adapters.orchestrator import Concurrency, Orchestrator
+from tidegate_adapters.orchestrator import MaxRunning, Orchestrator
 
 URI = os.environ.get("TIDEGATE_MONGODB_URI")
 if not URI:
@@ -35,7 +35,7 @@ database = client[app.settings.database]
 calls: Counter[int] = Counter()
 
 
-@app.task(retries=3, backoff=timedelta(milliseconds=100), concurrency=Concurrency.per(lambda customer: customer))
+@app.task(retries=3, backoff=timedelta(milliseconds=100), max_running=MaxRunning.per(lambda customer: customer))
 async def confirm(order: int, customer: str) -> str:
     """Of a customer one at a time."""
     calls[order] += 1

@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from statistics import median
@@ -39,7 +40,6 @@ from pymongo.errors import PyMongoError
 from tests.integration.servers import MongoServer
 from tests.integration.servers.processes import wait_until
 
-from tidegate.model.instants import SECOND
 from tidegate_adapters.orchestrator import Orchestrator, Task, on_cron
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
@@ -49,10 +49,12 @@ Client: TypeAlias = MongoClient[dict[str, Any]]
 DATABASE: Final = "upkeep"
 SETTINGS: Final = OrchestratorSettings(
     database=DATABASE,
-    drain=SECOND,
-    beat_every=SECOND,
-    dead_after=10 * SECOND,
-    services=ServiceRules(processes=2, interval=20 * SECOND, check_every=SECOND // 2, recover="*/5 * * * * *"),
+    drain=timedelta(seconds=1),
+    beat_every=timedelta(seconds=1),
+    dead_after=timedelta(seconds=10),
+    services=ServiceRules(
+        processes=2, interval=timedelta(seconds=20), check_every=timedelta(seconds=0.5), recover="*/5 * * * * *"
+    ),
 )
 NODE_S: Final = 15.0
 TICK: Final = "tick"

@@ -26,7 +26,7 @@ async def main() -> None:
 
     worker = Worker(
         [topic], handle, bootstrap=bootstrap, group=f"group-{topic}", exactly_once=True,
-        consumer=ConsumerRules(16, partition=PartitionRules(drain=Budget(5 * SECOND, SECOND, SECOND))),
+        concurrency=16, consumer=ConsumerRules(partition=PartitionRules(drain=Budget(5 * SECOND, SECOND, SECOND))),
         session_timeout_ms=2_000, heartbeat_interval_ms=300, rebalance_timeout_ms=10_000, max_poll_records=100,
     )  # fmt: skip
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

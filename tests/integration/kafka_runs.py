@@ -57,6 +57,7 @@ import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -318,6 +319,13 @@ def course(seed: int, kinds: tuple[str, ...] = KINDS) -> Course:
     )
 
 
+def hooked(worker: Any, hooks: Any, rules: ConsumerRules) -> Worker:
+    """A worker with code for whatever these rules ask for besides handlers, as a pipeline will have it."""
+    worker.settings, code = attrs.evolve(worker.settings, consumer=rules), worker._code  # noqa: SLF001
+    worker._code = code._replace(hooks=hooks)  # noqa: SLF001
+    return cast("Worker", worker)
+
+
 @final
 class Story:
     """What happened, and what is wrong about it."""
@@ -432,15 +440,20 @@ class Member:
         options = {} if run_.course.default else CLIENT
         if kind in NAMED:
             options = {**options, "group_instance_id": run_.course.whom if name == "c" else name}
+        hooks = more.pop("hooks", None)
+        plain = attrs.evolve(self.rules, partition=attrs.evolve(self.rules.partition, hooks=False))
         self.worker = Worker(
             ["t"],
             self._handle_batch if kind == "batches" else self._handle,
             bootstrap="simulated",
             group="g",
-            consumer=self.rules,
+            concurrency=self.rules.executors,
+            consumer=plain,
             **more,
             **options,
         )
+        if hooks is not None:
+            self.worker = hooked(self.worker, hooks, self.rules)
         run_.story.tell(name, "starts", StepKind.RESTART)
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"run of {name}")
 
@@ -518,10 +531,10 @@ class Member:
 
     # --- user code ------------------------------------------------------------------------------------------------------
 
-    def _expected(self, _: Record) -> Duration:
+    def _expected(self, _: Record) -> timedelta:
         if self.run.course.outcome < 0.3:
             raise self.run.course.error
-        return SECOND // 50 if self.run.course.outcome < 0.9 else -1
+        return timedelta(milliseconds=20 if self.run.course.outcome < 0.9 else -1)
 
     async def _handle(self, record: Record) -> Send | None:
         at = (record.partition, record.offset)
@@ -587,7 +600,7 @@ class Member:
                 story.accuse("J27", f"{self.name} handles {at} again")
             self.blocked.add(at)
             story.tell(self.name, f"holds up the event loop at {at}", StepKind.TIME, "blocks")
-            stall(BLOCKS_S)
+            stall(timedelta(seconds=BLOCKS_S))
         counted = self.in_work - self._unasked()
         if not laws.consumer.executors_bound_the_running(self.rules, cast("Any", _Running(counted))):
             story.accuse("J7", f"{self.name} has {counted} records in work")
@@ -596,7 +609,7 @@ class Member:
             story.tell(self.name, f"parks {at}", StepKind.SLEEP)
             later = Duration(round(self.run.random.random() * SECOND))
             self._put_off(at, later)
-            raise Later(later)
+            raise Later(timedelta(microseconds=later))
         if told.kind == "exits" and self._exits(at):
             story.struck.add(at)
             story.tell(self.name, f"exits at {at}", StepKind.CALL)
@@ -1240,7 +1253,7 @@ class Run:
         match kind:
             case "stall":
                 story.tell("faults", f"let all stand still for {told.lasts_s} s", StepKind.TIME, "stall")
-                stall(told.lasts_s)
+                stall(timedelta(seconds=told.lasts_s))
             case "fenced":
                 story.tell("faults", "fence all producers")
                 for number in range(PARTITIONS):
@@ -1288,7 +1301,7 @@ class Run:
         group = self.broker.group("g")
         for member_id in [*group.members]:
             group.put_out(member_id)
-        stall(STANDS_S)
+        stall(timedelta(seconds=STANDS_S))
         self._delete()
         self._make_anew()
 

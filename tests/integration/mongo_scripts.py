@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
 
@@ -161,7 +162,9 @@ class Real:
             return
         action = ACTIONS[strike.how]
         seconds = LATE_S if action is Action.DELAY_REQUEST else 0.0
-        self._pipe.obey(Rule(strike.command, action, skip=strike.skip, times=strike.times, seconds=seconds))
+        self._pipe.obey(
+            Rule(strike.command, action, skip=strike.skip, times=strike.times, delay=timedelta(seconds=seconds))
+        )
 
     async def contents(self) -> list[dict[str, Any]]:
         with MongoClient[dict[str, Any]](self._server.uri) as looking:
@@ -234,7 +237,7 @@ async def play(script: Script, place: Place, heard: Heard) -> Account:
     told: list[str] = []
     mongo = AsyncMongo(place.client, place.database)
     kit = AsyncKit(place.client, place.database)
-    stream = ChangeStream(place.client, place.database, (COLLECTION, "others"), wait=200_000)
+    stream = ChangeStream(place.client, place.database, (COLLECTION, "others"), wait=timedelta(milliseconds=200))
     position: Position | None = None
     begun: asyncio.Task[object] | None = None
     async with AsyncExitStack() as stack:

@@ -86,7 +86,11 @@ class Work:
     def kit(self, client: str) -> AsyncKit:
         """One that is patient, or one that soon gives up."""
         self.is_patient = self.run.course.seed % 2 == 0
-        rules = Rules() if self.is_patient else Rules(retries=IMPATIENT, attempt=SECOND, deadline=4 * SECOND)
+        rules = (
+            Rules()
+            if self.is_patient
+            else Rules(retries=IMPATIENT, attempt=timedelta(seconds=1), deadline=timedelta(seconds=4))
+        )
         return AsyncKit(self.run.client(client), DATABASE, rules)
 
     def changes(self, collection: str = THINGS) -> list[Change]:
@@ -473,7 +477,7 @@ class KitWrites(Work):
 # --- leases -------------------------------------------------------------------------------------------------------------
 
 TERMS: Final = Terms(ttl=3 * SECOND, heartbeat=SECOND, margin=300 * MILLISECOND)
-PATIENCE: Final = 40 * SECOND
+PATIENCE: Final = timedelta(seconds=40)
 
 
 @final
@@ -660,7 +664,7 @@ class Streams(Work):
 
     async def _consume(self) -> None:
         for epoch in (1, 2):
-            changes = ChangeStream(self.run.client("a"), DATABASE, WATCHED, wait=50 * MILLISECOND)
+            changes = ChangeStream(self.run.client("a"), DATABASE, WATCHED, wait=timedelta(milliseconds=50))
             runtime: Runtime[stream.StreamState, stream.StreamEvent, stream.StreamCommand] = Runtime(
                 stream.ChangeStreamConsumer(wait=20 * MILLISECOND, pause=50 * MILLISECOND, idle=100 * MILLISECOND),
                 stream.Following(),

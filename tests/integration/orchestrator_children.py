@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.orchestrator import Orchestrator
+from tidegate_adapters.orchestrator import Later, Orchestrator
 
 app = Orchestrator(Embedded(), "jobs")
 
@@ -35,12 +35,21 @@ async def asks(one: int) -> str:
 
 
 @app.task(processes=True)
+def waits(path: str) -> str:
+    """Is called too early, once."""
+    if not Path(path).exists():
+        Path(path).touch()
+        raise Later(timedelta(milliseconds=20))
+    return "done"
+
+
+@app.task(processes=True)
 def dies() -> None:
     """Brings its process down."""
     os._exit(7)
 
 
-@app.task(processes=True, limit=timedelta(seconds=1))
+@app.task(processes=True, timeout=timedelta(seconds=1))
 def stays(left: str = "") -> None:
     """Takes too long, and has started another process, whose id is in that file."""
     if left:

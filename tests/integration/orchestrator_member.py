@@ -37,7 +37,7 @@ from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.retries.polling import PollingBounds
 from tidegate.retries.schedule import Missed
 from tidegate.services.atomic_service import AtomicServiceRun
-from tidegate_adapters.orchestrator import Concurrency, Happened, InvocationFailed, Orchestrator, Task, on_cron
+from tidegate_adapters.orchestrator import Happened, InvocationFailed, MaxRunning, Orchestrator, Task, on_cron
 from tidegate_adapters.orchestrator.handles import CURRENT
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
@@ -46,10 +46,10 @@ AT_MOST: Final = 2
 """How many of those run at a time that are limited with each other."""
 DEAD_AFTER: Final = 3 * SECOND
 TURNS: Final = ServiceRules(
-    interval=4 * SECOND,
-    spread=100 * MILLISECOND,
-    check_every=100 * MILLISECOND,
-    round_every=200 * MILLISECOND,
+    interval=timedelta(seconds=4),
+    spread=timedelta(milliseconds=100),
+    check_every=timedelta(milliseconds=100),
+    round_every=timedelta(milliseconds=200),
     recover="*/2 * * * * *",
 )
 
@@ -96,7 +96,7 @@ def application(
 ) -> tuple[Orchestrator, dict[str, Task[..., Any]]]:
     """The application in this version, and its tasks."""
     settings = OrchestratorSettings(
-        database=database, beat_every=500 * MILLISECOND, dead_after=DEAD_AFTER, services=TURNS, result_every=100 * MILLISECOND,
+        database=database, beat_every=timedelta(milliseconds=500), dead_after=timedelta(microseconds=DEAD_AFTER), services=TURNS, result_every=timedelta(milliseconds=100),
         polling=PollingBounds(least=50 * MILLISECOND, most=500 * MILLISECOND, jitter=20 * MILLISECOND),
     )  # fmt: skip
     app = Orchestrator(store, settings=settings, observers=[log.observe])
@@ -115,7 +115,7 @@ def application(
             await work()
             return run
 
-    @app.task(concurrency=Concurrency.per(lambda of: of, at_most=AT_MOST), **again)
+    @app.task(max_running=MaxRunning.per(lambda of: of, at_most=AT_MOST), **again)
     async def limited(of: str) -> str:
         async with log.run("limited", of) as run:
             await work()

@@ -49,10 +49,10 @@ from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.orchestrator import (
-    Concurrency,
     Handle,
     InvocationCancelled,
     InvocationFailed,
+    MaxRunning,
     Orchestrator,
     Task,
     on_event,
@@ -69,19 +69,19 @@ CONTEXT, EVENT = Field[Document]("context"), Field[str]("event")
 INVOCATIONS: Final = 5
 SETTINGS: Final = OrchestratorSettings(
     database=DATABASE,
-    drain=2 * SECOND,
-    leave=2 * SECOND,
+    drain=timedelta(seconds=2),
+    leave=timedelta(seconds=2),
     polling=PollingBounds(least=200 * MILLISECOND, most=4 * SECOND, jitter=10 * MILLISECOND),
-    beat_every=SECOND,
-    dead_after=3 * SECOND,
-    paused_every=20 * SECOND,
-    result_every=2 * SECOND,
+    beat_every=timedelta(seconds=1),
+    dead_after=timedelta(seconds=3),
+    paused_every=timedelta(seconds=20),
+    result_every=timedelta(seconds=2),
     services=ServiceRules(
         processes=3,
-        interval=12 * SECOND,
-        spread=100 * MILLISECOND,
-        check_every=1_500 * MILLISECOND,
-        round_every=2 * SECOND,
+        interval=timedelta(seconds=12),
+        spread=timedelta(milliseconds=100),
+        check_every=timedelta(milliseconds=1_500),
+        round_every=timedelta(seconds=2),
         recover="*/3 * * * * *",
     ),
 )
@@ -205,10 +205,10 @@ class Orchestrating(Work):
         plain_task = app.task(**options)(plain)
         self.tasks[name] = {
             "plain": plain_task,
-            "limited": app.task(limit=timedelta(seconds=LIMIT_S), **options)(limited),
-            "alone": app.task(concurrency=Concurrency.per(_of), **options)(alone),
+            "limited": app.task(timeout=timedelta(seconds=LIMIT_S), **options)(limited),
+            "alone": app.task(max_running=MaxRunning.per(_of), **options)(alone),
             "parent": app.task(**options)(parent),
-            "hasty": app.task(limit=timedelta(seconds=LIMIT_S), **options)(hasty),
+            "hasty": app.task(timeout=timedelta(seconds=LIMIT_S), **options)(hasty),
         }
         return app
 

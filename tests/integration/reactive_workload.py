@@ -70,15 +70,15 @@ KEY: Final = Field[Value](ID.name)
 SETTINGS: Final = ReactiveSettings(
     database=DATABASE,
     concurrency=6,
-    drain=2 * SECOND,
-    leave=2 * SECOND,
+    drain=timedelta(seconds=2),
+    leave=timedelta(seconds=2),
     polling=PollingBounds(least=200 * MILLISECOND, most=5 * SECOND, jitter=10 * MILLISECOND),
-    paused_every=20 * SECOND,
+    paused_every=timedelta(seconds=20),
     planner=PlannerRules(
         terms=Terms(ttl=4 * SECOND, heartbeat=1_500 * MILLISECOND, margin=500 * MILLISECOND),
         stream=ChangeStreamConsumer(wait=0, idle=5 * SECOND, pause=200 * MILLISECOND),
-        pause=800 * MILLISECOND,
-        drain=SECOND,
+        pause=timedelta(milliseconds=800),
+        drain=timedelta(seconds=1),
     ),
 )
 LEASE_S: Final = 2.0
@@ -251,14 +251,14 @@ class Reactively(Work):
                 return
 
     def _application(self, name: str) -> Reactive:
-        settings = attrs.evolve(SETTINGS, paused_every=round(PAUSED_S * SECOND)) if self.pauses else SETTINGS
+        settings = attrs.evolve(SETTINGS, paused_every=timedelta(seconds=PAUSED_S)) if self.pauses else SETTINGS
         app = Reactive(self.run.store(name), settings=settings)
         options: Any = {"debounce": self.quiet, "retries": self.policy, "lease": timedelta(seconds=LEASE_S)}
         if self.deploys == "another version" and name != self.older:
             options |= {"version": 2, "on_new_version": self.again}
 
-        async def handle(change: Change) -> Later | None:
-            return await self._handle(name, change)
+        async def handle(change: Change) -> None:
+            await self._handle(name, change)
 
         is_short = self.deploys in MORE_TASKS and name == self.older
         for task in self.tasks[:1] if is_short else self.tasks:
@@ -266,7 +266,7 @@ class Reactively(Work):
             app.task(SOURCE, watch=["n", "kind"], where=where, name=task, **options)(handle)
         return app
 
-    async def _handle(self, process: str, change: Change) -> Later | None:
+    async def _handle(self, process: str, change: Change) -> None:
         """A handler, as handlers are."""
         began_s, drawn = self._now(), self.random.random()
         id_, is_done = _value(change.id), False
@@ -282,16 +282,16 @@ class Reactively(Work):
                 await asyncio.sleep(self.random.random() * 0.05)
                 raise ArithmeticError("a bad day")
             if drawn < 0.15:
-                return Later(50 * MILLISECOND)
+                raise Later(timedelta(milliseconds=50))
             if drawn < 0.18:
                 change.throttle(timedelta(milliseconds=300))
             if self.run.course.fault == "holds" and (change.id in LONG or self.insides.random() < 0.3):
                 await self._complete(process, change)
                 is_done = True
-                return None
+                return
             await (_stubbornly(3 * LEASE_S) if is_stubborn else asyncio.sleep(1.5 * LEASE_S if drawn > 0.9 else 0.01))
             is_done = True
-            return None
+            return
         finally:
             ended_s = min(self._now(), self.killed_s.get(process, self._now()))
             if ended_s >= began_s:  # or it was killed before

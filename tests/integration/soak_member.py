@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -79,7 +80,7 @@ class Handler:
         place, number = (record.partition, record.offset), record.offset
         if number % 101 == 0 and place not in self._failed:
             self._failed.add(place)
-            raise ValueError("once") if number % 2 else Later(SECOND // 100)
+            raise ValueError("once") if number % 2 else Later(timedelta(milliseconds=10))
         self._failed.discard(place)
         if number % 503 == 0:
             raise ValueError("always")
@@ -93,7 +94,7 @@ async def main() -> None:
     partition = PartitionRules(ordering=Ordering.BY_KEY)
     worker = Worker(
         {f"{topic}.a": handler, f"{topic}.b": handler.handle}, bootstrap=bootstrap, group=f"group-{topic}",
-        consumer=ConsumerRules(executors=16, partition=partition), metrics=CollectorRegistry(), retries=1, backoff=Fixed(SECOND // 100),
+        concurrency=16, consumer=ConsumerRules(partition=partition), metrics=CollectorRegistry(), retries=1, backoff=Fixed(SECOND // 100),
         on_failure=OnFailure.DEAD_LETTER, dead_letter=f"{topic}.out", observe=handler.observe, heartbeat_interval_ms=500,
     )  # fmt: skip
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

@@ -65,7 +65,7 @@ async def main() -> None:
         return clients[0]
 
     worker = Worker(
-        [topic], handle, bootstrap=bootstrap, group=group, consumer=RULES, observe=observe,
+        [topic], handle, bootstrap=bootstrap, group=group, concurrency=RULES.executors, consumer=RULES, observe=observe,
         session_timeout_ms=2_000, heartbeat_interval_ms=300, rebalance_timeout_ms=6_000,
     )  # fmt: skip
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 import attrs
@@ -31,7 +32,7 @@ from tidegate_adapters.mongo import AsyncMongo, Mongo
 Raw = dict[str, Any]
 RECORDS: Final = "invocations"
 COUNT: Final = Field[int]("count")
-SHORT: Final[dict[str, Any]] = {"stale": SECOND, "margin": 300 * MILLISECOND}
+SHORT: Final[dict[str, Any]] = {"stale": timedelta(seconds=1), "margin": timedelta(milliseconds=300)}
 
 
 @attrs.define
@@ -122,7 +123,7 @@ def test_others_of_the_protocol_and_we_wait_for_each_other(
         assert not other.push()
         assert other.claims == [held.claim, other.claim]
         other.pull()
-        assert held.left <= STALE - SECOND
+        assert held.left <= timedelta(microseconds=STALE - SECOND)
     assert other.push()
     with (
         pytest.raises(LockBusy, match="another was first at each of 2 attempts"),
@@ -339,8 +340,10 @@ def test_who_is_cancelled_leaves_no_claim(at: int) -> None:
         ({"collection": "a..b"}, "not a name of a collection"),
         ({"attempts": 0}, "cannot be a number of attempts"),
         ({"pauses": 1}, "what lies between attempts"),
-        ({"stale": -1}, "cannot be a stale threshold"),
-        ({"margin": STALE + 1}, "cannot be a margin"),
+        ({"stale": timedelta(-1)}, "is too short"),
+        ({"stale": 5}, "stale must be a timedelta, got int 5"),
+        ({"margin": 5}, "margin must be a timedelta, got int 5"),
+        ({"margin": timedelta(microseconds=STALE + 1)}, "is longer than stale="),
         ({"store": 7}, "not a store"),
     ],
     ids=str,

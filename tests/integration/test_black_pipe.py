@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext, suppress
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -49,7 +50,7 @@ FAULTS: Final[tuple[tuple[Rule, type[PyMongoError], int], ...]] = (
     (Rule("update", Action.HANG_REQUEST, times=1), NetworkTimeout, 0),
     (Rule("update", Action.CUT_REPLY, times=1), AutoReconnect, 1),
     (Rule("update", Action.HANG_REPLY, times=1), NetworkTimeout, 1),
-    (Rule("update", Action.DELAY_REPLY, times=1, seconds=0.6), NetworkTimeout, 1),
+    (Rule("update", Action.DELAY_REPLY, times=1, delay=timedelta(seconds=0.6)), NetworkTimeout, 1),
     (Rule("update", Action.TRUNCATE_REPLY, times=1), AutoReconnect, 1),
     (Rule("update", Action.GARBLE_REPLY, times=1), ProtocolError, 1),
     (Rule("update", Action.ANSWER, times=1, reply=command_error(10107)), NotPrimaryError, 0),
@@ -232,7 +233,7 @@ def test_a_late_request_arrives_after_its_client_gave_up(make_proxy: MakeProxy, 
     proxy = make_proxy()
     with client(proxy.uri, retryWrites=False, socketTimeoutMS=200) as mongo:
         collection = counter(mongo, database)
-        proxy.obey(Rule("update", Action.DELAY_REQUEST, times=1, seconds=0.6))
+        proxy.obey(Rule("update", Action.DELAY_REQUEST, times=1, delay=timedelta(seconds=0.6)))
         with pytest.raises(NetworkTimeout):
             increment(collection)
 
@@ -269,7 +270,7 @@ def test_a_delayed_reply_is_late(make_proxy: MakeProxy, database: str) -> None:
     proxy = make_proxy()
     with client(proxy.uri) as mongo:
         collection = counter(mongo, database)
-        proxy.obey(Rule("find", Action.DELAY_REPLY, times=1, seconds=0.3))
+        proxy.obey(Rule("find", Action.DELAY_REPLY, times=1, delay=timedelta(seconds=0.3)))
         started = time.monotonic()
 
         assert value(collection) == 0
@@ -461,10 +462,10 @@ BAD_RULES: Final[tuple[Mapping[str, Any], ...]] = (
     {"probability": 0},
     {"probability": 1.5},
     {"probability": float("nan")},
-    {"seconds": 1},
+    {"delay": timedelta(seconds=1)},
     {"action": Action.DELAY_REPLY},
-    {"action": Action.DELAY_REPLY, "seconds": float("nan")},
-    {"action": Action.DELAY_REPLY, "seconds": "1"},
+    {"action": Action.DELAY_REPLY, "delay": timedelta(-1)},
+    {"action": Action.DELAY_REPLY, "delay": 1},
     {"action": Action.ANSWER},
     {"action": Action.ANSWER, "reply": "no"},
     {"reply": {"ok": 1}},

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import timedelta
 from itertools import count, islice
 from random import Random
 from typing import Any, Final
@@ -32,7 +33,7 @@ from tidegate_adapters.runtime import After as AfterSeconds
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 
 WATCHED: Final = ("orders", "customers")
-QUICK: Final = 200 * MILLISECOND
+QUICK: Final = timedelta(milliseconds=200)
 NUMBERS: Final = count(1)
 """Each write changes something."""
 Work = Callable[[Any, ChangeStream], Awaitable[None]]
@@ -183,7 +184,7 @@ def test_a_read_of_a_client_with_a_deadline_waits_no_longer(mongodb: str, databa
     async def main() -> None:
         async with await connect_async(f"{mongodb}&{limits}") as client:
             with pytest.raises(Misuse, match=r"a client that waits for 1\.5 s"):
-                ChangeStream(client, database, WATCHED, 1_500 * MILLISECOND)
+                ChangeStream(client, database, WATCHED, timedelta(seconds=1.5))
             changes = ChangeStream(client, database, WATCHED, QUICK)
             position = await located(changes)
             for _ in range(3):
@@ -218,7 +219,7 @@ def test_what_comes_while_it_waits_is_told_at_once(mongodb: str, database: str) 
 
     async def main() -> None:
         async with await connect_async(mongodb) as client:
-            changes = ChangeStream(client, database, WATCHED, 10 * SECOND)
+            changes = ChangeStream(client, database, WATCHED, timedelta(seconds=10))
             first = await changes.read(await located(changes))
             assert isinstance(first, Page)
             reading = asyncio.create_task(changes.read(first.position))
@@ -621,8 +622,9 @@ def test_the_consumer_of_changes_runs_on_it(make_proxy: Callable[..., BlackPipe]
         ({"watched": ()}, "watches nothing"),
         ({"watched": "orders"}, "not a collection"),
         ({"watched": ("a..b",)}, "not a name of a collection"),
-        ({"wait": 0}, "cannot be a time to wait"),
-        ({"wait": 20 * SECOND}, "a read that waits for 20 s, of a client that waits for 20 s"),
+        ({"wait": timedelta(0)}, "is too short"),
+        ({"wait": 5}, "wait must be a timedelta, got int 5"),
+        ({"wait": timedelta(seconds=20)}, "a read that waits for 20 s, of a client that waits for 20 s"),
         ({"client": MongoClient}, "where an AsyncMongoClient belongs"),
         ({"database": "a b"}, "not a name of a database"),
     ],

@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, get_type_hints
@@ -23,7 +23,7 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import RUNNING_MAX, FailurePolicy, Ordering, PartitionRules
 from tidegate.consumer.strategies import backpressure, partition
 from tidegate.model.errors import MissingExtra, Misuse
-from tidegate.model.instants import MILLISECOND, MINUTE, SECOND
+from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series
 from tidegate_adapters import configuration
 from tidegate_adapters.configuration import Row, Setting, configured, from_arguments, from_environment, from_file
@@ -34,8 +34,9 @@ CODE: Final = WorkerSettings(
     ("orders",),
     "broker:9092",
     "shop",
-    ConsumerRules(executors=9, partition=PartitionRules(drain=Budget(20 * SECOND, SECOND, SECOND))),
+    ConsumerRules(partition=PartitionRules(drain=Budget(20 * SECOND, SECOND, SECOND))),
     {"sasl_plain_password": "hunter2"},
+    concurrency=9,
 )
 
 
@@ -43,20 +44,20 @@ CODE: Final = WorkerSettings(
 def settings(draw: st.DrawFn) -> WorkerSettings:
     rules = attrs.evolve(draw(partition.rules()), running_max=RUNNING_MAX)
     gate = draw(st.none() | backpressure.thresholds())
-    executors = draw(st.integers(1, 50))
-    consumer = ConsumerRules(executors, for_executors(executors) if gate is None else gate, rules)
+    concurrency = draw(st.integers(1, 50))
+    consumer = ConsumerRules(concurrency, for_executors(concurrency) if gate is None else gate, rules)
     names = st.text("abcdef-._", min_size=1)
     topics = tuple(draw(st.lists(names, min_size=1, max_size=3)))
-    leave = draw(st.integers(0, 10**9))
+    leave = draw(st.timedeltas(timedelta(0), timedelta(minutes=10)))
     options: ClientOptions = {"session_timeout_ms": draw(st.integers(1)), "check_crcs": draw(st.booleans())}
     return WorkerSettings(
-        topics, draw(names), draw(names), consumer, options,
-        handler_timeout=draw(st.none() | st.integers(1, 10**12)),
+        topics, draw(names), draw(names), consumer, options, concurrency,
+        timeout=draw(st.none() | st.timedeltas(timedelta(milliseconds=1), timedelta(days=10))),
         undecodable=draw(st.sampled_from(Undecodable)),
         start_time=draw(st.none() | st.datetimes(datetime(1970, 1, 1), timezones=st.just(UTC))),  # noqa: DTZ001  it wants none
         leave=leave,
         observer_failures_max=draw(st.none() | st.integers(1, 10)),
-        grace=rules.drain.total + leave + draw(st.integers(1, 10**9)),
+        grace=timedelta(microseconds=rules.drain.total + draw(st.integers(1, 10**9))) + leave,
     )  # fmt: skip
 
 
@@ -79,13 +80,14 @@ def is_read_as_it_is_shown(code: WorkerSettings) -> bool:
 def has_what_the_uppermost_says(said: Said) -> bool:
     """Law CF3."""
     layers = [
-        [Setting(("consumer", "executors"), value, f"layer {number}") for at, value in said if at == number]
+        [Setting(("concurrency",), value, f"layer {number}") for at, value in said if at == number]
         for number in range(3)
     ]
     found = configured(CODE, *layers)
-    at, value = max(said, default=(None, CODE.consumer.executors))
+    at, value = max(said, default=(None, CODE.concurrency))
     origin = "code" if at is None else f"layer {at}"
-    return Row("consumer.executors", str(value), origin) in found.rows and found.settings.consumer.executors == value
+    told = found.settings
+    return Row("concurrency", str(value), origin) in found.rows and told.concurrency == told.consumer.executors == value
 
 
 def tells_no_secret(password: str) -> bool:
@@ -163,7 +165,8 @@ def test_each_law_is_broken_by_a_planted_fault(
     [
         ("topics=a, b", "topics", ("a", "b")),
         ("group=a=b", "group", "a=b"),
-        ("consumer.executors=8", "consumer.executors", 8),
+        ("concurrency=8", "concurrency", 8),
+        ("concurrency=8", "consumer.executors", 8),
         ("consumer.thresholds.low=7", "consumer.thresholds", Thresholds(288, 7)),
         ("consumer.partition.hooks=True", "consumer.partition.hooks", True),
         ("consumer.partition.ordering=by_key", "consumer.partition.ordering", Ordering.BY_KEY),
@@ -173,8 +176,8 @@ def test_each_law_is_broken_by_a_planted_fault(
         ("consumer.partition.limits.span.high=11000", "consumer.partition.limits.span", Thresholds(11_000, 5_000)),
         ("consumer.partition.drain.total=24 s", "consumer.partition.drain", Budget(24 * SECOND, SECOND, SECOND)),
         ("consumer.partition.drain.cancel=1500ms", "consumer.partition.drain.cancel", 1_500 * MILLISECOND),
-        ("stalled_after=1.5 min", "stalled_after", 90 * SECOND),
-        ("stalled_after=2h", "stalled_after", 120 * MINUTE),
+        ("stalled_after=1.5 min", "stalled_after", timedelta(seconds=90)),
+        ("stalled_after=2h", "stalled_after", timedelta(hours=2)),
         ("consumer.partition.backoff.cap=2 s", "consumer.partition.backoff", Exponential(SECOND // 10, 2 * SECOND)),
         ("options.sasl_mechanism=scram-sha-256", "options.sasl_mechanism", "SCRAM-SHA-256"),
         ("options.sasl_plain_password=pass, word", "options.sasl_plain_password", "pass, word"),
@@ -227,8 +230,8 @@ def test_who_chose_one_of_several_is_told() -> None:
 
 
 def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
-    """Thresholds follow from executors, unless the code has said otherwise."""
-    more = from_arguments(["consumer.executors=32"])
+    """Thresholds follow from the concurrency, unless the code has said otherwise."""
+    more = from_arguments(["concurrency=32"])
     own = attrs.evolve(CODE, consumer=ConsumerRules(9, Thresholds(50, 5)))
 
     assert configured(CODE, more).settings.consumer == attrs.evolve(
@@ -240,12 +243,12 @@ def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("consumer.exectors=4", "there is no setting consumer.exectors\n  where: {}\n  help: did you mean executors?"),
+        ("concurency=4", "there is no setting concurency\n  where: {}\n  help: did you mean concurrency?"),
         ("consumer.partition.parts=4", "there is no setting consumer.partition.parts"),
         ("options.sasl_plain_pasword=hunter2", "help: did you mean sasl_plain_password?"),
-        ("consumer.executors=x", "consumer.executors: 'x' is no whole number\n  where: {}"),
-        ("consumer.executors=4.0", "consumer.executors: '4.0' is no whole number\n  where: {}"),
-        ("consumer.executors=0", "0 cannot be a number of executors\n  where: consumer: {}"),
+        ("concurrency=x", "concurrency: 'x' is no whole number\n  where: {}"),
+        ("concurrency=4.0", "concurrency: '4.0' is no whole number\n  where: {}"),
+        ("concurrency=0", "0 cannot be a number of handlers at a time\n  where: {}"),
         ("consumer.partition.hooks=1", "'1' is neither true nor false"),
         ("consumer.partition.ordering=by_kee", "is none of unordered, by_key, by_offset; did you mean by_key?"),
         ("options.security_protocol=TLS", "'TLS' is none of plaintext, ssl, sasl_plaintext, sasl_ssl"),
@@ -273,7 +276,7 @@ def test_a_field_that_follows_from_others_goes_on_to_do_so() -> None:
         ("leave=10 s", "20 s to drain and 10 s to leave do not fit into 30 s"),
         ("grace=25 s", "set grace to more than 25 s"),
         ("observer_failures_max=0", "0 cannot be failures of an observer in a row"),
-        ("handler_timeout=0 s", "0 cannot be a time limit in microseconds"),
+        ("timeout=0 s", "timeout=0:00:00 is too short"),
         ("consumer.partition.running_max=8", "help: leave running_max out, and set executors"),
     ],
 )
@@ -292,8 +295,8 @@ def test_what_cannot_be_is_refused_with_where_it_came_from(text: str, said: str)
     ("text", "said"),
     [
         ("group = 5", "group: 5 is no text"),
-        ("consumer.executors = '8'", "consumer.executors: '8' is no whole number"),
-        ("consumer.executors = true", "consumer.executors: True is no whole number"),
+        ("concurrency = '8'", "concurrency: '8' is no whole number"),
+        ("concurrency = true", "concurrency: True is no whole number"),
         ("consumer.partition.hooks = 'true'", "'true' is neither true nor false"),
         ("consumer.partition.drain.total = 20", "20 is no length of time"),
         ("consumer.partition.backoff = {kind = 'fixed', interval = '1 s', cap = '2 s'}", "backoff.cap"),
@@ -317,8 +320,7 @@ def test_a_file_has_values_of_their_types(tmp_path: Path) -> None:
     file.write_text("""
 [worker]
 topics = ["a", "b"]
-[worker.consumer]
-executors = 3
+concurrency = 3
 [worker.consumer.partition]
 hooks = true
 limits = {span = "none", age = {high = 9, low = 1}}
@@ -332,7 +334,7 @@ backoff = {kind = "series", intervals = ["1 s", "2 s"]}
     )
 
     assert configured(CODE, from_file(file, "worker")).settings == attrs.evolve(
-        CODE, topics=("a", "b"), consumer=ConsumerRules(3, partition=rules)
+        CODE, topics=("a", "b"), concurrency=3, consumer=ConsumerRules(partition=rules)
     )
 
 
@@ -366,9 +368,9 @@ def test_no_secret_is_shown() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("pyproject.toml", "[tool.other]\nx = 1\n[tool.tidegate.worker]\ngroup = 'g'\nconsumer.executors = 3"),
-        ("worker.toml", "[worker]\ngroup = 'g'\n[worker.consumer]\nexecutors = 3"),
-        ("worker.yaml", "worker:\n  group: g\n  consumer: {executors: 3}"),
+        ("pyproject.toml", "[tool.other]\nx = 1\n[tool.tidegate.worker]\ngroup = 'g'\nconcurrency = 3"),
+        ("worker.toml", "[worker]\ngroup = 'g'\nconcurrency = 3"),
+        ("worker.yaml", "worker:\n  group: g\n  concurrency: 3"),
     ],
 )
 def test_a_file_is_toml_or_yaml(tmp_path: Path, name: str, text: str) -> None:
@@ -378,7 +380,7 @@ def test_a_file_is_toml_or_yaml(tmp_path: Path, name: str, text: str) -> None:
 
     assert from_file(file, "worker") == (
         Setting(("group",), "g", f"file {file}"),
-        Setting(("consumer", "executors"), 3, f"file {file}"),
+        Setting(("concurrency",), 3, f"file {file}"),
     )
 
 
@@ -460,7 +462,7 @@ def test_a_section_of_the_environment_that_there_is_not_is_refused() -> None:
     assert "environment TIDEGATE_WORKR__GROUP" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["executors", "=8", ".executors=8", "consumer..executors=8"])
+@pytest.mark.parametrize("text", ["executors", "=8", ".executors=8", "consumer..batch=8"])
 def test_an_argument_that_sets_nothing_is_refused(text: str) -> None:
     """Bad input."""
     with pytest.raises(Misuse, match="sets nothing"):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import timedelta
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
 from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import delete_one, insert_one, update_one
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
@@ -64,7 +64,7 @@ def test_each_change_is_told_once_and_in_order() -> None:
 
     async def main() -> None:
         store = Embedded()
-        changes = store.changes(WATCHED, MILLISECOND)
+        changes = store.changes(WATCHED, timedelta(milliseconds=1))
         _ = written(store, Random(0), 20)
         begin = await changes.locate()
         expected = written(store, Random(1), 3_000)
@@ -83,7 +83,7 @@ def test_what_a_transaction_writes_is_told_when_it_is_committed() -> None:
 
     async def main() -> None:
         store = Embedded()
-        changes = store.changes(WATCHED, MILLISECOND)
+        changes = store.changes(WATCHED, timedelta(milliseconds=1))
         begin, transaction = await changes.locate(), Transaction("s", 1)
         store(InTransaction(transaction, insert_one("orders", doc("a")), begins=True))
         assert (await told(changes, begin))[0] == []
@@ -98,7 +98,7 @@ def test_what_comes_while_it_waits_is_told_at_once() -> None:
 
     async def main() -> None:
         store = Embedded()
-        changes = store.changes(WATCHED, 60_000 * MILLISECOND)
+        changes = store.changes(WATCHED, timedelta(minutes=1))
         reading = asyncio.create_task(changes.read(await changes.locate()))
         await asyncio.sleep(0.01)
         writer = threading.Thread(target=store, args=(insert_one("orders", doc("a")),))
@@ -127,10 +127,10 @@ def test_a_position_of_other_collections_is_one_of_these() -> None:
 
     async def main() -> None:
         feed = Feed()
-        begin = await EmbeddedChanges(feed, ("orders",), MILLISECOND).locate()
+        begin = await EmbeddedChanges(feed, ("orders",), timedelta(milliseconds=1)).locate()
         change = DocumentChange("customers", 1)
         feed.tell(change)
-        assert (await told(EmbeddedChanges(feed, WATCHED, MILLISECOND), begin))[0] == [change]
+        assert (await told(EmbeddedChanges(feed, WATCHED, timedelta(milliseconds=1)), begin))[0] == [change]
 
     asyncio.run(main())
 
@@ -140,7 +140,7 @@ def test_what_is_not_remembered_is_lost() -> None:
 
     async def main() -> None:
         feed = Feed(remembered=2)
-        changes = EmbeddedChanges(feed, WATCHED, MILLISECOND)
+        changes = EmbeddedChanges(feed, WATCHED, timedelta(milliseconds=1))
         begin = await changes.locate()
         for key in range(2):
             feed.tell(DocumentChange("orders", key))
@@ -148,7 +148,7 @@ def test_what_is_not_remembered_is_lost() -> None:
         feed.tell(DocumentChange("orders", 2))
         assert await changes.read(begin) == Broken(286)
         later = await changes.locate()
-        assert await EmbeddedChanges(Feed(), WATCHED, MILLISECOND).read(later) == Broken(286)
+        assert await EmbeddedChanges(Feed(), WATCHED, timedelta(milliseconds=1)).read(later) == Broken(286)
 
     asyncio.run(main())
 
@@ -157,3 +157,5 @@ def test_changes_of_nothing_are_refused() -> None:
     """Somebody has forgotten the names."""
     with pytest.raises(Misuse):
         _ = Embedded().changes(())
+    with pytest.raises(Misuse, match="wait must be a timedelta, got int 5"):
+        _ = Embedded().changes(WATCHED, cast("Any", 5))

@@ -16,9 +16,6 @@ from typing import IO, Final
 import pytest
 from tests.integration.interruptible import INTERRUPTIBLE
 
-from tidegate.consumer.commands import Work
-from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.records import Record, TopicPartition
@@ -135,27 +132,6 @@ def test_a_failure_stops_its_partition_and_the_run_ends_when_nothing_moves() -> 
     assert not outcome.is_whole
 
 
-def test_code_of_hooks_is_waited_for_and_what_failed_is_counted() -> None:
-    """The hook answers for a record that failed, later than anything would be tried again; then all is committed."""
-    answered: list[int] = []
-
-    async def handle(record: Record) -> None:
-        if record.value == b"poison":
-            raise ValueError
-
-    async def answer(_: Work, records: tuple[Record, ...]) -> None:
-        await asyncio.sleep(1.5)
-        answered.extend(record.offset for record in records)
-
-    skips = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
-    log = EmbeddedLog(Record("orders", 0, 0, None, value) for value in (b"a", b"poison", b"c"))
-    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=skips, hooks=answer)
-    outcome = asyncio.run(EmbeddedRun(worker, log).run())
-
-    assert answered == [1]
-    assert (outcome.handled, outcome.failed, outcome.is_whole) == (2, 1, True)
-
-
 class Odd(BaseException):
     """None that is expected."""
 
@@ -242,6 +218,7 @@ LEFT_BEHIND: Final = """
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget
@@ -270,7 +247,7 @@ async def lifespan(worker):
     yield
 
 
-told = {"bootstrap": "b:1", "group": "g", "leave": 1_000_000}
+told = {"bootstrap": "b:1", "group": "g", "leave": timedelta(seconds=1)}
 threaded, will_not_be_cancelled = (Worker(["orders"], each, **told) for each in (in_a_thread, stubborn))
 begins = Worker(["orders"], stubborn, lifespan=lifespan, **told)
 soon = {**told, "consumer": ConsumerRules(partition=PartitionRules(drain=Budget(1_000_000, 200_000, 200_000)))}

@@ -168,7 +168,7 @@ def test_dead_letters_and_positions_appear_together(kafka: str, make_topic: Call
     assert positions == [25] * PARTITIONS
 
 
-def test_batches_and_hooks_are_refused() -> None:
+def test_batches_are_refused() -> None:
     """A commit may cover a part of a window."""
-    with pytest.raises(Misuse, match="batches or hooks, and answers"):
+    with pytest.raises(Misuse, match="batches, and answers"):
         Worker(["orders"], lambda _: None, bootstrap="localhost:9092", group="g", batch=2, exactly_once=True)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any
 
@@ -20,7 +20,7 @@ from tests.integration.servers import create_topic
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.instants import MILLISECOND
 from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome
 from tidegate_adapters.handlers import Called, Undecodable, Unread, called
@@ -227,9 +227,9 @@ async def test_what_takes_too_long_is_cancelled_and_has_failed() -> None:
                 raise
 
     call = made(handle, timeout=20 * MILLISECOND)
-    with pytest.raises(TimeoutError, match=r"it took longer than handler_timeout, 20 ms"):
+    with pytest.raises(TimeoutError, match=r"it took longer than timeout, 20 ms"):
         await call(RECORD)
-    with pytest.raises(TimeoutError, match=r"it took longer than handler_timeout, 20 ms"):
+    with pytest.raises(TimeoutError, match=r"it took longer than timeout, 20 ms"):
         await call(Record("orders", 0, 0, None, b"kept"))
     with pytest.raises(TimeoutError, match="the database"):
         await call(Record("orders", 0, 0, None, b"own"))
@@ -252,8 +252,19 @@ async def yields(given: object) -> AsyncIterator[object]:
         ({"topics": {"orders": None}, "handle": None}, "a NoneType is not a handler of records"),
         ({"topics": ["orders", ""]}, "are not topics"),
         ({"topics": ["^("]}, r"(?s)'\^\(' is no pattern of topics.*it is a regular expression"),
-        ({"handle": print, "handler_timeout": SECOND}, r"(?s)print is a plain function, and has a time limit.*thread"),
-        ({"handler_timeout": 0}, "0 cannot be a time limit in microseconds"),
+        (
+            {"handle": print, "timeout": timedelta(seconds=1)},
+            r"(?s)print is a plain function, and has a time limit.*thread",
+        ),
+        ({"timeout": 5}, r"(?s)timeout must be a timedelta, got int 5.*write timedelta\(seconds=5\)"),
+        ({"timeout": timedelta(0)}, "timeout=0:00:00 is too short"),
+        ({"stalled_after": 5.0}, "stalled_after must be a timedelta, got float 5.0"),
+        ({"leave": 5}, "leave must be a timedelta, got int 5"),
+        ({"grace": True}, "grace must be a timedelta, got bool True"),
+        ({"backoff": 5}, "backoff must be a timedelta, got int 5"),
+        ({"concurrency": 0}, "0 cannot be a number of handlers at a time"),
+        ({"concurrency": "8"}, "'8' cannot be a number of handlers at a time"),
+        ({"consumer": ConsumerRules(executors=8)}, r"(?s)8 executors.*write Worker\(concurrency=8\)"),
         ({"start_time": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001
         ({"start_time": "yesterday"}, "a str is not a time to start at"),
         ({"start_offsets": {"orders": 1}}, "a str is not a partition to start in"),
@@ -266,7 +277,6 @@ async def yields(given: object) -> AsyncIterator[object]:
         ({"consumer": 5}, "a int is not what a consumer does"),
         ({"dead_letter": 5}, "a int is not a topic of dead letters"),
         ({"decode": 5}, "a int is not decode="),
-        ({"hooks": 5}, "a int is not hooks="),
         ({"handle": yields}, "yields is an async generator"),
         ({"lifespan": yields}, r"(?s)lifespan= is an async generator.*@asynccontextmanager"),
         ({"observe": anything}, r"(?s)observe= is an async function.*not awaited"),
@@ -319,7 +329,7 @@ def test_a_handler_that_takes_too_long_fails_by_the_policy() -> None:
         await asyncio.sleep(10)
 
     rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.STOP))
-    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, handler_timeout=50 * MILLISECOND)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, timeout=timedelta(milliseconds=50))
     outcome = on_log(worker, b"a")
 
     assert (outcome.failed, outcome.is_whole) == (1, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -78,8 +79,8 @@ def test_whatever_a_handler_raises_is_a_failure_of_its_record(
 
     async def scenario() -> None:
         await filled(kafka, topic, 8, 2)
-        rules = ConsumerRules(executors=1, partition=BRIEF)
-        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=rules)
+        rules = ConsumerRules(partition=BRIEF)
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", concurrency=1, consumer=rules)
         run = asyncio.create_task(worker.run())
         await until(lambda: len({offset for partition, offset in seen if partition == 1}) == 8)
         worker.stop()
@@ -104,8 +105,8 @@ def test_an_exit_of_user_code_ends_the_worker_after_what_is_owed(
 
     async def scenario() -> None:
         await filled(kafka, topic, 8)
-        rules = ConsumerRules(executors=8, partition=BRIEF)
-        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=rules)
+        rules = ConsumerRules(partition=BRIEF)
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", concurrency=8, consumer=rules)
         with pytest.raises(error):
             await worker.run()
         assert ended == {0, 1, 2, 3, 4, 6, 7}
@@ -203,15 +204,15 @@ def test_how_long_a_record_may_take_is_asked_of_those_in_work_alone(kafka: str, 
         await asyncio.sleep(1 if record.offset == 3 else 0)
         ended.append(record.offset)
 
-    def expected(record: Record) -> int:
+    def expected(record: Record) -> timedelta:
         asked.append(record.offset)
-        return SECOND
+        return timedelta(seconds=1)
 
     async def scenario() -> None:
         await filled(kafka, topic, 8)
-        rules = ConsumerRules(executors=4, partition=PartitionRules(window_max=4))
+        rules = ConsumerRules(partition=PartitionRules(window_max=4))
         worker = Worker(
-            [topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=rules, expected=expected
+            [topic], handle, bootstrap=kafka, group=f"group-{topic}", concurrency=4, consumer=rules, expected=expected
         )  # fmt: skip
         run = asyncio.create_task(worker.run())
         await until(lambda: len(ended) == 7)
@@ -289,8 +290,8 @@ def test_a_cancelled_run_drains_and_commits(kafka: str, make_topic: Topics) -> N
 
     async def scenario() -> None:
         await filled(kafka, topic, 8)
-        rules = ConsumerRules(executors=8, partition=BRIEF)
-        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=rules)
+        rules = ConsumerRules(partition=BRIEF)
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", concurrency=8, consumer=rules)
         run = asyncio.create_task(worker.run())
         await until(lambda: len(begun) == 8)
         run.cancel()

@@ -198,7 +198,7 @@ async def handle(record): ...
 
 worker, other = (
     Worker(["t"], handle, bootstrap="here:9092", group="g", **CLIENT,
-           consumer=ConsumerRules(executors, partition=PartitionRules(drain=DRAIN)))
+           concurrency=executors, consumer=ConsumerRules(partition=PartitionRules(drain=DRAIN)))
     for executors in (course(17, ("nothing",)).executors, 1)
 )
 """

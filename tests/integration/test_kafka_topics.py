@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ class World:
         group = f"group-{uuid.uuid4().hex}"
         rules = ConsumerRules(partition=PartitionRules(drain=Budget(2 * IN_TIME, SECOND, SECOND)))
         worker = Worker(
-            topics, self.handle, bootstrap=self.bootstrap, group=group, consumer=rules, grace=3 * IN_TIME,
+            topics, self.handle, bootstrap=self.bootstrap, group=group, consumer=rules, grace=timedelta(microseconds=3 * IN_TIME),
             metadata_max_age_ms=age_ms, **more,
         )  # fmt: skip
         run = asyncio.create_task(worker.run())

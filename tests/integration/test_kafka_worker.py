@@ -19,6 +19,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from tests.integration.command_lines import said_here
+from tests.integration.kafka_runs import hooked
 from tests.integration.servers import KafkaServer, create_topic
 
 from tidegate.conformance import breaches
@@ -371,7 +372,8 @@ def test_a_record_that_failed_is_answered_for_and_work_goes_on(kafka: str, make_
 
     async def scenario() -> None:
         await fill(kafka, topic, 20)
-        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=rules, hooks=hook)
+        worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}", consumer=rules)
+        worker = hooked(worker, hook, worker.settings.consumer)
         run = asyncio.create_task(worker.run())
         await until(lambda: len(answered) == 2)
         await asyncio.sleep(0.3)

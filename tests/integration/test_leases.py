@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
@@ -138,7 +139,7 @@ class Course:
         held.check()
         others = [each for each, until in self.until.items() if each != name and until > now]
         assert not others, f"{name} and {others} at {now}"
-        self.until[name] = now + held.left / SECOND
+        self.until[name] = now + held.left.total_seconds()
 
     async def member(self, name: str) -> None:
         """Wants the lease again and again, and works under it."""
@@ -170,7 +171,7 @@ class Course:
             await asyncio.sleep(self.chance.uniform(0, 12))
             self.is_out = False
             if self.chance.random() < 0.5:
-                testing.stall(self.chance.uniform(0, 10))
+                testing.stall(timedelta(seconds=self.chance.uniform(0, 10)))
 
 
 def course(seed: int) -> Course:
@@ -409,7 +410,7 @@ def test_who_is_not_patient_goes_without(mongodb: str, database: str) -> None:
     async def work(store: AsyncMongo) -> None:
         async with lease_async(store, "l", terms=QUICK) as held:
             with pytest.raises(LeaseBusy, match="was not to be had in 300 ms"):
-                async with lease_async(store, "l", terms=QUICK, patience=300 * MILLISECOND):
+                async with lease_async(store, "l", terms=QUICK, patience=timedelta(milliseconds=300)):
                     raise AssertionError("two hold it")
             held.check()
 
@@ -417,7 +418,7 @@ def test_who_is_not_patient_goes_without(mongodb: str, database: str) -> None:
     with MongoClient[dict[str, Any]](mongodb) as client:
         store = Mongo(client, database)
         with lease(store, "l", terms=QUICK) as held:
-            with pytest.raises(LeaseBusy), lease(store, "l", terms=QUICK, patience=300 * MILLISECOND):
+            with pytest.raises(LeaseBusy), lease(store, "l", terms=QUICK, patience=timedelta(milliseconds=300)):
                 raise AssertionError("two hold it")
             held.check()
 
@@ -440,7 +441,7 @@ def test_a_cancellation_releases_it_and_goes_on_its_way(mongodb: str, database: 
             each.cancel()
         ended = await asyncio.gather(holder, waiter, return_exceptions=True)
         assert [type(each) for each in ended] == [asyncio.CancelledError] * 2
-        async with lease_async(store, "l", terms=QUICK, patience=5 * SECOND) as held:
+        async with lease_async(store, "l", terms=QUICK, patience=timedelta(seconds=5)) as held:
             assert held.epoch > 1
 
     with_tasks(mongodb, work, database)
@@ -582,7 +583,7 @@ def test_nobody_waits_for_a_store_that_does_not_answer(
             with lease(store, "l", terms=QUICK):
                 pipe.turn(Link.HANGING)
             pipe.turn(Link.REFUSED)
-            with pytest.raises(LeaseBusy), lease(store, "other", patience=300 * MILLISECOND):
+            with pytest.raises(LeaseBusy), lease(store, "other", patience=timedelta(milliseconds=300)):
                 raise AssertionError("nobody has answered")
             ended.set()
 
@@ -615,7 +616,7 @@ def test_any_command_of_a_block_under_a_lease_may_fail(
         spared = Mongo(client, database)
 
         def in_a_block(store: Mongo) -> int:
-            with lease(store, key, terms=RENEWED, patience=5 * SECOND) as held:
+            with lease(store, key, terms=RENEWED, patience=timedelta(seconds=5)) as held:
                 assert spared(fenced("rows", key, held.epoch, Add(COUNT, 1))) == 1
                 time.sleep(0.15)
                 return held.epoch
@@ -623,7 +624,7 @@ def test_any_command_of_a_block_under_a_lease_may_fail(
         async def in_a_block_of_a_loop() -> int:
             async with (
                 AsyncMongoClient[dict[str, Any]](proxy.uri) as loops,
-                lease_async(AsyncMongo(loops, database), key, terms=RENEWED, patience=5 * SECOND) as held,
+                lease_async(AsyncMongo(loops, database), key, terms=RENEWED, patience=timedelta(seconds=5)) as held,
             ):
                 assert spared(fenced("rows", key, held.epoch, Add(COUNT, 1))) == 1
                 await asyncio.sleep(0.15)
@@ -646,7 +647,7 @@ def test_any_command_of_a_block_under_a_lease_may_fail(
             assert epoch in {0, row[FENCE]}
             assert (row[COUNT], row[FENCE]) in {(0, 0), (1, row[FENCE])}
             if n < 3 or not has_struck:
-                with lease(spared, key, terms=RENEWED, patience=20 * SECOND) as held:
+                with lease(spared, key, terms=RENEWED, patience=timedelta(seconds=20)) as held:
                     assert held.epoch > row[FENCE]
         assert n > 4
 
@@ -700,7 +701,7 @@ def test_what_is_refused_once_the_record_is_there_comes_out() -> None:
     def refuses(effect: Any) -> object:
         return store(effect) if isinstance(effect, InsertOne) else Refused("not authorised")
 
-    with pytest.raises(Refused, match="not authorised"), lease(refuses, "l", patience=10 * SECOND):
+    with pytest.raises(Refused, match="not authorised"), lease(refuses, "l", patience=timedelta(seconds=10)):
         raise AssertionError("there is no lease")
 
 
@@ -731,7 +732,8 @@ def test_who_is_interrupted_while_he_waits_waits_no_more() -> None:
     [
         ({"key": ""}, "cannot name a lease"),
         ({"terms": 5}, "not the terms of a lease"),
-        ({"patience": 0}, "cannot be a patience"),
+        ({"patience": timedelta(0)}, "patience=0:00:00 is too short"),
+        ({"patience": 5}, "patience must be a timedelta, got int 5"),
         ({"collection": "a..b"}, "not a name of a collection"),
         ({"store": 7}, "not a store"),
     ],

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from itertools import product
 from typing import Any, Final, TypeAlias
@@ -292,7 +293,14 @@ def rule_for(key: str, action: Action, database: str) -> Rule:
     def is_its(body: Body) -> bool:
         return body["$db"] == database if key == "told the time" else key == "indexed" or f"'{key}'" in repr(body)
 
-    return Rule(COMMAND[key], action, is_its, times=1, seconds=DELAYS.get(action, 0.0), reply=ANSWERS.get(action, {}))
+    return Rule(
+        COMMAND[key],
+        action,
+        is_its,
+        times=1,
+        delay=timedelta(seconds=DELAYS.get(action, 0.0)),
+        reply=ANSWERS.get(action, {}),
+    )
 
 
 def expected(key: str, action: Action, *, retries: bool) -> tuple[type[Failure] | None, bool]:

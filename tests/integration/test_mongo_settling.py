@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 import pytest
@@ -39,7 +40,7 @@ LOSSES: Final = (
     Rule("update", Action.CUT_REPLY, times=2, probability=0.1),
     Rule("update", Action.HANG_REPLY, probability=0.2),
     Rule("update", Action.HANG_REQUEST, probability=0.05),
-    Rule("update", Action.DELAY_REQUEST, probability=0.05, seconds=0.5),
+    Rule("update", Action.DELAY_REQUEST, probability=0.05, delay=timedelta(seconds=0.5)),
     Rule("find", Action.HANG_REPLY, probability=0.02),
 )
 

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, Final, TypeAlias, final
 
 import attrs
@@ -57,7 +58,7 @@ LOSSES: Final = (
     Rule("update", Action.CUT_REQUEST, times=3, probability=0.01),
     Rule("update", Action.HANG_REPLY, probability=0.15),
     Rule("update", Action.HANG_REQUEST, probability=0.02),
-    Rule("update", Action.DELAY_REQUEST, probability=0.02, seconds=1.5 * TIMEOUT_MS / 1_000),
+    Rule("update", Action.DELAY_REQUEST, probability=0.02, delay=timedelta(seconds=1.5 * TIMEOUT_MS / 1_000)),
     Rule("insert", Action.HANG_REPLY, probability=0.2),
     Rule("find", Action.HANG_REPLY, probability=0.01),
 )

@@ -117,7 +117,7 @@ def test_8_who_has_a_filter_hears_of_deletions(mongodb: str, database: str) -> N
     async def work(client: Any) -> None:
         held = client[database]
         paid = attrs.evolve(task("a"), where=Eq(Field[Any]("paid"), True), cleaning=CleanUp(keep_for=0))
-        rules = attrs.evolve(RULES, sweep=50 * MILLISECOND)
+        rules = attrs.evolve(RULES, sweep=timedelta(milliseconds=50))
         async with planning(site_of(client, database), [paid], rules) as life:
             await life.settled("a")
             await held.orders.insert_many([{"_id": key, "paid": True} for key in range(3)])
@@ -237,13 +237,13 @@ def test_what_changes_while_it_runs_is_not_put_off_by_later(mongodb: str, databa
         app, runs = shop.app(), list[int]()
 
         @app.task("orders", watch=["n"], debounce=AT_ONCE)
-        async def invoice(change: Change) -> Later | None:
+        async def invoice(change: Change) -> None:
             runs.append(change.values["n"])
             if change.values["n"]:
-                return None
+                return
             await shop.put(1, "n", 1)
             await until(lambda: is_dirty(shop), "the change had its look")
-            return Later(timedelta(hours=1))
+            raise Later(timedelta(hours=1))
 
         async with served(app):
             await shop.insert({"_id": 1, "n": 0})

@@ -14,6 +14,7 @@ import urllib.request
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from itertools import pairwise
@@ -22,6 +23,7 @@ from typing import Any, Final
 import pytest
 from aiokafka import AIOKafkaProducer
 from prometheus_client import CollectorRegistry
+from tests.integration.kafka_runs import hooked
 
 from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.commands import Work
@@ -43,7 +45,7 @@ from tidegate_adapters.tallies import BOUNDS_S, Handled, HandlerTimes
 from tidegate_adapters.worker_monitor import of_health
 
 P0: Final = TopicPartition("orders", 0)
-SOON: Final = 300 * MILLISECOND
+SOON: Final = timedelta(milliseconds=300)
 """When a worker counts as stalled here."""
 
 
@@ -148,7 +150,8 @@ def test_a_dead_letter_counts_when_it_is_written() -> None:
 
     rules = ConsumerRules(partition=PartitionRules(failure_policy=FailurePolicy.SKIP))
     log = EmbeddedLog([*records(b"a"), *records(b"a", b"b", partition=1)])
-    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, hooks=hooks, metrics=registry)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, metrics=registry)
+    worker = hooked(worker, hooks, worker.settings.consumer)
 
     async def meanwhile() -> None:
         await until(lambda: shown(registry, "failed_records", partition="0") == 1)
@@ -230,13 +233,13 @@ def test_no_label_is_made_of_what_records_carry() -> None:
 def test_a_gate_that_is_closed_holds_all_partitions() -> None:
     """Why is a label."""
     registry, stuck = CollectorRegistry(), asyncio.Event()
-    rules = ConsumerRules(executors=1, thresholds=Thresholds(2, 1))
+    rules = ConsumerRules(thresholds=Thresholds(2, 1))
     log = EmbeddedLog([*records(b"a", b"b", b"c"), *records(b"a", partition=1)])
 
     async def handle(_: Record) -> None:
         await stuck.wait()
 
-    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=rules, metrics=registry)
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", concurrency=1, consumer=rules, metrics=registry)
 
     async def meanwhile() -> None:
         await until(lambda: shown(registry, "held_partitions", reason="load") == 2)
@@ -328,7 +331,7 @@ def test_a_worker_whose_loop_is_held_up_is_not_healthy() -> None:
     status, _, text = answers[0]
 
     assert status == 503
-    assert json.loads(text)["silent_s"] >= SOON / SECOND
+    assert json.loads(text)["silent_s"] >= SOON.total_seconds()
 
 
 def test_health_is_told_in_seconds() -> None:
@@ -425,7 +428,7 @@ def test_a_stuck_handler_is_seen_from_without(kafka: str, make_topic: Callable[[
         (stalled,) = told["stalled"]
         assert (status, kind, told["healthy"], told["silent_s"]) == (503, "application/json", False, None)
         assert (stalled["topic"], stalled["partition"], stalled["causes"]) == (topic, 0, [])
-        assert stalled["for_s"] >= SOON / SECOND
+        assert stalled["for_s"] >= SOON.total_seconds()
 
         status, kind, text = await asyncio.to_thread(got, port, "/metrics")
         assert (status, kind.partition(";")[0]) == (200, "text/plain")

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM
 from subprocess import PIPE, Popen
@@ -50,12 +51,14 @@ from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.mongo import connect_async
 from tidegate_adapters.mongo_clients import close_shared
 from tidegate_adapters.orchestrator import (
-    Concurrency,
     Handle,
     InvocationAbsent,
     InvocationCancelled,
     InvocationFailed,
+    Later,
+    MaxRunning,
     Orchestrator,
+    Rate,
     Task,
     Unfinished,
     on_event,
@@ -74,9 +77,9 @@ AT_ONCE: Final = timedelta(0)
 QUICKLY: Final = timedelta(milliseconds=100)
 QUICK: Final[Raw] = {
     "polling": PollingBounds(least=20 * MILLISECOND, most=100 * MILLISECOND, jitter=0),
-    "beat_every": 50 * MILLISECOND,
-    "paused_every": 50 * MILLISECOND,
-    "result_every": 20 * MILLISECOND,
+    "beat_every": timedelta(milliseconds=50),
+    "paused_every": timedelta(milliseconds=50),
+    "result_every": timedelta(milliseconds=20),
     "services": ServiceRules(recover="0 0 1 1 *", purge="0 0 1 1 *"),
 }
 
@@ -360,7 +363,7 @@ def test_who_waits_is_interrupted_while_no_slot_is_free(how: str) -> None:
 
     async def run() -> None:
         office, ends, at_work = Office(None, "embedded"), asyncio.Event(), asyncio.Event()
-        app = office.app(concurrency=1, drain=0)
+        app = office.app(concurrency=1, drain=timedelta(0))
 
         @app.task()
         async def long() -> None:
@@ -369,7 +372,7 @@ def test_who_waits_is_interrupted_while_no_slot_is_free(how: str) -> None:
                 with suppress(asyncio.CancelledError):
                     await ends.wait()
 
-        @app.task(limit=timedelta(seconds=0.1) if how == "limit" else None)
+        @app.task(timeout=timedelta(seconds=0.1) if how == "limit" else None)
         async def parent() -> None:
             await (await long.enqueue()).result()
 
@@ -503,21 +506,21 @@ def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: st
         async with office_of(store, mongodb, database) as office:
             app = office.app()
 
-            @app.task(limit=timedelta(milliseconds=50))
+            @app.task(timeout=timedelta(milliseconds=50))
             async def slow() -> None:
                 await asyncio.sleep(60)
 
-            @app.task(limit=timedelta(milliseconds=50))
+            @app.task(timeout=timedelta(milliseconds=50))
             async def returns() -> None:
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(60)
 
-            @app.task(limit=timedelta(milliseconds=50), retries=1, backoff=AT_ONCE, retry_for=ValueError)
+            @app.task(timeout=timedelta(milliseconds=50), retries=1, backoff=AT_ONCE, retry_for=ValueError)
             async def picky() -> None:
                 tries["picky"] += 1
                 await asyncio.sleep(60)
 
-            @app.task(limit=timedelta(milliseconds=50), retries=1, backoff=AT_ONCE, retry_for=OSError)
+            @app.task(timeout=timedelta(milliseconds=50), retries=1, backoff=AT_ONCE, retry_for=OSError)
             async def again() -> None:
                 tries["again"] += 1
                 await asyncio.sleep(60)
@@ -532,6 +535,72 @@ def test_a_handler_that_takes_too_long_is_interrupted_and_has_failed(mongodb: st
     assert tries == {"picky": 1, "again": 2}
 
 
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("store", STORES)
+def test_a_handler_that_is_called_too_early_is_called_again_later(
+    mongodb: str, database: str, store: str, caplog: pytest.LogCaptureFixture, *, is_async: bool
+) -> None:
+    """That is no failure, and no try."""
+    called: list[float] = []
+
+    async def run() -> None:
+        async with office_of(store, mongodb, database) as office:
+            app = office.app()
+
+            def work() -> int:
+                called.append(time.monotonic())
+                if len(called) < 3:
+                    raise Later(timedelta(milliseconds=100))
+                return len(called)
+
+            async def work_async() -> int:
+                return work()
+
+            early = app.task(name="early")(work_async if is_async else work)
+            async with served(app):
+                assert await (await early.enqueue()).result() == 3
+            (record,) = await office.records()
+            assert (record["tries"], record["status"]) == (1, "success")
+            assert "error" not in record
+
+    in_loop(run())
+    assert all(later - earlier >= 0.1 for earlier, later in pairwise(called))
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+def test_a_configured_app_is_another_one_and_its_handlers_enqueue_there(mongodb: str, database: str) -> None:
+    """Whatever app the module has that they are written in; elsewhere a task is of the app that it was declared with."""
+    app = Orchestrator(mongodb, settings=OrchestratorSettings(database=database, **QUICK))
+    seen: list[str] = []
+
+    @app.task()
+    async def then() -> None:
+        seen.append("then")
+
+    @app.task()
+    def first() -> None:
+        _ = then.enqueue_sync()
+        seen.append("first")
+
+    async def run() -> None:
+        told = attrs.evolve(app.settings, prefix="other_")
+        other = app.configured(told)
+        assert (app.settings.prefix, other.settings) == ("orchestrator_", told)
+        async with served(other):
+            _ = await first.enqueue()  # which nobody serves
+            _ = await first.of(other).enqueue()
+            await until(lambda: seen == ["first", "then"], "the handler has enqueued where it is called")
+        client = await connect_async(mongodb)
+        found = [
+            await client[database][f"{each}_invocations"].count_documents({}) for each in ("orchestrator", "other")
+        ]
+        await client.close()
+        await app.close()
+        assert found[0] == 1
+
+    in_loop(run())
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_what_runs_when_the_time_to_stop_is_over_is_given_back_and_run_elsewhere(
     mongodb: str, database: str, store: str
@@ -542,7 +611,7 @@ def test_what_runs_when_the_time_to_stop_is_over_is_given_back_and_run_elsewhere
         async with office_of(store, mongodb, database) as office:
 
             def app_of(number: int) -> tuple[Orchestrator, Any]:
-                app = office.app(drain=10 * MILLISECOND)
+                app = office.app(drain=timedelta(milliseconds=10))
 
                 @app.task()
                 async def stay() -> int:
@@ -921,7 +990,7 @@ def test_the_beats_of_children_go_on_after_one_that_nobody_has_answered() -> Non
 
     async def run() -> None:
         office = Office(None, "embedded")
-        app, fails = office.app(beat_every=5 * SECOND), [True]
+        app, fails = office.app(beat_every=timedelta(seconds=5)), [True]
 
         @app.task()
         async def nothing() -> None: ...
@@ -1101,9 +1170,9 @@ def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> 
         "tests.integration.orchestrator_children", "asks", {"one": "1"}, run, "root", 1, children.app.settings
     )
 
-    key = json.loads(str(_called(call)))
+    key = json.loads(str(_called(call, {})))
 
-    assert closed == [children.app]
+    assert [each.made_from for each in closed] == [children.app]
     row = asyncio.run(shown(key))
     assert (row.job.parent, row.job.root) == ("parent", "root")
 
@@ -1111,30 +1180,33 @@ def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> 
 def test_handlers_in_processes_of_their_own(tmp_path: Path) -> None:
     """A child calls one after the other; what dies or is interrupted has failed, and nothing else with it. What it has started ends."""
     told = OrchestratorSettings(database="jobs", name="pod-0", **QUICK)
-    _ = children.app.configured(told)
+    app = children.app.configured(told)
+    add, fails, waits = children.add.of(app), children.fails.of(app), children.waits.of(app)
+    dies, stays = children.dies.of(app), children.stays.of(app)
 
     async def run() -> None:
-        async with served(children.app):
-            (total, child), (_, same) = [await (await children.add.enqueue(1, 2)).result() for _ in range(2)]
+        async with served(app):
+            (total, child), (_, same) = [await (await add.enqueue(1, 2)).result() for _ in range(2)]
             assert (total, child) == (3, same)
             assert child != os.getpid()
             for number in (SIGTERM, SIGINT):  # as of a service that is stopped with all its processes, or a terminal
                 os.kill(child, number)
-            assert await (await children.add.enqueue(1, 2)).result() == (3, child)
+            assert await (await add.enqueue(1, 2)).result() == (3, child)
             await asyncio.sleep(0.3)
-            parent, worker = [each.member for each in (await children.app.standing()).processes]
+            parent, worker = [each.member for each in (await app.standing()).processes]
             assert (parent.name, worker.name, worker.runner) == ("pod-0", "pod-0/1", parent.id)
             assert worker.id == f"{parent.id}/1.{child}"
             with pytest.raises(InvocationFailed, match=r"ValueError: no, password=\*\*\*") as failed:
-                await (await children.fails.enqueue("no, password=hunter2")).result()
+                await (await fails.enqueue("no, password=hunter2")).result()
             assert "in fails" in failed.value.traceback
+            assert await (await waits.enqueue(str(tmp_path / "there"))).result() == "done"
             with pytest.raises(InvocationFailed, match="has ended with 7"):
-                await (await children.dies.enqueue()).result()
-            assert (await (await children.add.enqueue(1, 2)).result())[
+                await (await dies.enqueue()).result()
+            assert (await (await add.enqueue(1, 2)).result())[
                 0
             ] == 3  # in a child that has begun before the next one's limit
             with pytest.raises(InvocationFailed, match="longer than 1 s"):
-                await (await children.stays.enqueue(str(tmp_path / "left"))).result()
+                await (await stays.enqueue(str(tmp_path / "left"))).result()
             left = int((tmp_path / "left").read_text())
             await until(lambda: not lives(left), "what it has started has ended")
 
@@ -1256,7 +1328,7 @@ def test_no_more_run_at_a_time_than_may(mongodb: str, database: str, store: str)
             def app_of() -> tuple[Orchestrator, Any]:
                 app = office.app()
 
-                @app.task(concurrency=Concurrency.per(lambda name: name, at_most=2))
+                @app.task(max_running=MaxRunning.per(lambda name: name, at_most=2))
                 async def work(name: str, number: int) -> int:
                     active[name] += 1
                     most[name] = max(most[name], active[name])
@@ -1299,8 +1371,8 @@ def test_tenants_take_turns(mongodb: str, database: str, store: str) -> None:
 
 
 TURNS: Final = ServiceRules(
-    processes=2, interval=2 * SECOND, spread=100 * MILLISECOND, check_every=100 * MILLISECOND, round_every=100 * MILLISECOND,
-    margin=MILLISECOND, recover="* * * * * *",
+    processes=2, interval=timedelta(seconds=2), spread=timedelta(milliseconds=100), check_every=timedelta(milliseconds=100), round_every=timedelta(milliseconds=100),
+    margin=timedelta(milliseconds=1), recover="* * * * * *",
 )  # fmt: skip
 PROCESS: Final = """
 import asyncio, logging, sys
@@ -1311,7 +1383,7 @@ from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 logging.basicConfig(level=logging.INFO)
 app = Orchestrator(
     sys.argv[1],
-    settings=OrchestratorSettings(database=sys.argv[2], drain=int(sys.argv[3]), beat_every=50_000, dead_after=1_000_000),
+    settings=OrchestratorSettings(database=sys.argv[2], drain=timedelta(microseconds=int(sys.argv[3])), beat_every=timedelta(milliseconds=50), dead_after=timedelta(seconds=1)),
 )
 
 @app.task()
@@ -1345,7 +1417,9 @@ def test_who_is_to_stop_before_it_could_begin_ends(mongod: MongoServer, database
 
 def test_where_nobody_answers_it_is_gone_when_its_time_is_over(disposable_mongod: MongoServer, database: str) -> None:
     """All of it: the ends of runs that cannot be written, what goes on beside them, the connection."""
-    told = OrchestratorSettings(**{"database": database, **QUICK, "drain": SECOND // 2, "leave": 2 * SECOND})
+    told = OrchestratorSettings(
+        **{"database": database, **QUICK, "drain": timedelta(seconds=0.5), "leave": timedelta(seconds=2)}
+    )
     app, stopped_at = Orchestrator(disposable_mongod.uri, settings=told), list[float]()
 
     @app.task()
@@ -1364,7 +1438,7 @@ def test_where_nobody_answers_it_is_gone_when_its_time_is_over(disposable_mongod
         took_s = time.monotonic() - stopped_at[0]
     finally:
         disposable_mongod.signal(0, SIGCONT)
-    assert took_s * SECOND < told.drain + told.leave + SECOND // 2
+    assert took_s < (told.drain + told.leave).total_seconds() + 0.5
 
 
 def process(uri: str, database: str, drain: int) -> Popen[str]:
@@ -1402,7 +1476,7 @@ def test_what_a_process_was_at_that_was_killed_is_run_by_another(
 ) -> None:
     """And whose it was is told."""
     caplog.set_level("INFO", "tidegate_adapters.orchestrator")
-    told: Raw = {**QUICK, "dead_after": SECOND, "services": TURNS}
+    told: Raw = {**QUICK, "dead_after": timedelta(seconds=1), "services": TURNS}
     settings = OrchestratorSettings(database=database, **told)
     app = Orchestrator(mongodb, settings=settings)
 
@@ -1429,8 +1503,9 @@ def test_what_a_process_was_at_that_was_killed_is_run_by_another(
 
 KILLER: Final = """
     import os, sys
+    from datetime import timedelta
     from tests.integration.test_orchestrator_app import QUICK, TURNS, Orchestrator, OrchestratorSettings
-    told = {**QUICK, "dead_after": 1_000_000, "services": TURNS, "deaths_max": 2, "concurrency": 1}
+    told = {**QUICK, "dead_after": timedelta(seconds=1), "services": TURNS, "deaths_max": 2, "concurrency": 1}
     app = Orchestrator(sys.argv[1], settings=OrchestratorSettings(database=sys.argv[2], **told))
 
     @app.task(retries=5)
@@ -1477,11 +1552,12 @@ def test_a_handler_that_kills_its_process_is_given_up(mongodb: str, database: st
 
 STANDING_STILL: Final = """
     import sys
+    from datetime import timedelta
     from tests.integration.storming import standing_still_at
     from tests.integration.test_orchestrator_app import QUICK, TURNS, Orchestrator, OrchestratorSettings
     from tidegate.invocations.dispatch import Handle
 
-    told = {**QUICK, "dead_after": 1_000_000, "services": TURNS}
+    told = {**QUICK, "dead_after": timedelta(seconds=1), "services": TURNS}
     observers = [standing_still_at(Handle)]
     app = Orchestrator(sys.argv[1], settings=OrchestratorSettings(database=sys.argv[2], **told), observers=observers)
 
@@ -1500,7 +1576,7 @@ STANDING_STILL: Final = """
 
 @pytest.mark.parametrize("kind", ["async def", pytest.param("def", marks=pytest.mark.long)])
 def test_who_stood_still_does_not_call_what_another_has_run_meanwhile(mongodb: str, database: str, kind: str) -> None:
-    told: Raw = {**QUICK, "dead_after": SECOND, "services": TURNS}
+    told: Raw = {**QUICK, "dead_after": timedelta(seconds=1), "services": TURNS}
     app = Orchestrator(mongodb, settings=OrchestratorSettings(database=database, **told))
 
     @app.task()
@@ -1615,18 +1691,21 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     "any number of arguments": (lambda app: app.task(name="x")(lambda *given: given), "any number of arguments"),
     "two of a name": (lambda app: (app.task()(good), app.task()(good)), "there are two tasks 'good'"),
     "a limit of a thread": (
-        lambda app: app.task(name="x", limit=timedelta(1))(lambda: 1),
+        lambda app: app.task(name="x", timeout=timedelta(1))(lambda: 1),
         "a thread cannot be interrupted",
     ),
-    "a limit of ages": (lambda app: app.task(limit=timedelta.max)(good), "is too long"),
+    "a time-out of another kind": (lambda app: app.task(timeout=5)(good), "timeout must be a timedelta, got int 5"),  # type: ignore[arg-type]
+    "a rate of another kind": (lambda _: Rate(1, per=5), "per must be a timedelta, got int 5"),  # type: ignore[arg-type]
+    "a drain of another kind": (lambda _: Orchestrator(Embedded(), "x", drain=5), "drain must be a timedelta"),  # type: ignore[arg-type]
+    "a limit of ages": (lambda app: app.task(timeout=timedelta.max)(good), "is too long"),
     "a priority": (lambda app: app.task(priority=101)(good), "101 cannot be a priority"),
     "retries": (lambda app: app.task(retries=-1)(good), "-1 cannot be a number of retries"),
     "an error": (lambda app: app.task(retry_for="OSError")(good), "is no class of errors"),  # type: ignore[arg-type]
-    "concurrency": (lambda app: app.task(concurrency=2)(good), "how many run at a time"),  # type: ignore[arg-type]
-    "a key": (lambda _: Concurrency.per("to"), "what calls have in common"),  # type: ignore[arg-type]
+    "how many run": (lambda app: app.task(max_running=2)(good), "how many run at a time"),  # type: ignore[arg-type]
+    "a key": (lambda _: MaxRunning.per("to"), "what calls have in common"),  # type: ignore[arg-type]
     "a key of what is not there": (
-        lambda app: app.task(concurrency=Concurrency.per(lambda to: to))(good),
-        "the key of its concurrency wants to",
+        lambda app: app.task(max_running=MaxRunning.per(lambda to: to))(good),
+        "the key of its max_running wants to",
     ),
     "a process for what nobody finds": (
         lambda app: app.task(processes=True, name="x")(lambda: 1),
@@ -1636,7 +1715,7 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     "triggers that are none": (lambda app: app.task(triggers=7)(one), "a int is not when a task starts"),  # type: ignore[arg-type]
     "a trigger twice": (lambda app: app.task(triggers=[EVENT, EVENT])(anything), "is declared twice"),
     "a condition twice": (lambda app: app.task(triggers=[EVENT & EVENT])(anything), "a condition comes twice"),
-    "no time": (lambda app: app.task(triggers=[(EVENT & on_event("b")).within(AT_ONCE)])(anything), "a time in micros"),
+    "no time": (lambda app: app.task(triggers=[(EVENT & on_event("b")).within(AT_ONCE)])(anything), "is too short"),
     "a trigger without arguments": (lambda app: app.task(triggers=[EVENT])(one), "a trigger calls one with what"),
     "a trigger with others": (
         lambda app: app.task(triggers=[EVENT.calls_with(two=2)])(anything),
@@ -1695,6 +1774,8 @@ def test_who_calls_with_something_else_hears_of_it() -> None:
             _ = await send.enqueue()
         with pytest.raises(Misuse, match="leave one of them out"):
             _ = await send.enqueue(Mail("a"), delay=AT_ONCE, due=datetime.now(UTC))
+        with pytest.raises(Misuse, match="delay must be a timedelta, got int 5"):
+            _ = await send.enqueue(Mail("a"), delay=5)  # type: ignore[arg-type]
         await app.close()
 
     asyncio.run(run())
@@ -1765,7 +1846,7 @@ def test_an_app_is_tested_on_fresh_stores_and_is_as_it_was(on_embedded: OnEmbedd
         found: int = await (await square.enqueue(3)).result()
         return found
 
-    async def fails(_: Embedded) -> None:
+    async def fails(_store: Embedded) -> None:
         _ = await square.enqueue(-1)
         raise ZeroDivisionError
 

@@ -23,6 +23,7 @@ from tidegate_adapters.cli.orchestrator import STATUSES
 APP: Final = """
 import asyncio
 import os
+from datetime import timedelta
 from pathlib import Path
 
 from tidegate_adapters.embedded import Embedded
@@ -36,8 +37,8 @@ app = Orchestrator(
     settings=OrchestratorSettings(
         database=os.environ["DATABASE"],
         polling=PollingBounds(least=20_000, most=200_000, jitter=0),
-        beat_every=100_000,
-        paused_every=100_000,
+        beat_every=timedelta(milliseconds=100),
+        paused_every=timedelta(milliseconds=100),
         services=ServiceRules(recover="0 0 1 1 *", purge="0 0 1 1 *"),
     ),
 )
@@ -106,8 +107,8 @@ ENQUEUE_ELSEWHERE: Final = """
 import attrs
 from app import app, heavy
 
-app.configured(attrs.evolve(app.settings, prefix="other_"))
-heavy.enqueue_sync(2025, key="heavy")
+other = app.configured(attrs.evolve(app.settings, prefix="other_"))
+heavy.of(other).enqueue_sync(2025, key="heavy")
 """
 REACTIVE: Final = """
 from tidegate_adapters.reactive import Reactive

@@ -25,7 +25,7 @@ from tidegate.invocations.taking import Taken, Taker
 from tidegate.model.documents import Document
 from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND, ClockName, Instant
+from tidegate.model.instants import SECOND, ClockName, Instant
 from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate.sim.world import world_with
 from tidegate.triggers.turn import DutyFailedError, Turn
@@ -36,7 +36,7 @@ from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, backlogs_of
 from tidegate_adapters.orchestrator.tallies import NOTHING, Tallies
 
-SOON: Final = 400 * MILLISECOND
+SOON: Final = timedelta(milliseconds=400)
 """When an app counts as stalled here."""
 
 
@@ -210,7 +210,7 @@ def test_slots_that_handlers_do_not_give_back_are_not_healthy_while_something_is
             async with served(app):
                 first = await stuck.enqueue()
                 with pytest.raises(Unfinished):
-                    await first.result(timeout=timedelta(microseconds=2 * SOON))
+                    await first.result(timeout=2 * SOON)
                 assert not await stands()
 
                 second = await stuck.enqueue()
@@ -271,7 +271,7 @@ def test_an_app_whose_loop_is_held_up_is_not_healthy() -> None:
     port = free_port()
 
     def after_a_while() -> tuple[int, str, str]:
-        time.sleep(2 * SOON / SECOND)
+        time.sleep(2 * SOON.total_seconds())
         return got(port, "/health")
 
     async def run() -> tuple[int, str, str]:
@@ -282,7 +282,7 @@ def test_an_app_whose_loop_is_held_up_is_not_healthy() -> None:
             @app.task()
             async def blocks() -> None:
                 answers.append(asyncio.get_running_loop().run_in_executor(None, after_a_while))
-                time.sleep(4 * SOON / SECOND)  # noqa: ASYNC251  that is what is wrong here
+                time.sleep(4 * SOON.total_seconds())  # noqa: ASYNC251  that is what is wrong here
 
             async with served(app):
                 await (await blocks.enqueue()).result()

@@ -308,6 +308,20 @@ async def _spoil(collection: str) -> None:
         ({"page_token": 7}, "a token"),
         ({"page_port": 65_536}, "a port"),
         ({"page_host": ""}, "an address"),
+        *(
+            ({what: 5}, f"{what} must be a timedelta, got int 5")
+            for what in (
+                "drain",
+                "leave",
+                "beat_every",
+                "dead_after",
+                "paused_every",
+                "result_every",
+                "keep_finished",
+                "keep_failed",
+                "stalled_after",
+            )
+        ),
     ],
 )
 def test_a_page_is_nowhere_where_it_must_not_be(wrong: Raw, what: str) -> None:

@@ -15,7 +15,7 @@ from tests.integration.test_orchestrator_app import STORES, office_of, served
 
 from tidegate.model.errors import Misuse
 from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.orchestrator import Concurrency, InvocationCancelled, Orchestrator, Rate
+from tidegate_adapters.orchestrator import InvocationCancelled, MaxRunning, Orchestrator, Rate
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -61,7 +61,7 @@ def test_keys_have_rates_of_their_own_and_who_has_a_place_gives_it_back(
 
             @app.task(
                 rate=Rate(5, per=timedelta(seconds=1), burst=1, key=lambda to: to),
-                concurrency=Concurrency.per(lambda to: to),
+                max_running=MaxRunning.per(lambda to: to),
             )
             async def send(to: str) -> None:
                 began.append((to, time.monotonic()))
@@ -87,7 +87,7 @@ def test_who_finds_no_place_ends_where_it_is_not_to_wait(mongodb: str, database:
         async with office_of(store, mongodb, database) as office:
             app = office.app()
 
-            @app.task(concurrency=Concurrency(waits=False))
+            @app.task(max_running=MaxRunning(waits=False))
             async def sweep() -> str:
                 await asyncio.sleep(0.2)
                 return "swept"

@@ -12,10 +12,10 @@ from tests.integration.test_orchestrator_triggers import TURNS
 
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, MINUTE
+from tidegate.model.instants import MINUTE
 from tidegate.model.programs import insert_new
 from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.orchestrator import Concurrency, InvocationAbsent, InvocationFailed, Orchestrator, Unique
+from tidegate_adapters.orchestrator import InvocationAbsent, InvocationFailed, MaxRunning, Orchestrator, Unique
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 
 HOUR = 60 * MINUTE
@@ -32,7 +32,7 @@ def test_what_has_ended_goes_once_it_was_kept_for_long_enough(mongodb: str, data
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
             app = office.app(
-                services=EACH_SECOND, keep_finished=1_500 * MILLISECOND, keep_failed=None, inline_bytes=1024
+                services=EACH_SECOND, keep_finished=timedelta(milliseconds=1_500), keep_failed=None, inline_bytes=1024
             )
 
             @app.task(unique=Unique())
@@ -82,9 +82,9 @@ def test_the_places_of_a_key_go_with_the_last_of_its_invocations(mongodb: str, d
 
     async def run() -> None:
         async with office_of(store, mongodb, database) as office:
-            app = office.app(services=EACH_SECOND, keep_finished=1_500 * MILLISECOND, keep_failed=None)
+            app = office.app(services=EACH_SECOND, keep_finished=timedelta(milliseconds=1_500), keep_failed=None)
 
-            @app.task(concurrency=Concurrency.per(lambda name: name))
+            @app.task(max_running=MaxRunning.per(lambda name: name))
             async def send(name: str) -> None:
                 if name == "ann":
                     raise ValueError("unknown")
@@ -135,8 +135,8 @@ def test_the_record_of_a_process_goes_some_time_after_it_is_gone(mongodb: str, d
 
 
 def test_an_age_that_cannot_be_is_said_at_once() -> None:
-    for wrong in ({"keep_finished": -1}, {"keep_failed": 1.5}):
-        with pytest.raises(Misuse, match="an age in microseconds"):
+    for wrong in ({"keep_finished": timedelta(-1)}, {"keep_failed": 1.5}):
+        with pytest.raises(Misuse, match="keep_"):
             _ = OrchestratorSettings(database="jobs", **wrong)
 
 

@@ -6,9 +6,10 @@ import asyncio
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 import pytest
@@ -16,11 +17,11 @@ from tests.integration.mongo_loop import in_loop
 from tests.integration.test_orchestrator_app import STORES, office_of, served, until
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, MINUTE, SECOND
+from tidegate.model.instants import MILLISECOND, duration
 from tidegate.retries.schedule import Missed
 from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate_adapters.orchestrator import (
-    Concurrency,
+    MaxRunning,
     Orchestrator,
     When,
     on_cron,
@@ -34,10 +35,10 @@ from tidegate_adapters.orchestrator.turns import ServiceRules
 
 TURNS: Final = ServiceRules(
     processes=2,
-    interval=2 * SECOND,
-    spread=100 * MILLISECOND,
-    check_every=50 * MILLISECOND,
-    round_every=50 * MILLISECOND,
+    interval=timedelta(seconds=2),
+    spread=timedelta(milliseconds=100),
+    check_every=timedelta(milliseconds=50),
+    round_every=timedelta(milliseconds=50),
 )
 """Turns of less than a second, in which is looked each 50 ms."""
 
@@ -307,7 +308,7 @@ def test_a_work_of_the_users_is_done_by_one_process_at_a_time(mongodb: str, data
 
                 @app.service()
                 async def counts(turn: AtomicServiceRun, token: int) -> None:
-                    if turn.window.length > TURNS.interval:
+                    if turn.window.length > TURNS.service.interval:
                         wrong.append(f"a window of {turn.window}")
                     inside.append(name)
                     tokens.append(token)
@@ -331,7 +332,12 @@ def test_that_there_are_too_many_processes_for_turns_is_said(
     mongodb: str, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By an error: of more than have windows none has a turn, and nothing else would show it."""
-    few = ServiceRules(processes=1, interval=SECOND, spread=600 * MILLISECOND, check_every=50 * MILLISECOND)
+    few = ServiceRules(
+        processes=1,
+        interval=timedelta(seconds=1),
+        spread=timedelta(milliseconds=600),
+        check_every=timedelta(milliseconds=50),
+    )
 
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
@@ -384,8 +390,8 @@ def test_who_dies_in_its_turn_keeps_triggers_still_until_some_beats_are_missing(
 
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
-            app = office.app(services=TURNS, beat_every=100 * MILLISECOND)
-            assert app.settings.absent_after == 600 * MILLISECOND < app.settings.dead_after
+            app = office.app(services=TURNS, beat_every=timedelta(milliseconds=100))
+            assert app.settings.absent_after == 600 * MILLISECOND < duration(app.settings.dead_after)
 
             @app.task(triggers=[on_event("paid")])
             async def ship() -> None:
@@ -413,7 +419,7 @@ def test_what_is_stuck_is_recovered_by_a_task_that_is_started_by_a_cron(mongodb:
     async def run() -> None:
         async with office_of("mongod", mongodb, database) as office:
             rules = attrs.evolve(TURNS, recover="* * * * * *")
-            app = office.app(services=rules, dead_after=500 * MILLISECOND, queues=("bulk",))
+            app = office.app(services=rules, dead_after=timedelta(milliseconds=500), queues=("bulk",))
 
             @app.task(queue="bulk")
             async def work(name: str) -> None:
@@ -444,7 +450,7 @@ def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, datab
         async with office_of("mongod", mongodb, database) as office:
             app = office.app(services=TURNS)
 
-            @app.task(name=RECOVERY, triggers=[on_cron("* * * * * *")], concurrency=Concurrency())
+            @app.task(name=RECOVERY, triggers=[on_cron("* * * * * *")], max_running=MaxRunning())
             async def recover() -> None:
                 seen.append(1)
 
@@ -467,13 +473,21 @@ def test_a_recovery_of_the_users_is_run_in_the_place_of_ours(mongodb: str, datab
         (lambda: started(on_event("a") & on_event("a")), "twice"),
         (lambda: (on_event("a") & on_event("b")) | on_event("c"), "joined by & and by"),
         (lambda: on_event("a").within(timedelta(1)), "waits for nothing else"),
+        (lambda: (on_event("a") & on_event("b")).within(5), "within must be a timedelta, got int 5"),  # type: ignore[arg-type]
+        (lambda: on_cron("* * * * *", late=5), "late must be a timedelta, got int 5"),  # type: ignore[arg-type]
         (lambda: on_event("a").calls_with(lambda _: {}, n=1), "leave one of them out"),
         (lambda: on_event("a").calls_with(n=1) & on_event("b"), "on the whole"),
         (lambda: on_result(7), "no task"),  # type: ignore[arg-type]
         (lambda: on_event("a") & 7, "join what"),  # type: ignore[operator]
-        (lambda: ServiceRules(processes=60, interval=MINUTE, spread=SECOND), "60 processes cannot share"),
-        (lambda: ServiceRules(processes=5, spread=MINUTE, interval=5 * MINUTE), "5 processes cannot share"),
-        (lambda: ServiceRules(check_every=30 * SECOND), "ask more often"),
+        (lambda: ServiceRules(processes=60, interval=timedelta(minutes=1), spread=timedelta(seconds=1)), "60 processes cannot share"),
+        (lambda: ServiceRules(processes=5, spread=timedelta(minutes=1), interval=timedelta(minutes=5)), "5 processes cannot share"),
+        (lambda: ServiceRules(check_every=timedelta(seconds=30)), "ask more often"),
+        *(
+            (partial(cast("Any", ServiceRules), **{what: 5}), f"{what} must be a timedelta, got int 5")
+            for what in (
+                "interval", "spread", "stabilisation", "check_every", "margin", "round_every", "pending_max",
+            )
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_as_it_is_declared(wrong: Any, said: str) -> None:

@@ -50,7 +50,7 @@ STORES: Final = ("mongod", "embedded")
 PATIENCE_S: Final = 60.0
 QUICK: Final[Raw] = {
     "polling": PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0),
-    "paused_every": 50 * MILLISECOND,
+    "paused_every": timedelta(milliseconds=50),
     "planner": PlannerRules(terms=Terms(ttl=3 * SECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)),
 }
 
@@ -208,12 +208,17 @@ def is_cancelled(_: Any) -> None:
     raise asyncio.CancelledError
 
 
+def asks_for_later(_: Any) -> None:
+    raise Later(timedelta(hours=1))
+
+
 OUTCOMES: Final[dict[str, tuple[Callable[[Any], Any], str, str | None]]] = {
     "nothing": (lambda _: None, "completed", None),
-    "later": (lambda _: Later(timedelta(hours=1)), "pending", None),
+    "later": (asks_for_later, "pending", None),
     "an error": (fails, "pending", "ValueError: no invoice for a, password=***"),
     "a cancellation": (is_cancelled, "pending", "CancelledError"),
     "something else": (lambda _: 7, "pending", "the handler answered a int: None is a success"),
+    "later, and not raised": (lambda _: Later(timedelta(hours=1)), "pending", "the handler answered a Later"),
 }
 
 
@@ -398,9 +403,10 @@ def test_a_handler_may_ask_to_be_called_later(mongodb: str, database: str, store
             app = shop.app(polling=PollingBounds(least=60_000_000, most=60_000_000))  # nothing is found by chance
 
             @app.task("orders", debounce=AT_ONCE)
-            async def invoice(change: Change) -> Later | None:
+            async def invoice(change: Change) -> None:
                 called.append((change.attempt, time.monotonic()))
-                return Later(timedelta(milliseconds=100)) if len(called) < 3 else None
+                if len(called) < 3:
+                    raise Later(timedelta(milliseconds=100))
 
             async with served(app):
                 await shop.insert({"_id": "a"})
@@ -503,7 +509,7 @@ def test_what_is_paused_is_heeded_again_after_others_have_written_there(mongodb:
                 await until(lambda: pool.state.paused, "it is paused")
                 whole = await control.find_one({"_id": "reactive"})
                 _ = await control.replace_one({"_id": "reactive"}, {"_id": "reactive", "paused": 5})
-                await asyncio.sleep(3 * QUICK["paused_every"] / SECOND)
+                await asyncio.sleep(3 * QUICK["paused_every"].total_seconds())
                 assert pool.state.paused, "what was known goes on to hold"
                 _ = await control.replace_one({"_id": "reactive"}, {**(whole or {}), "paused": []})
                 await until(lambda: not pool.state.paused, "it is heeded again")
@@ -517,7 +523,7 @@ def test_a_handler_that_takes_too_long_has_failed(mongodb: str, database: str, s
         async with shop_of(store, mongodb, database) as shop:
             app = shop.app()
 
-            @app.task("orders", debounce=AT_ONCE, longest=timedelta(milliseconds=50), retries=0)
+            @app.task("orders", debounce=AT_ONCE, timeout=timedelta(milliseconds=50), retries=0)
             async def invoice(_: Change) -> None:
                 await asyncio.sleep(60)
 
@@ -566,7 +572,7 @@ def test_who_is_to_stop_lets_handlers_end_as_long_as_there_is_time(
 
     async def run() -> list[Raw]:
         async with shop_of("mongod", mongodb, database) as shop:
-            app = shop.app(drain=drain // timedelta(microseconds=1))
+            app = shop.app(drain=drain)
             begun = asyncio.Event()
 
             @app.task("orders", debounce=AT_ONCE)
@@ -586,7 +592,7 @@ def test_who_is_to_stop_lets_handlers_end_as_long_as_there_is_time(
 def test_a_second_stop_waits_for_no_handler(mongodb: str, database: str) -> None:
     async def run() -> list[Raw]:
         async with shop_of("mongod", mongodb, database) as shop:
-            app = shop.app(drain=60_000_000)
+            app = shop.app(drain=timedelta(seconds=60))
             begun = asyncio.Event()
 
             @app.task("orders", debounce=AT_ONCE)
@@ -629,7 +635,9 @@ def test_who_is_to_stop_before_it_could_begin_ends(
 
 def test_where_nobody_answers_it_is_gone_when_its_time_is_over(disposable_mongod: MongoServer, database: str) -> None:
     """All of it: the ends of runs that cannot be written, the plans, the lease, the connection."""
-    told = ReactiveSettings(**{"database": database, **QUICK, "drain": SECOND // 2, "leave": 2 * SECOND})
+    told = ReactiveSettings(
+        **{"database": database, **QUICK, "drain": timedelta(seconds=0.5), "leave": timedelta(seconds=2)}
+    )
     app, stopped_at = Reactive(disposable_mongod.uri, settings=told), list[float]()
 
     @app.task("orders", debounce=AT_ONCE)
@@ -646,7 +654,7 @@ def test_where_nobody_answers_it_is_gone_when_its_time_is_over(disposable_mongod
         took_s = time.monotonic() - stopped_at[0]
     finally:
         disposable_mongod.signal(0, SIGCONT)
-    assert took_s * SECOND < told.drain + told.leave + SECOND // 2
+    assert took_s < (told.drain + told.leave).total_seconds() + 0.5
 
 
 def test_a_cancellation_drains_too_and_comes_out(mongodb: str, database: str) -> None:
@@ -831,10 +839,11 @@ STUCK: Final = """
 from datetime import timedelta
 from threading import Event
 
+from datetime import timedelta
 from tidegate_adapters.reactive import Reactive
 from tidegate_adapters.reactive.settings import ReactiveSettings
 
-app = Reactive({uri!r}, settings=ReactiveSettings(database={database!r}, drain=100_000, leave=100_000))
+app = Reactive({uri!r}, settings=ReactiveSettings(database={database!r}, drain=timedelta(milliseconds=100), leave=timedelta(milliseconds=100)))
 
 @app.task(collection="orders", debounce=timedelta(0))
 def invoice(change):
@@ -1107,13 +1116,15 @@ WRONG: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "a path as a filter": ({"where": {"a.b": 1}}, "leads into a document"),
     "an operator": ({"where": {"a": {"$regex": "x"}}}, "no operator of a filter"),
     "no filter": ({"where": 5}, "is not a filter"),
-    "a number of what": ({"debounce": 5}, r"write debounce=timedelta\(seconds=...\)"),
+    "a number of what": ({"debounce": 5}, r"(?s)debounce must be a timedelta, got int 5.*write timedelta\(seconds=5\)"),
     "a debounce before now": ({"debounce": timedelta(seconds=-1)}, "too short"),
     "a lease that is none": ({"lease": timedelta(0)}, "too short"),
-    "no time at all": ({"longest": timedelta(0)}, "too short"),
+    "no time at all": ({"timeout": timedelta(0)}, "too short"),
+    "a time-out of another kind": ({"timeout": 5}, "timeout must be a timedelta, got int 5"),
+    "a lease of another kind": ({"lease": 5.0}, "lease must be a timedelta, got float 5.0"),
     "retries below none": ({"retries": -1}, "a number of retries"),
     "a backoff twice": ({"retries": Policy(), "backoff": AT_ONCE}, "leave backoff out"),
-    "a backoff of another kind": ({"backoff": 5}, r"write backoff=timedelta"),
+    "a backoff of another kind": ({"backoff": 5}, "backoff must be a timedelta, got int 5"),
     "no version": ({"version": 0}, "the version of a handler"),
     "a policy in words": ({"on_new_version": "reprocess_all"}, "a member of OnNewVersion"),
     "a reset in words": ({"resets_on_change": "no"}, "whether a change resets"),
@@ -1158,7 +1169,7 @@ def test_a_wrong_option_is_refused_where_it_is_told(name: str) -> None:
         (lambda app: app.task("orders")(lambda _: None), "a lambda has no name for its task"),
         (lambda app: app.task(good), r'(?s)a task without a collection.*write @app.task\("orders"\)'),
         (lambda app: app.task("orders", database="config")(good), "config is a database of the server's own"),
-        (lambda app: app.task("orders", longest=timedelta(seconds=1), name="x")(lambda _: None), "a thread cannot be"),
+        (lambda app: app.task("orders", timeout=timedelta(seconds=1), name="x")(lambda _: None), "a thread cannot be"),
         (lambda app: [app.task("orders")(good) for _ in range(2)], "two tasks 'good'"),
         (lambda _: Reactive(5, database="shop"), "no store of documents"),
         (lambda _: Reactive("mongodb://localhost"), "needs a database"),
@@ -1183,8 +1194,8 @@ def test_a_type_checker_knows_handlers() -> None:
     app = Reactive(Embedded(), database="shop")
     task = app.task("orders")
 
-    async def waits(change: Change) -> Later | None:
-        return Later(timedelta(seconds=change.values["total"]))
+    async def waits(change: Change) -> None:
+        raise Later(timedelta(seconds=change.values["total"]))
 
     def blocks(_: SyncChange) -> None: ...
     async def answers(_: Change) -> int:
@@ -1194,7 +1205,7 @@ def test_a_type_checker_knows_handlers() -> None:
     def never_waits(_: Change) -> None: ...
     def is_given_more(_: SyncChange, more: int = 0) -> None: ...
 
-    returned: Callable[[Change], Coroutine[Any, Any, Later | None]] = task(waits)
+    returned: Callable[[Change], Coroutine[Any, Any, None]] = task(waits)
     task(blocks)
     task(is_given_more)
     task(answers)  # type: ignore[type-var]

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 from urllib.parse import quote
 
 import bson
@@ -35,6 +35,7 @@ from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.ids import exact, meant, readable
 from tidegate_adapters.reactive import Change, Reactive
 from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.sparing import Sparing
 from tidegate_adapters.testing import run
@@ -226,13 +227,23 @@ def got(port: int, path: str, content: object = None) -> Any:
         ({"metrics_port": -1}, "a port"),
         ({"metrics_host": ""}, "an address to listen on"),
         ({"page_host": ""}, "an address to listen on"),
-        ({"stalled_after": 0}, "a time in microseconds"),
+        ({"stalled_after": timedelta(0)}, "stalled_after=0:00:00 is too short"),
+        ({"stalled_after": 5}, "stalled_after must be a timedelta, got int 5"),
+        ({"drain": 5}, "drain must be a timedelta"),
+        ({"leave": "5 s"}, "leave must be a timedelta"),
+        ({"paused_every": 0.5}, "paused_every must be a timedelta"),
     ],
 )
 def test_where_it_cannot_be_shown_is_refused(settings: dict[str, Any], why: str) -> None:
     """Bad input, before anything is connected."""
     with pytest.raises(Misuse, match=why):
         ReactiveSettings(database="shop", **settings)
+
+
+@pytest.mark.parametrize("what", ["sweep", "pause", "drain"])
+def test_a_planner_is_told_lengths_of_time(what: str) -> None:
+    with pytest.raises(Misuse, match=f"{what} must be a timedelta, got int 5"):
+        PlannerRules(**cast("Any", {what: 5}))
 
 
 # --- what is asked again and again --------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ async def bill(change):
 @app.task(collection="mails", debounce=timedelta(0), name="<img src=x onerror=alert(1)>")
 async def hostile(change):
     if not Path("go").exists():
-        return Later(timedelta(seconds=600))
+        raise Later(timedelta(seconds=600))
 """
 
 

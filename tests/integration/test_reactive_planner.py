@@ -8,6 +8,7 @@ import textwrap
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ from tidegate_adapters.sites import Site
 
 TERMS: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)
 RULES: Final = PlannerRules(
-    terms=TERMS, stream=ChangeStreamConsumer(rest=0, pause=50 * MILLISECOND), batch=3, pause=20 * MILLISECOND
+    terms=TERMS, stream=ChangeStreamConsumer(rest=0, pause=50 * MILLISECOND), batch=3, pause=timedelta(milliseconds=20)
 )
 IDS: Final = (
     1, -2.5, "a", "", None, True, b"b", Binary(b"c", 128), ObjectId("0" * 24), Decimal128("1.5"),
@@ -411,7 +412,7 @@ def test_what_a_pass_has_claimed_its_pool_hears_of_whoever_leads(mongodb: str, d
                 await arrives.wait()
             return await store(effect)
 
-        pool, rules = Roomy(), attrs.evolve(RULES, drain=0)
+        pool, rules = Roomy(), attrs.evolve(RULES, drain=timedelta(0))
         tasks = (Told(task("a", debounce=Debounce(0))),)
         planner = Planner(Site(database, slow, client), tasks, rules, pool, "tests")
         running = asyncio.create_task(planner.run())
@@ -553,7 +554,7 @@ def test_records_of_documents_that_are_gone_go(mongodb: str, database: str) -> N
     async def work(client: Any) -> None:
         held = client[database]
         kept = attrs.evolve(task("a"), cleaning=CleanUp(keep_for=0))
-        rules = attrs.evolve(RULES, sweep=50 * MILLISECOND)
+        rules = attrs.evolve(RULES, sweep=timedelta(milliseconds=50))
         async with planning(site_of(client, database), [kept, task("b")], rules) as life:
             await until(lambda: life.planner.standing.leads)
             await held.orders.insert_many([{"_id": key} for key in range(5)])
@@ -618,7 +619,7 @@ def test_it_ends_while_no_server_answers(
     """Without the time that requests would wait for their replies; the lease is left to its time."""
 
     async def work(client: Any) -> None:
-        rules = attrs.evolve(RULES, drain=SECOND // 5)
+        rules = attrs.evolve(RULES, drain=timedelta(seconds=0.2))
         planner = Planner(site_of(client, database), [Told(task("a"))], rules, Full(), "me")
         running = asyncio.create_task(planner.run())
         await until(lambda: planner.standing.reconciled)

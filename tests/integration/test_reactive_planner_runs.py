@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from datetime import timedelta
 from random import Random
 from typing import Any, Final
 
@@ -37,8 +38,8 @@ RULES: Final = PlannerRules(
     terms=Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2),
     stream=ChangeStreamConsumer(size=3, idle=2 * SECOND, pause=200 * MILLISECOND),
     batch=2,
-    sweep=3 * SECOND,
-    pause=200 * MILLISECOND,
+    sweep=timedelta(seconds=3),
+    pause=timedelta(milliseconds=200),
 )
 KEPT: Final = CleanUp(keep_for=SECOND)
 TASKS: Final = (
@@ -104,7 +105,7 @@ class Course:
             await asyncio.sleep(self.chance.uniform(0, 8))
             self.is_out = False
             if self.chance.random() < 0.3:
-                testing.stall(self.chance.uniform(0, 8))
+                testing.stall(timedelta(seconds=self.chance.uniform(0, 8)))
 
     async def edit(self) -> None:
         """Documents come, change and go."""

@@ -46,7 +46,7 @@ def late() -> list[Rule]:
         return is_claim(body) and time.monotonic() < first[0] + LATE_S + 0.5
 
     return [
-        Rule("update", Action.DELAY_REQUEST, is_first, times=1, seconds=LATE_S),
+        Rule("update", Action.DELAY_REQUEST, is_first, times=1, delay=timedelta(seconds=LATE_S)),
         Rule("update", Action.ANSWER, is_early, reply=command_error(112)),
     ]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any, Final, Protocol, TypeAlias, final
 from uuid import UUID
@@ -38,7 +38,9 @@ from tidegate_adapters.resilience import AsyncKit, Done, Kit, NotDone, Rules, Se
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
 
 RULES: Final = Rules(
-    retries=Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=3), attempt=400 * MILLISECOND, deadline=10 * SECOND
+    retries=Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=3),
+    attempt=timedelta(milliseconds=400),
+    deadline=timedelta(seconds=10),
 )
 NEVER_OPEN: Final = CircuitBreaker(threshold=1_000)
 LATE: Final = 0.6
@@ -164,7 +166,7 @@ def losing(action: Action, skip: int, times: int | None) -> Fault:
 
 
 def late(action: Action, times: int | None) -> Fault:
-    return lambda command: (Rule(command, action, times=times, seconds=LATE),)
+    return lambda command: (Rule(command, action, times=times, delay=timedelta(seconds=LATE)),)
 
 
 def answering(code: int, times: int | None) -> Fault:
@@ -184,10 +186,10 @@ FAULTS: Final[Mapping[str, Fault]] = {
         Rule(command, Action.AMEND, times=1, reply=command_error(11602)),
     ),
     "lost, then late": lambda command: (
-        Rule(command, Action.HANG_REPLY, times=1), Rule(command, Action.DELAY_REQUEST, times=1, seconds=LATE),
+        Rule(command, Action.HANG_REPLY, times=1), Rule(command, Action.DELAY_REQUEST, times=1, delay=timedelta(seconds=LATE)),
     ),
     "late, then refused": lambda command: (
-        Rule(command, Action.DELAY_REQUEST, times=1, seconds=LATE), Rule(command, Action.ANSWER, reply=command_error(13)),
+        Rule(command, Action.DELAY_REQUEST, times=1, delay=timedelta(seconds=LATE)), Rule(command, Action.ANSWER, reply=command_error(13)),
     ),
     "done, then refused": lambda command: (
         Rule(command, Action.CUT_REPLY, times=1), Rule(command, Action.ANSWER, reply=command_error(13)),
@@ -261,7 +263,7 @@ def client(pipe: BlackPipe) -> Iterator[MongoClient[Raw]]:
         yield client
 
 
-PATIENT: Final = attrs.evolve(RULES, attempt=5 * SECOND)
+PATIENT: Final = attrs.evolve(RULES, attempt=timedelta(seconds=5))
 """So long takes no attempt that is answered, however busy the machine is."""
 ALWAYS: Final = Policy(backoff=Fixed(10 * MILLISECOND), attempts_max=None)
 CONFLICT: Final = Rule("insert", Action.ANSWER, reply=command_error(112))
@@ -285,7 +287,7 @@ def test_whoever_tries_for_ever_gets_through_in_the_end(
 def test_a_deadline_ends_what_would_be_tried_for_ever(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
     """And says what was wrong before; where nothing was done, it is NotDone, and may be sent again."""
     seldom = Policy(backoff=Fixed(2 * SECOND), attempts_max=None)
-    kit = Kit(client, database, attrs.evolve(RULES, retries=seldom, deadline=SECOND))
+    kit = Kit(client, database, attrs.evolve(RULES, retries=seldom, deadline=timedelta(seconds=1)))
     pipe.obey(CONFLICT)
     sent = kit.insert("things", {"_id": 1})
 
@@ -321,7 +323,9 @@ def test_a_reply_that_never_comes_costs_one_attempt(pipe: BlackPipe, client: Mon
     """Not the deadline."""
     pipe.obey(Rule("insert", Action.HANG_REPLY, times=2))
 
-    assert Kit(client, database, attrs.evolve(RULES, attempt=SECOND)).insert("things", {"_id": 1}) == Done(None, 3)
+    assert Kit(client, database, attrs.evolve(RULES, attempt=timedelta(seconds=1))).insert(
+        "things", {"_id": 1}
+    ) == Done(None, 3)
 
 
 def test_a_budget_that_is_used_up_ends_retries_and_not_first_attempts(
@@ -718,7 +722,8 @@ def test_bad_input_is_misuse_and_nothing_is_sent(mongod: MongoServer, database: 
             lambda: Kit("mongodb://localhost", "shop"),  # type: ignore[arg-type]
             lambda: Kit(mongo, "shop", 7),  # type: ignore[arg-type]
             lambda: Rules(retries=Policy(backoff=Cron("* * * * *", lambda *_: None))),
-            lambda: Rules(attempt=0),
+            lambda: Rules(attempt=timedelta(0)),
+            lambda: Rules(attempt=5),  # type: ignore[arg-type]
             lambda: Rules(deadline=0.5),  # type: ignore[arg-type]
             lambda: Rules(budget=3),  # type: ignore[arg-type]
         )

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from random import Random
 from typing import Any, Final, TypeAlias, final
 
@@ -199,7 +200,7 @@ class World:
             case "waits":
                 await asyncio.sleep(self.random.choice([0, 0.5, 1]))
             case "stalls":
-                stall(self.random.choice([0.5, 1.5]))
+                stall(timedelta(seconds=self.random.choice([0.5, 1.5])))
                 await asyncio.sleep(0)
             case "raises":
                 await asyncio.sleep(self.random.choice([0, 0.5]))

@@ -14,21 +14,23 @@ import pytest
 from tidegate.exit_codes import ExitCode
 
 ORCHESTRATOR: Final = """
+from datetime import timedelta
 from tidegate_adapters.orchestrator import Orchestrator
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-app = Orchestrator(Embedded(), settings=OrchestratorSettings(database="jobs", drain=100_000, leave=200_000))
+app = Orchestrator(Embedded(), settings=OrchestratorSettings(database="jobs", drain=timedelta(milliseconds=100), leave=timedelta(milliseconds=200)))
 @app.task()
 async def handle():
     await HANDLER
 handle.enqueue_sync()
 """
 REACTIVE: Final = """
+from datetime import timedelta
 from tidegate.model.documents import Document
 from tidegate.model.operations import InsertOne
 from tidegate_adapters.reactive import Reactive
 from tidegate_adapters.reactive.settings import ReactiveSettings
 store = Embedded()
-app = Reactive(store, settings=ReactiveSettings(database="shop", drain=100_000, leave=200_000))
+app = Reactive(store, settings=ReactiveSettings(database="shop", drain=timedelta(milliseconds=100), leave=timedelta(milliseconds=200)))
 @app.task(collection="orders", debounce=timedelta(0))
 async def handle(change):
     await HANDLER

@@ -188,7 +188,7 @@ def test_as_many_handlers_begin_as_may_though_none_has_ended() -> None:
         ended.append(record.offset)
 
     meeting = list[asyncio.Barrier]()
-    played(during, handle, consumer=ConsumerRules(executors=9))
+    played(during, handle, concurrency=9)
 
 
 def test_a_partition_that_is_there_no_more_is_given_back_at_once() -> None:
@@ -283,7 +283,7 @@ def test_commits_keep_their_pace_unless_partitions_are_given_back() -> None:
         if isinstance(request, OffsetCommit):
             sent_s.append(asyncio.get_running_loop().time())
 
-    played(during, handle, strike, consumer=ConsumerRules(executors=1))
+    played(during, handle, strike, concurrency=1)
     quickly_s = [round(after) for before, after in pairwise(sent_s) if after - before < 0.099]
     assert len(sent_s) > 70
     assert set(quickly_s) == {6, 8}
@@ -529,9 +529,7 @@ def once(
             raise ValueError
         return Send(OUT, b"%d %d" % (record.partition, record.offset))
 
-    stopped_s = played(
-        during, handle, transact=transact, exactly_once=True, consumer=ConsumerRules(executors=1), **told
-    )
+    stopped_s = played(during, handle, transact=transact, exactly_once=True, concurrency=1, **told)
     [reader] = readers
     assert set(reader.seen.values()) == {1}
     return Once(made_s, len(reader.seen), stopped_s)

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -134,7 +135,7 @@ def test_time_stands_while_something_is_ready_and_passes_when_the_loop_stalls() 
         for _turn in range(100):
             await asyncio.sleep(0)
         before = loop.time()
-        stall(2.5)
+        stall(timedelta(seconds=2.5))
         after = loop.time()
         await asyncio.sleep(1)
         return before, after, loop.time()

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 import attrs
@@ -151,7 +152,7 @@ def test_to_park_a_record_is_no_error_of_its_span() -> None:
         nonlocal calls
         calls += 1
         if calls == 1:
-            raise Later(1)
+            raise Later(timedelta(microseconds=1))
 
     found = spans(handle, Record("orders", 0, 0))
     assert [(each.status.status_code, each.events) for each in found] == [(StatusCode.UNSET, ())] * 2
@@ -229,7 +230,7 @@ def test_a_runner_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
         return run(self, runner)
 
     monkeypatch.setattr(Runtime, "_run", counted)
-    found = spans(nothing, *(Record("orders", 0, 0) for _ in range(50)), consumer=ConsumerRules(executors=1))
+    found = spans(nothing, *(Record("orders", 0, 0) for _ in range(50)), concurrency=1)
 
     assert len(found) == 50
     assert made < 5

@@ -277,10 +277,10 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
     """`config show --origin` tells which; a file is named, by an argument or the environment, or is pyproject.toml here."""
     (tmp_path / "pyproject.toml").write_text("[tool.tidegate.worker]\ngroup = 'by pyproject'")
     (tmp_path / "own.toml").write_text(
-        "[worker]\ngroup = 'by file'\nconsumer.executors = 7\n[worker.options]\nclient_id = 'me'"
+        "[worker]\ngroup = 'by file'\nconcurrency = 7\n[worker.options]\nclient_id = 'me'"
     )
     show = ("config", "show", "app.py:worker", "--json")
-    executors = {"TIDEGATE_WORKER__CONSUMER__EXECUTORS": "8"}
+    concurrency = {"TIDEGATE_WORKER__CONCURRENCY": "8"}
 
     def rows(*arguments: str, **environment: str) -> dict[str, tuple[str, str]]:
         done = asked(*show, *arguments, **environment)
@@ -291,10 +291,10 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
 
     assert rows()["group"] == ("by pyproject", "file pyproject.toml")
     assert rows("--config", "own.toml")["group"] == ("by file", "file own.toml")
-    told = rows("--set", "group=by argument", TIDEGATE_CONFIG="own.toml", **executors)
+    told = rows("--set", "group=by argument", TIDEGATE_CONFIG="own.toml", **concurrency)
     assert told["topics"] == ("orders", "code")
     assert told["group"] == ("by argument", "argument group")
-    assert told["consumer.executors"] == ("8", "environment TIDEGATE_WORKER__CONSUMER__EXECUTORS")
+    assert told["concurrency"] == ("8", "environment TIDEGATE_WORKER__CONCURRENCY")
     assert told["options.client_id"] == ("me", "file own.toml")
     assert told["consumer.partition.window_max"] == ("1", "default")
 
@@ -310,7 +310,7 @@ def test_what_it_would_be_told_is_shown_without_secrets_and_without_a_broker(
     lines = [line.split(maxsplit=2) for line in done.out.splitlines()]
     assert done.code == 0, done.err
     assert ["topics", "orders", "code"] in lines
-    assert ["consumer.executors", "100", "default"] in lines
+    assert ["concurrency", "100", "default"] in lines
     assert ["options.sasl_plain_password", "***", f"environment {next(iter(secret))}"] in lines
     assert "hunter2" not in done.out + done.err
 
@@ -326,12 +326,12 @@ def test_settings_that_do_not_fit_one_another_are_told_with_where_they_are_from(
 
 def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(asked: Callable[..., Said]) -> None:
     """Bad input: also as JSON, and before anything runs."""
-    done = asked("worker", "run", "app.py:worker", "--json", TIDEGATE_WORKER__CONSUMER__EXECUTERS="8")
+    done = asked("worker", "run", "app.py:worker", "--json", TIDEGATE_WORKER__CONCURENCY="8")
 
     assert done.code == ExitCode.USAGE
     assert json.loads(done.out)["error"] == {
-        "what": "there is no setting consumer.executers",
-        "where": "environment TIDEGATE_WORKER__CONSUMER__EXECUTERS",
+        "what": "there is no setting concurency",
+        "where": "environment TIDEGATE_WORKER__CONCURENCY",
         "why": "",
-        "help": "did you mean executors?",
+        "help": "did you mean concurrency?",
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.kafka_runs import hooked
 
 from tidegate.consumer.commands import Handle, Work
 from tidegate.consumer.consumer import ConsumerRules
@@ -25,8 +26,9 @@ RETRY_ONCE = Rules(1, 0, task_delivery=False, record_delivery=False, window_deli
 AT_ONCE = Budget(40 * MILLISECOND, cancel=20 * MILLISECOND, commit=10 * MILLISECOND)
 
 
-def run(handle: Any, rules: PartitionRules, *values: bytes, **told: Any) -> None:
+def run(handle: Any, rules: PartitionRules, *values: bytes, hooks: Any = None, **told: Any) -> None:
     worker = Worker(["orders"], handle, bootstrap="b:1", group="g", consumer=ConsumerRules(partition=rules), **told)
+    worker = hooked(worker, hooks, worker.settings.consumer)
     log = EmbeddedLog(Record("orders", 3, 0, b"secret-key", value) for value in values)
     asyncio.run(EmbeddedRun(worker, log).run())
 

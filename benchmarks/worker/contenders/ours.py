@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,13 +24,10 @@ from tally import Handle, Tally, arguments, say
 from tidegate.consumer.backpressure import PartitionLimits
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import Ordering, PartitionRules
-from tidegate.model.instants import MILLISECOND
-from tidegate.retries.backoff import Fixed
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.recorder import Recorder
 
 RULES = {
-    "thousand": ConsumerRules(executors=1_000),
     "by_key": ConsumerRules(partition=PartitionRules(ordering=Ordering.BY_KEY)),
     "stuck": ConsumerRules(partition=PartitionRules(limits=PartitionLimits(span=None, metadata=None))),
 }
@@ -82,11 +80,12 @@ async def main() -> None:
             handle,
             bootstrap=told.bootstrap,
             group=told.group,
+            concurrency=1_000 if told.variant == "thousand" else 100,
             consumer=RULES.get(told.variant, ConsumerRules()),
             metrics=registry,
             batch=100 if told.variant == "windows" else None,
             retries=1 if told.variant == "retries" else None,
-            backoff=Fixed(10 * MILLISECOND) if told.variant == "retries" else None,
+            backoff=timedelta(milliseconds=10) if told.variant == "retries" else None,
             record=recorder.stepped if told.variant == "recorded" else None,
         )
         running = asyncio.create_task(worker.run())

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
 from typing import Any, Final, Protocol, TypeVar
 
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, SECOND
+from tidegate.model.instants import MILLISECOND
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.embedded import Embedded
 
@@ -25,8 +26,8 @@ __all__ = ["App", "OnEmbedded", "on_embedded", "tested"]
 T = TypeVar("T")
 
 _POLLING: Final = PollingBounds(least=MILLISECOND, most=20 * MILLISECOND, jitter=0)
-_EVERY: Final = 20 * MILLISECOND
-_DRAIN: Final = SECOND
+_EVERY: Final = timedelta(milliseconds=20)
+_DRAIN: Final = timedelta(seconds=1)
 
 
 class App(Protocol):

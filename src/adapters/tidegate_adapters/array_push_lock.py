@@ -33,6 +33,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from typing import Any, Final, final
 from uuid import uuid4
 
@@ -51,13 +52,15 @@ from tidegate.model.effects import Note
 from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne
-from tidegate.model.values import check_callable, check_int
+from tidegate.model.values import check_callable
 from tidegate.retries.pauses import Pauses
+from tidegate_adapters.declaring import length_of
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 
 __all__ = ["HeldLock", "LockBusy", "LockLost", "array_push_lock", "array_push_lock_async"]
 
-MARGIN: Final[Duration] = SECOND
+MARGIN: Final = timedelta(seconds=1)
+_STALE: Final = timedelta(microseconds=STALE)
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -85,9 +88,9 @@ class HeldLock:
         self._until = time.monotonic() + left_of(claim, now, stale=lock.stale, margin=margin) / SECOND
 
     @property
-    def left(self) -> Duration:
-        """For how long it is held, in microseconds; 0 once it is lost."""
-        return max(0, round((self._until - time.monotonic()) * SECOND))
+    def left(self) -> timedelta:
+        """For how long it is held; 0 once it is lost."""
+        return max(timedelta(0), timedelta(seconds=self._until - time.monotonic()))
 
     def check(self) -> None:
         """Call it before each thing that is done under the lock; from any thread.
@@ -115,8 +118,8 @@ def array_push_lock(
     *,
     attempts: int | None = ATTEMPTS,
     pauses: Pauses = LOCK_PAUSES,
-    stale: Duration = STALE,
-    margin: Duration = MARGIN,
+    stale: timedelta = _STALE,
+    margin: timedelta = MARGIN,
 ) -> Generator[HeldLock, None, None]:
     """Hold the lock of a record around a block.
 
@@ -126,8 +129,8 @@ def array_push_lock(
         key: The record's id.
         attempts: How often to try, and to ask for what gets no answer; None for any number.
         pauses: What lies in between; 50 ms by default, doubled up to 10 s, as others have it.
-        stale: From which age on others clear a claim, in microseconds: the same for all.
-        margin: How much sooner the block stops, in microseconds; more than clocks differ by.
+        stale: From which age on others clear a claim: the same for all.
+        margin: How much sooner the block stops; more than clocks differ by.
 
     Raises:
         LockBusy: Others were first at every attempt.
@@ -135,14 +138,14 @@ def array_push_lock(
         Misuse: There is no such record, or an argument is of the wrong type or out of range.
         Failure: The store did not answer, or refused.
     """
-    lock = _checked(store, margin, ClaimedRecord(collection, key, uuid4().hex, attempts, pauses, stale))
+    lock, early = _checked(store, collection, key, attempts, pauses, stale, margin)
     handle = choosing(documents(store), local(), {Note: _noted})
     try:
         taken = run(lock.take(_first), handle)
     except BaseException:
         run(lock.leave(), handle)
         raise
-    held = HeldLock(lock, _claim(lock, taken), margin)
+    held = HeldLock(lock, _claim(lock, taken), early)
     is_there = True
     try:
         yield held
@@ -159,8 +162,8 @@ async def array_push_lock_async(
     *,
     attempts: int | None = ATTEMPTS,
     pauses: Pauses = LOCK_PAUSES,
-    stale: Duration = STALE,
-    margin: Duration = MARGIN,
+    stale: timedelta = _STALE,
+    margin: timedelta = MARGIN,
 ) -> AsyncGenerator[HeldLock, None]:
     """The same for an event loop, where the block is cancelled when its time is over.
 
@@ -170,8 +173,8 @@ async def array_push_lock_async(
         key: The record's id.
         attempts: How often to try, and to ask for what gets no answer; None for any number.
         pauses: What lies in between; 50 ms by default, doubled up to 10 s, as others have it.
-        stale: From which age on others clear a claim, in microseconds.
-        margin: How much sooner the block stops, in microseconds.
+        stale: From which age on others clear a claim.
+        margin: How much sooner the block stops.
 
     Raises:
         LockBusy: Others were first at every attempt.
@@ -179,16 +182,16 @@ async def array_push_lock_async(
         Misuse: There is no such record, or an argument is of the wrong type or out of range.
         Failure: The store did not answer, or refused.
     """
-    lock = _checked(store, margin, ClaimedRecord(collection, key, uuid4().hex, attempts, pauses, stale))
+    lock, early = _checked(store, collection, key, attempts, pauses, stale, margin)
     handle = choosing(documents(store), local_async(), {Note: _noted_async})
     try:
         taken = await run_async(lock.take(_first), handle)
     except BaseException:
         await run_async(lock.leave(), handle)
         raise
-    held = HeldLock(lock, _claim(lock, taken), margin)
+    held = HeldLock(lock, _claim(lock, taken), early)
     is_there = True
-    time_is_over = asyncio.timeout(held.left / SECOND)
+    time_is_over = asyncio.timeout(held.left.total_seconds())
     try:
         async with time_is_over:
             yield held
@@ -216,10 +219,16 @@ async def _first(claim: str) -> str:
     return claim
 
 
-def _checked(store: object, margin: Duration, lock: ClaimedRecord) -> ClaimedRecord:
+def _checked(  # noqa: PLR0917  as they are told
+    store: object, collection: str, key: str, attempts: int | None, pauses: Pauses, stale: timedelta, margin: timedelta
+) -> tuple[ClaimedRecord, Duration]:
+    """The lock, and how much sooner the block stops."""
     check_callable(store, "a store", "hand in Mongo(client, database)")
-    check_int(margin, "a margin in microseconds", 0, lock.stale)
-    return lock
+    lock = ClaimedRecord(collection, key, uuid4().hex, attempts, pauses, length_of(stale, "stale", 0))
+    early = length_of(margin, "margin", 0)
+    if early > lock.stale:
+        raise Misuse(f"margin={margin} is longer than stale={stale}", why="no time would be left for the block")
+    return lock, early
 
 
 def _claim(lock: ClaimedRecord, taken: str | NoRecord | RaceCondition) -> str:

@@ -34,6 +34,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from datetime import timedelta
 from enum import Enum, unique
 from types import MappingProxyType
 from typing import Any, Final, Protocol, Self, TypeAlias, final
@@ -42,6 +43,7 @@ import attrs
 
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate_adapters.declaring import check_lengths
 
 try:
     import bson
@@ -132,7 +134,7 @@ class Rule:
         skip: How many that fit are left to the rules behind it before the first one is taken.
         times: How often it is applied at most, None for always. The third one alone: `skip=2, times=1`.
         probability: The chance that a request that fits is taken, by the pipe's seeded generator; more than 0.
-        seconds: The delay, of the two actions that delay.
+        delay: How long it is delayed, of the two actions that delay.
         reply: What is answered, of `ANSWER` and `AMEND`: see `command_error` and `write_concern_error`.
 
     Raises:
@@ -145,7 +147,7 @@ class Rule:
     skip: int = attrs.field(default=0, kw_only=True)
     times: int | None = attrs.field(default=None, kw_only=True)
     probability: float = attrs.field(default=1.0, kw_only=True)
-    seconds: float = attrs.field(default=0.0, kw_only=True)
+    delay: timedelta = attrs.field(default=timedelta(0), kw_only=True)
     reply: Body = attrs.field(default=_NOTHING, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
@@ -158,14 +160,12 @@ class Rule:
         if self.times is not None:
             check_int(self.times, "a number of times", 1)
         check_type(self.probability, (int, float), "a probability")
-        check_type(self.seconds, (int, float), "a number of seconds")
+        check_lengths(self, delay=0)
         check_type(self.reply, Mapping, "a reply")
         if not 0 < self.probability <= 1:
             raise Misuse(f"{self.probability} cannot be a probability", why="it is above 0 and at most 1")
-        if (self.seconds > 0) != (self.action in _DELAYS):
-            raise Misuse(
-                f"{self.action} by {self.seconds} s", why="what delays takes more than 0 s, and nothing else any"
-            )
+        if bool(self.delay) != (self.action in _DELAYS):
+            raise Misuse(f"{self.action} by {self.delay}", why="what delays takes more than 0 s, and nothing else any")
         if bool(self.reply) != (self.action in _ANSWERS):
             raise Misuse(
                 f"{self.action} with a reply of {len(self.reply)} fields",
@@ -391,7 +391,7 @@ class BlackPipe:
                         await _sent(client_out, _reply(opcode, request_id, rule.reply))
                     continue
                 case Action.DELAY_REQUEST:
-                    await asyncio.sleep(rule.seconds)
+                    await asyncio.sleep(rule.delay.total_seconds())
                     self._did(command, rule)
                 case Action.FORWARD:
                     self._did(command, rule)
@@ -428,7 +428,7 @@ class BlackPipe:
                         said = bson.decode(payload[start : start + _size(payload, start)])
                         message = _reply(opcode, answered, {**said, **rule.reply})
                     case _:
-                        await asyncio.sleep(rule.seconds)
+                        await asyncio.sleep(rule.delay.total_seconds())
             await _sent(client, message)
 
     def _rule(self, command: str, opcode: int, payload: bytes, start: int) -> Rule:

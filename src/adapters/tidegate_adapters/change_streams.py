@@ -43,15 +43,17 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any, Final, NamedTuple, final
 
 from tidegate.model.documents import ID, Document, Field, Foreign, Value
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
-from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant, seconds
+from tidegate.model.instants import MILLISECOND, SECOND, Instant, seconds
 from tidegate.model.operations import check_collection
-from tidegate.model.values import check_int, check_type, check_types
+from tidegate.model.values import check_type, check_types
 from tidegate.reactive.change_stream import CANNOT_RESUME, After, Broken, DocumentChange, From, Page, Position
+from tidegate_adapters.declaring import length_of
 
 try:
     import pymongo
@@ -82,7 +84,7 @@ _REFUSED: Final[Mapping[int | None, str]] = {
     323: "leave strict=True out of the server_api of the client: the first version of the API has no change streams",
 }
 """What is to be done about it, by the server's code."""
-WAIT: Final = SECOND
+WAIT: Final = timedelta(seconds=1)
 _PAGE: Final = 1_000
 """How many events are read at once at most. By itself the server answers with up to 16 MiB of them, and whoever is far behind would do
 nothing else for seconds: its lease ends, and the next leader begins with the same.
@@ -119,7 +121,7 @@ class ChangeStream:
         client: Of `connect_async`, or a client of your own.
         database: Where the collections are.
         watched: Their names.
-        wait: How long a read waits where nothing happens, in microseconds; less than the client waits for a reply.
+        wait: How long a read waits where nothing happens; less than the client waits for a reply.
 
     Raises:
         Misuse: It is no client of an event loop, nothing is watched, the database cannot have that name, or a read would outlast
@@ -127,7 +129,7 @@ class ChangeStream:
     """
 
     def __init__(
-        self, client: AsyncMongoClient[Any], database: str, watched: Collection[str], wait: Duration = WAIT
+        self, client: AsyncMongoClient[Any], database: str, watched: Collection[str], wait: timedelta = WAIT
     ) -> None:
         if not isinstance(client, AsyncMongoClient):
             raise Misuse(
@@ -139,17 +141,17 @@ class ChangeStream:
             raise Misuse("a change stream that watches nothing", todo="name the collections")
         for each in watched:
             check_collection(each)
-        check_int(wait, "a time to wait in microseconds", MILLISECOND)
+        waits = length_of(wait, "wait", MILLISECOND)
         total, reply = client.options.timeout, client.options.pool_options.socket_timeout
         patience = min((limit for limit in (total, reply) if limit), default=None)
-        if patience is not None and wait >= patience * SECOND:
+        if patience is not None and waits >= patience * SECOND:
             raise Misuse(
-                f"a read that waits for {seconds(wait)}, of a client that waits for {patience:g} s",
+                f"a read that waits for {seconds(waits)}, of a client that waits for {patience:g} s",
                 why="it would be given up before the server answers that nothing has happened",
                 todo="wait for less, or set a longer socketTimeoutMS or timeoutMS",
             )
         self._client, self._database = client, database_of(client, database, codec_options=CODEC)
-        self._watched, self._wait_ms = tuple(sorted({*watched})), wait // MILLISECOND
+        self._watched, self._wait_ms = tuple(sorted({*watched})), waits // MILLISECOND
         self._of: Value = (database, *self._watched)
         self._patience = total or (None if reply else (self._wait_ms + REPLY_MS) / 1_000)
         self._splits: bool | None = None

@@ -1,9 +1,9 @@
 """Settings from a file, the environment and arguments, laid over what the code says; each value knows where it is from.
 
-    arguments       --set consumer.executors=8
-    environment     TIDEGATE_WORKER__CONSUMER__EXECUTORS=8
-    file            [worker.consumer] executors = 8, in TOML or YAML; in pyproject.toml [tool.tidegate.worker.consumer]
-    code            Worker(..., consumer=ConsumerRules(executors=8))
+    arguments       --set concurrency=8
+    environment     TIDEGATE_WORKER__CONCURRENCY=8
+    file            [worker] concurrency = 8, in TOML or YAML; in pyproject.toml [tool.tidegate.worker]
+    code            Worker(..., concurrency=8)
     default
 
 Whatever stands above wins, value by value. The settings are an attrs value, and its own checks are the rules; what its
@@ -17,7 +17,7 @@ fields are annotated with says how text is read:
     a list              in arguments and the environment with commas between
     a number, a yes     as text in arguments and the environment only: 8, true
 
-A field that follows from others by default (as thresholds do from executors) goes on to do so, unless something is said
+A field that follows from others by default (as thresholds do from the concurrency) goes on to do so, unless something is said
 of it. What cannot be written down, such as a function, is the code's alone.
 
 Precedence and spelling are those of pip, uvicorn and twelve-factor applications. cattrs finds out what a type is made of;
@@ -35,7 +35,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
@@ -65,7 +65,7 @@ from typing import (
 import attrs
 
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown
-from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration, seconds
+from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration, duration, seconds
 from tidegate_adapters.printable import Secret, is_secret_name, redacted
 
 try:
@@ -144,7 +144,7 @@ def layers(
 
 
 def from_arguments(texts: Iterable[str]) -> tuple[Setting, ...]:
-    """The layer of arguments: `consumer.executors=8`.
+    """The layer of arguments: `concurrency=8`.
 
     Raises:
         Misuse: One has no name, or no `=`.
@@ -155,9 +155,7 @@ def from_arguments(texts: Iterable[str]) -> tuple[Setting, ...]:
 def _from_argument(text: str) -> Setting:
     name, is_there, value = text.partition("=")
     if not is_there or not all(name.split(".")):
-        raise Misuse(
-            f"{shown(name)} sets nothing", where="an argument", todo="write NAME=VALUE, as in consumer.executors=8"
-        )
+        raise Misuse(f"{shown(name)} sets nothing", where="an argument", todo="write NAME=VALUE, as in concurrency=8")
     return Setting(tuple(name.split(".")), _Word(value), f"argument {name}")
 
 
@@ -427,6 +425,7 @@ def _converter() -> Converter:
     made.register_structure_hook(bool, lambda raw, _: _bool(raw))
     made.register_structure_hook(str, lambda raw, _: _str(raw))
     made.register_structure_hook(datetime, lambda raw, _: _time(raw))
+    made.register_structure_hook(timedelta, lambda raw, _: _timedelta(raw))
     made.register_structure_hook_func(lambda kind: kind == Duration, lambda raw, _: _duration(raw))
     made.register_structure_hook_func(lambda kind: kind == Secret, lambda raw, _: _secret(raw))
     made.register_structure_hook(Enum, lambda raw, kind: _choice(raw, {each.name.lower(): each for each in kind}))
@@ -485,6 +484,13 @@ def _duration(raw: object) -> Duration:
     if length != int(length):
         raise _WrongError(f"{_told(raw)} is no whole number of microseconds")
     return int(length)
+
+
+def _timedelta(raw: object) -> timedelta:
+    try:
+        return timedelta(microseconds=_duration(raw))
+    except OverflowError:
+        raise _WrongError(f"{_told(raw)} is too long") from None
 
 
 def _choice(raw: object, there: Mapping[str, object]) -> object:
@@ -550,13 +556,18 @@ def _is_union(kind: Any) -> bool:
 def _types(kind: Any) -> Mapping[str, Any]:
     """The types of what can be written down of it, by name."""
     hints = get_type_hints(kind, include_extras=True)
-    names = hints if is_typeddict(kind) else [each.name for each in attrs.fields(kind) if each.init]
+    names = hints if is_typeddict(kind) else [each.name for each in attrs.fields(kind) if _is_told(each)]
     return {name: hints[name] for name in names if _is_written(hints[name])}
+
+
+def _is_told(field: attrs.Attribute[Any]) -> bool:
+    """Is it told, and not what another setting makes it?"""
+    return field.init and "told_by" not in field.metadata
 
 
 def _is_written(kind: Any) -> bool:
     """Can a value of this type be written down?"""
-    if kind in {Duration, Secret, int, bool, str, datetime, NoneType} or _is_enum(kind) or _is_literal(kind):
+    if kind in {Duration, Secret, int, bool, str, datetime, timedelta, NoneType} or _is_enum(kind) or _is_literal(kind):
         return True
     if _is_union(kind) or _is_tuple(kind):
         return all(_is_written(each) for each in get_args(kind) if each is not ...)
@@ -608,6 +619,8 @@ def _written(value: object, kind: Any, name: str) -> str:
             return value.name.lower()
         case int() if Duration in {kind, *get_args(kind)}:
             return seconds(value)
+        case timedelta():
+            return seconds(duration(value))
         case datetime():
             return value.isoformat()
         case int() | str() if kind is not None:

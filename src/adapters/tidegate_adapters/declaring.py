@@ -21,15 +21,16 @@ from tidegate.retries.backoff import LONGEST, Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
 
 __all__ = [
+    "check_lengths",
     "is_async_handler",
     "is_loading",
     "length_of",
-    "limit_of",
     "loading",
     "module_from",
     "observers_of",
     "place_of",
     "policy_of",
+    "timeout_of",
 ]
 
 
@@ -143,10 +144,10 @@ def length_of(length: object, what: str, least: Duration) -> Duration:
         Misuse: It is of another type, shorter, or longer than a century.
     """
     if not isinstance(length, timedelta):
+        number = length if type(length) in {int, float} else "..."
         raise Misuse(
-            f"{what}={shown(length)} is no length of time",
-            why=f"it is a {type(length).__name__}, of which nobody can tell the unit",
-            todo=f"write {what}=timedelta(seconds=...)",
+            f"{what} must be a timedelta, got {type(length).__name__} {shown(length)}",
+            todo=f"write timedelta(seconds={number})",
         )
     found = duration(length)
     if found < least:
@@ -156,21 +157,27 @@ def length_of(length: object, what: str, least: Duration) -> Duration:
     return found
 
 
-def limit_of(what: str, limit: timedelta | None, *, is_async: bool) -> Duration | None:
+def check_lengths(given: object, **least: Duration) -> None:
+    """Raise Misuse unless these attributes are lengths of time, each of so many microseconds at least."""
+    for what, shortest in least.items():
+        _ = length_of(getattr(given, what), what, shortest)
+
+
+def timeout_of(timeout: timedelta | None, *, is_async: bool) -> Duration | None:
     """How long a handler may take, in microseconds; None for any time.
 
     Raises:
         Misuse: It is no length of time, or the handler runs in a thread.
     """
-    if limit is None:
+    if timeout is None:
         return None
     if not is_async:
         raise Misuse(
-            f"{what}=, for a plain function",
+            "timeout=, for a plain function",
             why="a thread cannot be interrupted",
-            todo=f"make it an async def, or leave {what} out",
+            todo="make it an async def, or leave timeout out",
         )
-    return length_of(limit, what, MILLISECOND)
+    return length_of(timeout, "timeout", MILLISECOND)
 
 
 def observers_of(observers: object) -> tuple[Callable[..., object], ...]:

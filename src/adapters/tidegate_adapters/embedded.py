@@ -22,13 +22,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast, final
 
 from tidegate.model.documents import ID, Clock, Document
 from tidegate.model.effects import Ambiguous
-from tidegate.model.instants import MILLISECOND, SECOND, Duration, Instant
+from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import NO_INDEXES, Operation, StoreTime, Unique
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
@@ -145,12 +146,12 @@ class Embedded:
         with self._lock:
             return next(perform(effect, _Draft(self._cells, {CLOCK.name: self._clock()}), "embedded"), None) is None
 
-    def changes(self, watched: Collection[str], wait: Duration = SECOND) -> EmbeddedChanges:
+    def changes(self, watched: Collection[str], wait: timedelta = timedelta(seconds=1)) -> EmbeddedChanges:
         """What happens to these collections; what has happened before this was called first is not known.
 
         Args:
             watched: Their names.
-            wait: How long a read waits where nothing happens, in microseconds.
+            wait: How long a read waits where nothing happens.
 
         Raises:
             Misuse: Nothing is watched.

@@ -15,6 +15,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from datetime import timedelta
 from itertools import islice
 from threading import Lock
 from typing import Final, final
@@ -23,8 +24,9 @@ from tidegate.model.documents import Document, Field
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import check_collection
-from tidegate.model.values import check_int, check_types
+from tidegate.model.values import check_types
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, Page, Position
+from tidegate_adapters.declaring import length_of
 
 __all__ = ["REMEMBERED", "EmbeddedChanges", "Feed"]
 
@@ -102,20 +104,19 @@ class EmbeddedChanges:
     Args:
         feed: What happens there.
         watched: The names of the collections.
-        wait: How long a read waits where nothing happens, in microseconds.
+        wait: How long a read waits where nothing happens.
 
     Raises:
         Misuse: Nothing is watched.
     """
 
-    def __init__(self, feed: Feed, watched: Collection[str], wait: Duration = SECOND) -> None:
+    def __init__(self, feed: Feed, watched: Collection[str], wait: timedelta = timedelta(seconds=1)) -> None:
         check_types(watched, str, "a name of a collection")
         if not watched:
             raise Misuse("changes of nothing", todo="name the collections")
         for each in watched:
             check_collection(each)
-        check_int(wait, "a time to wait in microseconds", 1)
-        self._feed, self._watched, self._wait = feed, frozenset(watched), wait
+        self._feed, self._watched, self._wait = feed, frozenset(watched), length_of(wait, "wait", 1)
 
     async def check(self) -> None:
         """It can always be read."""

@@ -30,9 +30,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
-from tidegate_adapters.handlers import Called, Later, pattern_of
+from tidegate_adapters.handlers import Called, pattern_of
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import Client, Producer, Received, TransactionalProducer, ours, theirs
+from tidegate_adapters.later import Later
 
 __all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "records_of"]
 
@@ -346,8 +347,7 @@ class EmbeddedRun:
         wanted = worker.settings.pattern
         for topic in sorted({each.topic for each in log.ends if not re.match(wanted, each.topic)}):
             raise Misuse(f"records of {topic!r}, which the worker does not consume", where="an embedded log")
-        hooks = None if worker.hooks is None else self._counted(worker.hooks)
-        self.worker: Final = worker.configured(worker.settings, self._handled(worker.handle), hooks)
+        self.worker: Final = worker.configured(worker.settings, self._handled(worker.handle))
         self._log, self._running, self._began, self._failed, self._done = log, 0, 0, 0, 0
         self._parked: Duration = 0
 

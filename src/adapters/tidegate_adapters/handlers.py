@@ -4,7 +4,7 @@ What comes out of all that is one async function of a record, as `tidegate_adapt
 handler with nothing around it is that function itself. Where handlers take batches, it is a function of the records of one.
 
     topic            its handler; a name that begins with `^` is a pattern, as librdkafka has them, for whole names
-    plain function   it is called in one of as many threads as there are executors
+    plain function   it is called in one of as many threads as may run at once
     decode           what the handler gets in the place of the record
     timeout          longer than that, and the call has failed
 
@@ -34,14 +34,13 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
-from tidegate.retries.backoff import check_delay
 from tidegate_adapters.cancelling import check_awaited_failure
 from tidegate_adapters.daemon_threads import DaemonThreads, Threads
 from tidegate_adapters.declaring import check_called_with_one
 from tidegate_adapters.runtime import RunsOn
 
 __all__ = [
-    "TOPIC", "Around", "Called", "Decode", "Handlers", "Later", "Then", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "threaded",
+    "TOPIC", "Around", "Called", "Decode", "Handlers", "Then", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "threaded",
     "undecoded",
     "unread", "unread_and_sends",
 ]  # fmt: skip
@@ -79,23 +78,6 @@ class Undecodable(Enum):
     SKIP = "it is logged, and counts as done"
     RAW = "its handler gets the record as it came"
     DEAD_LETTER = "it goes to the dead-letter topic, and counts as done"
-
-
-@final
-class Later(Exception):  # noqa: N818  it is no error
-    """What a handler raises to be called again with its record: that is no failure, and no attempt.
-
-    Args:
-        delay: How long to wait until then, in microseconds.
-
-    Raises:
-        Misuse: It is no length of time.
-    """
-
-    def __init__(self, delay: Duration) -> None:
-        check_delay(delay, "a delay in microseconds", 0)
-        super().__init__(f"again in {seconds(delay)}")
-        self.delay: Final = delay
 
 
 @final
@@ -290,7 +272,7 @@ def _call(handler: UserHandler, around: _Around) -> Called:
         raise Misuse(
             f"{_named(handler)} is a plain function, and has a time limit",
             why="a thread cannot be interrupted: its record would be tried again while it runs",
-            todo="make it an async def, or leave handler_timeout out",
+            todo="make it an async def, or leave timeout out",
         )
     call: Callable[[Any], Awaitable[object]] = handler if is_async else threaded(handler, around.threads)  # type: ignore[assignment]
     if around.is_batch:
@@ -403,7 +385,7 @@ def _limited(call: Callable[[Any], Awaitable[object]], timeout: Duration) -> Cal
                 raise
             why = error
         if limit.expired():  # what it returns after it was cancelled counts for nothing
-            raise TimeoutError(f"it took longer than handler_timeout, {seconds(timeout)}") from why
+            raise TimeoutError(f"it took longer than timeout, {seconds(timeout)}") from why
         return reply
 
     return limited

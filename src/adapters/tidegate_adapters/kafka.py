@@ -21,10 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, unique
 from inspect import isasyncgenfunction, iscoroutinefunction
-from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final, get_args
 
 import attrs
 
@@ -33,14 +33,14 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.health import Health, Healthy
 from tidegate.consumer.partition import FailurePolicy
 from tidegate.consumer.transactions import transactional_id
-from tidegate.consumer.worker import LEAVE
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import MILLISECOND, SECOND, Duration, seconds
+from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
 from tidegate.model.records import Send, TopicPartition
 from tidegate.model.values import check_callable, check_int, check_type
-from tidegate.retries.backoff import Delays
+from tidegate.retries.backoff import Delays, Fixed
 from tidegate_adapters import worker_monitor
-from tidegate_adapters.handlers import Called, Decode, Handlers, Later, Undecodable, UserHandler, called
+from tidegate_adapters.declaring import length_of
+from tidegate_adapters.handlers import Called, Decode, Handlers, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import (
     HEARTBEAT_MS,
@@ -53,18 +53,27 @@ from tidegate_adapters.kafka_ports import (
     producer,
     transactional_producer,
 )
+from tidegate_adapters.later import Later
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.sending import Sender
 from tidegate_adapters.tallies import Tallies
-from tidegate_adapters.user_code import Code, Estimate, Hooks, Observer, Recording
-from tidegate_adapters.worker_settings import GRACE, LOOPBACK, STALLED_AFTER, ClientOptions, WorkerSettings
+from tidegate_adapters.user_code import Code, Estimate, Observer, Recording
+from tidegate_adapters.worker_settings import (
+    CONCURRENCY,
+    GRACE,
+    LEAVE,
+    LOOPBACK,
+    STALLED_AFTER,
+    ClientOptions,
+    WorkerSettings,
+)
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
     from tidegate_adapters.tracing import TracerProvider
 
 __all__ = [
-    "Decode", "Estimate", "Handlers", "Hooks", "Later", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
+    "Decode", "Estimate", "Handlers", "Later", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
     "UserHandler", "Worker",
 ]  # fmt: skip
 
@@ -113,7 +122,8 @@ class Worker:
             by topic.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
-        consumer: What may run at once, and how long a revocation may drain.
+        concurrency: How many handlers run at a time in this process.
+        consumer: What a consumer does, such as how long a revocation may drain; how many executors it has, `concurrency` says.
         batch: How many records a handler gets at most, in a list and in the order of the log; in the place of the rules'
             `window_max`. None for one record, and no list. Whatever waits is taken, and not waited for. What is answered
             or raised is for all of the list, which is tried again, skipped and dead-lettered as a whole. With an order by key
@@ -126,7 +136,7 @@ class Worker:
         retries: How often a record that has failed is tried again; in the place of the rules' `fanout.retries_max`.
         backoff: How long to wait until then; in the place of the rules' `backoff`.
         jitter_ppm: Which part of that is left out at random; in the place of the rules' `jitter_ppm`.
-        handler_timeout: How long an async handler may take, in microseconds, until it is cancelled and has failed.
+        timeout: How long an async handler may take until it is cancelled and has failed.
         start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
             Without it the option `auto_offset_reset` says: "earliest" (here the default), "latest" or "none", an error. A group
             that has committed a position goes on at the first record that is left from there on.
@@ -137,17 +147,13 @@ class Worker:
         metrics_port: Where `/metrics` and `/health` are answered while it runs; 0 for any port that is free.
         metrics_host: The address to listen on there, loopback by default; nobody is asked who they are.
         tracer_provider: Makes a span of OpenTelemetry for each call of a handler (`tidegate_adapters.tracing`).
-        stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy, in
-            microseconds.
-        leave: How long the group may take to answer to the leaving, once all is drained, in microseconds.
-        grace: How long whoever stops the worker waits until it is killed, in microseconds; as in Kubernetes by default.
+        stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy.
+        leave: How long the group may take to answer to the leaving, once all is drained.
+        grace: How long whoever stops the worker waits until it is killed; as in Kubernetes by default.
         exactly_once: What handlers answer with, and dead letters, go into one transaction of Kafka's with the position that
             covers their record: a reader with `read_committed` sees the answers of each record once, whatever fails. All
             members of the group are to have it (`tidegate.consumer.transactions`).
-        hooks: The user's code for whatever else the rules ask for: to answer for a failed record where there is no
-            `dead_letter`, to deliver, to arrange windows, run their tasks and judge failures. It is called with the work and the records that it is about, and
-            answers as `tidegate.consumer.commands.event_for` says.
-        expected: How long user code takes with a record, in microseconds, or None where that is not known, as it is not where
+        expected: How long user code takes with a record, as a timedelta, or None where that is not known, as it is not where
             this raises; a revocation does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.
         record: Called with every event and the commands that follow: `tidegate_adapters.recorder.Recorder.stepped`.
@@ -157,11 +163,10 @@ class Worker:
     Attributes:
         settings: What it was told that is not code.
         handle: The user's handlers, as one async function of a record.
-        hooks: The user's code for whatever else is asked for.
 
     Raises:
         Misuse: no topic, no group, no handler, a time limit for a plain function, an option that the client does not have,
-            code that is no function, or an async one that nobody awaits, rules that need hooks, and none, dead letters and no topic
+            code that is no function, or an async one that nobody awaits, rules that ask for more than to handle records, dead letters and no topic
             for them, or a topic and no dead letters, a drain that takes longer than the group waits, or a stop that takes longer
             than there is until the kill.
     """
@@ -173,6 +178,7 @@ class Worker:
         *,
         bootstrap: str,
         group: str,
+        concurrency: int = CONCURRENCY,
         consumer: ConsumerRules = ConsumerRules(),
         batch: int | None = None,
         decode: Decode | None = None,
@@ -180,9 +186,9 @@ class Worker:
         on_failure: OnFailure | None = None,
         dead_letter: str | None = None,
         retries: int | None = None,
-        backoff: Delays | None = None,
+        backoff: Delays | timedelta | None = None,
         jitter_ppm: int | None = None,
-        handler_timeout: Duration | None = None,
+        timeout: timedelta | None = None,
         start_time: datetime | None = None,
         start_offsets: Mapping[TopicPartition, int] | None = None,
         lifespan: Lifespan | None = None,
@@ -190,11 +196,10 @@ class Worker:
         metrics_port: int | None = None,
         metrics_host: str = LOOPBACK,
         tracer_provider: TracerProvider | None = None,
-        stalled_after: Duration = STALLED_AFTER,
-        leave: Duration = LEAVE,
-        grace: Duration = GRACE,
+        stalled_after: timedelta = STALLED_AFTER,
+        leave: timedelta = LEAVE,
+        grace: timedelta = GRACE,
         exactly_once: bool = False,
-        hooks: Hooks | None = None,
         expected: Estimate | None = None,
         observe: Observer | None = None,
         record: Recording | None = None,
@@ -204,16 +209,22 @@ class Worker:
         if isinstance(topics, str) or not isinstance(topics, Iterable):
             raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
         check_type(consumer, ConsumerRules, "what a consumer does")
-        _check_code({"decode": decode, "lifespan": lifespan, "hooks": hooks})
+        if consumer.executors not in (CONCURRENCY, concurrency):
+            raise Misuse(
+                f"a consumer with {consumer.executors} executors",
+                why="how many handlers run at a time in this process is an option of the worker",
+                todo=f"write Worker(concurrency={consumer.executors})",
+            )
+        _check_code({"decode": decode, "lifespan": lifespan})
         _check_code({"expected": expected, "observe": observe, "record": record}, is_plain=True)
         consumer = _with_failures(consumer, on_failure, retries, backoff, jitter_ppm)
         if batch is not None:
-            consumer = _with_batches(consumer, batch, hooks)
+            consumer = _with_batches(consumer, batch)
         if exactly_once:
             consumer = _with_transactions(consumer)
         handlers = topics if handle is None and isinstance(topics, Mapping) else handle
         self.settings: Final = WorkerSettings(
-            tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), handler_timeout, undecodable, start_time,
+            tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), concurrency, timeout, undecodable, start_time,
             start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace, metrics_host, exactly_once,
             observer_failures_max,
         )  # fmt: skip
@@ -221,12 +232,16 @@ class Worker:
         _times(consumer.partition.drain, options)
         if handlers is None:
             raise Misuse("nothing handles the records", todo="pass a function of one record, or one by topic")
-        if hooks is None and batch is None and not consumer.partition.is_plain:
-            raise Misuse("these rules ask for more than to handle records", todo="pass hooks=")
+        if batch is None and not consumer.partition.is_plain:
+            raise Misuse(
+                "these rules ask for more than to handle records",
+                why="a worker has a handler, and no code that arranges windows or delivers",
+                todo="leave hooks and the deliveries of fanout out, or pass batch=",
+            )
         _check_dead_letters(self.settings, on_failure)
         call = called(
-            handlers, self.settings.topics, threads=consumer.executors, decode=decode, undecodable=undecodable,
-            timeout=handler_timeout, is_batch=batch is not None,
+            handlers, self.settings.topics, threads=concurrency, decode=decode, undecodable=undecodable,
+            timeout=None if timeout is None else duration(timeout), is_batch=batch is not None,
         )  # fmt: skip
         around = None
         if tracer_provider is not None:
@@ -238,7 +253,7 @@ class Worker:
                     todo="pass a TracerProvider of OpenTelemetry",
                 )
             around = traced(tracer_provider, group)
-        self._code = Code(call, hooks, expected, observe, record, batch is not None, around)
+        self._code = Code(call, expected, observe, record, batch is not None, around)
         self._handlers, self._decode, self._lifespan = handlers, decode, lifespan
         self._metrics, self._tracer_provider = metrics, tracer_provider
         self._member: Member | None = None
@@ -251,21 +266,15 @@ class Worker:
         code = self._code
         return code.handle if code.around is None else code.around(code.handle)
 
-    @property
-    def hooks(self) -> Hooks | None:
-        """The user's code for whatever else is asked for."""
-        return self._code.hooks
-
     def __repr__(self) -> str:
         return f"<Worker on {', '.join(self.settings.topics)} in group {self.settings.group}>"
 
-    def configured(self, settings: WorkerSettings, handle: Called | None = None, hooks: Hooks | None = None) -> Worker:
+    def configured(self, settings: WorkerSettings, handle: Called | None = None) -> Worker:
         """A worker with the same code that is told something else.
 
         Args:
             settings: What it is told.
             handle: What takes the place of `handle`, if anything.
-            hooks: What takes the place of the hooks, if anything.
 
         Raises:
             Misuse: As for a new one.
@@ -274,15 +283,16 @@ class Worker:
         if isinstance(handlers, Mapping):  # those of other topics have nothing to do
             handlers = {topic: each for topic, each in handlers.items() if topic in settings.topics}
         made = Worker(
-            settings.topics, handlers, bootstrap=settings.bootstrap, group=settings.group, consumer=settings.consumer,
-            batch=settings.consumer.partition.window_max if code.is_batch else None, decode=self._decode, undecodable=settings.undecodable, handler_timeout=settings.handler_timeout,
+            settings.topics, handlers, bootstrap=settings.bootstrap, group=settings.group, concurrency=settings.concurrency, consumer=settings.consumer,
+            batch=settings.consumer.partition.window_max if code.is_batch else None, decode=self._decode, undecodable=settings.undecodable, timeout=settings.timeout,
             start_time=settings.start_time, start_offsets=settings.start_offsets,
             dead_letter=settings.dead_letter, lifespan=self._lifespan,
             tracer_provider=self._tracer_provider, metrics=self._metrics, metrics_port=settings.metrics_port, metrics_host=settings.metrics_host,
             stalled_after=settings.stalled_after,
             leave=settings.leave, grace=settings.grace, exactly_once=settings.exactly_once, observer_failures_max=settings.observer_failures_max,
-            hooks=hooks or code.hooks, expected=code.expected, observe=code.observe, record=code.record, **settings.options,
+            expected=code.expected, observe=code.observe, record=code.record, **settings.options,
         )  # fmt: skip
+        made._code = made._code._replace(hooks=code.hooks)
         if handle is not None:
             made._code = made._code._replace(handle=handle, around=None)
         return made
@@ -360,7 +370,7 @@ def _with_failures(
     rules: ConsumerRules,
     on_failure: OnFailure | None,
     retries: int | None,
-    backoff: Delays | None,
+    backoff: Delays | timedelta | None,
     jitter_ppm: int | None,
 ) -> ConsumerRules:
     """The rules with what is said in short."""
@@ -371,16 +381,15 @@ def _with_failures(
     if retries is not None:
         part = attrs.evolve(part, fanout=attrs.evolve(part.fanout, retries_max=retries))
     if backoff is not None:
-        part = attrs.evolve(part, backoff=backoff)
+        delays = backoff if isinstance(backoff, get_args(Delays)) else Fixed(length_of(backoff, "backoff", 0))
+        part = attrs.evolve(part, backoff=delays)
     if jitter_ppm is not None:
         part = attrs.evolve(part, jitter_ppm=jitter_ppm)
     return rules if part is rules.partition else attrs.evolve(rules, partition=part)
 
 
-def _with_batches(rules: ConsumerRules, batch: int, hooks: Hooks | None) -> ConsumerRules:
+def _with_batches(rules: ConsumerRules, batch: int) -> ConsumerRules:
     """The rules with windows of so many records, each of which is one task."""
-    if hooks is not None:
-        raise Misuse("batches, and hooks that arrange windows", why="a batch is a window", todo="leave one of them out")
     return attrs.evolve(rules, partition=attrs.evolve(rules.partition, hooks=True, window_max=batch))
 
 
@@ -388,7 +397,7 @@ def _with_transactions(rules: ConsumerRules) -> ConsumerRules:
     """The rules with a commit for whatever is done, for answers wait for it."""
     if not rules.partition.is_plain:
         raise Misuse(
-            "batches or hooks, and answers that are committed with their records",
+            "batches, and answers that are committed with their records",
             why="a commit may cover a part of a window, and its records have answers in common",
             todo="leave one of them out",
         )

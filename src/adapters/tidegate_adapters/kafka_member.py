@@ -77,7 +77,6 @@ from tidegate.consumer.worker import (
     ShutdownPhase,
     StartLeaveTimer,
     StopRequested,
-    WorkerRules,
     WorkerState,
     event_for,
     fenced,
@@ -85,12 +84,13 @@ from tidegate.consumer.worker import (
 )
 from tidegate.model.effects import Cancel, Failure
 from tidegate.model.errors import TidegateError
-from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, jittered
+from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, duration, jittered
 from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.beginnings import Beginning, Beginnings
 from tidegate_adapters.committing import Committing
+from tidegate_adapters.declaring import length_of
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.handlers import is_pattern
 from tidegate_adapters.kafka_ports import Client, Received, TransactionalProducer, ours, theirs
@@ -150,7 +150,7 @@ class Member:
         transact: Callable[[TopicPartition], TransactionalProducer] | None = None,
     ) -> None:
         self._client, self._settings, self._code, self._sender = client, settings, code, sender
-        self._rules = rules = WorkerRules(settings.consumer, settings.leave)
+        self._rules = rules = settings.rules
         self._needs_keys = rules.consumer.partition.ordering is Ordering.BY_KEY
         self._loop = asyncio.get_running_loop()
         observers = [
@@ -237,7 +237,7 @@ class Member:
         """How it is now; from any thread."""
         now, state = self._now, self._runtime.state
         watch = looked(self._watch, sights(state.consumer, dict(self._generations)), now)
-        return judged(watch, state.phase, self._settings.stalled_after, now)
+        return judged(watch, state.phase, duration(self._settings.stalled_after), now)
 
     @property
     def _now(self) -> Instant:
@@ -634,7 +634,8 @@ class Member:
         """A record in work; an estimate that raises, or is no length of time, is none, and what is given back is drained."""
         assert self._code.expected is not None
         try:
-            return InFlight(record.offset, age, self._code.expected(record))
+            found = self._code.expected(record)
+            return InFlight(record.offset, age, None if found is None else length_of(found, "expected", 0))
         except BaseException as error:  # noqa: BLE001  it is the user's
             if isinstance(error, SystemExit | KeyboardInterrupt):
                 self._end_with(error)

@@ -46,6 +46,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
+from datetime import timedelta
 from functools import partial
 from threading import Thread
 from typing import Any, Final, TypeAlias, final
@@ -73,12 +74,13 @@ from tidegate.leases.leader import ask, new_lease
 from tidegate.leases.lease import Terms
 from tidegate.model.effects import Effect, Failure, Program
 from tidegate.model.errors import TidegateError
-from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
+from tidegate.model.instants import SECOND, ClockName, Instant, seconds
 from tidegate.model.operations import check_collection
 from tidegate.model.programs import insert_new
-from tidegate.model.values import check_callable, check_int, check_name
+from tidegate.model.values import check_callable, check_name
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
 from tidegate.retries.repeating import repeat
+from tidegate_adapters.declaring import length_of
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 
@@ -118,10 +120,10 @@ class Held:
         self.key, self.epoch, self._leads = key, epoch, leads
 
     @property
-    def left(self) -> Duration:
-        """How long it is held if it is not renewed any more, in microseconds; 0 once it is lost."""
+    def left(self) -> timedelta:
+        """How long it is held if it is not renewed any more; 0 once it is lost."""
         found = self._leads()
-        return found.left if isinstance(found, Leads) and found.epoch == self.epoch else 0
+        return timedelta(microseconds=found.left if isinstance(found, Leads) and found.epoch == self.epoch else 0)
 
     def check(self) -> None:
         """Call it before each thing that is done under the lease; from any thread.
@@ -147,7 +149,7 @@ def lease(
     key: str,
     *,
     terms: Terms = _TERMS,
-    patience: Duration | None = None,
+    patience: timedelta | None = None,
     collection: str = "leases",
     holder: str = "holder",
     pauses: Pauses = PAUSES,
@@ -158,7 +160,7 @@ def lease(
         store: What carries operations out, from any thread: a `Mongo`, or an `Embedded`.
         key: The lease's id; its record is made where there is none.
         terms: For how long it is taken, and how often it is renewed.
-        patience: How long to wait for it, in microseconds, what is asked of the store included; None for as long as it takes.
+        patience: How long to wait for it, what is asked of the store included; None for as long as it takes.
         collection: Where the leases are.
         holder: Who holds it, for people.
         pauses: What lies between the attempts to make its record; the lease itself is asked for by its terms.
@@ -187,7 +189,7 @@ async def lease_async(
     key: str,
     *,
     terms: Terms = _TERMS,
-    patience: Duration | None = None,
+    patience: timedelta | None = None,
     collection: str = "leases",
     holder: str = "holder",
     pauses: Pauses = PAUSES,
@@ -198,7 +200,7 @@ async def lease_async(
         store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
         key: The lease's id; its record is made where there is none.
         terms: For how long it is taken, and how often it is renewed.
-        patience: How long to wait for it, in microseconds, what is asked of the store included; None for as long as it takes.
+        patience: How long to wait for it, what is asked of the store included; None for as long as it takes.
         collection: Where the leases are.
         holder: Who holds it, for people.
         pauses: What lies between the attempts to make its record; the lease itself is asked for by its terms.
@@ -354,15 +356,14 @@ class _Tenancy:
     """
 
     def __init__(
-        self, key: str, candidate: Candidate, patience: Duration | None, collection: str, pauses: Pauses
+        self, key: str, candidate: Candidate, patience: timedelta | None, collection: str, pauses: Pauses
     ) -> None:
         check_name(key, "a lease")
         check_collection(collection)
         check_attempts(None, pauses)
-        if patience is not None:
-            check_int(patience, "a patience in microseconds", 1)
         self.is_lost, self._unanswered = False, 0
-        self._key, self._patience, self._collection, self._pauses = key, patience, collection, pauses
+        self._key, self._collection, self._pauses = key, collection, pauses
+        self._patience = None if patience is None else length_of(patience, "patience", 1)
         self._candidate = candidate
         self._timer: asyncio.TimerHandle | None = None
 

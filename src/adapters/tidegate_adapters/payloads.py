@@ -40,7 +40,7 @@ import attrs
 
 from tidegate.model.effects import Program, Refused
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown
-from tidegate.model.values import check_int, check_name, check_type
+from tidegate.model.values import check_int, check_name
 from tidegate.payloads.upload_records import Content, Damaged, Found
 from tidegate.payloads.uploads import (
     Abandoned,
@@ -57,6 +57,7 @@ from tidegate.payloads.uploads import (
     sweep,
 )
 from tidegate.retries.pauses import PAUSES, Pauses
+from tidegate_adapters.declaring import length_of
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 
 try:
@@ -396,10 +397,7 @@ def _check_key(key: object) -> None:
 
 
 def _age(older_than: timedelta) -> int:
-    check_type(older_than, timedelta, "an age")
-    if older_than < timedelta():
-        raise Misuse(f"{older_than} is no age", todo="pass a timedelta of 0 or more")
-    return older_than // timedelta(microseconds=1)
+    return length_of(older_than, "older_than", 0)
 
 
 @final

@@ -37,6 +37,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping, MutableMapping
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from operator import methodcaller
 from typing import Any, Final, Generic, TypeVar, final, get_args
@@ -48,11 +49,11 @@ from tidegate.counters.increments import increment, sweep, sweep_all
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
 from tidegate.model.errors import MissingExtra, Misuse
-from tidegate.model.instants import SECOND, WALL, Duration, Instant
+from tidegate.model.instants import SECOND, WALL, Instant, duration
 from tidegate.model.operations import Operation as StoreOperation
 from tidegate.model.operations import UpdateOne, check_collection, find_one, insert_one
 from tidegate.model.values import check_name, check_type
-from tidegate.retries.backoff import Cron, Policy, check_delay
+from tidegate.retries.backoff import Cron, Policy
 from tidegate.retries.budget import Budget, Overspent, answered, pay
 from tidegate.retries.failures import Duplicate, Operation
 from tidegate.retries.pauses import Pauses
@@ -66,6 +67,7 @@ from tidegate.sinks.circuit_breaker import (
     attempt_outcome,
     recorded,
 )
+from tidegate_adapters.declaring import check_lengths
 
 try:
     import bson
@@ -89,8 +91,8 @@ __all__ = ["ATTEMPT", "BREAKER", "DEADLINE", "AsyncKit", "Done", "Kit", "NotDone
 
 T = TypeVar("T")
 
-ATTEMPT: Final[Duration] = 5 * SECOND
-DEADLINE: Final[Duration] = 30 * SECOND
+ATTEMPT: Final = timedelta(seconds=5)
+DEADLINE: Final = timedelta(seconds=30)
 BREAKER: Final = CircuitBreaker(threshold=100, cooldown=SECOND)
 """All calls of many threads fail at once when a primary dies, and the next one is there within seconds."""
 _INSERT: Final = Call("insert")
@@ -110,15 +112,15 @@ class Rules:
     Attributes:
         retries: When to try again, and when to give up: attempts, delays, jitter; `attempts_max=None` for any number. Not by a
             cron.
-        attempt: How long one attempt may take, in microseconds.
-        deadline: How long a call may take in all, in microseconds; None for as long as the policy has it.
+        attempt: How long one attempt may take.
+        deadline: How long a call may take in all; None for as long as the policy has it.
         budget: How many retries all calls together may send.
         breaker: When nothing is tried any more, as nothing is answered.
     """
 
     retries: Policy = RETRIES
-    attempt: Duration = ATTEMPT
-    deadline: Duration | None = DEADLINE
+    attempt: timedelta = ATTEMPT
+    deadline: timedelta | None = DEADLINE
     budget: Budget = attrs.field(factory=Budget)
     breaker: CircuitBreaker = BREAKER
 
@@ -126,9 +128,7 @@ class Rules:
         check_type(self.retries, Policy, "a policy")
         if isinstance(self.retries.backoff, Cron):
             raise Misuse("a kit does not try again by a cron", todo="use Fixed, Linear, Exponential or Series")
-        check_delay(self.attempt, "the time of an attempt in microseconds", 1)
-        if self.deadline is not None:
-            check_delay(self.deadline, "a deadline in microseconds", 1)
+        check_lengths(self, attempt=1, **({} if self.deadline is None else {"deadline": 1}))
         check_type(self.budget, Budget, "a budget")
         check_type(self.breaker, CircuitBreaker, "a breaker")
 
@@ -192,7 +192,7 @@ class _Bounds:
     def __init__(self, shared: _Shared) -> None:
         self._shared = shared
         deadline = shared.rules.deadline
-        self._until = None if deadline is None else _now() + deadline
+        self._until = None if deadline is None else _now() + duration(deadline)
         self.may_count = self.has_failed = False
         self.failures = 0
         self.stopped: Refused | None = None
@@ -212,7 +212,7 @@ class _Bounds:
     @property
     def patience(self) -> float:
         """How long the attempt may take, in seconds."""
-        attempt = self._shared.rules.attempt
+        attempt = duration(self._shared.rules.attempt)
         return (attempt if self._until is None else max(1, min(attempt, self._until - _now()))) / SECOND
 
     def ended(self, era: int, effect: Effect[object], reply: object) -> None:

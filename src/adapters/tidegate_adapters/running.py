@@ -28,7 +28,7 @@ import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import Duration, seconds
+from tidegate.model.instants import Duration, duration, seconds
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.failures import as_of_the_server, origin, raised
@@ -98,8 +98,8 @@ class Told:
     Attributes:
         target: `path.py:attr` or `module:attr`: an application, or a function that makes one.
         file: With settings; without one that of TIDEGATE_CONFIG, or `pyproject.toml` here, if there is one.
-        arguments: Settings as `consumer.executors=8`.
-        environ: With settings as `TIDEGATE_WORKER__CONSUMER__EXECUTORS`.
+        arguments: Settings as `concurrency=8`.
+        environ: With settings as `TIDEGATE_WORKER__CONCURRENCY`.
     """
 
     target: str
@@ -218,7 +218,7 @@ def run_app(told: Told, kind: Kind, logs: Logs, terminal: Terminal, *, is_json: 
     """
 
     def life(app: Any) -> Life[None]:
-        return Life(app.serve, app.stop, app.settings.drain + app.settings.leave, "drain")
+        return Life(app.serve, app.stop, duration(app.settings.drain + app.settings.leave), "drain")
 
     ended = run_until_stopped(told, kind, life, logs, terminal)
     if is_json:

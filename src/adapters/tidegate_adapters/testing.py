@@ -43,12 +43,15 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from contextvars import Context, copy_context
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar, TypeVarTuple, cast, final
 
 from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import SECOND
+from tidegate_adapters.declaring import length_of
 
 __all__ = ["EPOCH_S", "TURNS_MAX", "Deadlock", "Endless", "Unhandled", "run", "stall"]
 
@@ -152,19 +155,20 @@ def _garbage_at_the_end() -> Generator[None, None, None]:
             gc.collect(0)
 
 
-def stall(seconds: float) -> None:
+def stall(length: timedelta) -> None:
     """Let the time pass while no task runs, as when somebody's code computes for so long, or the process is stopped.
 
     Args:
-        seconds: At least 0.
+        length: At least 0.
 
     Raises:
         Misuse: It is called outside of `run`, or for a negative time.
     """
     loop = asyncio.get_running_loop()
-    if not isinstance(loop, _SeededLoop) or not seconds >= 0:
-        raise Misuse(f"cannot stall {type(loop).__name__} for {seconds} s", todo="call it in a run, with 0 or more")
-    loop.now += seconds
+    lasts = length_of(length, "length", 0)
+    if not isinstance(loop, _SeededLoop):
+        raise Misuse(f"cannot stall {type(loop).__name__}", todo="call it in a run")
+    loop.now += lasts / SECOND
 
 
 class _Future(asyncio.Future[Any]):

@@ -29,7 +29,8 @@ import attrs
 from tidegate import __version__
 from tidegate.model.errors import MissingExtra
 from tidegate.model.records import Record, Send
-from tidegate_adapters.handlers import Around, Called, Later, Then, Unread
+from tidegate_adapters.handlers import Around, Called, Then, Unread
+from tidegate_adapters.later import Later
 from tidegate_adapters.log_lines import Lines
 from tidegate_adapters.printable import redacted
 

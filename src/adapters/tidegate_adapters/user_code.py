@@ -7,7 +7,7 @@
                          of the log, where nobody else answers
     anything, batches    the handler with all records of a window,   what `tidegate.consumer.batching` answers
                          where that says so
-    anything             the user's hooks                            what they answer, by `tidegate.consumer.worker`
+    anything             hooks                                       what they answer, by `tidegate.consumer.worker`
 
 What a handler answers with is sent before it is told that the handler has ended; or, where answers are sent in
 transactions, it waits for the one that covers its record, as dead letters do.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias, final
@@ -32,8 +33,9 @@ from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate_adapters.exactly_once import Transactions
 from tidegate_adapters.failures import message, place
-from tidegate_adapters.handlers import Around, Called, Later, Undecodable, Unread, undecoded, unread, unread_and_sends
+from tidegate_adapters.handlers import Around, Called, Undecodable, Unread, undecoded, unread, unread_and_sends
 from tidegate_adapters.kafka_ports import record_of
+from tidegate_adapters.later import Later
 from tidegate_adapters.record_fields import attempt_of, placed, say
 from tidegate_adapters.runtime import Call, CallEach, Ended, Job
 from tidegate_adapters.sending import DeadLetters, Sender, failed_by
@@ -46,20 +48,22 @@ __all__ = ["Code", "Estimate", "Hooks", "Observer", "Recording", "UserCode"]
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
 Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None]
-Estimate: TypeAlias = Callable[[Record], Duration | None]
+Estimate: TypeAlias = Callable[[Record], timedelta | None]
 
 
 @final
 class Code(NamedTuple):
-    """The user's code; `is_batch` says that it handles the records of a window together, and `around` is what is around each call."""
+    """The user's code; `is_batch` says that it handles the records of a window together, `around` is what is around each call, and
+    `hooks` is for whatever else the rules ask for: no worker has any yet, as a pipeline will.
+    """
 
     handle: Called
-    hooks: Hooks | None
     expected: Estimate | None
     observe: Observer | None
     record: Recording | None
     is_batch: bool = False
     around: Around | None = None
+    hooks: Hooks | None = None
 
 
 @final

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidegate.consumer.worker import WorkerRules
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome, records_of
@@ -34,8 +33,8 @@ def run_worker(told: Told, embedded: Path | None, logs: Logs, terminal: Terminal
     """
 
     def life(worker: Worker) -> Life[Outcome | None]:
-        leave = worker.settings.leave
-        total, ends = WorkerRules(worker.settings.consumer, leave).total, "drain and leave"
+        rules, ends = worker.settings.rules, "drain and leave"
+        total, leave = rules.total, rules.leave
         if embedded is None:
             return Life(worker.run, worker.stop, total, ends, leave)
         on_log = EmbeddedRun(worker, EmbeddedLog(records_of(embedded)))

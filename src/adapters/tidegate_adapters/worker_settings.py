@@ -8,22 +8,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Literal, TypedDict, final
 
 import attrs
 
+from tidegate.consumer import worker
+from tidegate.consumer.backpressure import for_executors
 from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.worker import LEAVE, WorkerRules
+from tidegate.consumer.worker import WorkerRules
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import MINUTE, SECOND, Duration, seconds
+from tidegate.model.instants import MILLISECOND, duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate_adapters.declaring import length_of
 from tidegate_adapters.handlers import TOPIC, Undecodable, is_pattern, letters_of, pattern_of
 from tidegate_adapters.printable import Secret
 
-__all__ = ["GRACE", "LOOPBACK", "STALLED_AFTER", "ClientOptions", "WorkerSettings", "letter_topic"]
+__all__ = [
+    "CONCURRENCY",
+    "GRACE",
+    "LEAVE",
+    "LOOPBACK",
+    "STALLED_AFTER",
+    "ClientOptions",
+    "WorkerSettings",
+    "letter_topic",
+]
 
 LOOPBACK: Final = "127.0.0.1"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -74,10 +86,24 @@ class ClientOptions(TypedDict, total=False):
     exclude_internal_topics: bool
 
 
-STALLED_AFTER: Final = 5 * MINUTE
+CONCURRENCY: Final = ConsumerRules().executors
+LEAVE: Final = timedelta(microseconds=worker.LEAVE)
+STALLED_AFTER: Final = timedelta(minutes=5)
 """As long as a client of Kafka may leave off polling (`max.poll.interval.ms`)."""
-GRACE: Final = 30 * SECOND
+GRACE: Final = timedelta(seconds=30)
 """As in Kubernetes (`terminationGracePeriodSeconds`)."""
+
+
+def _with_executors(rules: ConsumerRules, executors: int) -> ConsumerRules:
+    """The rules with so many executors; thresholds that follow from them go on to do so."""
+    if rules.executors == executors:
+        return rules
+    follows = rules.thresholds == for_executors(rules.executors)
+    return attrs.evolve(
+        rules, executors=executors, thresholds=for_executors(executors) if follows else rules.thresholds
+    )
+
+
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
@@ -117,7 +143,7 @@ def _check_addresses(bootstrap: str) -> None:
 class WorkerSettings:
     """What a worker is told.
 
-    Invariants: topics, each with a name; an address without a user; a group; 1 <= handler_timeout, stalled_after, observer_failures_max; a start in
+    Invariants: topics, each with a name; an address without a user; a group; 1 ms <= timeout; 0 < stalled_after, grace; 0 <= leave; 1 <= concurrency, observer_failures_max; a start in
     time has a time zone, and is not before 1970; offsets to start at are not negative; 0 <= metrics_port < 65536; metrics_host is not empty; dead letters
     go to a topic that the worker does not consume.
 
@@ -125,9 +151,10 @@ class WorkerSettings:
         topics: What to consume: names, and patterns that begin with `^`.
         bootstrap: `host:port`, several separated by commas.
         group: The consumer group.
-        consumer: What may run at once, and how long a revocation may drain.
+        consumer: What a consumer does; how many executors it has, `concurrency` says.
         options: More options of the client; never shown, for a password may be among them.
-        handler_timeout: How long a handler may take; None for any time.
+        concurrency: How many handlers run at a time in this process.
+        timeout: How long a handler may take; None for any time.
         undecodable: What becomes of a record that cannot be decoded.
         start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
             Without it the client's option `auto_offset_reset` says: at the beginning unless told otherwise.
@@ -147,15 +174,16 @@ class WorkerSettings:
     group: str
     consumer: ConsumerRules = ConsumerRules()
     options: ClientOptions = attrs.field(factory=ClientOptions, repr=False)
-    handler_timeout: Duration | None = None
+    concurrency: int = CONCURRENCY
+    timeout: timedelta | None = None
     undecodable: Undecodable = Undecodable.FAIL
     start_time: datetime | None = None
     start_offsets: Mapping[TopicPartition, int] = _NOWHERE
     dead_letter: str | None = None
-    stalled_after: Duration = STALLED_AFTER
+    stalled_after: timedelta = STALLED_AFTER
     metrics_port: int | None = None
-    leave: Duration = LEAVE
-    grace: Duration = GRACE
+    leave: timedelta = LEAVE
+    grace: timedelta = GRACE
     metrics_host: str = LOOPBACK
     exactly_once: bool = False
     observer_failures_max: int | None = None
@@ -186,9 +214,11 @@ class WorkerSettings:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
         check_type(self.consumer, ConsumerRules, "what a consumer does")
         check_type(self.undecodable, Undecodable, "what becomes of a record that cannot be decoded")
-        if self.handler_timeout is not None:
-            check_int(self.handler_timeout, "a time limit in microseconds", 1)
-        check_int(self.stalled_after, "a time in microseconds", 1)
+        check_int(self.concurrency, "a number of handlers at a time", 1)
+        object.__setattr__(self, "consumer", _with_executors(self.consumer, self.concurrency))
+        if self.timeout is not None:
+            _ = length_of(self.timeout, "timeout", MILLISECOND)
+        _ = length_of(self.stalled_after, "stalled_after", 1)
         self._check_times()
         check_type(self.exactly_once, bool, "whether answers are committed together with their records")
         if self.observer_failures_max is not None:
@@ -218,12 +248,17 @@ class WorkerSettings:
         """A regular expression of the names of what is consumed: patterns match no topic of the worker's own dead letters."""
         return pattern_of(self.topics, self.dead_letter)
 
+    @property
+    def rules(self) -> WorkerRules:
+        """What the worker does."""
+        return WorkerRules(self.consumer, duration(self.leave))
+
     def _check_times(self) -> None:
-        check_int(self.grace, "a time until the kill in microseconds", 1)
-        drain, rules = self.consumer.partition.drain, WorkerRules(self.consumer, self.leave)
-        if rules.total >= self.grace:
+        grace, leave = length_of(self.grace, "grace", 1), length_of(self.leave, "leave", 0)
+        drain, rules = self.consumer.partition.drain, self.rules
+        if rules.total >= grace:
             raise Misuse(
-                f"{seconds(drain.total)} to drain and {seconds(self.leave)} to leave do not fit into {seconds(self.grace)}",
+                f"{seconds(drain.total)} to drain and {seconds(leave)} to leave do not fit into {seconds(grace)}",
                 why="whoever stops the worker kills it then; what it has finished and not committed is done again",
                 todo=f"shorten consumer.partition.drain or leave, or set grace to more than {seconds(rules.total)} where it is",
             )

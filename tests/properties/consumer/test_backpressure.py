@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
 from itertools import product
 from random import Random  # noqa: TID251  seeded
 from typing import cast
@@ -737,6 +738,11 @@ def test_a_partition_whose_metadata_does_not_fit_is_held() -> None:
 
     metadata = Held((Signal.METADATA,))
     assert held == {40_000: Free(), 45_000: Free(), 47_000: metadata, 62_000: metadata}
+
+
+def test_an_age_is_a_length_of_time() -> None:
+    assert PartitionPressure(age=timedelta(seconds=5)) == PartitionPressure(age=5_000_000)
+    assert Thresholds(timedelta(seconds=2), timedelta(seconds=1)) == Thresholds(2_000_000, 1_000_000)
 
 
 @given(loads(), loads())

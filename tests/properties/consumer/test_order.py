@@ -34,7 +34,7 @@ class Dumb:
     work: list[int] = attrs.field(factory=list)
     dropped: set[int] = attrs.field(factory=set)
     begun: set[int] = attrs.field(factory=set)
-    tracker: OffsetTracker = attrs.field(factory=OffsetTracker)
+    tracker: OffsetTracker = attrs.field(factory=lambda: OffsetTracker(0))
     closed: set[bytes] = attrs.field(factory=set)
     stop: int = 99_999
 

@@ -54,6 +54,7 @@ ENDS: Final = st.one_of(
     st.builds(Succeeded, upload=st.just("x@2")),
     st.builds(Failed, st.just(ERROR_OF), st.none() | policies()),
     st.builds(GivenBack, st.none() | st.just(NOW), st.booleans()),
+    st.builds(GivenBack, counts=st.booleans(), delay=st.integers(0, SECOND)),
     st.just(Cancelled()),
 )
 
@@ -100,6 +101,24 @@ def test_what_was_no_try_stands_where_it_stood(due: Instant | None, counts: bool
     found = after(run_end(GivenBack(due, counts=counts), due=before))
 
     assert found.get(DUE) == (due or (Instant(0, STORE) if counts else before))
+
+
+@given(st.integers(0, 5 * SECOND))
+def test_what_is_given_back_with_a_delay_is_due_after_that(delay: int) -> None:
+    """Law EN5, by the store's clock."""
+    due = after(run_end(GivenBack(delay=delay), due=Instant(2 * SECOND, STORE)))[DUE]
+
+    assert laws.ending.a_try_is_due_after_the_delay(due, NOW, delay, delay + MILLISECOND)
+
+
+def test_a_delay_counts_from_when_the_end_is_written() -> None:
+    store = stored("a")
+    (answer,) = store.run(ending(of_key("a", GivenBack(delay=SECOND))).run()).answers
+
+    assert isinstance(answer, Granted)
+    found = cast("Document", store.do(find_one(RECORDS, Eq(ID, "a"))))
+    now = cast("Instant", store.do(StoreTime()))
+    assert found[DUE] - now <= SECOND
 
 
 @given(policies(), st.integers(1, 9))

@@ -12,6 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import strategies
+from tidegate.consumer.drain import Budget
+from tidegate.leases.lease import Terms
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import (
     MILLISECOND,
@@ -29,6 +31,10 @@ from tidegate.model.instants import (
     reckoned,
     seconds,
 )
+from tidegate.reactive.change_stream.consumer import ChangeStreamConsumer
+from tidegate.retries.polling import PollingBounds
+from tidegate.services.retention import Retention
+from tidegate.sinks.circuit_breaker import CircuitBreaker
 
 
 @given(strategies.instants(), st.integers(-SECOND, SECOND))
@@ -237,3 +243,19 @@ def test_lengths_print_like_this() -> None:
 
     assert lines == ["0 s", "40 us", "-40 us", "250 ms", "1.5 ms", "-1.5 ms", "1.5 s", "120 s"]
     assert str(Instant(250 * MILLISECOND, WALL)) == "250 ms@wall"
+
+
+@pytest.mark.parametrize(
+    ("told", "same"),
+    [
+        (PollingBounds(least=timedelta(seconds=1), most=timedelta(seconds=10)), PollingBounds(least=SECOND)),
+        (Terms(ttl=timedelta(seconds=30), heartbeat=timedelta(seconds=10)), Terms()),
+        (Budget(timedelta(seconds=20), cancel=timedelta(seconds=1)), Budget(20 * SECOND, cancel=SECOND)),
+        (CircuitBreaker(cooldown=timedelta(seconds=30)), CircuitBreaker()),
+        (Retention(age=timedelta(hours=1)), Retention()),
+        (ChangeStreamConsumer(rest=timedelta(seconds=1), idle=timedelta(seconds=10)), ChangeStreamConsumer()),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_rules_that_adapters_are_told_take_timedeltas(told: object, same: object) -> None:
+    assert told == same

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from itertools import accumulate, takewhile
 from typing import Any, Protocol, get_args
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tests.properties.drawing import must_draw
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, STORE, WALL, Duration, Instant
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, STORE, WALL, Duration, Instant, instant
 from tidegate.services.atomic_service import (
     Alone,
     Assigned,
@@ -720,6 +721,20 @@ def test_the_cleared_seconds_of_the_defaults(count: int, windows: list[tuple[int
 
 def asked(caller: str, runners: tuple[Runner, ...], service: AtomicService, second: int) -> AtomicServiceClaim:
     return View(service, runners, EPOCH + second * SECOND).claim(decide_atomic_service_claim, caller)
+
+
+def test_lengths_and_points_of_time_are_taken_as_python_has_them() -> None:
+    now = datetime(2026, 11, 23, 8, tzinfo=timezone(timedelta(hours=1)))
+    told, service = Runner("a", now), AtomicService(interval=timedelta(minutes=5), spread=timedelta(seconds=60))
+    assert service == AtomicService(interval=5 * MINUTE, spread=MINUTE)
+    assert Claiming(check_interval=timedelta(seconds=30)) == Claiming()
+    assert told == Runner("a", instant(now))
+    found = decide_atomic_service_claim(service=service, runner_id="a", runners=(told,), now=now, run_id="r")
+    assert found == decide_atomic_service_claim(
+        service=service, runner_id="a", runners=(told,), now=instant(now), run_id="r"
+    )
+    with pytest.raises(Misuse, match="has no time zone"):
+        Runner("a", datetime(2026, 1, 1))  # noqa: DTZ001
 
 
 def test_a_single_runner_is_cleared_at_the_start() -> None:

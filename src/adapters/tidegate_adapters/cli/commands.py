@@ -647,7 +647,7 @@ def config() -> None: ...
         "run, tidegate reactive run or tidegate orchestrator run takes.",
         (
             "tidegate config show shop.orders:worker --origin",
-            "TIDEGATE_WORKER__GROUP=orders-2 tidegate config show orders.py:worker --set consumer.executors=8",
+            "TIDEGATE_WORKER__GROUP=orders-2 tidegate config show orders.py:worker --set concurrency=8",
         ),
         {
             ExitCode.OK: "shown",

@@ -94,7 +94,7 @@ def told(command: Callable[P, Run]) -> Callable[P, Run]:
             help="A file with settings, TOML or YAML; without it that of TIDEGATE_CONFIG, or pyproject.toml here.",
         ),
         click.option(
-            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, such as consumer.executors=8."
+            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, such as concurrency=8."
         ),
     )
     for option in reversed(options):

@@ -121,7 +121,7 @@ def _rules_of(value: object) -> WorkerRules | None:
             return WorkerRules(value)
         case _:
             told = getattr(value, "settings", None)  # a Worker, which needs the driver of Kafka
-            return WorkerRules(told.consumer, told.leave) if isinstance(told, WorkerSettings) else None
+            return told.rules if isinstance(told, WorkerSettings) else None
 
 
 def _of(rules: WorkerRules) -> Callable[[WorkerState, object], ShutdownStep]:

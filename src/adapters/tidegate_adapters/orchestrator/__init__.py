@@ -1,6 +1,6 @@
 """Tasks on MongoDB that nobody loses and nobody does twice.
 
-    from tidegate_adapters.orchestrator import Concurrency, Orchestrator
+    from tidegate_adapters.orchestrator import Orchestrator
 
     app = Orchestrator("mongodb://localhost/?replicaSet=rs0", database="jobs")
 
@@ -35,8 +35,9 @@ Modules, in reading order
     running, command_line    `tidegate orchestrator`
 """
 
+from tidegate_adapters.later import Later
 from tidegate_adapters.orchestrator.app import Orchestrator
-from tidegate_adapters.orchestrator.declared import Concurrency, Rate, Unique
+from tidegate_adapters.orchestrator.declared import MaxRunning, Rate, Unique
 from tidegate_adapters.orchestrator.handles import (
     ArgumentsDiffer,
     Handle,
@@ -57,6 +58,6 @@ from tidegate_adapters.orchestrator.triggers import (
 )
 
 __all__ = [
-    "ArgumentsDiffer", "Concurrency", "Handle", "Happened", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Orchestrator", "Rate", "Task", "Unfinished",
+    "ArgumentsDiffer", "Handle", "Happened", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Later", "MaxRunning", "Orchestrator", "Rate", "Task", "Unfinished",
     "Unique", "When", "on_cron", "on_event", "on_exception", "on_result", "on_status",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
     app = Orchestrator("mongodb://localhost/?replicaSet=rs0", database="jobs")
 
-    @app.task(retries=3, concurrency=Concurrency.per(lambda mail: mail.to))
+    @app.task(retries=3, max_running=MaxRunning.per(lambda mail: mail.to))
     async def send(mail: Mail) -> None: ...
 
     handle = await send.enqueue(mail)            # from any process
@@ -45,7 +45,7 @@ from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import MILLISECOND, MINUTE, PPM, Duration, Instant, duration
+from tidegate.model.instants import MINUTE, PPM, Duration, Instant, duration
 from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes
 from tidegate.model.record_counts import RecordCount
 from tidegate.model.values import check_name, check_type, check_types
@@ -72,8 +72,8 @@ from tidegate_adapters.declaring import is_async_handler, observers_of
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.mongo_errors import retold
-from tidegate_adapters.orchestrator.declared import Concurrency, Declared, Rate, Unique, declared
-from tidegate_adapters.orchestrator.handles import Handle, Results
+from tidegate_adapters.orchestrator.declared import Declared, MaxRunning, Rate, Unique, declared
+from tidegate_adapters.orchestrator.handles import SERVED, Handle, Results
 from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.monitor import Lookout
@@ -143,12 +143,14 @@ class Orchestrator:
         if settings is None:
             if database is None:
                 raise Misuse("an app needs a database", todo='write Orchestrator(uri, database="jobs")')
-            settings = OrchestratorSettings(database=database, concurrency=concurrency, drain=duration(drain))
+            settings = OrchestratorSettings(database=database, concurrency=concurrency, drain=drain)
         check_type(settings, OrchestratorSettings, "what an orchestrator is told")
         if isinstance(store, str):
             settings = attrs.evolve(settings, uri=store)
+        elif settings.uri is not None:
+            raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
         self._store: AppStore | None = None if isinstance(store, str) else store
-        self.settings = self._checked(settings)
+        self.settings = settings
         self._metrics, self._observers = metrics, observers_of(observers)
         self._spans: Spans | None = None
         if tracer_provider is not None:
@@ -163,6 +165,10 @@ class Orchestrator:
         self._workers: Workers | None = None
         self._sync: SyncStore | None = None
         self._is_served, self._is_stopping = False, asyncio.Event()
+        self._core: frozenset[str] = frozenset()
+        """Which of the tasks are its own services."""
+        self.made_from: Orchestrator | None = None
+        """The app of which it is `configured`."""
 
     def __repr__(self) -> str:
         return f"<Orchestrator on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
@@ -178,8 +184,8 @@ class Orchestrator:
         retries: int | Policy = 0,
         backoff: Backoff | timedelta | None = None,
         retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
-        limit: timedelta | None = None,
-        concurrency: Concurrency | None = None,
+        timeout: timedelta | None = None,
+        max_running: MaxRunning | None = None,
         unique: Unique | None = None,
         rate: Rate | None = None,
         processes: bool = False,
@@ -197,8 +203,8 @@ class Orchestrator:
             retries: How often a run that failed is tried again, or a whole `Policy`.
             backoff: The delays before that; 10 s, then twice as long each time, unless it is set.
             retry_for: Of which errors.
-            limit: How long a handler may take that is async or has a process of its own; then it is interrupted, and has failed.
-            concurrency: How many of its invocations run at a time, in all processes together; None for any number.
+            timeout: How long a handler may take that is async or has a process of its own; then it is interrupted, and has failed.
+            max_running: How many of its invocations run at a time, in all processes together; None for any number.
             unique: Of which of its invocations one waits at a time, so that others that are enqueued meanwhile are answered by it;
                 None for none.
             rate: How many of its invocations begin in a time, in all processes together; None for any number.
@@ -215,7 +221,7 @@ class Orchestrator:
         def decorate(handler: Callable[..., Any]) -> Task[..., Any]:
             made = declared(
                 handler, name=name, queue=queue, priority=priority, retries=retries, backoff=backoff, retry_for=retry_for,
-                limit=limit, concurrency=concurrency, unique=unique, rate=rate, processes=processes,
+                timeout=timeout, max_running=max_running, unique=unique, rate=rate, processes=processes,
             )  # fmt: skip
             found = self._checked_triggers(made, triggers)
             self._add(made)
@@ -300,27 +306,28 @@ class Orchestrator:
         return Collections(self.settings.prefix)
 
     def configured(self, settings: OrchestratorSettings) -> Orchestrator:
-        """The same app, told something else; its tasks are enqueued where that says.
+        """An app with the same tasks that is told something else.
 
-        Args:
-            settings: What it is told.
-
-        Returns:
-            The app.
+        Where it is served, its handlers enqueue there; elsewhere `task.of(app)` does.
 
         Raises:
-            Misuse: It has connected, or they do not fit its store.
+            Misuse: As for a new one.
         """
-        if self._is_served or self._open or self._sync is not None:
-            raise Misuse(f"{self!r} is told too late", why="it has connected", todo="configure it before")
-        self.settings = self._checked(settings)
-        return self
-
-    def _checked(self, settings: OrchestratorSettings) -> OrchestratorSettings:
         check_type(settings, OrchestratorSettings, "what an orchestrator is told")
-        if self._store is not None and settings.uri is not None:
-            raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
-        return settings
+        store = settings.uri if self._store is None else self._store
+        made = Orchestrator(store, settings=settings, metrics=self._metrics, observers=self._observers)
+        made._spans, made._works, made.made_from = self._spans, dict(self._works), self
+        made._declared = {name: each for name, each in self._declared.items() if name not in self._core}
+        made._triggers = {name: each for name, each in self._triggers.items() if name in made._declared}
+        return made
+
+    @property
+    def in_place(self) -> Orchestrator:
+        """The app that is served here and was made from this one by `configured`; this one where there is none."""
+        served = each = cast("Orchestrator | None", SERVED.get())
+        while each is not None and each is not self:
+            each = each.made_from
+        return self if served is None or each is None else served
 
     # --- invocations ---
 
@@ -452,6 +459,9 @@ class Orchestrator:
         """
         if session is not None:
             check_session(session, AsyncClientSession)
+        if self.in_place is not self:
+            await self.in_place.emit(code, payload, event=event, session=session)
+            return
         context = EventContext(code, uuid4().hex if event is None else event, Document.of(payload or {}))
         services = self._services(await self._opened())
         noted = await (services.emit(context) if session is None else self._within(session, services.emitted(context)))
@@ -469,7 +479,7 @@ class Orchestrator:
             there.site, self.collections, self.settings.services, self._triggers,
             make_job=self._triggered, make_call=lambda job: self._declared[job.task].call(job.arguments),
             registration={name: each.unique.rule for name, each in self._declared.items() if each.unique is not None},
-            works=self._works, dead_after=self.settings.dead_after, absent_after=self.settings.absent_after,
+            works=self._works, dead_after=duration(self.settings.dead_after), absent_after=self.settings.absent_after,
             owner=lambda: None if workers is None else workers.member, told=told, uploaded=there.uploads.text,
         )  # fmt: skip
 
@@ -480,7 +490,7 @@ class Orchestrator:
         _ = made.call(kept.arguments)  # what cannot be compared is no call
         return Job(
             task=task, arguments=kept.arguments, limited_by=kept.limited_by, rated_by=kept.rated_by, queue=made.queue,
-            priority=made.priority, deadline=made.limit,
+            priority=made.priority, deadline=made.timeout,
         )  # fmt: skip
 
     def _add_core_tasks(self, there: _Open, member: Callable[[], str | None]) -> None:
@@ -491,7 +501,7 @@ class Orchestrator:
             if me is not None:
                 names, told = self.collections, self.settings
                 recoverer = Recoverer(
-                    me=me, dead_after=told.dead_after, patience=told.services.patience, records=names.invocations, members=names.members
+                    me=me, dead_after=duration(told.dead_after), patience=told.services.patience, records=names.invocations, members=names.members
                 )  # fmt: skip
                 for each in (await there.site.run(recovered(recoverer))).skipped:
                     log.error("%s", redacted(str(each)))
@@ -499,7 +509,9 @@ class Orchestrator:
         async def purge() -> None:
             told, until = self.settings, await there.site.now() + _PURGE_FOR
             await self._services(there).purge(until)
-            await there.site.run(repeated(forget)(self.collections.members, told.dead_after, told.forget_after))
+            await there.site.run(
+                repeated(forget)(self.collections.members, duration(told.dead_after), told.forget_after)
+            )
             purging = self._purging()
             for pass_over, what in (
                 (purging.purge, "invocations"),
@@ -515,14 +527,15 @@ class Orchestrator:
         for name, handler, cron in ((RECOVERY, recover, rules.recover), (PURGE, purge, rules.purge)):
             if name not in self._declared:
                 self._declared[name] = declared(
-                    handler, name=name, queue=OWN_QUEUE, priority=PRIORITY_MAX, concurrency=Concurrency()
+                    handler, name=name, queue=OWN_QUEUE, priority=PRIORITY_MAX, max_running=MaxRunning()
                 )
                 self._triggers[name] = (on_cron(cron),)
+                self._core |= {name}
 
     def _purging(self) -> Purging:
         told, names = self.settings, self.collections
         return Purging(
-            success_age=told.keep_finished, other_age=told.keep_failed, records=names.invocations, places=names.places,
+            success_age=_or_ever(told.keep_finished), other_age=_or_ever(told.keep_failed), records=names.invocations, places=names.places,
             calls=names.calls, payloads=names.payloads, meters=names.meters,
         )  # fmt: skip
 
@@ -591,7 +604,7 @@ class Orchestrator:
         there, told = await self._opened(), self.settings
         held = await self._holding(there).held()
         return await there.site.run(
-            standing_of(self.collections, self.queues, told.dead_after, told.services.service, held)
+            standing_of(self.collections, self.queues, duration(told.dead_after), told.services.service, held)
         )
 
     @property
@@ -693,7 +706,12 @@ class Orchestrator:
             Taker(runner="any", queues=self.settings.queues, tasks=(Takeable("any"),), records=names.invocations),
             Noticer(conditions=(), records=names.invocations),
             Evaluator(triggers=(), next_after=next_after, runs=names.runs),
-            Recoverer(me="any", dead_after=self.settings.dead_after, records=names.invocations, members=names.members),
+            Recoverer(
+                me="any",
+                dead_after=duration(self.settings.dead_after),
+                records=names.invocations,
+                members=names.members,
+            ),
             self.asking(),
             self._purging(),
         ):
@@ -722,9 +740,11 @@ class Orchestrator:
                 f"{self!r} is served already", todo="serve another one: an app serves one event loop at a time"
             )
         self._is_served = True
+        served = SERVED.set(self)
         try:
             await self._served()
         finally:
+            SERVED.reset(served)
             self._is_served, self._is_stopping = False, asyncio.Event()
 
     async def _served(self) -> None:
@@ -736,7 +756,7 @@ class Orchestrator:
         self._add_core_tasks(there, lambda: None if self._workers is None else self._workers.member)
         post = Post(
             site=there.site, collections=self.collections, uploads=there.uploads, queues=self._mine, who=life_name(),
-            name=self.settings.name, dead_after=self.settings.dead_after, settings=self.settings, listened=self._services(there).listened,
+            app=self, name=self.settings.name, dead_after=duration(self.settings.dead_after), settings=self.settings, listened=self._services(there).listened,
         )  # fmt: skip
         lookout = Lookout(self, self._metrics)
         self._workers = workers = Workers(
@@ -763,7 +783,7 @@ class Orchestrator:
     async def _begun(self) -> tuple[_Open, Sequence[Held]]:
         """Where it has connected, and what is paused."""
         there, held = await self._opened(), list[Held]()
-        await self._holding(there).begin(held.append, self.settings.paused_every)
+        await self._holding(there).begin(held.append, duration(self.settings.paused_every))
         return there, held
 
     async def _work(self, workers: Workers, others: Iterable[Coroutine[Any, Any, None]]) -> None:
@@ -789,7 +809,7 @@ class Orchestrator:
         listening = listen(
             there.site, self.collections.invocations, self._mine, tuple(self._declared), workers.announce
         )
-        heeding = self._holding(there).heed(workers.hold, self.settings.paused_every)
+        heeding = self._holding(there).heed(workers.hold, duration(self.settings.paused_every))
         return listening, heeding, self._services(there, workers, lookout.tallies.turn).run()
 
     def stop(self) -> None:
@@ -798,6 +818,9 @@ class Orchestrator:
         It is called in the event loop of `serve`: from another thread, such as that of a plain handler, by
         `loop.call_soon_threadsafe(app.stop)`.
         """
+        if self.in_place is not self:
+            self.in_place.stop()
+            return
         self._is_stopping.set()
         if self._workers is not None:
             self._workers.stop()
@@ -819,7 +842,7 @@ class Orchestrator:
 
         def begin(store: Embedded, settings: OrchestratorSettings) -> None:
             self._store, self._open, self._opening, self._sync = store, {}, {}, None
-            self.settings = self._checked(attrs.evolve(settings, result_every=MILLISECOND))
+            self.settings = attrs.evolve(settings, result_every=timedelta(milliseconds=1))
 
         async with tested(self, begin, lambda: self._workers is not None) as store:
             yield store
@@ -831,7 +854,7 @@ class Orchestrator:
             Misuse, TidegateError, SystemExit: As `serve` does.
         """
         told = self.settings
-        run_until_signalled(self.serve, self.stop, told.drain, told.leave, log)
+        run_until_signalled(self.serve, self.stop, duration(told.drain), duration(told.leave), log)
 
     @property
     def workers(self) -> Workers | None:
@@ -841,10 +864,14 @@ class Orchestrator:
     def _rules(self) -> DispatchRules:
         told = self.settings
         return DispatchRules(
-            slots=told.concurrency, batch=told.batch, drain=told.drain, leave=told_within(told.leave), beat_every=told.beat_every,
-            dead_after=told.dead_after, polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
+            slots=told.concurrency, batch=told.batch, drain=duration(told.drain), leave=told_within(duration(told.leave)), beat_every=duration(told.beat_every),
+            dead_after=duration(told.dead_after), polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
             deaths_max=told.deaths_max,
         )  # fmt: skip
+
+
+def _or_ever(age: timedelta | None) -> Duration | None:
+    return None if age is None else duration(age)
 
 
 @final
@@ -854,4 +881,4 @@ class _Open:
     def __init__(self, stack: AsyncExitStack, site: Site, app: Orchestrator) -> None:
         self.stack, self.site = stack, site
         self.uploads = Uploads(site, app.collections, app.settings.inline_bytes, app.settings.warn_bytes)
-        self.results = Results(site, app.collections.invocations, app.settings.result_every)
+        self.results = Results(site, app.collections.invocations, duration(app.settings.result_every))

@@ -31,14 +31,15 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from tidegate.invocations.dispatch import Run
-from tidegate.invocations.ending import Failed, RunError
+from tidegate.invocations.ending import Failed, GivenBack, RunError
 from tidegate.model.documents import Document
 from tidegate.model.effects import Refused
 from tidegate.model.errors import TidegateError
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.declaring import module_from
+from tidegate_adapters.later import Later
 from tidegate_adapters.orchestrator.failing import failed
-from tidegate_adapters.orchestrator.handles import CURRENT, Current
+from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task, TaskApp
 
@@ -95,11 +96,11 @@ class Children:
         # At the exit of the process, before multiprocessing asks those that are left to end, and waits for them: they do not hear that.
         self._at_exit = Finalize(None, self._kill, exitpriority=0)
 
-    async def call(self, wanted: ChildCall, declared: Declared) -> str | Failed:
+    async def call(self, wanted: ChildCall, declared: Declared) -> str | Failed | GivenBack:
         """Call the handler of a task in a child.
 
         Returns:
-            The text of its result, or how it has failed.
+            The text of its result, or how it has ended otherwise.
         """
         child = self._idle_one()
         is_new = child is None
@@ -107,7 +108,7 @@ class Children:
         self._all.add(child)
         asking = asyncio.wrap_future(self._threads.submit(child.ask, wanted, self._check))
         try:
-            answer: str | Failed = await asyncio.shield(asking)
+            answer: str | Failed | GivenBack = await asyncio.shield(asking)
         except asyncio.CancelledError:
             self._drop(child)
             with suppress(_Died):
@@ -185,7 +186,7 @@ class _Child:
         self._theirs: Connection | None = theirs
         self._is_killed = False
 
-    def ask(self, wanted: ChildCall, check: Callable[[], None]) -> str | Failed:
+    def ask(self, wanted: ChildCall, check: Callable[[], None]) -> str | Failed | GivenBack:
         """In a thread: have a handler called unless this raises, and wait for what it comes to.
 
         Raises:
@@ -203,7 +204,7 @@ class _Child:
             check()
             self._there.send(wanted)
             is_called = True
-            answer: str | Failed = self._there.recv()
+            answer: str | Failed | GivenBack = self._there.recv()
         except (EOFError, OSError):
             self.kill()
             raise _Died(self.join(), is_called=is_called) from None
@@ -251,9 +252,10 @@ def _live(there: Connection) -> None:
     # Of Ctrl-C, and of a service that is stopped, the parent hears, too, and decides. Whatever a handler starts would inherit SIG_IGN.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _unheard)
+    apps: dict[TaskApp, TaskApp] = {}
     with suppress(EOFError, OSError):
         while True:
-            there.send(_called(there.recv()))
+            there.send(_called(there.recv(), apps))
     _kill_all(os.getpid())
 
 
@@ -261,23 +263,33 @@ def _unheard(number: int, frame: object) -> None:
     """What a signal does that is not for a child."""
 
 
-def _called(wanted: ChildCall) -> str | Failed:
-    """What a handler has come to; what it enqueues has its invocation for a parent."""
+def _called(wanted: ChildCall, apps: dict[TaskApp, TaskApp]) -> str | Failed | GivenBack:
+    """What a handler has come to; what it enqueues has its invocation for a parent.
+
+    Args:
+        wanted: The call.
+        apps: Those that are told what the parent was, by that of the module.
+    """
     declared: Declared | None = None
-    token = CURRENT.set(Current(wanted.run, wanted.root, wanted.attempt, nullcontext))
+    token, served = CURRENT.set(Current(wanted.run, wanted.root, wanted.attempt, nullcontext)), SERVED.set(None)
     try:
         task = _task(wanted)
         declared = task.declared
-        if task.app.settings != wanted.settings:
-            task.app.configured(wanted.settings)
+        if task.app not in apps:
+            apps[task.app] = task.app.configured(wanted.settings)
+        app = apps[task.app]
+        SERVED.set(app)
         bound = declared.bound(Document.of(wanted.arguments))
         found = declared.handler(*bound.args, **bound.kwargs)
         if iscoroutine(found):
-            found = asyncio.run(_awaited(found, task.app))
+            found = asyncio.run(_awaited(found, app))
         return declared.result.text(found, f"what {declared.name} returned")
+    except Later as later:
+        return GivenBack(delay=later.delay)
     except Exception as error:  # noqa: BLE001  whatever it is, it is the answer
         return failed(error, *(((), None) if declared is None else (declared.retry_for, declared.policy)))
     finally:
+        SERVED.reset(served)
         CURRENT.reset(token)
 
 

@@ -24,10 +24,10 @@ from tidegate.model.instants import Duration
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate_adapters.bson_values import natural
-from tidegate_adapters.declaring import check_task_name, is_async_handler, length_of, limit_of, place_of, policy_of
+from tidegate_adapters.declaring import check_task_name, is_async_handler, length_of, place_of, policy_of, timeout_of
 from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
 
-__all__ = ["OPTIONS", "Concurrency", "Declared", "Kept", "Rate", "Unique", "declared"]
+__all__ = ["OPTIONS", "Declared", "Kept", "MaxRunning", "Rate", "Unique", "declared"]
 
 OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})
 """What `enqueue` is told besides the arguments of a call: no parameter of a task has such a name."""
@@ -36,15 +36,15 @@ _KEY: Final = "key"
 _JSON: Final = codec_of(UNTYPED)
 
 
-# --- concurrency ------------------------------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
-class Concurrency:
+class MaxRunning:
     """How many invocations of a task may run at a time, in all processes together. Invariant: 1 <= at_most.
 
-    `Concurrency()` is of all of them; `Concurrency.per(...)` of those that have something in common.
+    `MaxRunning()` is of all of them; `MaxRunning.per(...)` of those that have something in common.
 
     Attributes:
         at_most: How many.
@@ -61,10 +61,10 @@ class Concurrency:
         check_int(self.at_most, "a number of invocations at a time", 1)
         check_type(self.waits, bool, "whether one that finds no place waits")
         if self.key is not None:
-            check_callable(self.key, "what calls have in common", "write Concurrency.per(lambda mail: mail.to)")
+            check_callable(self.key, "what calls have in common", "write MaxRunning.per(lambda mail: mail.to)")
 
     @classmethod
-    def per(cls, key: Callable[..., object], at_most: int = 1, *, waits: bool = True) -> Concurrency:
+    def per(cls, key: Callable[..., object], at_most: int = 1, *, waits: bool = True) -> MaxRunning:
         """So many for each value of a key.
 
         Args:
@@ -108,7 +108,7 @@ class Unique:
         """One for each value of a key.
 
         Args:
-            key: As that of `Concurrency.per`.
+            key: As that of `MaxRunning.per`.
             must_agree: Whether it is an error to be answered by one with other arguments.
         """
         return cls(must_agree=must_agree, key=key)
@@ -204,8 +204,8 @@ class Declared:
         priority: Of them in the queue.
         policy: When a run that failed is tried again.
         retry_for: Of which errors.
-        limit: How long a handler may take, in microseconds; None for any time.
-        concurrency: How many may run at a time; None for any number.
+        timeout: How long a handler may take, in microseconds; None for any time.
+        max_running: How many may run at a time; None for any number.
         unique: Of which one waits at a time; None where any number does.
         rate: How many may begin in a time; None for any number.
         parameters: How each argument is written.
@@ -221,8 +221,8 @@ class Declared:
     priority: int
     policy: Policy
     retry_for: tuple[type[Exception], ...]
-    limit: Duration | None
-    concurrency: Concurrency | None
+    timeout: Duration | None
+    max_running: MaxRunning | None
     unique: Unique | None
     rate: Rate | None
     parameters: Mapping[str, TextCodec] = attrs.field(repr=False)
@@ -233,10 +233,10 @@ class Declared:
     def takeable(self) -> Takeable:
         """What whoever takes its invocations knows of it."""
         found = Takeable(self.name, rate=None if self.rate is None else self.rate.rule)
-        if self.concurrency is None:
+        if self.max_running is None:
             return found
-        held_back = found.held_back if self.concurrency.waits else None
-        return attrs.evolve(found, at_most=self.concurrency.at_most, held_back=held_back)
+        held_back = found.held_back if self.max_running.waits else None
+        return attrs.evolve(found, at_most=self.max_running.at_most, held_back=held_back)
 
     def kept(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Kept:
         """A call as it is kept.
@@ -256,10 +256,10 @@ class Declared:
             for name, value in bound.arguments.items()
         }
         return Kept(
-            Document.of(texts), self._set(self.concurrency, bound, "concurrency"), self._set(self.rate, bound, "rate")
+            Document.of(texts), self._set(self.max_running, bound, "max_running"), self._set(self.rate, bound, "rate")
         )
 
-    def _set(self, those: Concurrency | Rate | None, bound: BoundArguments, what: str) -> str | None:
+    def _set(self, those: MaxRunning | Rate | None, bound: BoundArguments, what: str) -> str | None:
         """The set of invocations that this one is limited with."""
         if those is None:
             return None
@@ -267,7 +267,7 @@ class Declared:
         return reservation_id(Purpose.RUNNING, rule, Call(self.name, self._in_common(those, bound, what)))
 
     def _in_common(
-        self, those: Concurrency | Rate | Unique, bound: BoundArguments, what: str
+        self, those: MaxRunning | Rate | Unique, bound: BoundArguments, what: str
     ) -> tuple[tuple[str, str], ...]:
         """The key of a call, as text; nothing where there is no key."""
         if those.key is None:
@@ -355,8 +355,8 @@ def declared(
     retries: int | Policy = 0,
     backoff: Backoff | timedelta | None = None,
     retry_for: type[Exception] | tuple[type[Exception], ...] = Exception,
-    limit: timedelta | None = None,
-    concurrency: Concurrency | None = None,
+    timeout: timedelta | None = None,
+    max_running: MaxRunning | None = None,
     unique: Unique | None = None,
     rate: Rate | None = None,
     processes: bool = False,
@@ -372,10 +372,8 @@ def declared(
         check_task_name(found)
         check_name(queue, "a queue")
         check_int(priority, "a priority", PRIORITY_MIN, PRIORITY_MAX)
-        if concurrency is not None:
-            check_type(
-                concurrency, Concurrency, "how many run at a time", "write Concurrency(2), or Concurrency.per(...)"
-            )
+        if max_running is not None:
+            check_type(max_running, MaxRunning, "how many run at a time", "write MaxRunning(2), or MaxRunning.per(...)")
         if unique is not None:
             check_type(unique, Unique, "of which one waits at a time", "write Unique(), or Unique.per(...)")
         if rate is not None:
@@ -384,7 +382,7 @@ def declared(
         if processes:
             _check_named(handler)
         signed = _signature(handler, found)
-        for what, those in (("concurrency", concurrency), ("unique", unique), ("rate", rate)):
+        for what, those in (("max_running", max_running), ("unique", unique), ("rate", rate)):
             unknown = [] if those is None else [each for each in those.names if each not in signed.parameters]
             if unknown:
                 raise Misuse(
@@ -396,7 +394,7 @@ def declared(
         return Declared(
             name=found, handler=handler, is_async=is_async, is_process=processes, queue=queue, priority=priority,
             policy=policy_of(retries, backoff), retry_for=_errors(retry_for),
-            limit=limit_of("limit", limit, is_async=is_async or processes), concurrency=concurrency,
+            timeout=timeout_of(timeout, is_async=is_async or processes), max_running=max_running,
             unique=unique, rate=rate,
             parameters={each.name: _codec(each, hints) for each in signed.parameters.values()},
             result=codec_of(hints.get("return", UNTYPED)), signature=signed,

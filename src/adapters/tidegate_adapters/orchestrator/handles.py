@@ -21,15 +21,16 @@ from tidegate.invocations.invocation import CANCELLED, FAILED, SUCCESS
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.waiting import Absent, Awaited, Ended, Open, Waiting
 from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import SECOND, Duration, duration, seconds
+from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.operations import FOUND_MAX
+from tidegate_adapters.declaring import length_of
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.texts import TextCodec
 from tidegate_adapters.sites import Site
 
 __all__ = [
-    "CURRENT", "ArgumentsDiffer", "Current", "Handle", "HandleApp", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Results", "Unfinished",
+    "CURRENT", "SERVED", "ArgumentsDiffer", "Current", "Handle", "HandleApp", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Results", "Unfinished",
 ]  # fmt: skip
 
 R = TypeVar("R")
@@ -194,6 +195,8 @@ class Current:
 
 
 CURRENT: Final[ContextVar[Current]] = ContextVar("tidegate_invocation")
+SERVED: Final[ContextVar[HandleApp | None]] = ContextVar("tidegate_app", default=None)
+"""The app that is served here; where it was configured, what handlers ask of the one that it was made from is asked of it."""
 
 
 # --- handles ----------------------------------------------------------------------------------------------------------
@@ -256,7 +259,7 @@ class Handle(Generic[R]):
             InvocationAbsent: There is none: its transaction is not committed, or it was removed.
             Unfinished: It has not ended in that time.
         """
-        limit = None if timeout is None else duration(timeout)
+        limit = None if timeout is None else length_of(timeout, "timeout", 0)
         results = await self._app.results()
         current = CURRENT.get(None)
         try:
@@ -292,10 +295,11 @@ class Handle(Generic[R]):
         """
         if (loop := self._app.other_loop()) is not None:
             return asyncio.run_coroutine_threadsafe(self.result(timeout), loop).result()
+        limit = None if timeout is None else length_of(timeout, "timeout", 0)
         records = self._app.collections.invocations
-        (found,) = self._app.sync.run(Waiting(keys=(self.id,), records=records, limit=timeout).run())
+        (found,) = self._app.sync.run(Waiting(keys=(self.id,), records=records, limit=limit).run())
         if isinstance(found, Open):
-            raise _unfinished(self.id, None if timeout is None else duration(timeout))
+            raise _unfinished(self.id, limit)
         upload = _upload_of(self.id, found)
         return cast("R", self._value(found if upload is None else self._app.sync.uploaded(upload)))
 

@@ -30,7 +30,7 @@ from tidegate.invocations.dispatch import (
     HandlersEnded,
     RunsTaken,
 )
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import SECOND, Duration, duration
 from tidegate_adapters import monitor
 from tidegate_adapters.monitor import Monitor, looking
 from tidegate_adapters.orchestrator.page import App, Page
@@ -101,7 +101,7 @@ class Lookout:
 
     def health(self) -> Answer:
         """What is answered to whoever asks how the app is; from any thread."""
-        return of_health(self.glance(), self._app.settings.stalled_after)
+        return of_health(self.glance(), duration(self._app.settings.stalled_after))
 
     @asynccontextmanager
     async def showing(self, name: str) -> AsyncIterator[None]:
@@ -124,7 +124,7 @@ class Lookout:
                 provider, run = Page(self._app, name), run_in(asyncio.get_running_loop())
                 port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, provider, run))
                 log.info("the page is at %s/", address(told.page_host, port), extra={"port": port})
-            async with looking(self._look, told.stalled_after):
+            async with looking(self._look, duration(told.stalled_after)):
                 yield
 
     def _collector(self) -> OrchestratorCollector:

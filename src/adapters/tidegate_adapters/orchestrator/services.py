@@ -30,7 +30,7 @@ from tidegate.invocations.transition import Granted, TransitionOutcome
 from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.instants import Duration, Instant, duration
 from tidegate.model.operations import Indexes
 from tidegate.model.programs import insert_new
 from tidegate.services.atomic_service import (
@@ -220,7 +220,7 @@ class Services:
                 self._say("check", "")
             except (Failure, DutyFailedError, Misuse) as failure:
                 self._say("check", f"a check of whose turn it is has failed: {redacted(str(failure))}")
-            await asyncio.sleep(self._rules.check_every / SECOND)
+            await asyncio.sleep(self._rules.check_every.total_seconds())
 
     async def check(self) -> ServiceOutcome | None:
         """Ask once, and do what there is to do if it is this process's turn.
@@ -262,9 +262,9 @@ class Services:
         )  # fmt: skip
         mine = tuple(Duty(name, self._asks(name)) for name in self._works)
         rounds = duties(recoverer, self._noticer, self._evaluator, mine)
-        turn = Turn(duties=tuple(map(self._logged, rounds)), every=rules.round_every)
+        turn = Turn(duties=tuple(map(self._logged, rounds)), every=duration(rules.round_every))
         return ServiceRunner(
-            me=me, service=rules.service, key=KEY, work=turn.work, polls=1, least=rules.margin, dead_after=self._absent_after,
+            me=me, service=rules.service, key=KEY, work=turn.work, polls=1, least=duration(rules.margin), dead_after=self._absent_after,
             members=names.members, gates=names.gates, history=names.executions, keep=rules.keep,
         )  # fmt: skip
 

@@ -32,31 +32,31 @@ The settings of pynenc and pynenc-mongo, and what they are here; where a default
     enable_scheduler                      -                  always: without crons nothing is recovered, and nothing goes. Leave a
                                                              trigger out at its task, or pause the task
     blocking control                      -                  always: who waits for others gives its slot away
-    reroute_on_concurrency_control        waits              of `Concurrency`: True, not False, since what is enqueued is to be run
+    reroute_on_concurrency_control        waits              of `MaxRunning`: True, not False, since what is enqueued is to be run
     parallel_batch_size                   -                  1,000 in a request (`enqueue_many`), not 100: what a bulk may hold
     stale_lock_threshold, lock_*          -                  there is no lock: a version that is compared and set
     status cache of final ones            -                  there is none: those who wait ask for all of them at once
 
 Of a task: `retry_for` is any Exception (pynenc: RetryError), since a handler raises what its libraries raise; `retries` 0, `queue`
-"default", `priority` 0, `concurrency` and `unique` off, `must_agree` False, as there.
+"default", `priority` 0, `max_running` and `unique` off, `must_agree` False, as there.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from types import NoneType
 from typing import Final, final
 
 import attrs
 
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration
+from tidegate.model.instants import MILLISECOND, SECOND, Duration, duration
 from tidegate.model.operations import UPDATES_MAX
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.retries.backoff import DAY, check_delay
 from tidegate.retries.polling import PollingBounds
 from tidegate.services.membership import DEAD_AFTER
-from tidegate_adapters.declaring import check_database
+from tidegate_adapters.declaring import check_database, check_lengths
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
@@ -66,7 +66,7 @@ __all__ = ["OrchestratorSettings"]
 _LOOPBACK: Final = "127.0.0.1"
 _POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=2 * SECOND, jitter=100 * MILLISECOND)
 _KIB: Final = 1024
-_HOUR: Final = 60 * MINUTE
+_HOUR: Final = timedelta(hours=1)
 _BEATS_MISSED: Final = 6
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_]*")
 
@@ -89,15 +89,15 @@ class OrchestratorSettings:
         name: The lasting name of this process, such as that of a pod of a stateful set; None if it has none.
         concurrency: How many handlers are active at a time in this process.
         batch: How many invocations are taken in a request, at most.
-        drain: How long handlers may go on once the app is to stop, in microseconds.
-        leave: How long it may take after that to write their ends down and let go of MongoDB, in microseconds.
+        drain: How long handlers may go on once the app is to stop.
+        leave: How long it may take after that to write their ends down and let go of MongoDB.
         polling: How often it is looked for what is due, where nothing has told of it.
-        beat_every: How often a process says that it is alive, and hears what was asked of what it runs, in microseconds; the same in
+        beat_every: How often a process says that it is alive, and hears what was asked of what it runs; the same in
             all processes.
-        dead_after: After how much silence a process is presumed dead, in microseconds; the same in all processes.
-        paused_every: How often it is looked what is paused, in microseconds.
-        result_every: How often it is looked for results that are waited for, in microseconds.
-        keep_finished: How long an invocation that has succeeded is kept with its result, in microseconds; None for ever.
+        dead_after: After how much silence a process is presumed dead; the same in all processes.
+        paused_every: How often it is looked what is paused.
+        result_every: How often it is looked for results that are waited for.
+        keep_finished: How long an invocation that has succeeded is kept with its result; None for ever.
         keep_failed: Likewise one that has failed, was cancelled, or was refused by what limits it.
         inline_bytes: Arguments and results that are larger are kept beside their record.
         warn_bytes: Of arguments and results that are larger a line of the log warns.
@@ -106,7 +106,7 @@ class OrchestratorSettings:
         page_port: Where operators see the app, and act; likewise.
         page_host: The address to listen on there.
         page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
-        stalled_after: How long nothing may happen until the app is not healthy, in microseconds: longer than the longest handlers,
+        stalled_after: How long nothing may happen until the app is not healthy: longer than the longest handlers,
             which may have all slots.
         services: How processes share what runs on one of them at a time.
         deaths_max: After how many deaths of those who ran it an invocation is run no more, and has failed.
@@ -119,15 +119,15 @@ class OrchestratorSettings:
     name: str | None = None
     concurrency: int = 10
     batch: int = 100
-    drain: Duration = 20 * SECOND
-    leave: Duration = 5 * SECOND
+    drain: timedelta = timedelta(seconds=20)
+    leave: timedelta = timedelta(seconds=5)
     polling: PollingBounds = _POLLING
-    beat_every: Duration = 5 * SECOND
-    dead_after: Duration = DEAD_AFTER
-    paused_every: Duration = 2 * SECOND
-    result_every: Duration = 100 * MILLISECOND
-    keep_finished: Duration | None = DAY
-    keep_failed: Duration | None = 7 * DAY
+    beat_every: timedelta = timedelta(seconds=5)
+    dead_after: timedelta = timedelta(microseconds=DEAD_AFTER)
+    paused_every: timedelta = timedelta(seconds=2)
+    result_every: timedelta = timedelta(milliseconds=100)
+    keep_finished: timedelta | None = timedelta(days=1)
+    keep_failed: timedelta | None = timedelta(days=7)
     inline_bytes: int = 64 * _KIB
     warn_bytes: int = 10 * _KIB * _KIB
     metrics_port: int | None = None
@@ -135,7 +135,7 @@ class OrchestratorSettings:
     page_port: int | None = None
     page_host: str = _LOOPBACK
     page_token: Secret | None = attrs.field(default=None, repr=False)
-    stalled_after: Duration = 5 * MINUTE
+    stalled_after: timedelta = timedelta(minutes=5)
     services: ServiceRules = attrs.field(factory=ServiceRules)
     deaths_max: int = 5
 
@@ -158,16 +158,13 @@ class OrchestratorSettings:
             check_name(self.name, "a process")
         check_int(self.concurrency, "a number of handlers at a time", 1)
         check_int(self.batch, "a number of invocations", 1, UPDATES_MAX)
-        check_int(self.drain, "a time to drain in microseconds", 0)
-        check_int(self.leave, "a time to leave in microseconds", MILLISECOND)
+        check_lengths(
+            self, drain=0, leave=MILLISECOND, beat_every=MILLISECOND, paused_every=MILLISECOND, result_every=MILLISECOND,
+            stalled_after=1,
+        )  # fmt: skip
+        check_lengths(self, dead_after=duration(self.beat_every) + 1)
+        check_lengths(self, **{what: 0 for what in ("keep_finished", "keep_failed") if getattr(self, what) is not None})
         check_type(self.polling, PollingBounds, "the bounds of an interval")
-        check_int(self.beat_every, "an interval of beats in microseconds", MILLISECOND)
-        check_int(self.dead_after, "a time of silence in microseconds", self.beat_every + 1)
-        check_int(self.paused_every, "an interval in microseconds", MILLISECOND)
-        check_int(self.result_every, "an interval in microseconds", MILLISECOND)
-        for age in (self.keep_finished, self.keep_failed):
-            if age is not None:
-                check_delay(age, "an age in microseconds", 0)
         check_int(self.inline_bytes, "a number of bytes", _KIB, 15 * _KIB * _KIB)
         check_int(self.warn_bytes, "a number of bytes", 1)
         for port in (self.metrics_port, self.page_port):
@@ -177,7 +174,6 @@ class OrchestratorSettings:
         check_name(self.page_host, "an address to listen on")
         check_type(self.page_token, (str, NoneType), "a token")
         check_place(self.page_host, self.page_token)
-        check_int(self.stalled_after, "a time in microseconds", 1)
         check_type(self.services, ServiceRules, "how processes share their turns")
         check_int(self.deaths_max, "a number of deaths", 1)
 
@@ -187,11 +183,11 @@ class OrchestratorSettings:
         for longer, since to run that again costs more than to look again what is due: whoever is late with a turn writes under a
         token that has passed.
         """
-        return min(self.dead_after, _BEATS_MISSED * self.beat_every)
+        return duration(min(self.dead_after, _BEATS_MISSED * self.beat_every))
 
     @property
     def forget_after(self) -> Duration:
         """After how much silence the record of a process is removed, in microseconds: nobody asks of that time any more who was
         alive, and whoever looks sees for an hour which processes are gone.
         """
-        return self.dead_after + self.services.interval + _HOUR
+        return duration(self.dead_after + self.services.interval + _HOUR)

@@ -25,6 +25,7 @@ from tidegate import __version__
 from tidegate.invocations.ending import Failed
 from tidegate.invocations.taking import TakenRun
 from tidegate.model.errors import MissingExtra
+from tidegate_adapters.later import Later
 from tidegate_adapters.tracing import NOTHING, PARENT, TracerProvider, carried, creator_of, current, note, note_kind
 
 try:
@@ -89,5 +90,6 @@ class Spans:
             try:
                 yield RunSpan(span)
             except BaseException as error:
-                note(span, error)
+                if not isinstance(error, Later):
+                    note(span, error)
                 raise

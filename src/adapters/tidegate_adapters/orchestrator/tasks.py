@@ -40,10 +40,20 @@ R = TypeVar("R")
 class TaskApp(HandleApp, Protocol):
     """The app of a task (`tidegate_adapters.orchestrator.app`)."""
 
-    settings: OrchestratorSettings
+    @property
+    def settings(self) -> OrchestratorSettings:
+        """What it was told that is not code."""
 
-    def configured(self, settings: OrchestratorSettings) -> object:
-        """The same app, told something else."""
+    @property
+    def declared(self) -> Mapping[str, Declared]:
+        """Its tasks, by name."""
+
+    @property
+    def in_place(self) -> TaskApp:
+        """The app that is served here and was made from this one by `configured`; this one where there is none."""
+
+    def configured(self, settings: OrchestratorSettings) -> TaskApp:
+        """An app with the same tasks that is told something else."""
 
     def traceparent(self) -> str | None:
         """What names the current span to whoever runs what is enqueued in it."""
@@ -78,8 +88,20 @@ class Task(Generic[P, R]):
 
     @property
     def app(self) -> TaskApp:
-        """The app that it is of."""
-        return self._app
+        """The app that it is of; in its handlers, that which calls them."""
+        return self._app.in_place
+
+    def of(self, app: TaskApp) -> Task[P, R]:
+        """The same task of another app, which was made by `app.configured`.
+
+        Raises:
+            Misuse: That has no such task.
+        """
+        if app.declared.get(self.declared.name) is not self.declared:
+            raise Misuse(
+                f"{app!r} has another task {self.declared.name!r}, or none", todo="make it by app.configured(...)"
+            )
+        return Task(app, self.declared)
 
     def __repr__(self) -> str:
         return f"<task {self.declared.name}>"
@@ -123,7 +145,7 @@ class Task(Generic[P, R]):
             TidegateError: Nobody answered: it may be there, as who asks again under its key finds out.
         """
         job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)
-        (handle,) = await self._app.enqueue_jobs(
+        (handle,) = await self.app.enqueue_jobs(
             self.declared, [(self._key(key, session), job)], due=_due(delay, due), session=session
         )
         return handle
@@ -167,7 +189,7 @@ class Task(Generic[P, R]):
         if len({*ids}) < len(ids):
             raise Misuse("two invocations of one id", todo="give each its own, or leave one out")
         made = [*zip(ids, jobs, strict=True)]
-        return await self._app.enqueue_jobs(self.declared, made, due=_due(delay, due), session=session)
+        return await self.app.enqueue_jobs(self.declared, made, due=_due(delay, due), session=session)
 
     def enqueue_sync(
         self,
@@ -187,7 +209,7 @@ class Task(Generic[P, R]):
             Misuse: As there; or it is called in an event loop, which it would hold up.
         """
         job = self._job(args, kwargs, priority=priority, queue=queue, tenant=tenant)
-        return self._app.enqueue_job_sync(
+        return self.app.enqueue_job_sync(
             self.declared, job, key=self._key(key, session), due=_due(delay, due), session=session
         )
 
@@ -217,7 +239,7 @@ class Task(Generic[P, R]):
             task=self.declared.name, arguments=kept.arguments, limited_by=kept.limited_by, rated_by=kept.rated_by,
             queue=self.declared.queue if queue is None else queue,
             priority=self.declared.priority if priority is None else priority,
-            tenant=tenant, trace=self._app.traceparent(), deadline=self.declared.limit,
+            tenant=tenant, trace=self.app.traceparent(), deadline=self.declared.timeout,
             parent=None if current is None else current.run.key, root=None if current is None else current.root,
         )  # fmt: skip
 

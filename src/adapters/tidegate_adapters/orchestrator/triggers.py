@@ -55,6 +55,7 @@ from tidegate.triggers.contexts import (
 from tidegate.triggers.trigger import FromAll, Provider, Static, Trigger
 from tidegate_adapters.bson_values import natural
 from tidegate_adapters.crons import check_cron
+from tidegate_adapters.declaring import length_of
 
 __all__ = ["Happened", "When", "Where", "on_cron", "on_event", "on_exception", "on_result", "on_status"]
 
@@ -138,7 +139,7 @@ class When:
         """
         if self.logic is not Logic.ALL or len(self.conditions) < 2:
             raise Misuse("within() of what waits for nothing else", todo="join conditions by & first")
-        return attrs.evolve(self, apart=duration(time))
+        return attrs.evolve(self, apart=length_of(time, "within", 1))
 
     def calls_with(self, function: Callable[..., object] | None = None, /, **arguments: object) -> When:
         """With these arguments, or those that a function makes of what happened.
@@ -203,7 +204,7 @@ def on_cron(
     if zone is not None:
         check_name(zone, "a time zone")
     whole = expression if zone is None else f"{ZONE}{zone} {expression}"
-    schedule = Schedule(whole, missed, None if late is None else duration(late))
+    schedule = Schedule(whole, missed, None if late is None else length_of(late, "late", 0))
     check_cron(schedule.expression)
     return When((OnCron(schedule),))
 

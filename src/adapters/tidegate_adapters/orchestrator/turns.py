@@ -6,18 +6,20 @@ for one clock judges, and what is due is looked at once a second and not once a 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final, final
 
 import attrs
 
 from tidegate.invocations.recovery import Patience
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration
+from tidegate.model.instants import MILLISECOND, PPM, duration
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.schedule import Schedule
 from tidegate.services.atomic_service import AtomicService, Claiming, NoWindows, ShortWindow, StartUp, check_start_up
 from tidegate.services.retention import Retention
 from tidegate_adapters.crons import check_cron
+from tidegate_adapters.declaring import check_lengths
 
 __all__ = ["ServiceRules"]
 
@@ -34,7 +36,7 @@ class ServiceRules:
 
     Attributes:
         processes: For how many it must do.
-        interval: One cycle, in which each process has its turn, in microseconds.
+        interval: One cycle, in which each process has its turn.
         spread: The margin at the end of each turn.
         stabilisation: How long a new process is left out.
         start_fraction_ppm: How much of its window may be gone when a turn begins, in parts per million.
@@ -43,27 +45,29 @@ class ServiceRules:
         round_every: How often what is due is looked at in a turn.
         keep: How long and how many rows are kept of past turns.
         recover: The cron of the task that recovers what is stuck.
-        pending_max: For how long an invocation may wait for its place, by an owner that is alive, in microseconds.
+        pending_max: For how long an invocation may wait for its place, by an owner that is alive.
         purge: That of the task that removes what was kept for long enough.
     """
 
     processes: int = 8
-    interval: Duration = MINUTE
-    spread: Duration = SECOND
-    stabilisation: Duration = 0
+    interval: timedelta = timedelta(minutes=1)
+    spread: timedelta = timedelta(seconds=1)
+    stabilisation: timedelta = timedelta(0)
     start_fraction_ppm: int = PPM // 2
-    check_every: Duration = SECOND
-    margin: Duration = 50 * MILLISECOND
-    round_every: Duration = SECOND
+    check_every: timedelta = timedelta(seconds=1)
+    margin: timedelta = timedelta(milliseconds=50)
+    round_every: timedelta = timedelta(seconds=1)
     keep: Retention = attrs.field(factory=Retention)
     recover: str = "*/5 * * * *"
-    pending_max: Duration = MINUTE
+    pending_max: timedelta = timedelta(minutes=1)
     purge: str = "17 * * * *"
 
     def __attrs_post_init__(self) -> None:
         check_int(self.processes, "a number of processes", 1)
-        check_int(self.check_every, "an interval in microseconds", MILLISECOND)
-        check_int(self.round_every, "an interval in microseconds", MILLISECOND)
+        check_lengths(
+            self, interval=1, spread=0, stabilisation=0, check_every=MILLISECOND, margin=0, round_every=MILLISECOND,
+            pending_max=1,
+        )  # fmt: skip
         check_type(self.keep, Retention, "how long rows are kept")
         for cron in (self.recover, self.purge):
             check_cron(Schedule(cron).expression)
@@ -81,17 +85,19 @@ class ServiceRules:
     @property
     def patience(self) -> Patience:
         """How long is too long."""
-        return Patience(pending_max=self.pending_max)
+        return Patience(pending_max=duration(self.pending_max))
 
     @property
     def service(self) -> AtomicService:
         """Whose turn it is."""
         return AtomicService(
-            interval=self.interval, spread=self.spread, stabilisation=self.stabilisation, start_fraction_ppm=self.start_fraction_ppm
+            interval=duration(self.interval), spread=duration(self.spread), stabilisation=duration(self.stabilisation), start_fraction_ppm=self.start_fraction_ppm
         )  # fmt: skip
 
     @property
     def start_up(self) -> StartUp:
         """What these rules are good for."""
-        claiming = attrs.evolve(_PERIOD, check_interval=self.check_every, run_margin_min=self.margin)
+        claiming = attrs.evolve(
+            _PERIOD, check_interval=duration(self.check_every), run_margin_min=duration(self.margin)
+        )
         return check_start_up(self.service, claiming, self.processes)

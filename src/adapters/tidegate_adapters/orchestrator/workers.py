@@ -54,7 +54,7 @@ from tidegate.invocations.dispatch import (
     WriteEnds,
     dispatch_event_for,
 )
-from tidegate.invocations.ending import Ending, Failed, Succeeded, upload_name
+from tidegate.invocations.ending import Ending, Failed, GivenBack, Succeeded, upload_name
 from tidegate.invocations.heeding import heed
 from tidegate.invocations.invocation import RUNNING
 from tidegate.invocations.record_documents import DEATHS, FAILING_SINCE
@@ -70,10 +70,11 @@ from tidegate.services.membership import Joined
 from tidegate_adapters.cancelling import CLOSE_S
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
+from tidegate_adapters.later import Later
 from tidegate_adapters.orchestrator.children import ChildCall, Children
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.failing import failed, told
-from tidegate_adapters.orchestrator.handles import CURRENT, Current
+from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current, HandleApp
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.uploads import Uploads
@@ -106,6 +107,7 @@ class Post:
     """Where a process works, and as what.
 
     Attributes:
+        app: Whose handlers are called.
         site: The database.
         collections: Of it.
         uploads: Large arguments and results.
@@ -117,6 +119,7 @@ class Post:
         listened: Of which tasks triggers hear of which statuses.
     """
 
+    app: HandleApp
     site: Site
     collections: Collections
     uploads: Uploads
@@ -272,7 +275,7 @@ class Workers:
         runs = []
         for each in found.runs:
             declared = self._declared[each.job.task]
-            longest = each.job.deadline or declared.limit
+            longest = each.job.deadline or declared.timeout
             late = declared.policy if issubclass(TimeoutError, declared.retry_for) else None
             deaths = each.document.get(DEATHS) or 0
             run = Run(each.key, each.record.version, each.job.task, longest, late, each.tries, deaths)
@@ -398,14 +401,16 @@ class Workers:
         if not self.state.may_call(self._now()):
             raise Refused(_INTERRUPTED.reason)
 
-    async def _handle(self, run: Run) -> Succeeded | Failed:
-        """Call a handler; how it has succeeded, or has failed in a child."""
+    async def _handle(self, run: Run) -> Succeeded | Failed | GivenBack:
+        """Call a handler; how it has succeeded, or has ended otherwise in a child."""
         job, declared = self._taken[run].job, self._declared[run.task]
         uploads, payload = self._post.uploads, job.payload
         arguments = job.arguments if payload is None else await _insisted(lambda: uploads.arguments(payload))
         call = self._in_child if declared.is_process else self._in_here
         with nullcontext() if self._spans is None else self._spans.of(self._taken[run]) as span:
             text = await call(run, declared, arguments)
+            if isinstance(text, GivenBack):
+                return text
             if isinstance(text, Failed):
                 if span is not None:
                     span.failed(text)
@@ -413,7 +418,7 @@ class Workers:
         upload = await _insisted(lambda: uploads.kept(upload_name(run.key, run.version), text))
         return Succeeded(text) if upload is None else Succeeded(upload=upload)
 
-    async def _in_child(self, run: Run, declared: Declared, arguments: Document) -> str | Failed:
+    async def _in_child(self, run: Run, declared: Declared, arguments: Document) -> str | Failed | GivenBack:
         """The text of what a handler returns that is called in a child."""
         handler = declared.handler
         return await self._children.call(
@@ -436,9 +441,11 @@ class Workers:
         root = taken.job.root or run.key
         waits = self._waits[run] = _Waits()
         token = CURRENT.set(Current(run, root, taken.tries, lambda: self._waiting(run, waits)))
+        served = SERVED.set(self._post.app)
         try:
             result = await self._calls[run.task](bound)
         finally:
+            SERVED.reset(served)
             CURRENT.reset(token)
             self._waits.pop(run).end()
         return declared.result.text(result, f"what {run.task} returned")
@@ -468,6 +475,12 @@ class Workers:
         if ended.reply == _INTERRUPTED:
             return None
         where = _fields(None, run)
+        if isinstance(ended.reply, Later):
+            ended = ended._replace(reply=GivenBack(delay=ended.reply.delay))
+        if isinstance(ended.reply, GivenBack):
+            later = seconds(ended.reply.delay or 0)
+            log.info("the handler of %s asks to be called again in %s", run.task, later, extra=where)
+            return ended.reply
         if isinstance(ended.reply, BaseException):
             declared = self._declared[run.task]
             found = failed(ended.reply, declared.retry_for, declared.policy)

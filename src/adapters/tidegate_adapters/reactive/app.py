@@ -113,7 +113,7 @@ class Reactive:
             if database is None:
                 raise Misuse("an app needs a database", todo='write Reactive(uri, database="shop")')
             settings = ReactiveSettings(
-                database=database, application=application, concurrency=concurrency, drain=duration(drain)
+                database=database, application=application, concurrency=concurrency, drain=drain
             )
         check_type(settings, ReactiveSettings, "what an app of reactive tasks is told")
         if isinstance(store, str):
@@ -144,7 +144,7 @@ class Reactive:
         backoff: Backoff | timedelta | None = None,
         resets_on_change: bool = True,
         lease: timedelta = LEASE,
-        longest: timedelta | None = None,
+        timeout: timedelta | None = None,
         version: int = 1,
         on_new_version: OnNewVersion = OnNewVersion.NOTHING,
         reconciles: bool = True,
@@ -168,7 +168,7 @@ class Reactive:
             backoff: The delays before that; 10 s, then twice as long each time, unless it is set.
             resets_on_change: Whether what is watched, when it changes, begins to count attempts anew, and waits for no retry.
             lease: How long a run is this process's alone unless it is renewed: after a crash, so long nobody else begins.
-            longest: How long an async handler may take; then it is cancelled, and has failed.
+            timeout: How long an async handler may take; then it is cancelled, and has failed.
             version: Of the handler; raise it when it does something else.
             on_new_version: What a higher version does again.
             reconciles: Whether every document is looked at where `where` or `watch` is another one than before.
@@ -189,7 +189,7 @@ class Reactive:
         def decorate(handler: H) -> H:
             made = declared(
                 handler, collection=collection, watch=watch, where=where, debounce=debounce, retries=retries, backoff=backoff,
-                resets_on_change=resets_on_change, lease=lease, longest=longest, version=version, on_new_version=on_new_version,
+                resets_on_change=resets_on_change, lease=lease, timeout=timeout, version=version, on_new_version=on_new_version,
                 reconciles=reconciles, history=history, cleanup=cleanup, database=database, name=name,
             )  # fmt: skip
             self._add(made)
@@ -302,7 +302,7 @@ class Reactive:
     async def _work(self, pool: Pool, placed: Sequence[Declared]) -> None:
         """Handle, and plan beside that; whoever plans and fails for good ends both."""
         pausing = _Paused(pool, placed)
-        every = self.settings.paused_every
+        every = duration(self.settings.paused_every)
         await unless(self._is_stopping, pausing.begin(every), CLOSE_S)
         heeding = asyncio.create_task(pausing.heed(every))
         planning = [asyncio.create_task(each.run()) for each in self._planners]
@@ -363,7 +363,7 @@ class Reactive:
             Misuse, TidegateError, SystemExit: As `serve` does.
         """
         told = self.settings
-        run_until_signalled(self.serve, self.stop, told.drain, told.leave, log)
+        run_until_signalled(self.serve, self.stop, duration(told.drain), duration(told.leave), log)
 
     @property
     def pool(self) -> Pool | None:
@@ -383,7 +383,7 @@ class Reactive:
         told = self.settings
         return PoolRules(
             tasks=tuple(each.pooled(told.polling) for each in placed), executors=told.concurrency, batch=told.batch,
-            drain=told.drain, leave=told_within(told.leave), draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
+            drain=duration(told.drain), leave=told_within(duration(told.leave)), draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip
 
 

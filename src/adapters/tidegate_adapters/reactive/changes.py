@@ -1,8 +1,8 @@
 """What a handler is given: which document has changed, what is watched of it, and what it may do about its run.
 
     None                            done
-    Later(timedelta(seconds=5))     is to be called again later: no failure, and no attempt
-    an exception                    failed; the retries of its task say what follows
+    raise Later(timedelta(seconds=5))   is to be called again later: no failure, and no attempt
+    another exception               failed; the retries of its task say what follows
     await change.complete(session)  done within a transaction of the handler's own, or not at all
 
 Values are those of Python and of pymongo: an object is a dict, an array a list, a date a datetime with the time zone UTC.
@@ -18,12 +18,13 @@ from typing import Any, Final, TypeVar, final
 from tidegate.model.documents import ID, Document, Eq, Field, Value, show
 from tidegate.model.effects import Failure
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
-from tidegate.model.instants import Duration, duration
+from tidegate.model.instants import Duration
 from tidegate.model.operations import find_one
-from tidegate.reactive.reactive_task import Later, ReactiveTask, Run
+from tidegate.reactive.reactive_task import ReactiveTask, Run
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.tasks import Why, WhyNot
 from tidegate.retries.repeating import repeated
+from tidegate_adapters.declaring import length_of
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.sites import Site
 
@@ -38,7 +39,7 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 
-__all__ = ["Change", "ClaimLost", "Later", "SyncChange", "Throttle", "named"]
+__all__ = ["Change", "ClaimLost", "SyncChange", "Throttle", "named"]
 
 T = TypeVar("T")
 Throttle = Callable[[str, Duration], None]
@@ -148,7 +149,7 @@ class Change(_Changed):
 
     def throttle(self, length: timedelta) -> None:
         """Let this process take no more of the task for so long, as where what it calls is overloaded."""
-        self._throttle(self.task, _length(length))
+        self._throttle(self.task, length_of(length, "length", 0))
 
 
 @final
@@ -180,7 +181,7 @@ class SyncChange(_Changed):
 
     def throttle(self, length: timedelta) -> None:
         """As `Change.throttle`."""
-        self._loop.call_soon_threadsafe(self._throttle, self.task, _length(length))
+        self._loop.call_soon_threadsafe(self._throttle, self.task, length_of(length, "length", 0))
 
     def _waited(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001  the public one raises where there is none
@@ -199,13 +200,6 @@ async def _document(source: str, key: Value) -> Document | None:
 
 def _natural(found: Document | None) -> dict[str, Any] | None:
     return None if found is None else natural(found)
-
-
-def _length(length: timedelta) -> Duration:
-    found = duration(length)
-    if found < 0:
-        raise Misuse(f"{length} is no time to wait", todo="pass a timedelta that is not negative")
-    return found
 
 
 def named(key: Value) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final, NamedTuple, TypeVar, cast, final
 
 from tidegate.exit_codes import ExitCode
@@ -317,7 +318,7 @@ def take_over(told: Told, left: Left, terminal: Terminal, *, is_json: bool) -> E
     Raises:
         Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
     """
-    task, theirs, named, quiet = left.task, left.theirs, left.named, round(left.quiet_s * SECOND)
+    task, theirs, named, quiet = left.task, left.theirs, left.named, timedelta(seconds=left.quiet_s)
     found = _answered(told, lambda office: office.take_over(task, theirs, named=named, quiet=quiet, is_dry=left.is_dry))
     code, said, more = _taken(found)
     if is_json:

@@ -31,17 +31,17 @@ from tidegate_adapters.declaring import (
     check_task_name,
     is_async_handler,
     length_of,
-    limit_of,
     place_of,
     policy_of,
+    timeout_of,
 )
-from tidegate_adapters.reactive.changes import Change, Later, SyncChange
+from tidegate_adapters.reactive.changes import Change, SyncChange
 from tidegate_adapters.sites import Site
 
 __all__ = ["CLEAN_UP", "HISTORY", "LEASE", "Declared", "UserHandler", "Watch", "Where", "declared"]
 
-UserHandler: TypeAlias = Callable[[Change], Awaitable[Later | None]] | Callable[[SyncChange], Later | None]
-"""Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or `Later`."""
+UserHandler: TypeAlias = Callable[[Change], Awaitable[None]] | Callable[[SyncChange], None]
+"""Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or raises `Later`."""
 Watch: TypeAlias = Sequence[str] | Mapping[str, object] | None
 """Paths of fields; or a mapping of paths to 1, or to what computes the value (`snapshot.Computed`); None for the whole document."""
 Where: TypeAlias = Filter | Mapping[str, object] | None
@@ -64,7 +64,7 @@ class Declared:
         is_async: Whether it is an async function; others run in threads.
         evolution: What a change of its definition means.
         version: Of the handler.
-        longest: How long a handler may take, in microseconds; None for any time.
+        timeout: How long a handler may take, in microseconds; None for any time.
         database: Where its documents are; None for that of the app.
     """
 
@@ -73,7 +73,7 @@ class Declared:
     is_async: bool
     evolution: EvolutionPolicy
     version: int
-    longest: Duration | None
+    timeout: Duration | None
     database: str | None = None
     _site: Site | None = None
 
@@ -96,7 +96,7 @@ class Declared:
     def pooled(self, polling: PollingBounds) -> PooledTask:
         """What a pool knows of it."""
         return PooledTask(
-            name=self.name, lease=self.task.rules.lease - BEHIND, polling=polling, longest=self.longest,
+            name=self.name, lease=self.task.rules.lease - BEHIND, polling=polling, longest=self.timeout,
             records=f"{self.site.name}.{self.task.records}",
         )  # fmt: skip
 
@@ -112,7 +112,7 @@ def declared(
     backoff: Backoff | timedelta | None = None,
     resets_on_change: bool = True,
     lease: timedelta = LEASE,
-    longest: timedelta | None = None,
+    timeout: timedelta | None = None,
     version: int = 1,
     on_new_version: OnNewVersion = OnNewVersion.NOTHING,
     reconciles: bool = True,
@@ -148,7 +148,7 @@ def declared(
         _ = task.indexes
         return Declared(
             task, handler, is_async, EvolutionPolicy(on_new_version=on_new_version, reconciles=reconciles), version,
-            limit_of("longest", longest, is_async=is_async), database,
+            timeout_of(timeout, is_async=is_async), database,
         )  # fmt: skip
     except TidegateError as error:
         error.where = ", ".join(filter(None, (f"the task {found!r}", place_of(handler), error.where)))
@@ -182,6 +182,6 @@ def _filter(where: Where) -> Filter | None:
         raise Misuse(
             "where= asks how old something is",
             why="no change reports when that becomes true",
-            todo="let the handler answer Later until it is",
+            todo="let the handler raise Later until it is",
         )
     return found

@@ -19,7 +19,7 @@ from contextlib import ExitStack, asynccontextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import SECOND, Duration, duration
 from tidegate.reactive.pool import PoolCommand, PoolEvent, PoolState
 from tidegate.reactive.record_queries import Query
 from tidegate_adapters import monitor
@@ -100,7 +100,7 @@ class Lookout:
         elif seen.pool.is_idle and seen.pool.paused.issuperset(seen.tasks):
             silent_s = 0.0
         led_s = {name: now - at for name, at in self._led.items()}
-        return of_health(seen, silent_s, led_s, self._told.stalled_after)
+        return of_health(seen, silent_s, led_s, duration(self._told.stalled_after))
 
     @asynccontextmanager
     async def showing(self, name: str) -> AsyncIterator[None]:
@@ -124,7 +124,7 @@ class Lookout:
                 run = run_in(asyncio.get_running_loop())
                 port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, provider, run))
                 log.info("the page is at %s/", address(told.page_host, port), extra={"port": port})
-            async with looking(self._look, told.stalled_after):
+            async with looking(self._look, duration(told.stalled_after)):
                 yield
 
     def _collector(self) -> ReactiveCollector:

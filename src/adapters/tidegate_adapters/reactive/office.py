@@ -6,6 +6,7 @@ A task is in one database, and its name says in which; what is asked of all task
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from datetime import timedelta
 from itertools import count
 from typing import Final, final
 
@@ -14,7 +15,7 @@ import attrs
 from tidegate.leases.leader import lease_of
 from tidegate.model.documents import ID, Eq, Value
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_one
 from tidegate.model.reading import needed
 from tidegate.reactive.deployments import unplanned
@@ -26,13 +27,14 @@ from tidegate.reactive.record_queries import Order, Query, RecordPage, RecordRow
 from tidegate.reactive.stream_records import position_of
 from tidegate.retries.repeating import repeated
 from tidegate_adapters.change_streams import ChangeStream
+from tidegate_adapters.declaring import length_of
 from tidegate_adapters.reactive.declared import Declared
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.sites import Site
 
 __all__ = ["QUIET", "Leadership", "Office"]
 
-QUIET: Final = 15 * SECOND
+QUIET: Final = timedelta(seconds=15)
 """For how long nothing may have changed of what mongodash has left: it looks every ten seconds at least."""
 
 
@@ -151,7 +153,7 @@ class Office:
         return tuple(each for names, some in found for each in some if each.task in names)
 
     async def take_over(
-        self, task: str, theirs: str, *, named: str | None = None, quiet: Duration = QUIET, is_dry: bool = False
+        self, task: str, theirs: str, *, named: str | None = None, quiet: timedelta = QUIET, is_dry: bool = False
     ) -> Imported | ImportedBefore | StillWritten:
         """Take the records over that mongodash has left of a task (`MongodashImport.take_over`).
 
@@ -159,12 +161,12 @@ class Office:
             task: The name of the task here.
             theirs: Their collection, in the same database.
             named: The name of the task there; None for the same.
-            quiet: For how long nothing may have changed there, in microseconds.
+            quiet: For how long nothing may have changed there.
             is_dry: Look, and write nothing.
         """
         ((site, desk, _),) = self._asked(Query(tasks=(task,)))
         ours = next(each for each in desk.tasks if each.name == task)
-        program = MongodashImport(task=ours, theirs=theirs, named=named or task, quiet=quiet)
+        program = MongodashImport(task=ours, theirs=theirs, named=named or task, quiet=length_of(quiet, "quiet", 0))
         return await site.run(program.take_over(is_dry=is_dry))
 
     def _asked(self, query: Query) -> list[tuple[Site, Desk, Query]]:

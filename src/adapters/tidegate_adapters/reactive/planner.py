@@ -43,6 +43,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import Final, Protocol, final
 from uuid import uuid4
@@ -53,7 +54,7 @@ from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq, Value, exactly
 from tidegate.model.effects import Ambiguous, Failure, Program, Refused
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.instants import SECOND, Duration, Instant, duration
 from tidegate.model.operations import FOUND_MAX, find_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_type
@@ -86,7 +87,6 @@ from tidegate.reactive.change_stream import (
 from tidegate.reactive.change_stream.commands import Pass
 from tidegate.reactive.deployments import Deployment, begin_leading, deploy, unplanned
 from tidegate.reactive.evolution import EvolutionPolicy
-from tidegate.reactive.orphans import DAY
 from tidegate.reactive.reactive_task import ReactiveTask, Run
 from tidegate.reactive.reconciler import EPOCH, Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
@@ -95,6 +95,7 @@ from tidegate.reactive.sweeper import Sweeper, remove_orphans
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
 from tidegate_adapters.cancelling import ended
+from tidegate_adapters.declaring import check_lengths
 from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease_async
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
@@ -153,25 +154,23 @@ class PlannerRules:
             lease in an election of the store does no harm, so they are short.
         stream: How changes are collected before they are looked at.
         batch: How many documents are looked at at once when all are; meanwhile nothing else of this process goes on.
-        sweep: From the end of one look at all records to the next, in microseconds.
-        pause: How long it waits before it wants to lead again, after something has failed, in microseconds.
-        drain: How long what was read may take to be looked at and saved, once it is to stop, in microseconds.
+        sweep: From the end of one look at all records to the next.
+        pause: How long it waits before it wants to lead again, after something has failed.
+        drain: How long what was read may take to be looked at and saved, once it is to stop.
     """
 
     terms: Terms = TERMS
     stream: ChangeStreamConsumer = attrs.field(factory=ChangeStreamConsumer)
     batch: int = 250
-    sweep: Duration = DAY
-    pause: Duration = SECOND
-    drain: Duration = 5 * SECOND
+    sweep: timedelta = timedelta(days=1)
+    pause: timedelta = timedelta(seconds=1)
+    drain: timedelta = timedelta(seconds=5)
 
     def __attrs_post_init__(self) -> None:
         check_type(self.terms, Terms, "the terms of a lease")
         check_type(self.stream, ChangeStreamConsumer, "how changes are collected")
         check_int(self.batch, "a number of documents", 1, FOUND_MAX)
-        check_int(self.sweep, "an interval in microseconds", 0)
-        check_int(self.pause, "a duration in microseconds", 1)
-        check_int(self.drain, "a time to drain in microseconds", 0)
+        check_lengths(self, sweep=0, pause=1, drain=0)
 
 
 @final
@@ -304,10 +303,10 @@ class Planner:
         self._deployments = tuple(Deployment(each.task, each.version, each.evolution) for each in declared)
         scanned = tuple(each.scanned for each in self._deployments)
         self._reconciler = Reconciler(
-            self._key, STREAMS, scanned, self._look_again, self._look_at_orphans, rules.batch, rules.pause
+            self._key, STREAMS, scanned, self._look_again, self._look_at_orphans, rules.batch, duration(rules.pause)
         )
         swept = tuple(each.task for each in self._deployments)
-        self._sweeper = Sweeper(self._key, STREAMS, swept, rules.sweep, rules.batch, rules.pause)
+        self._sweeper = Sweeper(self._key, STREAMS, swept, duration(rules.sweep), rules.batch, duration(rules.pause))
 
     # --- from outside ---
 
@@ -320,7 +319,7 @@ class Planner:
     def standing(self) -> Standing:
         """How it stands now; from any thread."""
         held, runtime, errors = self._held, self._runtime, self._errors
-        left = 0 if held is None else held.left
+        left = 0 if held is None else duration(held.left)
         state = None if runtime is None else runtime.state
         whole = Standing(
             leads=left > 0,
@@ -362,7 +361,7 @@ class Planner:
         try:
             await asyncio.wait({turns, stop}, return_when=asyncio.FIRST_COMPLETED)
             if self._runtime is not None and self._is_stopping.is_set():
-                await asyncio.wait({turns}, timeout=self._rules.drain / SECOND)
+                await asyncio.wait({turns}, timeout=self._rules.drain.total_seconds())
         finally:
             stop.cancel()
             await ended({turns, heeding}, _PATIENCE_S)  # cancelled once more, it leaves the lease to its time
@@ -379,7 +378,7 @@ class Planner:
     async def _turns(self) -> None:
         await self._changes.check()
         # Of the first turn alone: what is refused then is so for good.
-        patience: Duration | None = self._rules.terms.heartbeat
+        patience: timedelta | None = timedelta(microseconds=self._rules.terms.heartbeat)
         while not self._is_stopping.is_set():
             try:
                 async with lease_async(
@@ -396,13 +395,13 @@ class Planner:
                 self._failed("lead", failure)
             patience = None
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._rules.pause / SECOND):
+                async with asyncio.timeout(self._rules.pause.total_seconds()):
                     await self._is_stopping.wait()
 
     async def _lead(self, held: Held) -> None:
         """Take over under this epoch, do over what is to be done over, and follow the changes."""
         self._held, self._reconciled, self._unplanned = held, frozenset(), ()
-        deploying = partial(deploy, pause=self._rules.pause)
+        deploying = partial(deploy, pause=duration(self._rules.pause))
         keeping = asyncio.create_task(self._keep_indexes())
         try:
             elected = await self._site.run(
@@ -536,7 +535,7 @@ class Planner:
 
         async def followed() -> bool:
             state = Following() if self._runtime is None else self._runtime.state
-            return is_followed(state, command, 0 if self._held is None else self._held.left)
+            return is_followed(state, command, 0 if self._held is None else duration(self._held.left))
 
         noted, ids, is_gone = _Noted(), command.ids, isinstance(command, HandleDeleted)
         noting, left, held = noted.by(task, followed), ids, tuple[Value, ...]()
@@ -615,7 +614,7 @@ class Planner:
                 if self._held is not held:  # its cancellation was lost (`tidegate_adapters.cancelling`), and it is over
                     return
                 self._failed(what, error)
-                await asyncio.sleep(self._rules.pause / SECOND)
+                await asyncio.sleep(self._rules.pause.total_seconds())
             else:
                 self._heal(what)
                 return

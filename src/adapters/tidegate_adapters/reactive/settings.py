@@ -6,17 +6,18 @@ No driver is needed to read or to show it.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import NoneType
 from typing import Final, final
 
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration
+from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import FOUND_MAX
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.declaring import check_database
+from tidegate_adapters.declaring import check_database, check_lengths
 from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
 from tidegate_adapters.reactive.planner import PlannerRules
@@ -24,9 +25,9 @@ from tidegate_adapters.reactive.sites import KEY
 
 __all__ = ["PAUSED_EVERY", "ReactiveSettings"]
 
-PAUSED_EVERY: Final = 2 * SECOND
+PAUSED_EVERY: Final = timedelta(seconds=2)
 LOOPBACK: Final = "127.0.0.1"
-STALLED_AFTER: Final = 5 * MINUTE
+STALLED_AFTER: Final = timedelta(minutes=5)
 """As of workers on Kafka."""
 
 
@@ -44,17 +45,17 @@ class ReactiveSettings:
         uri: Of MongoDB; None where the app was given a client of yours, or an embedded store. It is never shown.
         concurrency: How many handlers run at a time in this process.
         batch: How many runs are taken in a request, at most.
-        drain: How long handlers may go on once the app is to stop, in microseconds.
-        leave: How long it may take after that to write their ends down and let go of MongoDB, in microseconds.
+        drain: How long handlers may go on once the app is to stop.
+        leave: How long it may take after that to write their ends down and let go of MongoDB.
         polling: How often it is looked for what is due, where nobody in this process has planned it.
-        paused_every: How often it is looked which tasks are paused, in microseconds.
+        paused_every: How often it is looked which tasks are paused.
         planner: How one of the processes plans for all.
         metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
         metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
         page_port: Where operators see the app, and act; likewise.
         page_host: The address to listen on there.
         page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
-        stalled_after: How long nothing may happen in the pool, and nobody lead, until the app is not healthy, in microseconds.
+        stalled_after: How long nothing may happen in the pool, and nobody lead, until the app is not healthy.
     """
 
     database: str
@@ -62,17 +63,17 @@ class ReactiveSettings:
     uri: Secret | None = attrs.field(default=None, repr=False)
     concurrency: int = 10
     batch: int = 100
-    drain: Duration = 20 * SECOND
-    leave: Duration = 5 * SECOND
+    drain: timedelta = timedelta(seconds=20)
+    leave: timedelta = timedelta(seconds=5)
     polling: PollingBounds = attrs.field(factory=PollingBounds)
-    paused_every: Duration = PAUSED_EVERY
+    paused_every: timedelta = PAUSED_EVERY
     planner: PlannerRules = attrs.field(factory=PlannerRules)
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK
     page_port: int | None = None
     page_host: str = LOOPBACK
     page_token: Secret | None = attrs.field(default=None, repr=False)
-    stalled_after: Duration = STALLED_AFTER
+    stalled_after: timedelta = STALLED_AFTER
 
     def __attrs_post_init__(self) -> None:
         check_database(self.database)
@@ -82,10 +83,8 @@ class ReactiveSettings:
             raise Misuse("what should be a URI is none", todo="write mongodb://host:port/?replicaSet=name")
         check_int(self.concurrency, "a number of handlers at a time", 1)
         check_int(self.batch, "a number of runs", 1, FOUND_MAX)
-        check_int(self.drain, "a time to drain in microseconds", 0)
-        check_int(self.leave, "a time to leave in microseconds", MILLISECOND)
+        check_lengths(self, drain=0, leave=MILLISECOND, paused_every=MILLISECOND, stalled_after=1)
         check_type(self.polling, PollingBounds, "the bounds of an interval")
-        check_int(self.paused_every, "an interval in microseconds", MILLISECOND)
         check_type(self.planner, PlannerRules, "how a process plans")
         for port in (self.metrics_port, self.page_port):
             if port is not None:
@@ -94,4 +93,3 @@ class ReactiveSettings:
         check_name(self.page_host, "an address to listen on")
         check_type(self.page_token, (str, NoneType), "a token")
         check_place(self.page_host, self.page_token)
-        check_int(self.stalled_after, "a time in microseconds", 1)

@@ -16,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final, TypeAlias, cast, final
 from weakref import WeakValueDictionary
 
 from tidegate.model.effects import Refused
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
+from tidegate.reactive import reactive_task
 from tidegate.reactive.pool import (
     Announced,
     End,
@@ -46,11 +48,12 @@ from tidegate.reactive.pool import (
     TaskThrottled,
     pool_event_for,
 )
-from tidegate.reactive.reactive_task import HandlerAnswer, Later, Run, answered, dues
+from tidegate.reactive.reactive_task import HandlerAnswer, Run, answered, dues
 from tidegate.reactive.tasks import Claim
 from tidegate_adapters.cancelling import CLOSE_S
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.handlers import threaded
+from tidegate_adapters.later import Later
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.changes import Change, SyncChange, named
 from tidegate_adapters.reactive.declared import Declared
@@ -227,7 +230,7 @@ class Pool:
         """What a handler has come to."""
         if ended.reply == _INTERRUPTED:
             return _INTERRUPTED.reason
-        answer = _failure(ended.reply) if isinstance(ended.reply, BaseException) else answered(ended.reply)
+        answer = _answer_of(ended.reply)
         if isinstance(answer, str):
             error = ended.reply if isinstance(ended.reply, BaseException) else None
             where = _fields(command, ended.given)
@@ -264,7 +267,9 @@ class Pool:
             run, change = given
             if self.state.may_call(run, self._now()):
                 return handler(change)
-            return _later() if declared.is_async else Later(0)
+            if declared.is_async:
+                return _at_once()
+            raise Later(timedelta())
 
         called = call if declared.is_async else threaded(call, lambda: self._threads)
 
@@ -284,9 +289,18 @@ class Pool:
         self._threads.close()
 
 
-async def _later() -> Later:
+async def _at_once() -> None:
     """What an async handler comes to that is not called."""
-    return Later(0)
+    raise Later(timedelta())
+
+
+def _answer_of(reply: object) -> HandlerAnswer:
+    """What a handler has come to that has returned or raised this."""
+    if isinstance(reply, BaseException) and not isinstance(reply, Later):
+        return _failure(reply)
+    if isinstance(reply, Later) and reply.__traceback__ is not None:  # it was raised, and not returned
+        return reactive_task.Later(reply.delay)
+    return answered(reply)
 
 
 def _failure(error: BaseException) -> str:

@@ -62,7 +62,7 @@ from typing import ClassVar, Final, Generic, Protocol, Self, TypeAlias, TypeVar,
 import attrs
 
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
-from tidegate.model.instants import Duration
+from tidegate.model.instants import Duration, micros
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
@@ -129,10 +129,10 @@ _LOW_EACH: Final = 4
 @final
 @attrs.frozen
 class Thresholds:
-    """Where a gate closes and where it opens, in one unit: records for the gate. Invariant: 0 <= low < high."""
+    """Where a gate closes and where it opens, in one unit: records for the gate, a time for an age. Invariant: 0 <= low < high."""
 
-    high: int
-    low: int
+    high: int = attrs.field(converter=micros)
+    low: int = attrs.field(converter=micros)
 
     def __attrs_post_init__(self) -> None:
         if type(self.high) is not int or type(self.low) is not int or not 0 <= self.low < self.high <= NUMBER_MAX:
@@ -287,14 +287,14 @@ class PartitionPressure:
     Attributes:
         span: How many records stand from its head on, done or not (`watermark.span`).
         size: How many bytes its undone records take.
-        age: How long ago the oldest undone one was delivered, in microseconds.
+        age: How long ago the oldest undone one was delivered, in microseconds, or a timedelta.
         metadata: How many UTF-16 units it takes to write what is done beyond its position (`commit_metadata.units`),
             whether or not the broker takes that many.
     """
 
     span: int = 0
     size: int = 0
-    age: Duration = 0
+    age: Duration = attrs.field(default=0, converter=micros)
     metadata: int = 0
 
     def __attrs_post_init__(self) -> None:

@@ -156,7 +156,7 @@ class ConsumerRules:
             executors.
     """
 
-    executors: int = _EXECUTORS
+    executors: int = attrs.field(default=_EXECUTORS, metadata={"told_by": "the concurrency of a worker"})
     thresholds: Thresholds = attrs.field(
         default=attrs.Factory(lambda self: for_executors(self.executors), takes_self=True)
     )

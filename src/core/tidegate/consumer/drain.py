@@ -67,7 +67,7 @@ from typing import assert_never, final
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Duration, seconds
+from tidegate.model.instants import Duration, micros, seconds
 from tidegate.model.values import check_int, check_type, check_types
 from tidegate.retries.backoff import check_delay
 
@@ -91,9 +91,9 @@ class Budget:
         commit: Of that, how long the last commit may take. With 0, work that runs until the end leaves it no time.
     """
 
-    total: Duration
-    cancel: Duration = 0
-    commit: Duration = 0
+    total: Duration = attrs.field(converter=micros)
+    cancel: Duration = attrs.field(default=0, converter=micros)
+    commit: Duration = attrs.field(default=0, converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_delay(self.total, "a time to drain in microseconds", 0)

@@ -6,7 +6,7 @@ A runner that has taken invocations (running, owned by it, at a version) tells h
     Failed      retry, due after a delay     with the error; as long as the policy allows another try (`tidegate.retries.backoff`)
                 failed                       with the error; otherwise
     GivenBack   rerouted, due now or then    it was not run to its end: its runner shuts down, or was asked to kill it, or a
-                                             rate has no room for it; unless that is said to count, it was no try, and it is
+                                             rate has no room for it, or it asks to be called later; unless that is said to count, it was no try, and it is
                                              due when it was before, so that it stands behind nothing that came since
     Cancelled   cancelled
 
@@ -26,7 +26,8 @@ Laws
     EN3  A task is tried as often as its policy allows, and no more; what is given back and does not count is no try.
     EN4  A version whose task has listeners is in the notices that its write leaves, and no other version is.
     EN6  Whoever waits for a place that an end has freed is woken by two requests more, all together, AFTER the ends are in.
-    EN5  A try that follows a failure is due after the delay of the policy, by the store's clock, to the next millisecond.
+    EN5  A try that follows a failure is due after the delay of the policy, and what is given back with a delay after that, by
+         the store's clock, to the next millisecond.
 
 Known not to work
     - Tries that a runner did not live to end count as tries, and have no error.
@@ -60,11 +61,11 @@ from tidegate.invocations.transition import ATTEMPTS, GaveUp, Granted, Transitio
 from tidegate.model.documents import Document, Field, Push, Put, Update, Value, checked, exactly, has_lone_surrogate
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, Program
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import UPDATES_MAX, StoreTime, check_collection
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.retries.backoff import Policy, Retry, decide, draw_of
+from tidegate.retries.backoff import Policy, Retry, check_delay, decide, draw_of
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
@@ -198,14 +199,20 @@ class GivenBack:
     Attributes:
         due: When, by the store's clock; None for now, or, where it was no try, for when it was due before.
         counts: Whether it was a try.
+        delay: In the place of `due`, how long after its end is written.
     """
 
     due: Instant | None = None
     counts: bool = False
+    delay: Duration | None = None
 
     def __attrs_post_init__(self) -> None:
         check_type(self.due, (Instant, NoneType), "an instant or None")
         check_type(self.counts, bool, "whether it was a try")
+        if self.delay is not None:
+            check_delay(self.delay, "a delay in microseconds", 0)
+            if self.due is not None:
+                raise Misuse("a run that is due then, and after a delay", todo="leave one of the two out")
 
 
 @final
@@ -275,7 +282,7 @@ def move_of(run: RunEnd, now: Instant | None) -> RecordMove:
 
     Args:
         run: How it has ended.
-        now: The store's time; None where it does not matter: of all but those that failed and have a policy.
+        now: The store's time; None where it does not matter: of all but those that failed and have a policy, or have a delay.
 
     Raises:
         Misuse: An argument is of the wrong type, or the time is missing.
@@ -306,14 +313,25 @@ def _written(run: RunEnd, now: Instant | None) -> tuple[str, tuple[Update, ...]]
             if not isinstance(verdict, Retry):
                 return status.FAILED, (kept,)
             return status.RETRY, (kept, Put(FAILING_SINCE, since), Put(DUE, _kept(verdict.at)))
-        case GivenBack(due, counts):
+        case GivenBack(due, counts, delay):
             tries = () if counts else (Put(TRIES, run.tries - 1),)
+            if delay is not None:
+                check_type(now, Instant, "the store's time")
+                assert now is not None
+                due = now + delay
             due = run.due if due is None and not counts else due  # it stands where it stood
             return status.REROUTED, tries if due is None else (*tries, Put(DUE, _kept(due)))  # else due now
         case Cancelled():
             return status.CANCELLED, ()
         case _:
             assert_never(end)
+
+
+def _needs_time(end: End) -> bool:
+    """Is something due some time after it is written?"""
+    return (isinstance(end, Failed) and end.policy is not None) or (
+        isinstance(end, GivenBack) and end.delay is not None
+    )
 
 
 def _kept(due: Instant) -> Instant:
@@ -400,7 +418,7 @@ class Ending:
             Refused: The store said no, definitely, and nothing was asked of it before.
         """
         now: Instant | None = None
-        if any(isinstance(run.end, Failed) and run.end.policy is not None for run in self.runs):
+        if any(_needs_time(run.end) for run in self.runs):
             now = await self._now()
             if now is None:
                 return EndingOutcome(tuple(GaveUp(self.attempts or 0, run.record, None) for run in self.runs))

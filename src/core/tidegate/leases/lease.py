@@ -62,7 +62,7 @@ from typing import TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.errors import INT64_MAX, Misuse
-from tidegate.model.instants import SECOND, Duration, Instant, seconds
+from tidegate.model.instants import SECOND, Duration, Instant, micros, seconds
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.backoff import check_delay
 
@@ -91,10 +91,10 @@ class Terms:
         lock_delay: How long it stays closed after a holder that vanished, in microseconds; 0 if what it protects is fenced.
     """
 
-    ttl: Duration = 30 * SECOND
-    heartbeat: Duration = 10 * SECOND
-    margin: Duration = 1 * SECOND
-    lock_delay: Duration = 0
+    ttl: Duration = attrs.field(default=30 * SECOND, converter=micros)
+    heartbeat: Duration = attrs.field(default=10 * SECOND, converter=micros)
+    margin: Duration = attrs.field(default=1 * SECOND, converter=micros)
+    lock_delay: Duration = attrs.field(default=0, converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_delay(self.ttl, "a TTL in microseconds", 1)

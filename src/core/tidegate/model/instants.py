@@ -33,7 +33,7 @@ from tidegate.model.values import check_int, check_type
 
 __all__ = [
     "MICROSECOND", "MILLISECOND", "MINUTE", "PPM", "SECOND", "STORE", "WALL", "ClockName", "ClockReading", "Duration", "Instant",
-    "duration", "instant", "jittered", "micros", "moment", "reckoned", "seconds",
+    "as_instant", "duration", "instant", "jittered", "micros", "moment", "reckoned", "seconds",
 ]  # fmt: skip
 
 Duration: TypeAlias = Annotated[int, "microseconds"]
@@ -135,6 +135,11 @@ def duration(length: timedelta) -> Duration:
 def micros(length: Duration | timedelta) -> Duration:
     """`length` in microseconds, which it may be already; whoever takes it checks that."""
     return duration(length) if isinstance(length, timedelta) else length
+
+
+def as_instant(at: Instant | datetime) -> Instant:
+    """The instant that this is or names; whoever takes it checks that."""
+    return instant(at) if isinstance(at, datetime) else at
 
 
 def seconds(length: Duration) -> str:

@@ -256,7 +256,7 @@ def answered(reply: object) -> HandlerAnswer:
     """What a handler has returned, as its answer: nothing else than these two is taken for a success, or for anything."""
     if reply is None or isinstance(reply, Later):
         return reply
-    return f"the handler answered a {type(reply).__name__}: None is a success, Later(...) asks to be called again"
+    return f"the handler answered a {type(reply).__name__}: None is a success; raise Later(...) to be called again"
 
 
 @final

@@ -42,7 +42,7 @@ from typing import Generic, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
+from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, micros, seconds
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
@@ -62,9 +62,9 @@ class PollingBounds:
         jitter: What may be added at random, in microseconds.
     """
 
-    least: Duration = 200 * MILLISECOND
-    most: Duration = 10 * SECOND
-    jitter: Duration = 100 * MILLISECOND
+    least: Duration = attrs.field(default=200 * MILLISECOND, converter=micros)
+    most: Duration = attrs.field(default=10 * SECOND, converter=micros)
+    jitter: Duration = attrs.field(default=100 * MILLISECOND, converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_delay(self.least, "the least interval in microseconds", 1)

@@ -67,12 +67,13 @@ Known not to work
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, Instant, seconds
+from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, Instant, as_instant, micros, seconds
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
 __all__ = [
@@ -93,15 +94,15 @@ class AtomicService:
     Invariants: 0 < interval; 0 <= spread < interval; 0 <= stabilisation; 0 <= start_fraction_ppm <= PPM.
 
     Attributes:
-        interval: One cycle, in microseconds.
-        spread: The margin at the end of each slot, in microseconds.
-        stabilisation: How long the slot of a new runner stays empty, in microseconds; 0 for not at all.
+        interval: One cycle, in microseconds, or a timedelta; and so are the others.
+        spread: The margin at the end of each slot.
+        stabilisation: How long the slot of a new runner stays empty; 0 for not at all.
         start_fraction_ppm: How much of its window may be gone when a run starts; 0 or PPM for any.
     """
 
-    interval: Duration = 5 * MINUTE
-    spread: Duration = MINUTE
-    stabilisation: Duration = 0
+    interval: Duration = attrs.field(default=5 * MINUTE, converter=micros)
+    spread: Duration = attrs.field(default=MINUTE, converter=micros)
+    stabilisation: Duration = attrs.field(default=0, converter=micros)
     start_fraction_ppm: int = PPM // 2
 
     def __attrs_post_init__(self) -> None:
@@ -115,8 +116,9 @@ class AtomicService:
                 why="no window would be left in any slot",
             )
 
-    def cycle_start(self, now: Instant) -> Instant:
+    def cycle_start(self, now: Instant | datetime) -> Instant:
         """When the cycle began that holds the instant; cycles are counted from the epoch, the same for all."""
+        now = as_instant(now)
         check_type(now, Instant, "an instant")
         return now + -(now.at % self.interval)
 
@@ -124,10 +126,10 @@ class AtomicService:
 @final
 @attrs.frozen
 class Runner:
-    """A runner that may be cleared, and when it was first seen. Invariant: the id is not empty."""
+    """A runner that may be cleared, and when it was first seen: an instant, or a datetime with a time zone. Invariant: the id is not empty."""
 
     id: str
-    created: Instant
+    created: Instant = attrs.field(converter=as_instant)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.id, "a runner")
@@ -321,7 +323,7 @@ class AtomicServiceClaim:
 
 
 def decide_atomic_service_claim(
-    *, service: AtomicService, runner_id: str, runners: tuple[Runner, ...], now: Instant, run_id: str
+    *, service: AtomicService, runner_id: str, runners: tuple[Runner, ...], now: Instant | datetime, run_id: str
 ) -> AtomicServiceClaim:
     """Whether `runner_id` may run the service now.
 
@@ -330,7 +332,7 @@ def decide_atomic_service_claim(
         runner_id: Who asks.
         runners: Who may run it in this cycle, in the order that all agree on (by creation, then id): those that were
             alive when it began (`tidegate.services.membership.runners`). Neither sorted nor filtered here.
-        now: The time, on the clock that judges for all; ideally the store's.
+        now: The time, on the clock that judges for all; ideally the store's. An instant, or a datetime with a time zone.
         run_id: The identity of the run, should it be cleared; unique, made by the caller.
 
     Returns:
@@ -345,6 +347,7 @@ def decide_atomic_service_claim(
     check_name(run_id, "a run")
     check_type(runners, tuple, "a tuple of runners")
     check_types(runners, Runner, "a runner")
+    now = as_instant(now)
     check_type(now, Instant, "an instant")
     interval, count = service.interval, len(runners)
     cycle_start = service.cycle_start(now)
@@ -424,9 +427,9 @@ class Claiming:
         run_margin_min: The least time of its window that has to be left when a run has begun, in microseconds.
     """
 
-    check_interval: Duration = 30 * SECOND
-    loop_sleep: Duration = 100 * MILLISECOND
-    run_margin_min: Duration = 50 * MILLISECOND
+    check_interval: Duration = attrs.field(default=30 * SECOND, converter=micros)
+    loop_sleep: Duration = attrs.field(default=100 * MILLISECOND, converter=micros)
+    run_margin_min: Duration = attrs.field(default=50 * MILLISECOND, converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_int(self.check_interval, "a check interval in microseconds", 1)

@@ -23,7 +23,7 @@ from typing import final
 import attrs
 
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MINUTE, Duration, Instant
+from tidegate.model.instants import MINUTE, Duration, Instant, micros
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
 __all__ = ["Retention", "Row", "surplus"]
@@ -39,7 +39,7 @@ class Retention:
         count: How many rows stay, the newest; 0 for any number.
     """
 
-    age: Duration = 60 * MINUTE
+    age: Duration = attrs.field(default=60 * MINUTE, converter=micros)
     count: int = 1000
 
     def __attrs_post_init__(self) -> None:

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias, assert_never, final, get_args
 import attrs
 
 from tidegate.model.effects import Failure, Refused
-from tidegate.model.instants import SECOND, Duration, Instant
+from tidegate.model.instants import SECOND, Duration, Instant, micros
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
@@ -47,7 +47,7 @@ class CircuitBreaker:
     """
 
     threshold: int = 5
-    cooldown: Duration = 30 * SECOND
+    cooldown: Duration = attrs.field(default=30 * SECOND, converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_int(self.threshold, "a number of attempts", 1)

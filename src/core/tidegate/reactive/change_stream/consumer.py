@@ -8,7 +8,7 @@ import attrs
 
 from tidegate.model.documents import Value
 from tidegate.model.errors import INT64_MAX, Misuse
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import SECOND, Duration, micros
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.change_stream._batches import apart, collected, free, passes
@@ -181,10 +181,10 @@ class ChangeStreamConsumer:
     """
 
     size: int = 1_000
-    wait: Duration = 0
-    rest: Duration = SECOND
-    idle: Duration = 10 * SECOND
-    pause: Duration = SECOND
+    wait: Duration = attrs.field(default=0, converter=micros)
+    rest: Duration = attrs.field(default=SECOND, converter=micros)
+    idle: Duration = attrs.field(default=10 * SECOND, converter=micros)
+    pause: Duration = attrs.field(default=SECOND, converter=micros)
 
     def __attrs_post_init__(self) -> None:
         check_int(self.size, "the size of a batch", 1)
