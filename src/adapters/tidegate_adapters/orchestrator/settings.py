@@ -7,11 +7,11 @@ The settings of pynenc and pynenc-mongo, and what they are here; where a default
 
     pynenc                                here               default; why it is not pynenc's
     atomic_service_*                      services           `tidegate_adapters.orchestrator.turns` says it
-    recover_pending_invocations_cron      services.recover   */5 * * * *
+    recover_pending_invocations_cron      services.recover   each minute, not */5: who is killed is missed sooner
     recover_running_invocations_cron      services.recover   the same, not */15: one pass reads both by their indexes
     max_pending_seconds                   services.pending_max   a minute, not 5 s: an owner that is alive may wait for the server
                                                              while it elects a primary, and that of a dead one is freed anyway
-    runner_considered_dead_after_minutes  dead_after         10 min
+    runner_considered_dead_after_minutes  dead_after         1 min, not 10: whoever stands still longer is fenced, and has its runs taken over
     runner_loop_sleep_time                polling            0.1 s; up to 2 s while nothing comes, for a stream tells of what does
     invocation_wait_results_sleep_time    result_every       0.1 s
     min_parallel_slots                    concurrency        10, not 1: a slot is a task of the event loop, and not a process
@@ -55,7 +55,6 @@ from tidegate.model.instants import MILLISECOND, SECOND, Duration, duration
 from tidegate.model.operations import UPDATES_MAX
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.polling import PollingBounds
-from tidegate.services.membership import DEAD_AFTER
 from tidegate_adapters.declaring import check_database, check_lengths
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.page.live import check_place
@@ -123,7 +122,7 @@ class OrchestratorSettings:
     leave: timedelta = timedelta(seconds=5)
     polling: PollingBounds = _POLLING
     beat_every: timedelta = timedelta(seconds=5)
-    dead_after: timedelta = timedelta(microseconds=DEAD_AFTER)
+    dead_after: timedelta = timedelta(minutes=1)
     paused_every: timedelta = timedelta(seconds=2)
     result_every: timedelta = timedelta(milliseconds=100)
     keep_finished: timedelta | None = timedelta(days=1)

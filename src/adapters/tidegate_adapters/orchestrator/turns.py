@@ -58,7 +58,7 @@ class ServiceRules:
     margin: timedelta = timedelta(milliseconds=50)
     round_every: timedelta = timedelta(seconds=1)
     keep: Retention = attrs.field(factory=Retention)
-    recover: str = "*/5 * * * *"
+    recover: str = "* * * * *"
     pending_max: timedelta = timedelta(minutes=1)
     purge: str = "17 * * * *"
 
