@@ -11,7 +11,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import pytest
 from tests.integration.interruptible import INTERRUPTIBLE
@@ -19,6 +19,7 @@ from tests.integration.interruptible import INTERRUPTIBLE
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.records import Record, TopicPartition
+from tidegate_adapters.app_testing import OnEmbedded
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, records_of
 from tidegate_adapters.kafka import Worker
 
@@ -287,3 +288,23 @@ def test_a_second_signal_ends_a_process_of_which_something_will_not_end(tmp_path
         assert any("draining" in line for line in written)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == ExitCode.TERMINATED
+
+
+def test_a_worker_of_a_module_is_tested_as_often_as_one_likes(on_embedded: OnEmbedded) -> None:
+    """The sample of docs/worker.md."""
+    page = (Path(__file__).parents[2] / "docs" / "worker.md").read_text("utf-8")
+    (shown,) = re.findall(r"\n    async with worker.testing.*\n(?:    .*\n)+", page)
+
+    async def handle(record: Record) -> None:
+        if not record.value:
+            raise ValueError("nothing is ordered")
+
+    worker = Worker(["orders"], handle, bootstrap="nowhere:9092", group="g", metrics_port=1)
+    made: dict[str, Any] = {"worker": worker}
+    exec(f"async def test():\n{shown}", made)  # noqa: S102  it is ours
+    for _ in range(2):
+        asyncio.run(made["test"]())
+    given = ({"topic": "orders", "value": "5 apples"}, Record("orders", 0, 7, None, b"2 pears"))
+    assert on_embedded(worker, lambda run: run(*given)).is_whole
+    with pytest.raises(Misuse, match="has no field 'valu'"):
+        on_embedded(worker, lambda run: run({"topic": "orders", "valu": "x"}))

@@ -21,8 +21,10 @@ from tidegate.model.instants import MILLISECOND
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.embedded import Embedded
 
-__all__ = ["App", "OnEmbedded", "on_embedded", "tested"]
+__all__ = ["App", "OnEmbedded", "Testable", "on_embedded", "tested"]
 
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
 
 _POLLING: Final = PollingBounds(least=MILLISECOND, most=20 * MILLISECOND, jitter=0)
@@ -39,17 +41,21 @@ class App(Protocol):
 
     def stop(self) -> None: ...
 
-    def testing(self) -> AbstractAsyncContextManager[Embedded]: ...
+
+class Testable(Protocol[S_co]):
+    """An app that a test can serve."""
+
+    def testing(self) -> AbstractAsyncContextManager[S_co]: ...
 
 
 class OnEmbedded(Protocol):
     """What the fixture `on_embedded` is."""
 
-    def __call__(self, app: App, test: Callable[[Embedded], Awaitable[T]]) -> T: ...
+    def __call__(self, app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T: ...
 
 
-def on_embedded(app: App, test: Callable[[Embedded], Awaitable[T]]) -> T:
-    """Await a function, called with the store, while the app is served there.
+def on_embedded(app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T:
+    """Await a function, called with what `app.testing()` gives, while that block lasts.
 
     Args:
         app: The app.

@@ -35,7 +35,7 @@ from tidegate_adapters.kafka import Worker
 from tidegate_adapters.kafka_ports import Client, Producer, Received, TransactionalProducer, ours, theirs
 from tidegate_adapters.later import Later
 
-__all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "records_of"]
+__all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "record_of", "records_of"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                yield _record(json.loads(line))
+                yield record_of(json.loads(line))
             except Misuse as error:
                 error.where = f"{file}:{number}"
                 raise
@@ -73,7 +73,12 @@ def _records(lines: Iterable[str], file: str) -> Iterator[Record]:
                 raise Misuse("it is no JSON, or no base 64", where=f"{file}:{number}", why=why) from None
 
 
-def _record(line: object) -> Record:
+def record_of(line: object) -> Record:
+    """A record from the fields of a line of JSON, with offset 0, for it has none yet.
+
+    Raises:
+        Misuse: It is no record.
+    """
     if not isinstance(line, dict):
         raise Misuse(f"a record is an object, and no {type(line).__name__}", todo=f"its fields: {', '.join(_FIELDS)}")
     fields = cast("dict[str, object]", line)

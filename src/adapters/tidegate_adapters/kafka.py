@@ -19,12 +19,12 @@ next heartbeat. A stop takes as long as a drain, and up to `leave` more to leave
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from enum import Enum, unique
 from inspect import isasyncgenfunction, iscoroutinefunction
-from typing import TYPE_CHECKING, Final, TypeAlias, cast, final, get_args
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final, get_args
 
 import attrs
 
@@ -35,7 +35,7 @@ from tidegate.consumer.partition import FailurePolicy
 from tidegate.consumer.transactions import transactional_id
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
-from tidegate.model.records import Send, TopicPartition
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.retries.backoff import Delays, Fixed
 from tidegate_adapters import worker_monitor
@@ -69,11 +69,12 @@ from tidegate_adapters.worker_settings import (
 )
 
 if TYPE_CHECKING:
+    from tidegate_adapters.embedded_log import Outcome
     from tidegate_adapters.exposition import CollectorRegistry
     from tidegate_adapters.tracing import TracerProvider
 
 __all__ = [
-    "Decode", "Estimate", "Handlers", "Later", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
+    "Decode", "Estimate", "HandleRecords", "Handlers", "Later", "Lifespan", "Observer", "OnFailure", "Recording", "Send", "Undecodable",
     "UserHandler", "Worker",
 ]  # fmt: skip
 
@@ -106,6 +107,12 @@ whose records were removed.
 """
 _ON_THE_WAY: Final = SECOND
 """How much less than the group's patience a drain takes at least: the answers are on their way for as long."""
+
+
+class HandleRecords(Protocol):
+    """What `Worker.testing` gives."""
+
+    def __call__(self, *records: Record | Mapping[str, object]) -> Awaitable[Outcome]: ...
 
 
 @final
@@ -301,6 +308,32 @@ class Worker:
     def state(self) -> ConsumerState:
         """Its partitions."""
         return ConsumerState() if self._member is None else self._member.state
+
+    @asynccontextmanager
+    async def testing(self) -> AsyncGenerator[HandleRecords, None]:
+        """Handle records without a broker, for a test: `await handle({"topic": "orders", "value": "5 apples"})`.
+
+        Each call runs a worker with the same code on a log in memory that holds just these records.
+
+        Returns:
+            What is awaited with records, each as the fields of `tidegate_adapters.embedded_log`, or a `Record`. It returns an
+            `Outcome`: how many were handled, how often code failed, what was committed and what was sent.
+
+        Raises:
+            Misuse: A record is none, or is of a topic that is not consumed.
+        """
+        from tidegate_adapters.embedded_log import (  # noqa: PLC0415  which needs this module
+            EmbeddedLog,
+            EmbeddedRun,
+            record_of,
+        )
+
+        async def handle(*records: Record | Mapping[str, object]) -> Outcome:
+            given = [each if isinstance(each, Record) else record_of(dict(each)) for each in records]
+            worker = self.configured(attrs.evolve(self.settings, metrics_port=None))
+            return await EmbeddedRun(worker, EmbeddedLog(given)).run()
+
+        yield handle
 
     async def run(
         self, connect: Connect = client, produce: Produce = producer, transact: Transact = transactional_producer

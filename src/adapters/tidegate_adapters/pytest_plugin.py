@@ -173,7 +173,7 @@ def sim(request: pytest.FixtureRequest) -> Sim:
 
 @pytest.fixture
 def on_embedded() -> OnEmbedded:
-    """Serves an Orchestrator or a Reactive on a fresh embedded store while it awaits an async function, called with the store."""
+    """Awaits an async function of a test, called with what `app.testing()` of an app gives, while that lasts."""
     from tidegate_adapters.app_testing import on_embedded  # noqa: PLC0415  so that other tests do not wait for it
 
     return on_embedded
