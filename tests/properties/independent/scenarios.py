@@ -114,6 +114,8 @@ EXPLORED_MAX = 20_000
 """No scenario that is drawn has so many states; a planted fault may give it more."""
 SLEEPY = 0.15
 """The share of scenarios whose programs end with a sleep that no clock can tell."""
+RETURNING = 0.2
+"""The share of those with interchangeable processes in which each first deletes a document of its name, and inserts it again."""
 MOVES = 3
 """Relative and absolute time are compared up to so many moves of the clock."""
 
@@ -568,6 +570,7 @@ def is_scalar(value: object) -> bool:
 def drawn(seed: str) -> Little:
     """A little scenario that is neither too large nor one in which nothing happens."""
     random, is_sleepy = Random(seed), Random(f"{seed} asleep").random() < SLEEPY
+    returns = Random(f"{seed} gone and back").random() < RETURNING
     while True:
         draw = Draw(random)
         little = draw.little()
@@ -576,12 +579,27 @@ def drawn(seed: str) -> Little:
             little = little._replace(
                 actors=tuple(each._replace(program=(*each.program, sleep)) for each in little.actors)
             )
+        if returns and little.symmetric:
+            little = with_documents_that_return(little)
         try:
             found = search(little, states_max=STATES_MAX, relative=draw.is_relative)
         except TooLargeError:
             continue
         if found.states >= STATES_MIN:
             return draw.with_laws(little, found)
+
+
+def with_documents_that_return(little: Little) -> Little:
+    again = (
+        Do(Ask("delete", (Term("Eq", "_id", Me()),))),
+        Do(Ask("insert", changes=(Term("Put", "v", Const(1)),), value=Me())),
+    )
+    own = tuple(Doc((("_id", name), ("v", 1))) for name in little.symmetric)
+    actors = tuple(
+        each._replace(program=(*again, *each.program)) if each.name in little.symmetric else each
+        for each in little.actors
+    )
+    return little._replace(docs=(*little.docs, *own), actors=actors)
 
 
 # --- for the simulator --------------------------------------------------------------------------------------------------

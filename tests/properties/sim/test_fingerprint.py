@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -475,6 +475,24 @@ def test_merging_changes_nothing_that_can_be_seen(program: Coded, monkeypatch: p
     assert observed(merged) == observed(by_history)
     assert merged.states <= by_history.states
     assert (merged.broken, by_history.broken) == (None, None)
+
+
+def test_what_lies_above_what_is_awaited_is_stale() -> None:
+    """An empty place below it, as of a function that is about to be called, is not seen, and one too many would be."""
+
+    async def passes_on() -> object:
+        with suppress(Refused):
+            await ask()
+        return str(await ask())
+
+    keys = set()
+    for reply in (1, Refused("no")):
+        program = passes_on()
+        program.send(None)
+        _ = program.throw(reply) if isinstance(reply, Refused) else program.send(reply)
+        keys.add(fingerprint.fingerprint(program, Canon()))
+        program.close()
+    assert len(keys) == 1
 
 
 def test_a_poll_without_end_is_a_finite_cycle() -> None:

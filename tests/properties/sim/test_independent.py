@@ -28,6 +28,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.reactive.change_stream import After
 from tidegate.sim.actors import STARTS_AGAIN, Network, Process
 from tidegate.sim.automaton import ProgramAutomaton
+from tidegate.sim.cells import First
 from tidegate.sim.clocks import Host
 from tidegate.sim.expiry import Expiry
 from tidegate.sim.failover import Behind, Failover
@@ -369,6 +370,16 @@ def least_but_for_documents(_: object) -> Callable[..., Any]:
     return least
 
 
+def knows_what_came_again(natural: Callable[..., Any]) -> Callable[..., Any]:
+    """A document that was deleted and inserted again stands where it stood."""
+
+    def all_first(keys: Any) -> Any:
+        order = next((each.order for each in keys if type(each) is First), ())
+        return natural(tuple(First(each, order) if each in order else each for each in keys))
+
+    return all_first
+
+
 def leaves(kind: type) -> Callable[..., Any]:
     """Names in values of this type are not renamed."""
     return lambda value: lambda self, item: item if isinstance(item, kind) else value(self, item)
@@ -480,7 +491,8 @@ PLANTED: Mapping[str, Patch] = {
     "symmetry merges documents": (Symmetry, "least", least_but_for_documents),
     "names in documents are not renamed": (Renaming, "value", leaves(Document)),
     "texts are not renamed": (Renaming, "value", leaves(str)),
-    "the order of ids is not kept": (Renaming, "in_natural_order", instead(lambda _, __, was, ___: was)),
+    "the order of ids is not kept": (module("space"), "natural", instead(lambda keys: tuple(sorted(map(str, keys))))),
+    "what comes again was always there": (module("space"), "natural", knows_what_came_again),
     # What actors may do.
     "a late request is lost": (module("requests"), "under_way", instead(lambda world, *_: world)),
     "notes outlive their process": (module("actors"), "notes", instead(without_a_place)),
@@ -590,6 +602,7 @@ FOUND_AT: Mapping[str, int] = {
     "names in documents are not renamed": 2,
     "texts are not renamed": 110,
     "the order of ids is not kept": 2,
+    "what comes again was always there": 94,
     "a late request is lost": 8,
     "notes outlive their process": 2,
     "nothing that is under way arrives": 8,

@@ -25,11 +25,11 @@ from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Packed
 from tidegate.sim.rendering import render
-from tidegate.sim.replay import Reproduced, replay
+from tidegate.sim.replay import Reproduced, explored_on, replay, replaying
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import Plan, portfolio
 from tidegate.sim.scenario import Clock, Law, Scenario, State
-from tidegate.sim.search import Explored, Search
+from tidegate.sim.search import Explored, Search, go_on
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import Outcomes, World, contents, document, perform, world_with
 from tidegate.testing import unexpected
@@ -363,6 +363,22 @@ def test_a_law_about_rest_that_a_dead_process_breaks_says_what_a_restart_means(f
     )
     assert told(fault, law=is_done, comes_back=True) == ""  # nothing is broken
     assert told(Fault.RESTART, law=lambda _: False) == ""  # it is not dead
+
+
+def test_who_has_died_in_a_replay_is_named_by_the_step_of_the_whole_run() -> None:
+    """Where the search goes on from the end of the replay, or from before it."""
+    one = scenario(
+        polite,
+        actors=(Process("p", factory(writes), Faults.of(Fault.CRASH_BEFORE)),),
+        eventually={"it is done": lambda state: isinstance(state.status("p"), Returned)},
+    )
+    trace = explore(one).trace
+    assert trace is not None
+    for steps in (trace.steps, trace.steps[:-1]):
+        part = attrs.evolve(trace, steps=steps)
+        found = replaying(part, one, lambda search, part=part: explored_on(part, search, 100, go_on))  # type: ignore[misc]
+        assert found.trace is not None
+        assert found.trace.why.startswith("p died at step 1 ")
 
 
 def test_a_livelock_beside_a_dead_process_says_what_a_restart_means() -> None:

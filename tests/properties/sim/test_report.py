@@ -12,7 +12,7 @@ import pytest
 import tidegate
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.effects import Call, Note, Program, Sleep
-from tidegate.model.errors import InternalError
+from tidegate.model.errors import InternalError, Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import StoreTime
 from tidegate.sim.actors import Process, factory
@@ -221,6 +221,14 @@ def test_an_error_of_a_law_is_raised_as_it_is(error: Exception) -> None:
     with pytest.raises(type(error)) as raised:
         explore(attrs.evolve(noting(), always={"L": fails}))
     assert "in the law 'L'" in raised.value.__notes__
+
+
+def test_a_law_that_asks_where_nobody_stands_is_misuse() -> None:
+    """With the name, the line, and the names that there are."""
+    with pytest.raises(Misuse, match='asks where "q" stands') as raised:
+        explore(attrs.evolve(noting(), always={"L": lambda state: state.status("q") is None}))
+    assert "test_report.py" in raised.value.where
+    assert raised.value.todo == "the processes are: p"
 
 
 def test_an_error_of_the_simulator_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from random import Random  # noqa: TID251  seeded
+from typing import Any
 
 import attrs
 import pytest
@@ -17,12 +18,12 @@ from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.documents import ID, Document, Eq, Field, Put, PutServerTime
 from tidegate.model.effects import Note, Now, Program
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import STORE, Instant
-from tidegate.model.operations import find_one, find_one_and_update, insert_one
+from tidegate.model.instants import SECOND, STORE, Duration, Instant
+from tidegate.model.operations import StoreTime, find_one, find_one_and_update, insert_one
 from tidegate.sim import automaton
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.attempts import attempt
-from tidegate.sim.automaton import resume
+from tidegate.sim.automaton import Returned, resume
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.policies import PORTFOLIO, Pct, Policy, Uniform, at_random, policies
 from tidegate.sim.replay import Reproduced, replay
@@ -272,6 +273,40 @@ def test_random_runs_need_a_generator() -> None:
     """The core has no randomness of its own, and does not do something else instead."""
     with pytest.raises(Misuse, match="random runs without a generator"):
         explore(counting(), Exploration(runs=3))
+
+
+@pytest.mark.parametrize("seeding", [3, list])
+@pytest.mark.parametrize("policies", [("random",), [Uniform()], Uniform()])
+def test_how_a_scenario_is_explored_is_checked(seeding: Any, policies: Any) -> None:
+    """At once, with what to write instead."""
+    with pytest.raises(Misuse, match="pass policies=PORTFOLIO"):
+        Exploration(policies=policies)
+    with pytest.raises(Misuse, match=r"pass seeding=random\.Random"):
+        explore(counting(), Exploration(runs=3), seeding=seeding)
+    with pytest.raises(Misuse, match=r"write explore\(scenario, Exploration"):
+        explore(counting(), seeding)
+
+
+async def looks_at_the_time() -> Duration:
+    since = await StoreTime()
+    await find_one("c", Eq(ID, "x"))
+    return await StoreTime() - since
+
+
+def test_a_law_about_rest_is_asked_in_runs_for_which_relative_time_does_not_fit() -> None:
+    """Of what such a run began with, nothing is learned in relative time."""
+    report = sampled(
+        Scenario(
+            name="looks",
+            summary="",
+            world=world_with({"c": ()}),
+            actors=(Process("p", factory(looks_at_the_time)),),
+            clock=Clock(SECOND, horizon=SECOND, moves=1),
+            eventually={"it returns": lambda state: isinstance(state.status("p"), Returned)},
+        ),
+        runs=2,
+    )
+    assert report.verdict is Verdict.INCONCLUSIVE
 
 
 async def says() -> None:

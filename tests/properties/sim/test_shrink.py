@@ -12,9 +12,14 @@ import pytest
 from tidegate.catalogue import shipped
 from tidegate.leases.scenarios.small_lock import COUNT as TIMES
 from tidegate.leases.scenarios.small_lock import small_lock
+from tidegate.model.documents import ID, Eq, Field, Put
 from tidegate.model.errors import Misuse
+from tidegate.model.operations import update_one
+from tidegate.sim.actors import Process, factory
 from tidegate.sim.attempts import attempt
+from tidegate.sim.automaton import Asking
 from tidegate.sim.exploration import Exploration
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.policies import Decision, Uniform
 from tidegate.sim.replay import Reproduced, followed, replay, replaying
 from tidegate.sim.report import explore
@@ -23,8 +28,9 @@ from tidegate.sim.scenario import ActorStep, Label, Scenario, State
 from tidegate.sim.search import Search
 from tidegate.sim.shrink import Budget, Run, Shortest, Shrunk, replayed, shrink, shrunk_path
 from tidegate.sim.trace import PolicyName, Trace, Truth
+from tidegate.sim.trace_json import decoded, encoded
 from tidegate.sim.tracing import trace_of
-from tidegate.sim.world import Cell, Plain, World, document
+from tidegate.sim.world import Cell, Plain, World, document, world_with
 
 SPECIMENS = (
     "transition.owner_not_checked",
@@ -160,10 +166,20 @@ def test_the_law_that_was_broken_is_the_law_that_is_kept() -> None:
     assert explore(scenario).law == "a"
 
 
+def test_a_run_may_be_shorter_through_a_state_from_which_another_step_breaks_another_law() -> None:
+    """That step ends its own run, and no other one."""
+    actors = (Counter(COUNT, 9, "count", leap=2), Counter(NOISE, 9, "noise"))
+    calm = attrs.evolve(counting(b=lambda state: state.read(COUNT) < 2), actors=actors)
+    noisy = attrs.evolve(calm, step={"no noise": lambda before, after: before.read(NOISE) == after.read(NOISE)})
+    short, shrunk = shrink(recorded(calm, ["count", "count"]), noisy)
+    assert (len(short.steps), shrunk.shortest) == (1, Shortest.YES)
+    assert replay(short, noisy) == Reproduced(1)
+
+
 def test_a_shrink_that_changes_the_law_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: whatever is broken will do."""
 
-    def careless(walks: Walks, wanted: tuple[Decision, ...]) -> Run:
+    def careless(walks: Walks, wanted: tuple[Decision, ...], _: str) -> Run:
         run = replayed(walks, wanted)
         return attrs.evolve(run, law="b") if run.law else run
 
@@ -285,6 +301,26 @@ def test_who_has_waited_long_enough_is_asked_no_more() -> None:
     assert len(asked) == 2  # once while candidates are tried, once when a shorter run is sought
 
 
+def test_a_run_is_shrunk_without_faults_that_could_not_strike() -> None:
+    """Though a run with one is shorter."""
+
+    async def tries() -> None:
+        for _ in range(3):
+            await update_one("c", Eq(ID, "x"), Put(Field("v"), 1))
+
+    scenario = Scenario(
+        name="tries",
+        summary="",
+        world=world_with({"c": ()}),
+        actors=(Process("p", factory(tries), Faults.of(Fault.UNSENT)),),
+        step={"it goes on": lambda _, after: isinstance(after.status("p"), Asking)},
+    )
+    trace = explore(scenario, Exploration(faults=())).trace
+    assert trace is not None
+    short, _ = shrink(decoded(encoded(trace)), scenario)
+    assert [step.fault for step in short.steps] == ["", "", ""]
+
+
 def test_what_cannot_be_shrunk_is_reported() -> None:
     """A run that breaks nothing, one of a scenario that has changed, and one whose law a run alone does not break."""
     scenario = counting(b=lambda state: state.read(COUNT) < 2)
@@ -295,5 +331,5 @@ def test_what_cannot_be_shrunk_is_reported() -> None:
         shrink(good, attrs.evolve(scenario, actors=(Counter(NOISE, 9, "noise"),)))
     with pytest.raises(Misuse, match="does not break 'c' by its last step"):
         shrink(attrs.evolve(good, law="c"), scenario)
-    with pytest.raises(Misuse, match="a budget of -1 replays"):
+    with pytest.raises(Misuse, match="-1 cannot be a budget of replays"):
         shrink(good, scenario, replays_max=-1)

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from random import Random  # noqa: TID251  seeded
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import attrs
 import pytest
 from tests.properties.plain_search import Found, Key, plain_search
 
-from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Pull, Put, exactly
-from tidegate.model.effects import Ambiguous, Call, Effect, Note
+from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Exists, Field, Pull, Put, exactly
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
-from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_one
+from tidegate.model.operations import delete_one, find_one, find_one_and_update, insert_one, update_many, update_one
 from tidegate.model.reducer import Step
-from tidegate.model.transactions import InTransaction, Transaction
+from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.attempts import attempt
+from tidegate.sim.clocks import Host
 from tidegate.sim.exploration import Exploration
+from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.sample import Plan, portfolio
-from tidegate.sim.scenario import Clock, Scenario, State
+from tidegate.sim.scenario import Actor, Clock, Scenario, State
 from tidegate.sim.search import ALL, PLAIN, Bounds, Explored, Reductions, Search, go_on
 from tidegate.sim.symmetry import Renaming, Symmetry
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import document, inbox, notes, world_with
+from tidegate.sim.world import IDS, calling, contents, document, inbox, notes, world_with
 
 COUNT = Field[int]("count")
 LEADERS = Field[tuple[str, ...]]("leaders")
@@ -44,7 +47,11 @@ def reduced(scenario: Scenario, reductions: Reductions = ALL) -> Explored:
 
 def key_of(found: Explored, state: Packed) -> Key:
     slots = found.search.space.packing.slots.values()
-    return frozenset((slot.name, exactly(slot.get(state))) for slot in slots if slot.get(state) is not slot.values[0])
+    held = ((slot.name, slot.get(state)) for slot in slots if slot.get(state) is not slot.values[0])
+    return frozenset(
+        (name, exactly(tuple(map(str, cast("tuple[str, ...]", each))) if name[0] == IDS else each))
+        for name, each in held
+    )
 
 
 def is_a_run(found: Explored, path: tuple[Packed, ...]) -> bool:
@@ -273,6 +280,10 @@ async def favours(me: str) -> None:
         await update_one("log", Eq(ID, me), Put(LEADER, ""))
 
 
+def asks(name: str, who: str, effect: Effect[object]) -> bool:  # noqa: ARG001  whatever it asks
+    return name == who
+
+
 def differs(me: str) -> Document:
     return Document.of({"_id": me, "leader": "x" if me == "b" else ""})
 
@@ -284,9 +295,9 @@ NOT_ALIKE: Mapping[str, Callable[[], Scenario]] = {
     "faults that strike one": lambda: contenders(
         ("a", "b"),
         1,
-        actors=(
-            Process("a", factory(contends, "a", 2), Faults.of(Fault.CRASH_BEFORE)),
-            Process("b", factory(contends, "b", 2)),
+        actors=tuple(
+            Process(name, factory(contends, name, 2), Faults.of(Fault.UNSENT, on=partial(asks, name, "a")))
+            for name in ("a", "b")
         ),
     ),
     "a world that favours one": lambda: contenders(
@@ -315,6 +326,23 @@ def test_a_group_of_one_changes_nothing() -> None:
     """As is made of a number of processes that may be one."""
     alone = reduced(contenders(symmetric=(("a",), ())))
     assert alone.states == reduced(contenders(symmetric=())).states
+
+
+def test_processes_that_differ_are_not_interchangeable() -> None:
+    """That is seen when the scenario is made; so is what is no process."""
+    usual = Process("b", factory(contends, "b", 2))
+    others: tuple[tuple[Actor, str], ...] = (
+        (Process("a", factory(contends, "a", 2), Faults.of(Fault.LATE)), "they differ in faults"),
+        (Process("a", factory(contends, "a", 2), meaning=calling({})), "they differ in meaning"),
+        (Process("a", factory(contends, "a", 2), host=Host(skew=1)), "they differ in host"),
+        (Process("a", factory(contends, "a", 2), comes_back=True), "they differ in comes_back"),
+        (ReducerProcess("a", 0, lambda state, _: Step(state), lambda *_: None), "the other a Process"),
+        (Network(name="a"), "processes are interchangeable, and nothing else is"),
+    )
+    for other, why in others:
+        with pytest.raises(Misuse) as raised:
+            _ = contenders(("a", "b"), actors=(other, usual))
+        assert why in str(raised.value)
 
 
 # --- planted bugs -------------------------------------------------------------------------------------------------------
@@ -378,6 +406,51 @@ def test_documents_named_after_interchangeable_processes_are_those_of_the_others
         world=world_with({"c": tuple(Document.of({"_id": each}) for each in there)}),
         actors=tuple(Process(name, factory(inserts, name)) for name in names),
         always={"L": lambda _: True},
+        symmetric=(names,),
+    )
+    found, plain = agree_reduced(scenario)
+    assert found.states < len(plain.states)
+
+
+OWN_NOT_DURABLE = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
+
+
+async def comes_again(me: str) -> None:
+    """It deletes the document that is named after it, and inserts it again."""
+    with suppress(Failure):
+        await delete_one("c", Eq(ID, me))
+        await insert_one("c", Document.of({"_id": me, "v": 1}))
+
+
+async def comes_again_at_once(me: str) -> None:
+    """The same in a transaction, and others beside it."""
+    both = Transaction(f"of {me}", 1)
+    with suppress(Failure):
+        await InTransaction(both, delete_one("c", Eq(ID, me)), begins=True)
+        await InTransaction(both, insert_one("c", Document.of({"_id": f"new {me}", "v": 1})))
+        await CommitTransaction(both)
+
+
+async def writes_all(me: str) -> None:
+    with suppress(Failure):
+        await update_many("c", Exists(ID), Put(Field("v"), me))
+
+
+@pytest.mark.parametrize("last", "pq")
+@pytest.mark.parametrize("program", [comes_again, comes_again_at_once, writes_all])
+@pytest.mark.parametrize("faults", [Faults(), OWN_NOT_DURABLE], ids=["no faults", "taken back"])
+def test_documents_that_come_again_are_in_the_order_of_who_came_first(
+    program: Callable[[str], Program[object]], faults: Faults, last: str
+) -> None:
+    """Though they were there from the beginning; also where that may be taken back, or is seen in a transaction."""
+    names = ("p", "q")
+    scenario = Scenario(
+        name="come again",
+        summary="",
+        world=world_with({"c": tuple(Document.of({"_id": each, "v": 0}) for each in names)}),
+        actors=(*(Process(name, factory(program, name), faults) for name in names), Failover()),
+        budget=len(faults.kinds),
+        sometimes={"it is last": lambda state: contents(state, "c")[-1][ID] == last},
         symmetric=(names,),
     )
     found, plain = agree_reduced(scenario)

@@ -161,7 +161,7 @@ def _is_cached(kind: type, name: str) -> bool:
 @cache
 def _attributes(kind: type) -> tuple[bool, dict[str, MemberDescriptorType], frozenset[str]]:
     """Whether instances have a dictionary, their slots that are no fields (nor a cached hash), and their fields."""
-    if Instant in kind.__mro__[1:]:
+    if SEALED in vars(kind) or Instant in kind.__mro__[1:]:
         return False, {}, frozenset()
     fields = frozenset(field_names(kind) or ())
     known = fields | {_CACHED_HASH}

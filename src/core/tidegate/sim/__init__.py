@@ -9,7 +9,7 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
     transactions, expiry                  what a transaction sees and keeps, and what ends one that nobody ends
     automaton, lines, fingerprint, determinism
                                           a suspended program as a value, and which line of it asks
-    apart                                 that programs share nothing but the world
+    apart, alike                          that programs share nothing but the world, and which processes differ in nothing
     actors, reducers, requests, failover  who moves, and what may become of a request
     group, log, streams, planners         simulated servers: a Kafka group, a partitioned log, a change stream, what planners ask
     packing, space, judging, steppers     a state as an int; laws and steps, remembered

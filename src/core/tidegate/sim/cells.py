@@ -17,8 +17,8 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
-    "DOCUMENTS", "IDS", "UNCONFIRMED", "UPSERTED_BY", "Cell", "Key", "Meaning", "Order", "Outcomes", "Overwritten", "Reads", "World",
-    "without",
+    "DOCUMENTS", "IDS", "UNCONFIRMED", "UPSERTED_BY", "Cell", "First", "Key", "Meaning", "Order", "Outcomes", "Overwritten",
+    "Reads", "World", "by_name", "natural", "without",
 ]  # fmt: skip
 
 
@@ -91,6 +91,50 @@ class Order(Protocol):
     def __iter__(self) -> Iterator[Key]: ...
     def __add__(self, keys: tuple[Key, ...], /) -> Order: ...
     def without(self, key: Key, /) -> Order: ...
+
+
+@final
+class First(str):
+    """The id of a document that has been there since the beginning, where interchangeable processes are renamed.
+
+    In the order of those documents nobody but a scan can tell processes apart. One that was deleted and inserted again is
+    another one: its id is plain text, as that of whatever comes later.
+
+    Attributes:
+        order: All of them, in natural order.
+    """
+
+    __slots__ = ("order",)
+    _is_sealed = True  # as `model.sealed` has it: the slot never changes
+    order: tuple[str, ...]
+
+    def __new__(cls, key: str, order: tuple[str, ...]) -> First:
+        made = super().__new__(cls, key)
+        made.order = order
+        return made
+
+
+def natural(keys: tuple[Key, ...] | Order) -> tuple[Key, ...] | Order:
+    """The ids under other names: those of the beginning in the order that these have, before all others."""
+    first = [each for each in keys if type(each) is First]
+    if not first:
+        return keys
+    return (
+        *sorted(first, key=lambda each: (*each.order, each).index(each)),
+        *(each for each in keys if type(each) is not First),
+    )
+
+
+def by_name(held: Overwritten) -> Overwritten:
+    """What cells held, in the order of their names: a set has one form, under all names."""
+    return tuple(sorted(((cell, _in_order(cell, had)) for cell, had in held), key=lambda each: each[0].name))
+
+
+def _in_order(cell: Cell[object], had: object) -> object:
+    if cell.name[0] == IDS and isinstance(had, tuple):
+        return natural(had)
+    ordered: Callable[[], object] | None = getattr(had, "in_order", None)
+    return had if ordered is None else ordered()
 
 
 def without(keys: tuple[Key, ...] | Order, key: Key) -> tuple[Key, ...] | Order:

@@ -26,10 +26,11 @@ import attrs
 
 from tidegate.model.effects import Effect
 from tidegate.sim.aging import same
+from tidegate.sim.cells import by_name, natural
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.transactions import OPEN, closed, interrupted
-from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
+from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Key, Meaning, Outcomes, Overwritten, World
 
 __all__ = ["Behind", "Failover", "Was", "earlier", "noted", "recalling", "unconfirmed"]
 
@@ -80,12 +81,12 @@ def _changed(after: World, overwritten: Overwritten) -> Iterator[tuple[Cell[obje
 def unconfirmed(before: World, after: World, overwritten: Overwritten, *, alone: bool) -> World:
     """The world in which the write was done, and may be taken back: alone, or only with the one before it."""
     writes = before.read(UNCONFIRMED)
-    kept = tuple((cell, closed(had)) for cell, had in _changed(after, overwritten) if cell.name not in _APART)
+    kept = by_name(tuple((cell, closed(had)) for cell, had in _changed(after, overwritten) if cell.name not in _APART))
     if kept and alone:
         writes = (*writes, kept)
     elif kept and writes:
         names = {cell.name for cell, _ in writes[-1]}
-        writes = (*writes[:-1], (*writes[-1], *(each for each in kept if each[0].name not in names)))
+        writes = (*writes[:-1], by_name((*writes[-1], *(each for each in kept if each[0].name not in names))))
     return after.write(UNCONFIRMED, writes)
 
 
@@ -121,6 +122,10 @@ class Was:
     """What a cell held before its last write."""
 
     value: object
+
+    def in_order(self) -> Was:
+        """The same under other names: of ids, those of the beginning stay where they were."""
+        return Was(natural(cast("tuple[Key, ...]", self.value))) if isinstance(self.value, tuple) else self
 
 
 def earlier(cell: Cell[V]) -> Cell[Was | None]:

@@ -101,6 +101,8 @@ def fingerprint(
         if code.co_cellvars or code.co_freevars:
             seen |= {id(cell): len(seen) + nth for nth, cell in enumerate(_cells(inner)) if id(cell) not in seen}
         lying = _stacked(inner, code, _bound(code, held), point) if point.hidden else ()
+        # What is awaited lies on top: the collector sees no empty places, so what seems to lie above it may be stale.
+        lying = lying[: max((nth for nth, item in enumerate(lying, 1) if item is awaited), default=len(lying))]
         stack = tuple(("awaited",) if item is awaited else _resting(item, canon, seen) for item in lying)
         if None in stack:
             return Unmergeable(f"{name}: {_across(lying[stack.index(None)])}")

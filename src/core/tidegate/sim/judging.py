@@ -15,7 +15,7 @@ from typing import final
 
 import attrs
 
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.sim.aging import InstantRefused
 from tidegate.sim.automaton import Raised
 from tidegate.sim.lines import used_at
@@ -173,6 +173,8 @@ def judged(law: str, ask: Callable[[], object], space: Space) -> bool:
         raise refused.of(f"the law {law!r}", used_at(refused)) from refused
     except Exception as error:
         error.add_note(f"in the law {law!r}")
+        if isinstance(error, TidegateError):
+            error.where = error.where or used_at(error)
         raise
     return answer
 

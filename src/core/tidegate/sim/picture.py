@@ -101,6 +101,8 @@ def pictured(value: object, depth: int = 1) -> Value:
             return pictured(value.value, depth)
         case int() if value not in INT64:
             return str(value)
+        case str() if type(value) is not str:
+            return pictured(str.__str__(value), depth)
         case str() if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
             return show(value)
         case bool() | int() | float() | str() | bytes() | None | Document():

@@ -16,6 +16,7 @@ import attrs
 
 from tidegate.model.documents import Document
 from tidegate.model.patches import difference
+from tidegate.model.values import check_type
 from tidegate.sim.actors import Process
 from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.faults import FAULTS, Fault
@@ -95,6 +96,8 @@ def replay(trace: Trace, scenario: Scenario) -> Replayed:
 
 def replaying(trace: Trace, scenario: Scenario, run: Callable[[Search], T]) -> T:
     """Run a search of the scenario in the kind of time that the trace ran in, with the faults that it could have."""
+    check_type(trace, Trace, "a trace", "hand in the trace of a report")
+    check_type(scenario, Scenario, "the scenario of a trace")
     clock = scenario.clock
     if clock is not None and trace.time.startswith("absolute"):  # it may have been relative but for another run
         scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
@@ -120,7 +123,7 @@ def with_fresh_programs(search: Search, run: Callable[[Search], T]) -> T:
 def _as_bounded(scenario: Scenario, trace: Trace) -> Scenario:
     """The scenario with the budgets that the run began with: it may have been bounded more tightly than its scenario is.
 
-    A bound of 0 is not in the trace, and neither is one that is not below the budget of all kinds together.
+    Its first state tells them, but for bounds of 0, and for those that are not below the budget of all kinds together.
     """
     at: object = trace.initial
     for part in FAULTS.name:
@@ -134,7 +137,8 @@ def _as_bounded(scenario: Scenario, trace: Trace) -> Scenario:
     }
     gone = dict.fromkeys(scenario.budgets.keys() - bounds.keys(), 0)
     named = {kind: left[kind] for kind in Fault if left.get(kind, -1) >= 0}
-    return attrs.evolve(scenario, budget=total, budgets={**bounds, **gone, **named})
+    never = {kind: 0 for kind in Fault if kind in trace.never}
+    return attrs.evolve(scenario, budget=total, budgets={**bounds, **gone, **named, **never})
 
 
 def followed(trace: Trace, search: Search) -> Followed:
@@ -215,11 +219,11 @@ def explored_on(trace: Trace, search: Search, states_max: int, proceed: Proceed)
         proceed: Receives the progress; answers whether to go on.
     """
     run = followed(trace, search)
-    first, search.first = search.first, run.path[-1]
+    first, search.first, search.led = search.first, run.path[-1], run.path[:-1]
     try:
         found = search.run(Bounds(states_max), proceed)
     finally:
-        search.first = first
+        search.first, search.led = first, ()
     whole = None
     if found.broken is not None:
         path = (*run.path[:-1], *found.broken.path)

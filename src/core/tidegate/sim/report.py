@@ -20,6 +20,7 @@ import attrs
 
 from tidegate.model.errors import InternalError, Misuse, Nondeterministic, TidegateError
 from tidegate.model.patches import Json
+from tidegate.model.values import check_callable, check_type
 from tidegate.sim.actors import Process
 from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import attempt, timing
@@ -186,6 +187,11 @@ def explore(
         InternalError: The simulator itself failed.
         Exception: Whatever a law, a meaning or a step of the scenario raises.
     """
+    check_type(scenario, Scenario, "a scenario", 'write Scenario(name="...", ...)')
+    check_type(how, Exploration, "how a scenario is explored", "write explore(scenario, Exploration(...))")
+    check_callable(proceed, "what answers whether to go on", "write proceed=lambda progress: True")
+    if onward is not None:
+        check_callable(onward, "what goes on beyond a bound", "write onward=portfolio(...)")
     try:
         return _explored_all(scenario, how, seeding, onward, proceed)
     except TidegateError:

@@ -31,17 +31,18 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.errors import Misuse
-from tidegate.model.values import check_int, check_type
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import Attempts, why_absolute
 from tidegate.sim.faults import Fault
 from tidegate.sim.judging import Always, Broken, BrokenStep, Grew
-from tidegate.sim.packing import Packed
+from tidegate.sim.packing import Looked, Packed
 from tidegate.sim.policies import NOTHING, PORTFOLIO, UNMEASURED, Menu, Pct, Pick, Policy, Seeding, Shape, at_random
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Proceed, Progress, Search, go_on
-from tidegate.sim.space import remembered
+from tidegate.sim.space import Stepper, remembered
+from tidegate.sim.steppers import Aging
 from tidegate.sim.tally import FailedRun, Tally, counted, pieces
 
 __all__ = [
@@ -57,6 +58,7 @@ _MEASURED: Final = 4
 _MEASURED_STEPS: Final = 1_000
 """The length of the longest of them."""
 STEPS_MAX: Final = 10_000
+_POLICIES: Final = "pass policies=PORTFOLIO, or a tuple of Uniform(), Swarm() and Pct(depth)"
 _NODES_MAX: Final = 200_000
 """States whose steps are remembered whole, at about 400 bytes each; all are forgotten when there are more."""
 
@@ -109,8 +111,12 @@ class Plan:
     def __attrs_post_init__(self) -> None:
         check_type(self.seed, str, "a seed")
         check_int(self.steps_max, "the length of a random run", 0)
+        check_type(self.policies, tuple, "a tuple of policies", _POLICIES)
         if not self.policies:
             raise Misuse("random runs without a policy", todo="pass policies=PORTFOLIO")
+        for policy in self.policies:
+            if isinstance(policy, type) or not callable(getattr(policy, "begin", None)):
+                raise Misuse(f"{shown(policy)} is not a policy", why="a policy begins runs", todo=_POLICIES)
 
     def policy(self, run: int) -> Policy:
         return self.policies[run % len(self.policies)]
@@ -232,6 +238,10 @@ class Sampler:
     """
 
     def __init__(self, scenario: Scenario, plan: Plan, seeding: Seeding) -> None:
+        todo = "pass seeding=random.Random"
+        check_callable(seeding, "what makes a generator of a seed", todo)
+        if not hasattr(made := seeding(plan.seed), "getrandbits"):
+            raise Misuse(f"seeding makes a {type(made).__name__}, which is no generator of random numbers", todo=todo)
         self.scenario, self.plan, self.seeding = scenario, plan, seeding
         clock = scenario.clock
         self.at_first = _Walker(scenario, None if clock is None or clock.horizon is not None else "")
@@ -299,6 +309,8 @@ class Sampler:
             if not proceed(found.progress):
                 return found.tally(is_cut=True)
         walks.search.confirm()
+        if self.absolute is not None:
+            self.absolute.run(lambda later: later.search.confirm())
         return found.tally()
 
     def sampled(self, tally: Tally, seed: str, report: Callable[[Sampled], T]) -> T:
@@ -492,6 +504,39 @@ class Walks:
         reached = tuple(goal.name for goal in self.search.goals if goal.broken_by([state]) is not None)
         node = self.nodes[state] = (menu, tuple(steps), reached)
         return node
+
+    def beside(self, state: Packed, law: str) -> tuple[Menu, tuple[int | None, ...]]:
+        """The same of a state from which a step breaks a law: None for a step that breaks another one than this.
+
+        Raises:
+            BrokenState: It breaks a law about rest.
+            BrokenStep: A step breaks this law.
+        """
+        kinds: list[int] = []
+        steps: list[int | None] = []
+        for stepper in self.search.steppers:
+            kind, differences = self.search.space.entry(state, list(stepper.steps(state)))
+            kinds.append(kind)
+            steps += [None if self.is_broken(stepper, state, state + each, law) else each for each in differences]
+        menu = self.menu(tuple(kinds))
+        if not menu.must and not self.search.space.is_cut_short(state):
+            _must_hold(self.search.rest_laws, state)
+        return menu, tuple(steps)
+
+    def is_broken(self, stepper: Stepper, before: Packed, after: Packed, law: str) -> bool:
+        """Does a step break another law over steps than this one, which is raised?"""
+        found = False
+        for between in self.search.step_laws:
+            try:
+                if isinstance(stepper, Aging):
+                    between.judge_time(before, after)
+                else:
+                    between.judge(before, after, Looked())
+            except BrokenStep:
+                if between.name == law:
+                    raise
+                found = True
+        return found
 
     def judge(self, state: Packed) -> None:
         """Judge the laws over states, then those over steps, of which must be known what they look at before any step is."""

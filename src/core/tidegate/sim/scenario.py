@@ -30,6 +30,7 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.transactions import InTransaction
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
+from tidegate.sim.alike import check_alike
 from tidegate.sim.apart import check_apart
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.clocks import HOST, check_hosts
@@ -349,6 +350,7 @@ class Scenario:
             raise Misuse(
                 f"no groups of processes: {self.symmetric}", where=f"scenario {self.name}", todo="name each once"
             )
+        check_alike(self.symmetric, {actor.name: actor for actor in self.actors}, f"scenario {self.name}")
 
     def _check_types(self) -> None:
         """Raise Misuse if a field is of another type."""

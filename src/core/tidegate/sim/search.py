@@ -26,6 +26,7 @@ import attrs
 
 from tidegate.model.values import check_int
 from tidegate.sim.actors import Ticks
+from tidegate.sim.aging import InstantRefused
 from tidegate.sim.confirming import Confirmed, confirmed
 from tidegate.sim.faults import Fault
 from tidegate.sim.growth import DEPTH_MIN, growing
@@ -37,7 +38,7 @@ from tidegate.sim.scenario import NO_ERROR, Actor, Scenario
 from tidegate.sim.sizing import Sizing
 from tidegate.sim.space import Space, Stepper, remembered
 from tidegate.sim.steppers import Aging, Overwriting, Remembering
-from tidegate.sim.symmetry import Symmetry
+from tidegate.sim.symmetry import Symmetry, since_the_beginning
 from tidegate.sim.trace import Breach
 
 __all__ = [
@@ -168,8 +169,12 @@ class Search:
         reductions: Reductions = PLAIN,
     ) -> None:
         self.scenario = scenario
-        self.space = space = Space(scenario, packing, absolute)
+        groups = tuple(group for group in scenario.symmetric if len(group) > 1)
+        has_symmetry = reductions.symmetry and groups and not scenario.step
+        world = since_the_beginning(scenario.world, groups) if has_symmetry else scenario.world
+        self.space = space = Space(scenario, packing, absolute, world)
         self.first = space.first
+        self.led: tuple[Packed, ...] = ()  # to the first state, where the search goes on from a run
         self.step_laws = [
             Between(name, holds, space, footprints.setdefault(name, Looked())) for name, holds in scenario.step.items()
         ]
@@ -190,8 +195,6 @@ class Search:
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
         self.sizing = Sizing(self.steppers)
-        groups = tuple(group for group in scenario.symmetric if len(group) > 1)
-        has_symmetry = reductions.symmetry and groups and not scenario.step
         self.symmetry = Symmetry(space, groups, self.steppers) if has_symmetry else None
         self.graph = Graph(space, self.steppers, None if self.symmetry is None else self.symmetry.least)
         self.reached_by: Search | None = None
@@ -380,7 +383,7 @@ class Search:
         waits = waiting(self.space, path[-1])
         breach = Breach.DEADLOCK if waits else Breach.LIVENESS
         told = [f"waits for ever: {each}" for each in waits]
-        return Broken(law, path, breach, "; ".join((*told, *never_restarted(self.space, path))))
+        return Broken(law, path, breach, "; ".join((*told, *never_restarted(self.space, (*self.led, *path)))))
 
     def judged_for_ever(self) -> tuple[Broken | None, int]:
         """Judge the laws about rest where nothing ever rests; a reduced search tells no loop.
@@ -397,9 +400,8 @@ class Search:
                         untimely += len(cycle)
                         break
                     movers = sorted({who for state in cycle for who, _ in self.graph.following(state)})
-                    why = "; ".join(
-                        (f"goes round for ever: {', '.join(movers)}", *never_restarted(self.space, self.path(start)))
-                    )
+                    dead = never_restarted(self.space, (*self.led, *self.path(start)))
+                    why = "; ".join((f"goes round for ever: {', '.join(movers)}", *dead))
                     way = () if self.reductions else loop(self.graph, cycle, start)
                     return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way)), 0
         return None, untimely
@@ -431,7 +433,10 @@ class Search:
             unexpanded = {*self.layers[-1]} - {end} if is_over and self.layers else set[Packed]()
 
             def is_at_rest(state: Packed) -> bool:
-                return state not in unexpanded and self.is_at_rest(state)
+                try:
+                    return state not in unexpanded and self.is_at_rest(state)
+                except InstantRefused:  # runs went on from there in absolute time
+                    return False
 
             self.learned = learned
             self.confirmed = confirmed(self.space, self.steppers, states, is_at_rest, is_over=is_over)
@@ -454,7 +459,10 @@ class Search:
             orbits.append(self.orbit(before))
         run = [self.first]
         for orbit in orbits[-2::-1]:
-            run.append(next(iter(self.leads_to(run[-1], orbit))))
+            after = self.leads_to(run[-1], orbit)
+            if not after and self.symmetry is not None:
+                raise self.symmetry.unlike()
+            run.append(after[0])
         if self.symmetry is not None and run[-1] != state:
             run = self.symmetry.renamed(run, state)
         return tuple(run)

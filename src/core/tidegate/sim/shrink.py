@@ -34,7 +34,7 @@ faulty executions of distributed systems" (DEMi).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum, unique
 from itertools import pairwise
 from typing import Final, TypeAlias, cast, final
@@ -42,11 +42,12 @@ from typing import Final, TypeAlias, cast, final
 import attrs
 
 from tidegate.model.errors import Misuse
+from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import timing
 from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
-from tidegate.sim.policies import Decision
+from tidegate.sim.policies import Decision, Menu
 from tidegate.sim.rendering import number_of
 from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.sample import BrokenState, Walks
@@ -168,6 +169,7 @@ def shrink(
     Raises:
         Misuse: The run breaks no law, or its scenario has changed since.
     """
+    check_type(trace, Trace, "a trace", "write shrink(report.trace, scenario)")
     if not trace.law:
         raise Misuse("this run breaks no law, so there is nothing to keep", todo="shrink a counterexample")
     return replaying(
@@ -211,7 +213,7 @@ def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budg
         Misuse: A run of these decisions does not break it.
     """
     walks = Walks(search)
-    first = replayed(walks, _decisions(walks, path))
+    first = replayed(walks, _decisions(walks, path, law), law)
     if first.law != law:
         raise Misuse(
             f"the run does not break {law!r} by its last step",
@@ -243,8 +245,9 @@ class Budget:
     replays: int = 0
 
     def __attrs_post_init__(self) -> None:
-        if self.replays_max < 0 or self.states_max < 0:
-            raise Misuse(f"a budget of {self.replays_max} replays and {self.states_max} states")
+        check_int(self.replays_max, "a budget of replays", 0)
+        check_int(self.states_max, "a budget of states", 0)
+        check_callable(self.keep, "what answers whether to go on")
 
     def takes(self) -> bool:
         """One more candidate, if there may be one."""
@@ -257,33 +260,52 @@ class Budget:
 # --- decisions ----------------------------------------------------------------------------------------------------------
 
 
-def _decisions(walks: Walks, path: tuple[Packed, ...]) -> _Decisions:
+def _decisions(walks: Walks, path: tuple[Packed, ...], law: str) -> _Decisions:
     """Those that lead along the path. Where a law is broken on the way, the first broken one ends them."""
     found: list[Decision] = []
     for before, after in pairwise(path):
         try:
-            menu, steps, _ = walks.node(before)
+            menu, steps = _next(walks, before, law)
         except (BrokenState, BrokenStep):
+            break
+        if after - before not in steps:  # it breaks another law
             break
         found.append(menu.decisions[steps.index(after - before)])
     return tuple(found)
 
 
-def replayed(walks: Walks, wanted: Iterable[Decision]) -> Run:
-    """Take each decision that is possible, up to the first broken law."""
+def _next(walks: Walks, state: Packed, law: str) -> tuple[Menu, Sequence[int | None]]:
+    """What may come next, and the differences that it makes; None for a step that breaks another law, which ends a run.
+
+    Raises:
+        BrokenState: The state breaks a law.
+        BrokenStep: A step from there breaks this law; or any, if it is none.
+    """
+    try:
+        menu, steps, _ = walks.node(state)
+    except BrokenStep as broken:
+        if not law or broken.args[0] == law:
+            raise
+    else:
+        return menu, steps
+    return walks.beside(state, law)
+
+
+def replayed(walks: Walks, wanted: Iterable[Decision], law_wanted: str = "") -> Run:
+    """Take each decision that is possible, up to the first broken law; no step that breaks another one than is wanted."""
     state = walks.search.first
     path, taken = [state], list[Decision]()
     law = ""
     try:
-        menu, steps, _ = walks.node(state)
+        menu, steps = _next(walks, state, law_wanted)
         for decision in wanted:
             index = menu.places.get(decision)
-            if index is None:
+            if index is None or (step := steps[index]) is None:
                 continue
-            state += steps[index]
+            state += step
             path.append(state)
             taken.append(decision)
-            menu, steps, _ = walks.node(state)
+            menu, steps = _next(walks, state, law_wanted)
     except BrokenState as broken:
         law = str(broken)
     except BrokenStep as broken:
@@ -335,7 +357,7 @@ class _Shrinking:
             raise _SpentError
         self.tried.add(candidate)
         try:
-            run = replayed(self.walks, candidate)
+            run = replayed(self.walks, candidate, self.best.law)
         except InstantRefused:  # this one would need absolute time
             return False
         if run.law != self.best.law or run.size >= self.best.size:
@@ -402,20 +424,20 @@ class _Shrinking:
                     return best, Shortest.UNKNOWN, len(came)
                 node, law = None, ""
                 try:
-                    node = nodes.node(state)
+                    node = _next(nodes, state, best.law)
                 except InstantRefused:
                     return best, Shortest.UNKNOWN, len(came)
                 except BrokenState as broken:
                     law = str(broken)
-                except BrokenStep as broken:
-                    law = broken.args[0] if depth + 1 < best.steps else ""
+                except BrokenStep:
+                    law = best.law if depth + 1 < best.steps else ""
                 if law == best.law:
                     return self.along(came, state), Shortest.YES, len(came)
                 if node is None:
                     continue
-                menu, steps, _ = node
+                menu, steps = node
                 for decision, step in zip(menu.decisions, steps, strict=True):
-                    after = state + step
+                    after = state + (step or 0)
                     if decision.actor in best.actors and decision.fault in faults and after not in came:
                         came[after] = state
                         found.append(after)
@@ -427,4 +449,5 @@ class _Shrinking:
         path = [state]
         while came[path[-1]] != path[-1]:
             path.append(came[path[-1]])
-        return replayed(self.walks, _decisions(self.walks, tuple(reversed(path))))
+        law = self.best.law
+        return replayed(self.walks, _decisions(self.walks, tuple(reversed(path)), law), law)

@@ -12,18 +12,21 @@ from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
+from tidegate.model.documents import show
 from tidegate.model.effects import Sleep
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.automaton import Asking
-from tidegate.sim.cells import Reads
+from tidegate.sim.cells import IDS, UNCONFIRMED, Key, Overwritten, Reads, by_name, natural
+from tidegate.sim.failover import Was
 from tidegate.sim.faults import Fault
 from tidegate.sim.lines import used_at
 from tidegate.sim.packing import Lens, Looked, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, Label, ProcessActor, Scenario
 from tidegate.sim.transactions import OPEN, Known
-from tidegate.sim.world import CLOCK, FLIGHT, MOVES, NOTES, QUANTUM, Cell, World
+from tidegate.sim.world import CLOCK, FLIGHT, MOVES, NOTES, QUANTUM, Cell, Plain, World
 
 __all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "in_order", "remembered"]
 
@@ -60,7 +63,12 @@ class View:
         return self.lens.read(cell)
 
     def status(self, process: str) -> object:
-        actor = self.processes[process]
+        actor = self.processes.get(process)
+        if actor is None:
+            raise Misuse(
+                f"a law asks where {show(process)} stands, which is no process",
+                todo=f"the processes are: {', '.join(self.processes)}",
+            )
         assert actor.place is not None
         return actor.status(self.lens.read(actor.place))
 
@@ -111,29 +119,30 @@ class Space:
         scenario: Whose states they are.
         packing: The slots of its cells; they may hold values already.
         absolute: Why time is absolute ("" where the scenario says so); None for relative time.
+        world: How the scenario begins.
 
     Attributes:
         relative: Does relative time pass?
         first: How the scenario begins.
     """
 
-    def __init__(self, scenario: Scenario, packing: Packing, absolute: str | None) -> None:
+    def __init__(self, scenario: Scenario, packing: Packing, absolute: str | None, world: Plain) -> None:
         self.scenario, self.packing, self.absolute = scenario, packing, absolute
         self.relative = packing.horizon is not None
         self.processes: dict[str, ProcessActor] = {
             actor.name: cast("ProcessActor", actor) for actor in scenario.actors if hasattr(actor, "status")
         }
         self.kinds = _StepKinds()
-        self.first = self._begin()
+        self.first = self._begin(world)
 
-    def _begin(self) -> Packed:
+    def _begin(self, first: Plain) -> Packed:
         scenario = self.scenario
         world: World = Lens(self.packing, 0, Looked())
         for process in self.processes.values():  # they differ most, and the low bits are what a set looks at first
             assert process.place is not None, "a process stands somewhere"
             self.packing.slot(process.place)
             process.in_time(is_relative=self.relative)
-        for cell, value in scenario.world.cells.values():
+        for cell, value in first.cells.values():
             world = world.write(cell, self._at_first(value))
         for budget, left in scenario.allowance().items():
             world = world.write(budget, left)
@@ -223,8 +232,12 @@ _SORTED: Final[Mapping[str, Callable[[object], str]]] = {
 
 def in_order(kind: str, value: object) -> object:
     """What a cell holds, in the order that cells of this kind keep: by names and texts, which renaming and time change."""
-    if isinstance(value, (Machine, Known)):
+    if isinstance(value, (Machine, Known, Was)):
         return value.in_order()
+    if kind == IDS:
+        return natural(cast("tuple[Key, ...]", value))
+    if kind == UNCONFIRMED.name[0]:
+        return tuple(map(by_name, cast("tuple[Overwritten, ...]", value)))
     order = _SORTED.get(kind)
     return value if order is None else tuple(sorted(cast("tuple[object, ...]", value), key=order))
 

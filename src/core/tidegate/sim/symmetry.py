@@ -16,16 +16,17 @@ Laws
     SY3  What the search with symmetry tells as a run is a run, with everybody's own name all the way.
 
 Known not to work: numbers that stand for processes are not renamed, so use names; a program that sorts by name, or takes the
-first that a scan finds, is not symmetric. The number of renamings is the product of factorials, so it is for groups of two
-to five. A step is judged as it is taken, for one naming only, so a scenario with laws over steps is searched without symmetry.
+first that a scan finds, is not symmetric, nor one that writes all that it finds in one transaction. The number of renamings is
+the product of factorials, so it is for groups of two to five. A step is judged as it is taken, for one naming only, so a scenario
+with laws over steps is searched without symmetry.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations, product
-from typing import Final, TypeAlias, cast, final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, permutations, product
+from typing import Final, cast, final
 
 import attrs
 
@@ -34,19 +35,17 @@ from tidegate.model.errors import Misuse
 from tidegate.model.immutable import mapped
 from tidegate.sim.actors import Process
 from tidegate.sim.automaton import ProgramAutomaton
+from tidegate.sim.cells import First
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.reducers import Machine, ReducerProcess, Running
 from tidegate.sim.space import Space, Stepper, in_order
-from tidegate.sim.world import BUDGET, IDS, PROCESS, Cell
+from tidegate.sim.world import BUDGET, IDS, PROCESS, Cell, Plain
 
-__all__ = ["Renaming", "Symmetry"]
+__all__ = ["Renaming", "Symmetry", "since_the_beginning"]
 
 
 _CHECKED: Final = 4
 """States of each layer for which what can happen next is compared."""
-
-
-_Ids: TypeAlias = tuple[object, ...]
 
 
 @final
@@ -61,8 +60,7 @@ class Renaming:
     def __init__(self, space: Space, names: Mapping[str, str]) -> None:
         self.space, self.names = space, names
         self.pair = next((name, other) for name, other in names.items() if name != other)
-        words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-        self.words = re.compile(rf"(?<![A-Za-z0-9_])(?:{words})(?![A-Za-z0-9_])")
+        self.words = _words(names)
         self.nodes: dict[tuple[ProgramAutomaton, ProgramAutomaton, int], int] = {}
         self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
 
@@ -71,7 +69,12 @@ class Renaming:
 
     def value(self, value: object) -> object:
         """The value with every name in it renamed."""
-        return mapped(value, lambda each: self.text(each) if type(each) is str else each, self.text)
+        return mapped(value, self.part, self.text)
+
+    def part(self, part: object) -> object:
+        if type(part) is str:
+            return self.text(part)
+        return First(self.text(part), part.order) if isinstance(part, First) else part
 
     def node(self, process: str, node: int) -> int:
         """Where the other process stands after the same replies, renamed."""
@@ -148,25 +151,8 @@ class Renaming:
             table[at] = at << target.shift
             return table[at]
         value = self.place(rest[0], value) if kind == PROCESS else self.value(value)
-        value = in_order(kind, value)
-        if kind == IDS:
-            value = self.in_natural_order(slot, cast("_Ids", slot.values[at]), cast("_Ids", value))
-        table[at] = target.put(0, value)
+        table[at] = target.put(0, in_order(kind, value))
         return table[at]
-
-    def in_natural_order(self, slot: Slot, was: _Ids, renamed: _Ids) -> _Ids:
-        """The ids as they stand for the others: what was there from the beginning stays where it is, if it is all there.
-
-        In the order of documents that were there before anything happened, nobody but a scan can tell processes apart; who
-        comes first of those that came later is what the processes did.
-        """
-        kept = 0
-        for number, (now, first) in enumerate(zip(was, cast("_Ids", slot.get(self.space.first)), strict=False), 1):
-            if now != first:
-                break
-            if set(was[:number]) == set(renamed[:number]):
-                kept = number
-        return was[:kept] + renamed[kept:]
 
 
 @final
@@ -204,7 +190,11 @@ class Symmetry:
             after = self.after(state)
             for renaming in self.renamings:
                 if {renaming.state(each) for each in after} != set(self.after(renaming.state(state))):
-                    raise _not_alike(*renaming.pair, "in the other's place it has other steps to take")
+                    raise self.unlike(renaming)
+
+    def unlike(self, renaming: Renaming | None = None) -> Misuse:
+        """That not all can happen under the other names that can happen under these."""
+        return _not_alike(*(renaming or self.renamings[0]).pair, "in the other's place it has other steps to take")
 
     def after(self, state: Packed) -> list[Packed]:
         return [after for stepper in self.steppers for _, after in stepper.steps(state)]
@@ -213,6 +203,22 @@ class Symmetry:
         """The run under that renaming which makes it end there."""
         renaming = next(renaming for renaming in self.renamings if renaming.state(run[-1]) == last)
         return list(map(renaming.state, run))
+
+
+def _words(names: Iterable[str]) -> re.Pattern[str]:
+    """Any of the names, as a word."""
+    words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.compile(rf"(?<![A-Za-z0-9_])(?:{words})(?![A-Za-z0-9_])")
+
+
+def since_the_beginning(world: Plain, groups: tuple[tuple[str, ...], ...]) -> Plain:
+    """The world in which ids with names in them are known for those of the beginning: see `First`."""
+    words = _words(chain(*groups))
+    for cell, had in world.cells.values():
+        order = cast("tuple[str, ...]", had)
+        if cell.name[0] == IDS and all(type(each) is str for each in order) and any(map(words.search, order)):
+            world = world.write(cell, tuple(First(each, order) for each in order))
+    return world
 
 
 def _others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:

@@ -255,6 +255,7 @@ class Trace:
         summary: What the scenario is about, in a line.
         why: Who waits, or goes round for ever; "" where the steps say all.
         loop: How many of the last steps repeat for ever; 0 if the run ends.
+        never: Which faults could not strike.
     """
 
     scenario: str
@@ -275,6 +276,7 @@ class Trace:
     summary: str = ""
     why: str = ""
     loop: int = 0
+    never: tuple[str, ...] = ()
 
     @property
     def faults(self) -> Mapping[str, int]:

@@ -55,6 +55,7 @@ def encoded(trace: Trace) -> dict[str, Json]:
             "policy": trace.policy.value,
             "fingerprint": trace.fingerprint,
             "faults": cast("Json", dict(trace.faults)),
+            **({"never": list(trace.never)} if trace.never else {}),
         },
         "processes": [{"name": mover.name, "kind": mover.kind.value} for mover in trace.movers],
         "laws": [{"name": law.name, "kind": law.kind.value} for law in trace.laws],
@@ -193,6 +194,7 @@ def _trace_from(whole: _Reading) -> Trace:
         summary=meta.text("summary", ""),
         why=verdict.text("why", ""),
         loop=verdict.number("loop", len(steps)) if "loop" in verdict else 0,
+        never=meta.items("never", _text),
     )
 
 

@@ -147,6 +147,7 @@ def trace_of(
         summary=search.scenario.summary,
         why=why,
         loop=loop,
+        never=tuple(sorted(kind.value for kind, most in search.scenario.budgets.items() if not most)),
     )
 
 
@@ -254,7 +255,8 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
         raise Nondeterministic(
             f"step {taken.index(-1) + 1} of a counterexample cannot be taken when it is told",
             why="an actor, a meaning or a choice of faults returns other steps when it is called again in the same state",
-            todo="let it depend on its arguments alone",
+            todo="let it depend on its arguments alone"
+            + ("; or take processes that differ out of the scenario's `symmetric`" if search.symmetry else ""),
         )
     touched = [
         touched_by(search, state, could[index]) for state, could, index in zip(path, chosen, taken, strict=False)

@@ -39,7 +39,7 @@ import attrs
 from tidegate.model.documents import equal
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Refused
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate.sim.aging import same
+from tidegate.sim.aging import plain_text, same
 from tidegate.sim.cells import (
     DOCUMENTS,
     IDS,
@@ -51,6 +51,7 @@ from tidegate.sim.cells import (
     Order,
     Outcomes,
     World,
+    by_name,
     without,
 )
 
@@ -107,7 +108,7 @@ class Open:
     def after_others(self, cell: Cell[object], had: object, claims: tuple[Claim, ...]) -> Open:
         """The same when somebody else has written the cell."""
         is_new = all(other.name != cell.name for other, _ in self.was)
-        was = _by_name((*self.was, (cell, had))) if is_new else self.was
+        was = by_name((*self.was, (cell, had))) if is_new else self.was
         return attrs.evolve(self, was=was, taken=_with(self.taken, claims))
 
     def after_own(self, cell: Cell[object], value: object, claims: tuple[Claim, ...]) -> Open:
@@ -115,13 +116,15 @@ class Open:
         written = tuple(each for each in self.written if each[0].name != cell.name)
         return attrs.evolve(self, written=(*written, (cell, value)), claims=_with(self.claims, claims))
 
+    def in_order(self) -> Open:
+        """The same under other names."""
+        written = tuple((cell, value.in_order() if isinstance(value, _Ids) else value) for cell, value in self.written)
+        claims, taken = _with((), self.claims), _with((), self.taken)
+        return attrs.evolve(self, written=written, was=by_name(self.was), claims=claims, taken=taken)
+
     def has_written(self, cell: Cell[object], claims: tuple[Claim, ...]) -> bool:
         """Has it written that, so that nobody else may?"""
         return any(other.name == cell.name for other, _ in self.written) or _meet(self.claims, claims)
-
-
-def _by_name(held: _Held) -> _Held:
-    return tuple(sorted(held, key=lambda each: each[0].name))
 
 
 @final
@@ -134,9 +137,9 @@ class Known:
     is_committed: bool = False
 
     def in_order(self) -> Known:
-        """The same, with what others have written in the order of names: so one state has one form under all of them."""
+        """The same, with each set in the order of names: so one state has one form under all of them."""
         now = self.current
-        return self if now is None else attrs.evolve(self, current=attrs.evolve(now, was=_by_name(now.was)))
+        return self if now is None else attrs.evolve(self, current=now.in_order())
 
 
 OPEN: Final = Cell[tuple[str, ...]](("open transactions",), ())
@@ -354,7 +357,11 @@ class _Ids:
 
     def without(self, key: Key) -> _Ids:
         added = tuple(each for each in self.added if each != key)
-        return attrs.evolve(self, added=added, deleted=(*self.deleted, key))
+        return attrs.evolve(self, added=added, deleted=(*self.deleted, key)).in_order()
+
+    def in_order(self) -> _Ids:
+        """The same; in which order they were deleted makes no difference."""
+        return attrs.evolve(self, deleted=tuple(sorted(self.deleted, key=repr)))
 
 
 @final
@@ -415,7 +422,7 @@ _APART: Final = frozenset({OPEN.name, UNCONFIRMED.name})
 
 
 def _with(claims: tuple[Claim, ...], more: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    return (*claims, *(each for each in more if not _meet(claims, (each,))))
+    return tuple(sorted((*claims, *(each for each in more if not _meet(claims, (each,)))), key=plain_text))
 
 
 def _meet(claims: tuple[Claim, ...], others: tuple[Claim, ...]) -> bool:

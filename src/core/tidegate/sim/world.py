@@ -360,7 +360,8 @@ def _found(effect: FindOne | FindAll, world: World) -> Document | tuple[Document
         docs = iter(_ordered(_matching(world, collection, where), sort, effect.after))
     else:  # by their ids, so no more are looked at than are found
         some = _pinned_to(where)
-        keys = sorted(world.read(ids(collection)) if some is None else some, key=in_order)
+        there = world.read(ids(collection)) if some is None else some
+        keys = sorted((str(each) if isinstance(each, str) else each for each in there), key=in_order)
         later = (key for key in keys if not effect.after or in_order(key) > in_order(effect.after[0]))
         read = filter(None, (world.read(document(collection, key)) for key in later))
         docs = (doc for doc in read if matches(where, doc, lambda: world.read(CLOCK)))

@@ -1,0 +1,75 @@
+"""Processes that a scenario calls interchangeable are compared by what they are made of, before anything is explored.
+
+Functions are the same if their code is: what they are given may hold names. Programs are not compared here, for what they ask
+is (`tidegate.sim.symmetry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from types import FunctionType, MethodType
+
+import attrs
+
+from tidegate.model.errors import Misuse
+from tidegate.sim.clocks import Host
+from tidegate.sim.faults import Faults
+
+__all__ = ["check_alike"]
+
+
+def check_alike(groups: Iterable[tuple[str, ...]], actors: Mapping[str, object], where: str) -> None:
+    """Raise Misuse unless those of a group are processes, and differ in nothing but their names and programs.
+
+    Args:
+        groups: Which processes are interchangeable.
+        actors: Whatever moves, by name.
+        where: The scenario, for the message.
+    """
+    for first, other in ((group[0], name) for group in groups for name in group):
+        one, two = actors[first], actors[other]
+        if not hasattr(two, "status"):
+            raise Misuse(
+                f"{other} is a {type(two).__name__}, and no process",
+                where=where,
+                why="processes are interchangeable, and nothing else is",
+                todo="take it out of the scenario's `symmetric`",
+            )
+        mine, theirs = _parts(one), _parts(two)
+        differs = [name for name, part in mine.items() if part != theirs.get(name)]
+        if type(one) is not type(two) or differs:
+            is_what = f"one is a {type(one).__name__}, the other a {type(two).__name__}"
+            raise Misuse(
+                f"{first} and {other} are not interchangeable",
+                where=where,
+                why=is_what if type(one) is not type(two) else f"they differ in {', '.join(differs)}",
+                todo="give them the same, or take them out of the scenario's `symmetric`",
+            )
+
+
+def _parts(actor: object) -> dict[str, object]:
+    """What a process is made of, as far as it can be compared."""
+    kind = type(actor)
+    if not attrs.has(kind):
+        return {}
+    names = [each.name for each in attrs.fields(kind) if each.init and each.name not in {"name", "birth"}]
+    return {name: _part(getattr(actor, name)) for name in names}
+
+
+def _part(part: object) -> object:
+    match part:
+        case Faults(kinds):
+            return {kind: _part(which) for kind, which in kinds.items()}
+        case Host():
+            return attrs.evolve(part, name="")
+        case partial():
+            return _part(part.func)
+        case MethodType():
+            return _part(part.__func__)
+        case FunctionType():
+            return part.__code__
+        case bool():
+            return part
+        case _:
+            return type(part)
