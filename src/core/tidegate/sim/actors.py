@@ -27,9 +27,10 @@ from tidegate.model.effects import Call, Effect, Note, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.aging import plain_text, same
+from tidegate.sim.aging import plain_text, unchanged
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
+from tidegate.sim.failover import noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.requests import OPERATIONS, Answers, Asker, replies, troubled, under_way
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
@@ -40,7 +41,9 @@ from tidegate.sim.world import (
     MANY,
     MOVES,
     QUANTUM,
+    UNCONFIRMED,
     Cell,
+    Flying,
     Meaning,
     Outcomes,
     World,
@@ -308,7 +311,7 @@ class Network:
     def steps(self, world: World) -> Iterator[ActorStep]:
         flying = world.read(FLIGHT)
         for index, request in enumerate(flying):
-            if any(same(request, other) for other in flying[:index]):
+            if any(unchanged(request, other) for other in flying[:index]):
                 continue
             left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
             if isinstance(request.effect, MANY):
@@ -317,8 +320,20 @@ class Network:
                     left = under_way(left, request.sender, part)
                 yield ActorStep(Label(Delivers(request), Trouble(f"begun: {len(begun)} documents, one by one")), left)
                 continue
+            yield from self.arrives(request, left)
+
+    def arrives(self, request: Flying, left: World) -> Iterator[ActorStep]:
+        """It is done and a majority has it, or it goes behind what no majority has."""
+        if not (writes := left.read(UNCONFIRMED)):
             for done, reply in self.meaning(request.effect, left, request.sender):
                 yield ActorStep(Label(Delivers(request), reply), done)
+            return
+        for done, reply, overwritten in noted(self.meaning, request.effect, left, request.sender):
+            yield ActorStep(Label(Delivers(request), reply), done)
+            if done.read(UNCONFIRMED) is not writes:
+                happened = Trouble(f"{plain_text(reply)}, but no majority has confirmed it")
+                behind = unconfirmed(left, done, overwritten, alone=True)
+                yield ActorStep(Label(Delivers(request), happened), behind, must=False)
 
 
 @final

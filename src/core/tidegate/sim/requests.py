@@ -3,7 +3,7 @@
     none            the reply                        done
     unsent          NotApplied                       not done
     dropped         Ambiguous                        not done
-    lost reply      Ambiguous                        done
+    lost reply      Ambiguous                        done, and a majority has it
     partly done     Ambiguous                        done to some of its documents, if it is a write of many
     late            Ambiguous                        done at any later point; to many documents one by one
     duplicate       the reply                        done, and done once more at any later point
