@@ -578,6 +578,27 @@ def test_a_stream_and_a_journal_hear_of_a_commit_and_of_nothing_before() -> None
     assert world.read(journal(ROWS, "a")) == (A.put(N, 2),)
 
 
+def test_a_stream_tells_each_write_of_a_transaction_in_order() -> None:
+    """One that another follows, too; nothing of an aborted one."""
+    stream = Stream("s", (ROWS,))
+    world: World = stream.begun(world_with({ROWS: (A, B)}))
+    effects: tuple[Effect[object], ...] = (
+        begun(T, update_one(ROWS, AT_B, Add(N, 1))),
+        AbortTransaction(T),
+        begun(attrs.evolve(T, number=2), delete_one(ROWS, AT_A)),
+        *(
+            InTransaction(attrs.evolve(T, number=2), each)
+            for each in (update_one(ROWS, AT_B, Add(N, 1)), insert_one(ROWS, A), update_one(ROWS, AT_B, Add(N, 1)))
+        ),
+        CommitTransaction(attrs.evolve(T, number=2)),
+        CommitTransaction(attrs.evolve(T, number=2)),
+    )
+    for effect in effects:
+        ((world, _),) = stream.meaning()(effect, world, "p")
+    told = [(change.id, change.is_gone) for change in world.read(KEPT).changes if change]
+    assert told == [("a", True), ("b", False), ("a", False), ("b", False)]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -239,6 +239,16 @@ def _check_answers(law: object, name: str, scenario: str) -> None:
             )
 
 
+def _keeps_history(actor: Actor) -> bool:
+    return getattr(getattr(actor, "meaning", None), "keeps_history", False)
+
+
+def _may(actor: Actor, kind: Fault) -> bool:
+    """Whether the actor allows the fault."""
+    faults: object = getattr(actor, "faults", None)
+    return isinstance(faults, Faults) and faults.allows(kind)
+
+
 @final
 @unique
 class Kind(StrEnum):
@@ -326,8 +336,7 @@ class Scenario:
             )
         horizon = None if self.clock is None else self.clock.horizon
         for actor in self.actors if horizon is not None else ():
-            faults: object = getattr(actor, "faults", None)
-            if getattr(actor, "host", HOST).stall and isinstance(faults, Faults) and faults.allows(Fault.STALL):
+            if getattr(actor, "host", HOST).stall and _may(actor, Fault.STALL):
                 raise Misuse(
                     f"{actor.name} may stall by a fault, and time passes by itself",
                     where=f"scenario {self.name}",
@@ -343,6 +352,7 @@ class Scenario:
                         why="beyond the horizon all lengths of time are the same",
                         todo="let the clock of the scenario have a horizon that is further away",
                     )
+        self._check_history()
         grouped = [name for group in self.symmetric for name in group]
         if len(set(grouped)) != len(grouped) or not set(grouped) <= set(names):
             raise Misuse(
@@ -351,6 +361,19 @@ class Scenario:
         for what, budget in (("faults", self.budget), *self.budgets.items()):
             if budget < 0:
                 raise Misuse(f"a budget of {budget} {what}", where=f"scenario {self.name}")
+
+    def _check_history(self) -> None:
+        """Raise Misuse if a write that arrives late would be missing in the history of a stream."""
+        keeping = [actor for actor in self.actors if _keeps_history(actor)]
+        late = [each.name for each in keeping if _may(each, Fault.LATE) or _may(each, Fault.DUPLICATE)]
+        for actor in self.actors if late else ():
+            if hasattr(actor, "meaning") and not hasattr(actor, "faults") and not _keeps_history(actor):
+                raise Misuse(
+                    f"{actor.name} delivers what {late[0]} writes, and keeps no history of it",
+                    where=f"scenario {self.name}",
+                    why="a stream would not tell it",
+                    todo="give both the meaning of the stream: Network(stream.meaning())",
+                )
 
     def _check_types(self) -> None:
         """Raise Misuse if a field is of another type."""
