@@ -105,6 +105,7 @@ class Failover:
     name: str = "failover"
     place: None = None
     blind: bool = False
+    makes: tuple[Fault, ...] = (Fault.ROLLED_BACK,)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         writes = world.read(UNCONFIRMED)

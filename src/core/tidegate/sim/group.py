@@ -216,6 +216,10 @@ class Coordinator:
     place: Cell[object] = GROUP  # type: ignore[assignment]
     blind: bool = False
 
+    @property
+    def makes(self) -> tuple[Fault, ...]:
+        return (Fault.EVICTED,) if self.evicts else ()
+
     def steps(self, world: World) -> Iterator[ActorStep]:
         group = world.read(GROUP)
         if group.rebalancing and all(self.is_released(group, number) for number in self.moving(group)):

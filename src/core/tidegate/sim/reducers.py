@@ -444,6 +444,7 @@ class Crash:
     dead: Cell[bool]
     place: None = None
     blind: bool = True
+    makes: tuple[Fault, ...] = (Fault.CRASH_BEFORE,)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         if world.read(self.dead) or (after := spent(world, Fault.CRASH_BEFORE)) is None:
@@ -471,6 +472,7 @@ class Restart:
     dead: Cell[bool]
     prepared: Callable[[World], World] = lambda world: world
     blind: bool = False
+    makes: tuple[Fault, ...] = (Fault.RESTART,)
     place: Cell[object] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

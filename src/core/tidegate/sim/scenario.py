@@ -268,7 +268,8 @@ class Scenario:
         summary: One line for people.
         world: How it begins.
         actors: Whatever moves.
-        budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults, else 0.
+        budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults or makes them, as a
+            `Crash` does, else 0.
         budgets: How many of one kind may, where that is fewer; 0 for never.
         clock: How time passes; None: it stands, and a sleep is over at once (docs/time.md).
         always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
@@ -300,8 +301,9 @@ class Scenario:
     @budget.default
     def _(self) -> int:
         actors: object = self.actors  # it is looked at below
-        declared = (getattr(actor, "faults", None) for actor in actors) if isinstance(actors, tuple) else ()
-        return int(any(isinstance(faults, Faults) and faults.kinds for faults in declared))
+        declared = [getattr(actor, "faults", None) for actor in actors] if isinstance(actors, tuple) else []
+        made = any(getattr(actor, "makes", ()) for actor in actors) if isinstance(actors, tuple) else False
+        return int(made or any(isinstance(faults, Faults) and faults.kinds for faults in declared))
 
     def __attrs_post_init__(self) -> None:
         self._check_types()

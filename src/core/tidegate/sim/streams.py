@@ -215,20 +215,19 @@ class Stream:
 
     def writes(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
         """What is written to the collections is kept, write by write."""
-        for after, reply, overwritten in noted(otherwise, effect, world, who):
+        for done, reply, overwritten in noted(otherwise, effect, world, who):
             if any(cell.name == KEPT.name for cell, _ in overwritten):
                 raise Misuse(
                     "a write has the meanings of two streams",
                     why="the history of the store would keep its changes twice",
                     todo="give whoever writes the meaning of one stream that watches the collections of both",
                 )
-            changes = self.changes((cell, had, after.read(cell)) for cell, had in overwritten)
-            if isinstance(effect, (InTransaction, CommitTransaction)):
-                after, changes = self.of_transaction(effect, world, after)
-            if changes:
-                kept = after.read(KEPT)
-                after = after.write(KEPT, attrs.evolve(kept, changes=(*kept.changes, *changes)))
-            yield after, reply
+            changes = self.changes((cell, had, done.read(cell)) for cell, had in overwritten)
+            is_of_one = isinstance(effect, (InTransaction, CommitTransaction))
+            after, changes = self.of_transaction(effect, world, done) if is_of_one else (done, changes)
+            kept = after.read(KEPT) if changes else Kept()
+            told = attrs.evolve(kept, changes=(*kept.changes, *changes))
+            yield (after.write(KEPT, told) if changes else after), reply
 
     def of_transaction(
         self, effect: InTransaction[object] | CommitTransaction, before: World, after: World
@@ -329,6 +328,7 @@ class Forgetful:
     name: str = "history"
     place: None = None
     blind: bool = False
+    makes: tuple[Fault, ...] = (Fault.HISTORY_LOST,)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         kept = world.read(KEPT)
