@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -22,11 +22,12 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.fanout import Start
 from tidegate.model.effects import Effect, Now, Refused
+from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.sim.faults import Fault, no_effects
 from tidegate.sim.group import GROUP, NO_GENERATION, REBALANCES, Coordinator, Group, broker, committed, dead, processed
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import ActorStep, Scenario, State
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, inbox
@@ -221,6 +222,29 @@ def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int =
         },
         eventually={"all is owned by who is there": all_is_owned},
     )
+
+
+def test_a_member_that_starts_again_is_a_new_one() -> None:
+    """Before it was put out or after; a scenario where nobody says so is misuse."""
+    whole = grouped(crash=True, budget=2)
+    lanes = tuple(each for each in whole.actors if isinstance(each, ReducerProcess) and each.name[0] == "a")
+    (coordinator,) = (each for each in whole.actors if isinstance(each, Coordinator))
+    coordinator = attrs.evolve(coordinator, evicts=False)
+    others = tuple(each for each in whole.actors if not isinstance(each, Coordinator))
+
+    def again(**prepared: Any) -> Scenario:
+        return attrs.evolve(
+            whole,
+            actors=(*others, coordinator, Restart("again", lanes, dead("a"), **prepared)),
+            eventually={"who lives is a member": lambda state: state.read(GROUP).members == MEMBERS or state.read(dead("a"))}
+            | whole.eventually,
+        )  # fmt: skip
+
+    report = explore(again(prepared=coordinator.rejoins("a")))
+    assert report.verdict is Verdict.COMPLETE
+    assert {Fault.CRASH_BEFORE, Fault.RESTART} <= report.faults.keys()
+    with pytest.raises(Misuse, match="again starts a again, which is a member of a group"):
+        again()
 
 
 def numbers(state: State) -> range:

@@ -26,6 +26,8 @@ import attrs
 from tidegate.model.effects import Call, Effect, Note, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
+from tidegate.model.operations import FindAll, FindOne
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import plain_text, unchanged
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, ProcessStatus, ProgramAutomaton, Returned
@@ -52,6 +54,7 @@ from tidegate.sim.world import (
     parts,
     perform,
     place,
+    unpaused,
     wakes,
 )
 
@@ -196,7 +199,7 @@ class Process:
         node = cast("int", world.read(self.place))
         match self.behaviour.status(node):
             case Asking(effect):
-                is_stuck = self.faults.allows(Fault.NEVER_RETURNS) and world.read(stuck(self.name))
+                is_stuck = self.is_stuck(world)
                 outcomes = () if is_stuck else replies(effect, world, self.asker)
                 if not is_stuck:
                     yield from self.asks(world, node, effect, outcomes)
@@ -220,8 +223,21 @@ class Process:
         status = self.status(world.read(self.place))
         return isinstance(status, Asking) or (self.comes_back and isinstance(status, (Crashed, Cancelled)))
 
+    def advances(self, world: World) -> bool:
+        """Does it go on, whatever others do? Who waits for them does not, nor who stands in user code that never returns."""
+        match self.status(world.read(self.place)):
+            case Asking(effect):
+                return not self.is_stuck(world) and (
+                    isinstance(effect, _AT_ONCE) or bool(replies(effect, world, self.asker))
+                )
+            case _:
+                return self.is_busy(world)
+
+    def is_stuck(self, world: World) -> bool:
+        return self.faults.allows(Fault.NEVER_RETURNS) and world.read(stuck(self.name))
+
     def reborn(self, world: World) -> World:
-        which = world.read(life(self.name)) + 1
+        which, world = world.read(life(self.name)) + 1, unpaused(world, self.name)
         return self.goes(world.write(life(self.name), which), self.behaviour.start(which))
 
     def asks(self, world: World, node: int, effect: Effect[object], outcomes: Answers) -> Iterator[ActorStep]:
@@ -267,6 +283,10 @@ class Process:
         if undone is not None and self.faults.strikes(Fault.NEVER_RETURNS, undone):
             dead = dead.write(stuck(self.name), value=False)
         return ActorStep(label, dead, must=False, fault=fault)
+
+
+_AT_ONCE: Final = (Now, Sleep, Note, InTransaction, CommitTransaction, AbortTransaction, FindOne, FindAll)
+"""What waits for nobody else."""
 
 
 QUIET: Final = Call("all is quiet")

@@ -16,7 +16,8 @@ carries out the commands of a consumer must make it hear `Lost` instead. Faults 
                      and joins again then
     COMMIT_REFUSED   the broker refuses a commit for a reason of its own
 
-A dead member is put out, too; that is not a fault of the group, for its death was one.
+A dead member is put out, too; that is not a fault of the group, for its death was one. One that starts again is a new member
+(`Coordinator.rejoins`).
 
 Laws
     GR1  Generations grow.
@@ -57,7 +58,7 @@ from tidegate.sim.faults import REBALANCES, Fault, bound, spent
 from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused, perform_on_log
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.trace import StepKind
-from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox
+from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox, unpaused
 
 __all__ = [
     "GROUP", "NO_GENERATION", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "broker", "committed", "dead", "end", "processed",
@@ -237,6 +238,21 @@ class Coordinator:
         if not group.rebalancing and (after := _begun(world)):
             yield ActorStep(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
 
+    def rejoins(self, member: str) -> Callable[[World], World]:
+        """What a member that starts again is to do: `Restart(..., prepared=coordinator.rejoins("a"))`.
+
+        It is a new member. The group puts out the one that it was, whose partitions are free then.
+        """
+
+        def joined(world: World) -> World:
+            group = world.read(GROUP)
+            rest = tuple(other for other in group.members if other != member)
+            owners = tuple("" if owner == member else owner for owner in group.owners)
+            left = attrs.evolve(group, members=rest, owners=owners)
+            return self.revoke(world, _joined(left, member))
+
+        return joined
+
     def moving(self, group: Group) -> tuple[int, ...]:
         """The partitions that a living member has to release."""
         owners = enumerate(group.owners)
@@ -295,7 +311,7 @@ class Coordinator:
                 begins = self.at_end and position < 0
                 at = (last, None, last) if begins else (position, text, last)
                 assigned = Assigned(TopicPartition(self.topic, number), generation, *at)
-                world = tell(world, self.lane(owner, number), assigned)
+                world = tell(unpaused(world, self.lane(owner, number), number), self.lane(owner, number), assigned)
         return world.write(GROUP, Group(generation, group.members, owners, since=since, away=group.away))
 
 

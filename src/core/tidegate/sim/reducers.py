@@ -42,8 +42,8 @@ from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unc
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.requests import OPERATIONS, Asker, replies, troubled
-from tidegate.sim.scenario import ActorStep, Label, Trouble
-from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place
+from tidegate.sim.scenario import ActorStep, Label, Trouble, by_itself
+from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place, unpaused
 
 __all__ = [
     "Completed",
@@ -225,6 +225,18 @@ class ReducerProcess:
     @property
     def automata(self) -> tuple[ProgramAutomaton, ...]:
         return tuple(self.behaviours.values())
+
+    def is_busy(self, world: World) -> bool:
+        """Does it go on, as far as it depends on itself?"""
+        here = world.read(self.place)
+        is_at_rest = not isinstance(here, Machine) or here == Machine(here.state)
+        return not is_at_rest or (isinstance(here, Machine) and bool(world.read(inbox(self.name))))
+
+    def advances(self, world: World) -> bool:
+        """Does it go on, whatever others do? A program of it that sleeps does."""
+        here = world.read(self.place)
+        is_asleep = isinstance(here, Machine) and any(each.until is not None for each in here.running)
+        return is_asleep or any(step.fault is None for step in self.steps(world))
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         machine = world.read(self.place)
@@ -470,7 +482,7 @@ class Restart:
     name: str
     reducers: tuple[ReducerProcess, ...]
     dead: Cell[bool]
-    prepared: Callable[[World], World] = lambda world: world
+    prepared: Callable[[World], World] = by_itself
     blind: bool = False
     makes: tuple[Fault, ...] = (Fault.RESTART,)
     place: Cell[object] = attrs.field(init=False)
@@ -483,5 +495,5 @@ class Restart:
             return
         after = after.write(self.dead, value=False).write(life(self.name), after.read(life(self.name)) + 1)
         for reducer in self.reducers:
-            after = reducer.begin(after)
+            after = reducer.begin(unpaused(after, reducer.name))
         yield ActorStep(Label("starts again"), self.prepared(after), must=False, fault=Fault.RESTART)

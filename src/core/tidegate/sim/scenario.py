@@ -25,7 +25,7 @@ import attrs
 
 from tidegate.model.documents import show
 from tidegate.model.effects import Effect
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.transactions import InTransaction
@@ -239,6 +239,11 @@ def _check_answers(law: object, name: str, scenario: str) -> None:
             )
 
 
+def by_itself(world: World) -> World:
+    """Nothing is prepared for whoever starts again."""
+    return world
+
+
 def _keeps_history(actor: Actor) -> bool:
     return getattr(getattr(actor, "meaning", None), "keeps_history", False)
 
@@ -355,6 +360,7 @@ class Scenario:
                         todo="let the clock of the scenario have a horizon that is further away",
                     )
         self._check_history()
+        self._check_group()
         grouped = [name for group in self.symmetric for name in group]
         if len(set(grouped)) != len(grouped) or not set(grouped) <= set(names):
             raise Misuse(
@@ -375,6 +381,20 @@ class Scenario:
                     where=f"scenario {self.name}",
                     why="a stream would not tell it",
                     todo="give both the meaning of the stream: Network(stream.meaning())",
+                )
+
+    def _check_group(self) -> None:
+        """Raise Misuse if a member of a group may start again, and does not join."""
+        _, group = self.world.cells.get(("group",), (None, None))
+        for actor in self.actors if any(hasattr(actor, "rejoins") for actor in self.actors) else ():
+            cell, prepared = getattr(actor, "dead", None), getattr(actor, "prepared", None)
+            member = cell.name[-1] if isinstance(cell, Cell) else ""
+            if prepared is not None and prepared is by_itself and member in getattr(group, "members", ()):
+                raise Misuse(
+                    f"{actor.name} starts {member} again, which is a member of a group",
+                    where=f"scenario {self.name}",
+                    why="who starts again is a new member, and nobody says that it joins",
+                    todo=f"write Restart(..., prepared=coordinator.rejoins({shown(member)}))",
                 )
 
     def _check_types(self) -> None:

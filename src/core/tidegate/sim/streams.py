@@ -223,8 +223,9 @@ class Stream:
                     todo="give whoever writes the meaning of one stream that watches the collections of both",
                 )
             changes = self.changes((cell, had, done.read(cell)) for cell, had in overwritten)
-            is_of_one = isinstance(effect, (InTransaction, CommitTransaction))
-            after, changes = self.of_transaction(effect, world, done) if is_of_one else (done, changes)
+            after = done
+            if isinstance(effect, (InTransaction, CommitTransaction)):
+                after, changes = self.of_transaction(effect, world, done)
             kept = after.read(KEPT) if changes else Kept()
             told = attrs.evolve(kept, changes=(*kept.changes, *changes))
             yield (after.write(KEPT, told) if changes else after), reply
