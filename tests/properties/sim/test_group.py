@@ -21,8 +21,8 @@ from tidegate.consumer.commands import (
     event_for,
 )
 from tidegate.consumer.fanout import Start
-from tidegate.model.effects import Effect, Now, Refused
-from tidegate.model.errors import Misuse
+from tidegate.model.effects import Call, Effect, Refused
+from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.sim.faults import Fault, no_effects
@@ -160,8 +160,8 @@ def test_a_record_counts_as_processed_once_however_often_it_is() -> None:
 
 def test_what_is_not_a_wish_of_a_partition_has_no_meaning() -> None:
     """It is an error of the scenario."""
-    with pytest.raises(AssertionError):
-        list(BROKER(Now(), Plain(), "x"))
+    with pytest.raises(UnknownEffect):
+        list(BROKER(Call("user"), Plain(), "x"))
     assert attrs.evolve(Group(), generation=1) == Group(1)
 
 

@@ -302,14 +302,20 @@ def when_quiet(processes: tuple[Process, ...], otherwise: Meaning = perform) -> 
     """
     check_tuple(processes, Process, "a process")
     check_callable(otherwise, "a meaning")
+    return _WhenQuiet(processes, otherwise)
 
-    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+
+@final
+@attrs.frozen(eq=False)
+class _WhenQuiet:
+    processes: tuple[Process, ...]
+    otherwise: Meaning
+
+    def __call__(self, effect: Effect[object], world: World, who: str) -> Outcomes:
         if effect != QUIET:
-            yield from otherwise(effect, world, who)
-        elif not world.read(FLIGHT) and not any(process.is_busy(world) for process in processes):
+            yield from self.otherwise(effect, world, who)
+        elif not world.read(FLIGHT) and not any(process.is_busy(world) for process in self.processes):
             yield world, None
-
-    return meaning
 
 
 @lru_cache(CELLS_KEPT)
@@ -327,6 +333,9 @@ class Network:
     name: str = "network"
     place: None = None
     blind: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        check_callable(self.meaning, "a meaning of effects", "write Network(meaning), that of the processes")
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         flying = world.read(FLIGHT)

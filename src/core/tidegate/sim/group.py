@@ -22,8 +22,8 @@ A dead member is put out, too; that is not a fault of the group, for its death w
 Laws
     GR1  Generations grow.
     GR2  No partition comes to another member before its owner has released it, is dead or was put out.
-    GR3  A commit is taken from the owner of the partition only, and in the generation in which it came to it; without a
-         generation, from anybody while there are no members.
+    GR3  A commit is taken in the generation in which the partition came to its owner only, from whoever knows that; without
+         a generation, from anybody while there are no members.
     GR4  In a cooperative rebalance, whoever keeps a partition gets no event.
 
 Known not to work: static members; offsets that expire.
@@ -54,11 +54,12 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.fanout import DeliverRecords, Start
 from tidegate.model.effects import Effect, Refused
 from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_callable, check_int, check_name
 from tidegate.sim.faults import REBALANCES, Fault, bound, spent
 from tidegate.sim.log import Append, Pause, Resume, fetched, log, paused, perform_on_log
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.trace import StepKind
-from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox, unpaused
+from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox, perform, unpaused
 
 __all__ = [
     "GROUP", "NO_GENERATION", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "broker", "committed", "dead", "end", "processed",
@@ -149,14 +150,25 @@ _METADATA_MAX: Final = 4_096
 _RECORDS_MAX: Final = 500
 
 
-def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, most: int = _RECORDS_MAX) -> Meaning:
+def broker(
+    records: int | None = None,
+    *,
+    metadata_max: int = _METADATA_MAX,
+    most: int = _RECORDS_MAX,
+    otherwise: Meaning = perform,
+) -> Meaning:
     """What the commands of a partition mean.
 
     Args:
         records: How many records each log has; None for logs that are cells (`tidegate.sim.log`), which grow.
         metadata_max: How long the metadata of a commit may be.
         most: How many records a fetch answers at most.
+        otherwise: What all other effects mean.
     """
+    check_int(records or 0, "a number of records", 0)
+    check_int(metadata_max, "the length of metadata", 0)
+    check_int(most, "a number of records that a fetch answers at most", 1)
+    check_callable(otherwise, "a meaning")
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
@@ -190,7 +202,7 @@ def broker(records: int | None = None, *, metadata_max: int = _METADATA_MAX, mos
             case Append() | Pause() | Resume():
                 yield from perform_on_log(effect, world, who)
             case _:
-                raise AssertionError(effect, who)
+                yield from otherwise(effect, world, who)
 
     return meaning
 
@@ -216,6 +228,12 @@ class Coordinator:
     name: str = "coordinator"
     place: Cell[object] = GROUP  # type: ignore[assignment]
     blind: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.topic, "a topic")
+        check_callable(
+            self.lane, "what says which process has a partition", 'write lambda member, number: f"{member}.{number}"'
+        )
 
     @property
     def makes(self) -> tuple[Fault, ...]:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, unique
 from functools import lru_cache
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -64,6 +65,8 @@ def log(partition: int) -> Cell[Entries]:
 
 def begun(partition: int, *entries: LogEntry, world: Plain | None = None) -> Plain:
     """A world in which the partition holds that."""
+    for entry in entries:
+        check_type(entry, (bytes, Hole, NoneType), "the key of a record", 'write b"key", None or CONTROL')
     return (world or Plain()).write(log(partition), entries)
 
 
@@ -86,6 +89,7 @@ class Append(Effect[int]):
 
     def __attrs_post_init__(self) -> None:
         check_type(self.partition, TopicPartition, "a partition of a topic")
+        check_type(self.key, (bytes, NoneType), "the key of a record", 'write b"key"')
 
     def __str__(self) -> str:
         return f"append to {self.partition}" + ("" if self.key is None else f" with key {self.key!r}")

@@ -46,6 +46,7 @@ V = TypeVar("V")
 
 CLOCK_LANE: Final = "clock"
 """The lane of the clock in traces."""
+_BUDGET_MAX: Final = 1_000_000
 NO_ERROR: Final = "no program raises an error"
 """The law that every scenario has besides its own."""
 
@@ -218,8 +219,8 @@ class Clock:
             raise Misuse(f"a quantum of {self.quantum} us", why="documents keep whole milliseconds")
         if self.horizon is not None and (self.horizon < 0 or self.horizon % 1_000):
             raise Misuse(f"a horizon of {self.horizon} us", why="it is 0 or more whole milliseconds, as in documents")
-        if self.moves < 0:
-            raise Misuse(f"{self.moves} moves of a clock")
+        if not 0 <= self.moves <= _BUDGET_MAX:
+            raise Misuse(f"{self.moves} moves of a clock", why=f"they are from 0 to {_BUDGET_MAX:,}")
 
 
 def _check_answers(law: object, name: str, scenario: str) -> None:
@@ -359,6 +360,7 @@ class Scenario:
                         why="beyond the horizon all lengths of time are the same",
                         todo="let the clock of the scenario have a horizon that is further away",
                     )
+        self._check_same()
         self._check_history()
         self._check_group()
         grouped = [name for group in self.symmetric for name in group]
@@ -366,9 +368,33 @@ class Scenario:
             raise Misuse(
                 f"no groups of processes: {self.symmetric}", where=f"scenario {self.name}", todo="name each once"
             )
-        for what, budget in (("faults", self.budget), *self.budgets.items()):
-            if budget < 0:
-                raise Misuse(f"a budget of {budget} {what}", where=f"scenario {self.name}")
+        rebalances = self.world.read(REBALANCES)
+        check_type(rebalances, int, "a number of rebalances")
+        for what, budget in (("faults", self.budget), ("rebalances", rebalances), *self.budgets.items()):
+            if not 0 <= budget <= _BUDGET_MAX:
+                raise Misuse(
+                    f"a budget of {budget} {what}",
+                    where=f"scenario {self.name}",
+                    why=f"it is from 0 to {_BUDGET_MAX:,}",
+                )
+
+    def _check_same(self) -> None:
+        """Raise Misuse if an actor is about another process than that of the scenario of the same name."""
+        for actor in self.actors:
+            meaning = getattr(actor, "meaning", None)
+            others = (
+                getattr(actor, "processes", ()),
+                getattr(actor, "reducers", ()),
+                getattr(meaning, "processes", ()),
+            )
+            for other in (each for group in others for each in group):
+                if not any(other is each for each in self.actors):
+                    raise Misuse(
+                        f"{actor.name} is about a process {shown(other.name)} that is not among the actors",
+                        where=f"scenario {self.name}",
+                        why="it is asked where it stands, and one of the same name knows nothing of it",
+                        todo="give both the same object",
+                    )
 
     def _check_history(self) -> None:
         """Raise Misuse if a write that arrives late would be missing in the history of a stream."""
@@ -386,10 +412,21 @@ class Scenario:
     def _check_group(self) -> None:
         """Raise Misuse if a member of a group may start again, and does not join."""
         _, group = self.world.cells.get(("group",), (None, None))
+        members, owners = getattr(group, "members", ()), getattr(group, "owners", ())
+        check_tuple(members, str, "a member of a group")
+        check_tuple(owners, str, "the owner of a partition")
+        if group is not None and not getattr(group, "rebalancing", True):
+            for owner in owners:
+                if owner and owner not in members:
+                    raise Misuse(
+                        f"{shown(owner)} owns a partition, and is no member of the group",
+                        where=f"scenario {self.name}",
+                        todo=f"its members are: {', '.join(members)}",
+                    )
         for actor in self.actors if any(hasattr(actor, "rejoins") for actor in self.actors) else ():
             cell, prepared = getattr(actor, "dead", None), getattr(actor, "prepared", None)
             member = cell.name[-1] if isinstance(cell, Cell) else ""
-            if prepared is not None and prepared is by_itself and member in getattr(group, "members", ()):
+            if prepared is not None and prepared is by_itself and member in members:
                 raise Misuse(
                     f"{actor.name} starts {member} again, which is a member of a group",
                     where=f"scenario {self.name}",

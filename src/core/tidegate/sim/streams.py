@@ -33,7 +33,7 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, cast, final
 
 import attrs
 
@@ -42,7 +42,7 @@ from tidegate.model.effects import Effect, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one_and_update
 from tidegate.model.transactions import CommitTransaction, InTransaction
-from tidegate.model.values import check_int, check_name
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.change_stream import (
     After,
     Broken,
@@ -131,6 +131,14 @@ class Stream:
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "the name of a stream")
         check_int(self.page, "the length of a page", 1)
+        for collections in (self.watched, self.others):
+            check_tuple(collections, str, "the name of a collection")
+        if self.collection in (*self.watched, *self.others):
+            raise Misuse(
+                f"the stream {self.name} watches {self.collection}",
+                why="its own record is there, which it writes as it goes on",
+                todo="keep its record in another collection",
+            )
 
     # the record
 
@@ -143,7 +151,8 @@ class Stream:
 
     def record(self, world: World) -> Document:
         found = world.read(document(self.collection, self.name))
-        assert found is not None, "the world was begun with the record"
+        if found is None:
+            raise Misuse(f"there is no record of the stream {self.name}", todo="begin with stream.begun(world)")
         return found
 
     def position(self, world: World) -> Position | None:
@@ -199,6 +208,7 @@ class Stream:
 
     def fenced(self, world: World, who: str, where: AllOf, *updates: Update) -> Outcomes:
         """One write to the record; refused if it does not match."""
+        self.record(world)
         write = find_one_and_update(self.collection, AllOf((Eq(ID, self.name), where)), *updates)
         for after, reply in perform(write, world, who):
             if isinstance(reply, Failure):
@@ -305,9 +315,10 @@ def _stored(position: Position) -> tuple[Update, ...]:
 
 
 def _number_of(position: Position) -> int:
+    check_type(position, (After, From), "a position in a stream")
     number = position.token if isinstance(position, After) else position.time
-    assert isinstance(number, int), "positions of this stream are numbers"
-    return number
+    check_type(number, int, "a number of a change, where the simulated stream begins")
+    return cast("int", number)
 
 
 def _known_end(world: World) -> int:
@@ -330,6 +341,9 @@ class Forgetful:
     place: None = None
     blind: bool = False
     makes: tuple[Fault, ...] = (Fault.HISTORY_LOST,)
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.keep, "a number of changes", 0)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         kept = world.read(KEPT)
