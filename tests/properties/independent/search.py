@@ -493,8 +493,8 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
                 yield Move(after)
                 if state.unconfirmed and not after.unconfirmed:  # or it goes behind what no majority has
                     is_changed = (after.docs, after.past) != (state.docs, state.past)
-                    more = ((state.docs, state.past),) if is_changed else ()
-                    yield Move(after._replace(unconfirmed=(*state.unconfirmed, *more)), must=False)
+                    behind = ((state.docs, state.past),) if is_changed else ()
+                    yield Move(after._replace(unconfirmed=(*state.unconfirmed, *behind)), must=False)
     for kept, (docs, past) in enumerate(state.unconfirmed):
         yield Move(state._replace(docs=docs, past=past, unconfirmed=state.unconfirmed[:kept]), fault="rolled_back")
     if little.expiry:

@@ -232,13 +232,13 @@ def test_a_member_that_starts_again_is_a_new_one() -> None:
     coordinator = attrs.evolve(coordinator, evicts=False)
     others = tuple(each for each in whole.actors if not isinstance(each, Coordinator))
 
+    def is_member(state: State) -> bool:
+        return state.read(GROUP).members == MEMBERS or state.read(dead("a"))
+
     def again(**prepared: Any) -> Scenario:
-        return attrs.evolve(
-            whole,
-            actors=(*others, coordinator, Restart("again", lanes, dead("a"), **prepared)),
-            eventually={"who lives is a member": lambda state: state.read(GROUP).members == MEMBERS or state.read(dead("a"))}
-            | whole.eventually,
-        )  # fmt: skip
+        restart = Restart("again", lanes, dead("a"), **prepared)
+        laws = {**whole.eventually, "who lives is a member": is_member}
+        return attrs.evolve(whole, actors=(*others, coordinator, restart), eventually=laws)
 
     report = explore(again(prepared=coordinator.rejoins("a")))
     assert report.verdict is Verdict.COMPLETE

@@ -226,7 +226,7 @@ def test_late_requests_may_hold_instants() -> None:
     """The network tells two of them apart, and looks at no instant as a number."""
     event = (0, Instant(0))
     puts = attrs.evolve(
-        reducer(lambda state, event: Step(state, (Call("a", event),)), faults=Faults.of(Fault.LATE)),
+        reducer(lambda state, event: Step(state, (Call("a", (event,)),)), faults=Faults.of(Fault.LATE)),
         event_for=lambda *_: None,
         stamp=lambda event, now: (*event[:1], now),
     )
