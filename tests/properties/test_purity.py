@@ -83,7 +83,7 @@ CACHES: Final = {
     "sim.actors.stuck": "the cells that say whether user code never returns, by process",
     "sim.log.log": "the cells of logs, by partition",
     "sim.log.made_anew": "the cells of how often logs were made anew",
-    "sim.log.paused": "the cells of what consumers have paused",
+    "sim.world.paused": "the cells of what consumers have paused",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
     "model.bytecode.lookups": "what a function looks up, once per code object",
     "model.bytecode.outline": "what a function calls, once per code object",

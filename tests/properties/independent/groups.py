@@ -427,6 +427,11 @@ def assigned(groups: Groups, state: All) -> All:
     since = tuple(group.since[each] if stays[each] else generation for each in numbers)
     for number, owner in enumerate(owners):
         if owner and not stays[number]:
+            lanes = (
+                lane._replace(is_paused=lane.is_paused and (lane.member, lane.number) != (owner, number))
+                for lane in state.lanes
+            )
+            state = state._replace(lanes=tuple(lanes))
             state = _told(state, owner, number, ("assigned", generation, state.positions[number]))
     return state._replace(group=Coordination(generation, members, owners, since, away=group.away))
 

@@ -491,6 +491,10 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
                 continue
             for after, _ in served(little, ask, landed):
                 yield Move(after)
+                if state.unconfirmed and not after.unconfirmed:  # or it goes behind what no majority has
+                    is_changed = (after.docs, after.past) != (state.docs, state.past)
+                    behind = ((state.docs, state.past),) if is_changed else ()
+                    yield Move(after._replace(unconfirmed=(*state.unconfirmed, *behind)), must=False)
     for kept, (docs, past) in enumerate(state.unconfirmed):
         yield Move(state._replace(docs=docs, past=past, unconfirmed=state.unconfirmed[:kept]), fault="rolled_back")
     if little.expiry:
@@ -510,20 +514,30 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
 
 
 def _expired(little: Little, state: State) -> Iterator[Move]:
-    """The store ends a transaction whose owner does nothing any more; while the owner goes on, that is a stall."""
-    for session, known in state.sessions:
-        if known.open is not None:
-            over = _with_session(state, session, SessionState(known.number, None))
-            actor, process = next(
-                (actor, process)
-                for actor, process in zip(little.actors, state.processes, strict=True)
-                if actor.name == known.open.owner
-            )
-            how = process.stands.how
-            if how != "asks" and not (actor.comes_back and how in {"crashed", "cancelled"}):
-                yield Move(over)
-            elif "stall" in actor.faults:
-                yield Move(over, fault="stall")
+    """The store ends a transaction whose owner does nothing any more, or waits while no owner of one goes on; while the owner
+    goes on, that is a stall.
+    """
+    opened = {session: (known.number, known.open.owner) for session, known in state.sessions if known.open is not None}
+    does = {owner: _does(little, state, owner) for _, owner in opened.values()}
+    for session, (number, owner) in opened.items():
+        over = _with_session(state, session, SessionState(number, None))
+        actor = next(actor for actor in little.actors if actor.name == owner)
+        if does[owner] == "nothing" or "goes on" not in does.values():
+            yield Move(over)
+        elif "stall" in actor.faults:
+            yield Move(over, fault="stall")
+
+
+def _does(little: Little, state: State, name: str) -> str:
+    """Whether a process goes on, waits for others or for ever, or does nothing any more."""
+    index = next(index for index, actor in enumerate(little.actors) if actor.name == name)
+    actor, process = little.actors[index], state.processes[index]
+    ask = process.stands.what
+    if process.stands.how != "asks":
+        return "goes on" if actor.comes_back and process.stands.how in {"crashed", "cancelled"} else "nothing"
+    assert isinstance(ask, Ask)
+    is_local = ask.verb in {"note", "sleep", "now"}
+    return "waits" if process.is_stuck or not (is_local or list(served(little, ask, state))) else "goes on"
 
 
 S = TypeVar("S")

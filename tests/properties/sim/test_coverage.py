@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random  # noqa: TID251  seeded
 from typing import Final
 
+import attrs
 import pytest
 from tests.properties.shipped import OF_DESIGNS, report_on
 
@@ -17,10 +18,14 @@ from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.cells import Reads
 from tidegate.sim.exploration import EXHAUSTIVE, Exploration
+from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.group import Coordinator
+from tidegate.sim.reducers import Crash
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Clock, Law, NoLongerThan, Scenario
-from tidegate.sim.world import Plain, calling, contents, document, notes, world_with
+from tidegate.sim.scenario import Actor, Clock, Law, NoLongerThan, Scenario
+from tidegate.sim.streams import Forgetful
+from tidegate.sim.world import Cell, Plain, calling, contents, document, notes, world_with
 
 
 async def says() -> str:
@@ -67,6 +72,25 @@ def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None
 
     assert explore(scenario(actors=(once,))).uncovered == ()
     assert explore(scenario(actors=(alone,), budget=2)).uncovered == ("fault restart never struck",)
+
+
+@pytest.mark.parametrize(
+    "actor",
+    [
+        Failover(),
+        Forgetful(),
+        Crash("crash", (), Cell(("dead", "p"), empty=True)),
+        Coordinator("t", lambda member, _: member, evicts=True),
+    ],
+    ids=lambda actor: actor.makes[0].value,
+)
+def test_a_fault_that_another_actor_makes_may_strike_once_and_is_reported_if_it_never_does(actor: Actor) -> None:
+    """As one that a process declares; what is taken back was not durable before, which is another fault."""
+    process = Process("p", factory(says), meaning=calling({"ask": (1,)}), raises=True)
+    made = Scenario("s", "", Plain(), (process, actor), **FINE)  # type: ignore[arg-type]
+    assert made.budget == 1
+    (kind,) = actor.makes  # type: ignore[attr-defined]
+    assert explore(attrs.evolve(made, budget=2)).uncovered == (f"fault {kind} never struck",)
 
 
 def test_without_a_network_what_is_late_is_said_to_be_lost() -> None:

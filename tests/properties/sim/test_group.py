@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -23,7 +23,8 @@ from tidegate.consumer.commands import (
     event_for,
 )
 from tidegate.consumer.fanout import Start
-from tidegate.model.effects import Effect, Now, Refused
+from tidegate.model.effects import Call, Effect, Refused
+from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.sim.faults import Fault, no_effects
@@ -39,7 +40,7 @@ from tidegate.sim.group import (
     dead,
     processed,
 )
-from tidegate.sim.reducers import Crash, Machine, ReducerProcess
+from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import ActorStep, Scenario, State
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, inbox
@@ -188,8 +189,8 @@ def test_a_log_that_is_made_anew_has_other_records() -> None:
 
 def test_what_is_not_a_wish_of_a_partition_has_no_meaning() -> None:
     """It is an error of the scenario."""
-    with pytest.raises(AssertionError):
-        list(BROKER(Now(), Plain(), "x"))
+    with pytest.raises(UnknownEffect):
+        list(BROKER(Call("user"), Plain(), "x"))
     assert attrs.evolve(Group(), generation=1) == Group(1)
 
 
@@ -250,6 +251,29 @@ def grouped(*, cooperative: bool = False, means: Meaning = BROKER, budget: int =
         },
         eventually={"all is owned by who is there": all_is_owned},
     )
+
+
+def test_a_member_that_starts_again_is_a_new_one() -> None:
+    """Before it was put out or after; a scenario where nobody says so is misuse."""
+    whole = grouped(crash=True, budget=2)
+    lanes = tuple(each for each in whole.actors if isinstance(each, ReducerProcess) and each.name[0] == "a")
+    (coordinator,) = (each for each in whole.actors if isinstance(each, Coordinator))
+    coordinator = attrs.evolve(coordinator, evicts=False)
+    others = tuple(each for each in whole.actors if not isinstance(each, Coordinator))
+
+    def is_member(state: State) -> bool:
+        return state.read(GROUP).members == MEMBERS or state.read(dead("a"))
+
+    def again(**prepared: Any) -> Scenario:
+        restart = Restart("again", lanes, dead("a"), **prepared)
+        laws = {**whole.eventually, "who lives is a member": is_member}
+        return attrs.evolve(whole, actors=(*others, coordinator, restart), eventually=laws)
+
+    report = explore(again(prepared=coordinator.rejoins("a")))
+    assert report.verdict is Verdict.COMPLETE
+    assert {Fault.CRASH_BEFORE, Fault.RESTART} <= report.faults.keys()
+    with pytest.raises(Misuse, match="again starts a again, which is a member of a group"):
+        again()
 
 
 def numbers(state: State) -> range:

@@ -14,7 +14,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.faults import Fault, Faults
-from tidegate.sim.group import GROUP, Group, broker
+from tidegate.sim.group import GROUP, Coordinator, Group, broker
 from tidegate.sim.log import CONTROL, Append, Compaction, Hole, LogEntry, Pause, Resume, begun, fetched, log
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.report import Verdict, explore
@@ -90,6 +90,21 @@ def test_whoever_has_paused_receives_nothing_until_it_resumes() -> None:
     assert [reply for _, reply in BROKER(Fetch(P0, 1, 0), waiting, "b")] == [Records((0,), (b"k",))]
     ((again, _),) = BROKER(Resume(P0), waiting, "a")
     assert [reply for _, reply in BROKER(Fetch(P0, 1, 0), again, "a")] == [Records((0,), (b"k",))]
+
+
+async def fetches() -> None:
+    await Fetch(P0, 1, 0)
+
+
+def test_what_was_paused_is_forgotten_by_who_starts_again_or_gets_it_anew() -> None:
+    """It was a matter of the consumer that was, and of the partition as it had it then."""
+    ((waiting, _),) = BROKER(Pause(P0), begun(0, b"k"), "a")
+    coordinator = Coordinator("t", lambda member, _: member)
+    anew = coordinator.assign(waiting, Group(1, ("a",), ("a",)))
+    process = Process("a", factory(fetches), Faults.of(Fault.CRASH_BEFORE, Fault.RESTART), BROKER)
+    reborn = process.reborn(waiting.write(process.place, 0))
+    for world in (anew, reborn):
+        assert [reply for _, reply in BROKER(Fetch(P0, 1, 0), world, "a")] == [Records((0,), (b"k",))]
 
 
 # --- the shipped partition, on a log with keys and holes ----------------------------------------------------------------

@@ -375,6 +375,17 @@ def test_what_is_taken_back_takes_with_it_what_could_not_be_alone() -> None:
     assert (report.verdict, dict(report.goals)) == (Verdict.COMPLETE, {"both are gone": True})
 
 
+def test_what_the_network_delivers_is_taken_back_with_what_was_before_it() -> None:
+    """It confirms nothing: nobody waits until a majority has it."""
+    writers = (
+        Process("w1", factory(adds_to, "x"), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)),
+        Process("w2", factory(adds_to, "x"), Faults.of(Fault.LATE)),
+    )
+    laws = NO_LAWS | {"step": {"one at most is taken back": lambda before, then: sum_of(then) >= sum_of(before) - 1}}
+    report = explore(attrs.evolve(failing_over(), actors=(*writers, Failover(), Network()), **laws))
+    assert report.law == "one at most is taken back"
+
+
 # --- what a member shows that is behind ---------------------------------------------------------------------------------
 
 

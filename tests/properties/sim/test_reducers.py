@@ -228,6 +228,20 @@ def test_a_late_wish_outlives_the_crash() -> None:
     assert any(here.read(DEAD) and here.read(DONE) == ("a",) for here in whole.states.values())
 
 
+def test_late_requests_may_hold_instants() -> None:
+    """The network tells two of them apart, and looks at no instant as a number."""
+    event = (0, Instant(0))
+    puts = attrs.evolve(
+        reducer(lambda state, event: Step(state, (Call("a", (event,)),)), faults=Faults.of(Fault.LATE)),
+        event_for=lambda *_: None,
+        stamp=lambda event, now: (*event[:1], now),
+    )
+    world = Plain().write(inbox("r"), (event, event))
+    clock = Clock(SECOND, horizon=2 * SECOND)
+    scenario = Scenario(name="r", summary="", world=world, actors=(puts, Network(does)), budget=2, clock=clock)
+    assert explore(scenario).time.startswith("relative time")
+
+
 def test_the_state_of_a_reducer_is_immutable() -> None:
     """It becomes part of states."""
     with pytest.raises(Misuse, match="the state of a reducer is a list"):
@@ -368,6 +382,22 @@ def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
     assert report.law == NO_ERROR
     assert report.trace is not None
     assert [step.event for step in report.trace.steps] == ["receives go", 'call a() -> "did a"']
+
+
+async def raises_at_once() -> object:
+    raise ValueError("a bug")
+
+
+def test_an_error_of_a_program_that_events_received_together_begin_is_one_of_the_reducer() -> None:
+    """The events behind it are not received."""
+    steps: Mapping[object, tuple[Effect[object], ...]] = {"go": (A, B), PASS: (PASS,)}
+    carried = attrs.evolve(
+        carrying(raises_at_once),
+        step=lambda state, event: Step(state, steps.get(event, ())),
+        merge=lambda _: (PASS, "go"),
+    )
+    world = Plain().write(inbox("r"), ("go",))
+    assert explore(Scenario(name="r", summary="", world=world, actors=(carried,))).law == NO_ERROR
 
 
 @pytest.mark.parametrize("clock", [Clock(SECOND, horizon=0), Clock(SECOND, moves=2)], ids=["relative", "absolute"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -13,17 +13,24 @@ from tests.properties.hostile import refuses_wrong_types
 
 from tidegate.catalogue import shipped
 from tidegate.model.documents import ID, Document, Eq, Field, Put, PutServerTime
-from tidegate.model.effects import Note, Refused, Sleep
-from tidegate.model.errors import Misuse
+from tidegate.model.effects import Call, Note, Refused, Sleep
+from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.operations import find_one, insert_one, update_one
-from tidegate.sim.actors import Network, Process, Ticks, factory
+from tidegate.model.reducer import Step
+from tidegate.reactive.change_stream import After, Read, ResetHistory, Save
+from tidegate.sim.actors import Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Returned
-from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, bound
+from tidegate.sim.expiry import Expiry
+from tidegate.sim.faults import FAULTS, REBALANCES, Fault, Faults, all_effects, bound
+from tidegate.sim.group import GROUP, Coordinator, Group, broker, dead
+from tidegate.sim.log import begun
+from tidegate.sim.reducers import Crash, ReducerProcess, Restart
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, Clock, Label, NoLongerThan, Scenario, State, Trouble
+from tidegate.sim.streams import Forgetful, Stream
 from tidegate.sim.trace import StepKind
-from tidegate.sim.world import Plain, contents, world_with
+from tidegate.sim.world import Plain, contents, inbox, world_with
 
 
 def scenario(**changes: object) -> Scenario:
@@ -64,7 +71,96 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a law about less than no time": (lambda: NoLongerThan(-1, lambda _: None), "-1 cannot be a length of time"),
     "negative moves": (lambda: Clock(SECOND, moves=-1), "-1 cannot be a number of moves"),
+    "a budget that fits nowhere": (lambda: scenario(budget=10**7), "a budget of 10000000 faults"),
+    "moves that fit nowhere": (lambda: Clock(SECOND, moves=10**7), "10000000 moves"),
+    "negative rebalances": (lambda: scenario(world=Plain().write(REBALANCES, -1)), "a budget of -1 rebalances"),
+    "rebalances of text": (
+        lambda: scenario(world=Plain().write(REBALANCES, cast("int", "x"))),
+        "a str is not a number of rebalances",
+    ),
+    "an owner that is no member": (
+        lambda: scenario(world=Plain().write(GROUP, Group(1, ("a",), ("c",)))),
+        "'c' owns a partition, and is no member",
+    ),
+    "the owner of a transaction twice": (
+        lambda: scenario(actors=(process("a"), Expiry((process("a"),)))),
+        "expiry is about a process 'a' that is not among the actors",
+    ),
+    "who is waited for twice": (
+        lambda: scenario(actors=(process("a"), process("b", meaning=when_quiet((process("a"),))))),
+        "b is about a process 'a'",
+    ),
+    "a network without a meaning": (lambda: Network(cast("Any", None)), "a NoneType is not a meaning"),
+    "a crash of a process": (lambda: Crash("c", cast("Any", (process("a"),)), dead("a")), "a reducer that runs there"),
+    "a crash that nobody sees": (lambda: Crash("c", (), cast("Any", dead)), "the cell that tells whether it is dead"),
+    "a start that prepares nothing": (
+        lambda: Restart("r", (), dead("a"), cast("Any", 3)),
+        "is not what prepares the world",
+    ),
+    "less than nothing kept": (lambda: Forgetful(keep=-1), "-1 cannot be a number of changes"),
+    "collections that are a text": (lambda: Stream("s", cast("Any", "rows")), "a str is not a tuple"),
+    "a stream of its own record": (lambda: Stream("s", ("streams",)), "the stream s watches streams"),
+    "a key that is a text": (lambda: begun(0, cast("Any", "k")), "a str is not the key of a record"),
+    "pages of nothing": (lambda: broker(most=0), "0 cannot be a number of records"),
+    "a group without lanes": (lambda: Coordinator("t", cast("Any", "x")), "what says which process has a partition"),
 }
+
+
+def process(name: str, **more: Any) -> Process:
+    return Process(name, factory(returns), **more)
+
+
+STEPS: dict[str, tuple[Callable[[Any], dict[str, object]], str]] = {
+    "a meaning that returns nothing": (lambda any_: {"meaning": any_(lambda *_: None)}, "an outcome None"),
+    "a meaning that yields no pair": (lambda any_: {"meaning": any_(lambda *_: (1,))}, "an outcome 1"),
+    "a step that is none": (lambda any_: {"step": any_(lambda *_: None)}, "the step of a reducer returned None"),
+    "a command that is alone": (
+        lambda any_: {"step": any_(lambda state, _: Step(state, any_(Sleep(1))))},
+        "the step of a reducer returned Step",
+    ),
+    "at once, and it waits": (
+        lambda _: {"meaning": lambda *_: iter(()), "at_once": lambda _: True},
+        "has 0 outcomes",
+    ),
+    "a merge of nothing": (lambda any_: {"merge": any_(lambda _: None), "split": all_effects}, "merge returned None"),
+}
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_what_the_code_of_a_reducer_returns_is_told_apart(what: str) -> None:
+    """An error of tidegate's own names it, and what to return instead."""
+    make, said = STEPS[what]
+    asks = {"step": lambda state, event: Step(state, (Note("n", 1), Note("m", 1)) if event == "go" else ())}
+    reducer = ReducerProcess("r", 0, event_for=lambda *_: "done", **{**asks, **make(lambda each: each)})  # type: ignore[arg-type]
+    with pytest.raises(Misuse, match=said):
+        explore(scenario(world=Plain().write(inbox("r"), ("go",)), actors=(reducer,)))
+
+
+def test_a_restart_that_prepares_no_world_is_misuse() -> None:
+    """It is asked for the world."""
+    reducer = ReducerProcess("r", 0, lambda state, _: Step(state), lambda *_: None)
+    again = Restart("again", (reducer,), dead("r"), cast("Any", lambda _: None))
+    with pytest.raises(Misuse, match="prepared returned None"):
+        explore(scenario(actors=(reducer, Crash("crash", (reducer,), dead("r")), again), budget=2))
+
+
+async def notes_and_calls() -> None:
+    await Note("n", 1)
+    await Call("user")
+
+
+def test_a_broker_leaves_to_others_what_is_none_of_its_own() -> None:
+    """A note has its meaning, and a call is unknown as elsewhere."""
+    with pytest.raises(UnknownEffect, match="call user"):
+        explore(scenario(actors=(Process("a", factory(notes_and_calls), meaning=broker()),)))
+
+
+def test_a_stream_without_its_record_or_a_position_is_misuse() -> None:
+    """Begun without, or asked from somewhere else."""
+    stream = Stream("s", ("rows",))
+    for effect in (ResetHistory(0, 1), Save(0, 0, After(3)), Read(0, After("x")), Read(0, cast("Any", None))):
+        with pytest.raises(Misuse, match=r"there is no record of the stream s|is not a "):
+            list(stream.meaning()(effect, Plain(), "p"))
 
 
 @pytest.mark.parametrize("what", WRONG)

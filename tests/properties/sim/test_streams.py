@@ -13,6 +13,7 @@ from tests.properties.plain_search import agree
 
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Lt, Put
 from tidegate.model.effects import Effect, Failure, Note, Program, Refused
+from tidegate.model.errors import Misuse
 from tidegate.model.operations import delete_one, find_all, find_one, find_one_and_update, insert_one, update_one
 from tidegate.reactive import change_stream
 from tidegate.reactive.change_stream import (
@@ -32,7 +33,7 @@ from tidegate.reactive.change_stream import (
     SaveIdle,
     StartTimer,
 )
-from tidegate.sim.actors import Process, factory
+from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.failover import Failover
 from tidegate.sim.faults import FAULTS, Fault, Faults
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart, Running
@@ -129,6 +130,16 @@ def test_each_kind_of_write_is_a_change_and_nothing_else_is() -> None:
         assert page == Page((change,) if change else (), After(world.read(KEPT).end - 1))
     last = After(world.read(KEPT).end - 1)
     assert outcome(Read(1, last), world) == (world, Page((), last))
+
+
+def test_a_write_is_kept_by_one_stream_and_also_if_it_comes_late() -> None:
+    """Two would keep it twice; a network with another meaning would lose it."""
+    with pytest.raises(Misuse, match="the meanings of two streams"):
+        outcome(CHANGES[0][0], BEGUN, STREAM.meaning(MEANS))
+    writer = Process("w", factory(writes, "a"), Faults.of(Fault.LATE), MEANS)
+    with pytest.raises(Misuse, match="network delivers what w writes, and keeps no history of it"):
+        Scenario(name="s", summary="", world=BEGUN, actors=(writer, Network()))
+    Scenario(name="s", summary="", world=BEGUN, actors=(writer, Network(MEANS)))
 
 
 def test_what_is_forgotten_can_never_be_read_again() -> None:

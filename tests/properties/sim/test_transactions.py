@@ -10,8 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tidegate.model import reducer
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
-from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, Note, Refused, duplicate_key, is_too_late
+from tidegate.model.effects import (
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    Note,
+    Refused,
+    duplicate_key,
+    is_too_late,
+)
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.operations import (
@@ -37,15 +48,28 @@ from tidegate.model.operations import (
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
 from tidegate.sim import explore
 from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Failed, Returned
+from tidegate.sim.automaton import Birth, Failed, Returned
 from tidegate.sim.expiry import Expiry
 from tidegate.sim.failover import Failover, noted, unconfirmed
 from tidegate.sim.faults import FAULTS, Fault, Faults
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.report import Verdict
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.streams import KEPT, Stream
 from tidegate.sim.transactions import OPEN, known
-from tidegate.sim.world import UNCONFIRMED, World, contents, document, journal, journaled, notes, perform, world_with
+from tidegate.sim.world import (
+    UNCONFIRMED,
+    World,
+    calling,
+    contents,
+    document,
+    inbox,
+    journal,
+    journaled,
+    notes,
+    perform,
+    world_with,
+)
 
 ROWS: Final = "rows"
 N: Final = Field[int]("n")
@@ -486,6 +510,61 @@ def test_nobody_waits_for_ever_for_a_transaction_that_nobody_ends(*, is_there: b
     assert explore(scenario).ok is is_there
 
 
+async def waits_for(own: str, other: str) -> None:
+    await begun(Transaction(own, 1), update_one(ROWS, Eq(ID, own), Put(N, 7)))
+    await update_one(ROWS, Eq(ID, other), Put(N, 8))
+
+
+async def never_comes_back() -> None:
+    await left_open()
+    await Call("user")
+
+
+@pytest.mark.parametrize(
+    "births",
+    [
+        (factory(waits_for, "a", "a"),),
+        (factory(waits_for, "a", "b"), factory(waits_for, "b", "a")),
+        (factory(never_comes_back), factory(beside)),
+    ],
+    ids=["for itself", "for each other", "for user code"],
+)
+def test_the_transaction_of_an_owner_that_waits_for_ever_is_over(births: tuple[Birth, ...]) -> None:
+    """The server ends it, whatever its owner waits for; it costs no stall."""
+    faults = Faults.of(Fault.NEVER_RETURNS)
+    owners = tuple(Process(f"p{at}", birth, faults, calling({"user": ()})) for at, birth in enumerate(births))
+    scenario = Scenario(
+        "waits",
+        "",
+        world_with({ROWS: (A, B)}),
+        (*owners, Expiry(owners)),
+        eventually={"no transaction is open": lambda state: not state.read(OPEN)},
+    )
+    assert explore(scenario).verdict is Verdict.COMPLETE
+
+
+def test_a_transaction_that_a_program_of_a_reducer_has_begun_expires() -> None:
+    """When it does nothing any more; who owns one and is not known to the server is misuse."""
+    owner = ReducerProcess(
+        "owner",
+        0,
+        lambda state, event: reducer.Step(state, (Call("leave"),) if event == "go" else ()),
+        lambda *_: None,
+        carried_out=lambda command: left_open() if command == Call("leave") else None,
+    )
+    waiting = Process("waiting", factory(beside))
+    scenario = Scenario(
+        "left open",
+        "",
+        world_with({ROWS: (A,)}).write(inbox("owner"), ("go",)),
+        (owner, waiting, Expiry((owner,))),
+        eventually={"done": lambda state: state.status("waiting") == Returned(1)},
+    )
+    assert explore(scenario).ok
+    with pytest.raises(Misuse, match="owner has an open transaction"):
+        explore(attrs.evolve(scenario, actors=(owner, waiting, Expiry((waiting,)))))
+
+
 async def twice() -> bool:
     await begun(T, update_one(ROWS, AT_A, Add(N, 1)))
     await InTransaction(T, update_one(ROWS, AT_A, Add(N, 1)))
@@ -576,6 +655,27 @@ def test_a_stream_and_a_journal_hear_of_a_commit_and_of_nothing_before() -> None
         assert len(world.read(KEPT).changes) == told
     assert [change and change.id for change in world.read(KEPT).changes] == ["b", "a"]
     assert world.read(journal(ROWS, "a")) == (A.put(N, 2),)
+
+
+def test_a_stream_tells_each_write_of_a_transaction_in_order() -> None:
+    """One that another follows, too; nothing of an aborted one."""
+    stream = Stream("s", (ROWS,))
+    world: World = stream.begun(world_with({ROWS: (A, B)}))
+    effects: tuple[Effect[object], ...] = (
+        begun(T, update_one(ROWS, AT_B, Add(N, 1))),
+        AbortTransaction(T),
+        begun(attrs.evolve(T, number=2), delete_one(ROWS, AT_A)),
+        *(
+            InTransaction(attrs.evolve(T, number=2), each)
+            for each in (update_one(ROWS, AT_B, Add(N, 1)), insert_one(ROWS, A), update_one(ROWS, AT_B, Add(N, 1)))
+        ),
+        CommitTransaction(attrs.evolve(T, number=2)),
+        CommitTransaction(attrs.evolve(T, number=2)),
+    )
+    for effect in effects:
+        ((world, _),) = stream.meaning()(effect, world, "p")
+    told = [(change.id, change.is_gone) for change in world.read(KEPT).changes if change]
+    assert told == [("a", True), ("b", False), ("a", False), ("b", False)]
 
 
 @pytest.mark.parametrize(

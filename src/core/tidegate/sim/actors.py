@@ -26,10 +26,13 @@ import attrs
 from tidegate.model.effects import Call, Effect, Note, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
+from tidegate.model.operations import FindAll, FindOne
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.aging import plain_text, same
+from tidegate.sim.aging import plain_text, unchanged
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
+from tidegate.sim.failover import noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.requests import ANSWERED, Answers, Asker, replies, troubled, under_way
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
@@ -40,7 +43,9 @@ from tidegate.sim.world import (
     MANY,
     MOVES,
     QUANTUM,
+    UNCONFIRMED,
     Cell,
+    Flying,
     Meaning,
     Outcomes,
     World,
@@ -49,6 +54,7 @@ from tidegate.sim.world import (
     parts,
     perform,
     place,
+    unpaused,
     wakes,
 )
 
@@ -193,7 +199,7 @@ class Process:
         node = cast("int", world.read(self.place))
         match self.behaviour.status(node):
             case Asking(effect):
-                is_stuck = self.faults.allows(Fault.NEVER_RETURNS) and world.read(stuck(self.name))
+                is_stuck = self.is_stuck(world)
                 outcomes = () if is_stuck else replies(effect, world, self.asker)
                 if not is_stuck:
                     yield from self.asks(world, node, effect, outcomes)
@@ -217,8 +223,21 @@ class Process:
         status = self.status(world.read(self.place))
         return isinstance(status, Asking) or (self.comes_back and isinstance(status, (Crashed, Cancelled)))
 
+    def advances(self, world: World) -> bool:
+        """Does it go on, whatever others do? Who waits for them does not, nor who stands in user code that never returns."""
+        match self.status(world.read(self.place)):
+            case Asking(effect):
+                return not self.is_stuck(world) and (
+                    isinstance(effect, _AT_ONCE) or bool(replies(effect, world, self.asker))
+                )
+            case _:
+                return self.is_busy(world)
+
+    def is_stuck(self, world: World) -> bool:
+        return self.faults.allows(Fault.NEVER_RETURNS) and world.read(stuck(self.name))
+
     def reborn(self, world: World) -> World:
-        which = world.read(life(self.name)) + 1
+        which, world = world.read(life(self.name)) + 1, unpaused(world, self.name)
         return self.goes(world.write(life(self.name), which), self.behaviour.start(which))
 
     def asks(self, world: World, node: int, effect: Effect[object], outcomes: Answers) -> Iterator[ActorStep]:
@@ -266,6 +285,10 @@ class Process:
         return ActorStep(label, dead, must=False, fault=fault)
 
 
+_AT_ONCE: Final = (Now, Sleep, Note, InTransaction, CommitTransaction, AbortTransaction, FindOne, FindAll)
+"""What waits for nobody else."""
+
+
 QUIET: Final = Call("all is quiet")
 """To wait until the others are done: for a program that looks, or tidies up, at the end of every run (`when_quiet`)."""
 
@@ -279,14 +302,20 @@ def when_quiet(processes: tuple[Process, ...], otherwise: Meaning = perform) -> 
     """
     check_tuple(processes, Process, "a process")
     check_callable(otherwise, "a meaning")
+    return _WhenQuiet(processes, otherwise)
 
-    def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
+
+@final
+@attrs.frozen(eq=False)
+class _WhenQuiet:
+    processes: tuple[Process, ...]
+    otherwise: Meaning
+
+    def __call__(self, effect: Effect[object], world: World, who: str) -> Outcomes:
         if effect != QUIET:
-            yield from otherwise(effect, world, who)
-        elif not world.read(FLIGHT) and not any(process.is_busy(world) for process in processes):
+            yield from self.otherwise(effect, world, who)
+        elif not world.read(FLIGHT) and not any(process.is_busy(world) for process in self.processes):
             yield world, None
-
-    return meaning
 
 
 @lru_cache(CELLS_KEPT)
@@ -305,10 +334,13 @@ class Network:
     place: None = None
     blind: bool = False
 
+    def __attrs_post_init__(self) -> None:
+        check_callable(self.meaning, "a meaning of effects", "write Network(meaning), that of the processes")
+
     def steps(self, world: World) -> Iterator[ActorStep]:
         flying = world.read(FLIGHT)
         for index, request in enumerate(flying):
-            if any(same(request, other) for other in flying[:index]):
+            if any(unchanged(request, other) for other in flying[:index]):
                 continue
             left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
             if isinstance(request.effect, MANY):
@@ -317,8 +349,20 @@ class Network:
                     left = under_way(left, request.sender, part)
                 yield ActorStep(Label(Delivers(request), Trouble(f"begun: {len(begun)} documents, one by one")), left)
                 continue
+            yield from self.arrives(request, left)
+
+    def arrives(self, request: Flying, left: World) -> Iterator[ActorStep]:
+        """It is done and a majority has it, or it goes behind what no majority has."""
+        if not (writes := left.read(UNCONFIRMED)):
             for done, reply in self.meaning(request.effect, left, request.sender):
                 yield ActorStep(Label(Delivers(request), reply), done)
+            return
+        for done, reply, overwritten in noted(self.meaning, request.effect, left, request.sender):
+            yield ActorStep(Label(Delivers(request), reply), done)
+            if done.read(UNCONFIRMED) is not writes:
+                happened = Trouble(f"{plain_text(reply)}, but no majority has confirmed it")
+                behind = unconfirmed(left, done, overwritten, alone=True)
+                yield ActorStep(Label(Delivers(request), happened), behind, must=False)
 
 
 @final

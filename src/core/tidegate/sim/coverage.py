@@ -1,7 +1,7 @@
 """What a search, or random runs, did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
 
     states   that were reached and not looked beyond, where a bound stopped the search; and what grows, if that is why
-    faults   that some process allows, that the budgets allow, and that never struck; or that nobody brings to an end
+    faults   that some process allows or another actor makes, that the budgets allow, and that never struck; or that nobody brings to an end
     goals    that were never reached
     laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
              about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
@@ -14,7 +14,7 @@ That some states rest only because the clock has no moves left is reported, and 
 bounded there are always some, unless everything is over before.
 
 Known not to work: a fault that strikes only effects that no program awaits is reported as one that never struck, whether it was
-meant to or not. An actor that has no `faults` says nothing of those it makes.
+meant to or not. An actor that has neither `faults` nor says which it `makes`, as a `Crash` does, says nothing of those it makes.
 """
 
 from __future__ import annotations
@@ -212,8 +212,8 @@ def unsure(found: Explored | Sampled) -> tuple[str, ...]:
     )
 
 
-_AFTER_ANOTHER: Final = frozenset({Fault.RESTART})
-"""What strikes only where a fault has struck before: who starts again has crashed."""
+_AFTER_ANOTHER: Final = frozenset({Fault.RESTART, Fault.ROLLED_BACK})
+"""What strikes only where a fault has struck before: who starts again has crashed, what is taken back was not durable."""
 
 
 _DELIVERED: Final = (Fault.LATE, Fault.DUPLICATE)
@@ -221,11 +221,11 @@ _DELIVERED: Final = (Fault.LATE, Fault.DUPLICATE)
 
 
 def _possible(scenario: Scenario) -> tuple[Fault, ...]:
-    """The kinds that some process allows, and the budgets too."""
+    """The kinds that some process allows or another actor makes, and the budgets allow too."""
     allowed: set[Fault] = set()
     for actor in scenario.actors:
         faults: Faults | None = getattr(actor, "faults", None)
-        allowed.update(faults.kinds if faults is not None else ())
+        allowed.update(faults.kinds if faults is not None else getattr(actor, "makes", ()))
 
     def is_in_budget(kind: Fault) -> bool:
         return scenario.budget > (kind in _AFTER_ANOTHER) and scenario.budgets.get(kind, scenario.budget) > 0

@@ -4,7 +4,10 @@ A store ends a transaction that has been open for too long (MongoDB: transaction
 for it waits no longer, and its owner is answered that there is no such transaction.
 
     its owner does nothing any more    it is aborted at some time, as it must be
+    its owner waits                    so it is, unless the owner of another one goes on, for whom he may wait
     its owner goes on                  it may be aborted, which is a stall of the owner's: he stood for so long (`Fault.STALL`)
+
+Who stands in user code that never returns waits, too. A reducer does something as long as it has commands or programs of any kind.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from typing import final
 
 import attrs
 
+from tidegate.model.errors import Misuse
 from tidegate.model.transactions import Transaction
 from tidegate.model.values import check_tuple
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault, spent
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.transactions import aborted, open_transactions
 from tidegate.sim.world import World
@@ -34,20 +39,40 @@ class Expiry:
         processes: Their owners.
     """
 
-    processes: tuple[Process, ...]
+    processes: tuple[Process | ReducerProcess, ...]
     name: str = "expiry"
     place: None = None
     blind: bool = False
 
     def __attrs_post_init__(self) -> None:
-        check_tuple(self.processes, Process, "a process")
+        check_tuple(self.processes, (Process, ReducerProcess), "a process")
 
     def steps(self, world: World) -> Iterator[ActorStep]:
-        for session, now, mine in tuple(open_transactions(world)):
-            over = Transaction(session, now.number)
-            owner = next((each for each in self.processes if each.name == mine.owner), None)
-            if owner is None or not owner.is_busy(world):
+        opened = [
+            (Transaction(session, now.number), self.owner(mine.owner))
+            for session, now, mine in open_transactions(world)
+        ]
+        for over, owner in opened:
+            if not owner.is_busy(world):
                 yield ActorStep(Label(f"ends {over}, with which nobody goes on"), aborted(world, over))
+            elif not any(each.advances(world) for _, each in opened):
+                yield ActorStep(Label(f"ends {over}, whose owner waits"), aborted(world, over))
             elif owner.faults.allows(Fault.STALL) and (after := spent(world, Fault.STALL)):
                 label = Label(f"ends {over}, which was open for too long")
                 yield ActorStep(label, aborted(after, over), must=False, fault=Fault.STALL)
+
+    def owner(self, name: str) -> Process | ReducerProcess:
+        """Who has begun a transaction.
+
+        Raises:
+            Misuse: Nobody knows whether he goes on with it.
+        """
+        for each in self.processes:
+            if each.name == name:
+                return each
+        raise Misuse(
+            f"{name} has an open transaction",
+            where=f"the actor {self.name}",
+            why="it is not among the owners, so nobody knows whether it goes on",
+            todo=f"write Expiry((..., {name}))",
+        )

@@ -2,7 +2,8 @@
 
 A write takes effect on the primary first. Until a majority has it, a failover may take it back, and with it all writes
 after it. Whoever reads meanwhile sees it. A majority that has a write has all writes before it: so a write that is
-confirmed confirms whatever was written before it, by anybody, and only the newest writes can ever be taken back.
+confirmed confirms whatever was written before it, by anybody, and only the newest writes can ever be taken back. What the
+network delivers confirms nothing of necessity: it may go behind what no majority has, and be taken back with it.
 
 A scenario allows that by the faults NOT_DURABLE and ROLLED_BACK of its processes, and a `Failover` among its actors.
 Without ROLLED_BACK nothing is kept, and nothing is taken back. No transaction is open after it, for the new primary knows none.
@@ -15,6 +16,13 @@ Laws
     FO1  A write that a majority has confirmed is never taken back.
     FO2  What is taken back is seen by nobody afterwards, and so are all writes after it.
     FO3  A stale read answers nothing that was never there.
+
+Known not to work
+    - Reads are local: a find shows what no majority has. The adapters read what a majority has, so a write that is done may
+      not be seen there yet, and one that was seen is not taken back.
+    - A majority has a write whose reply is lost. If it could be taken back, each program that reads back after an `Ambiguous`
+      would break here, and with the reads of the adapters it is right.
+    - What arrives late is not taken back alone, only with a write before it that no majority has.
 """
 
 from __future__ import annotations
@@ -98,6 +106,7 @@ class Failover:
     name: str = "failover"
     place: None = None
     blind: bool = False
+    makes: tuple[Fault, ...] = (Fault.ROLLED_BACK,)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         writes = world.read(UNCONFIRMED)

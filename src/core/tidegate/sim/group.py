@@ -20,13 +20,14 @@ A topic may be deleted while nobody has a partition of it, and made anew with ot
 records were handled counts for nothing (`Recreation`). Whoever has one is told, and joins again. A consumer knows the records again
 that it was handed, where the meaning says so (`broker`).
 
-A dead member is put out, too; that is not a fault of the group, for its death was one.
+A dead member is put out, too; that is not a fault of the group, for its death was one. One that starts again is a new member
+(`Coordinator.rejoins`).
 
 Laws
     GR1  Generations grow.
     GR2  No partition comes to another member before its owner has released it, is dead or was put out.
-    GR3  A commit is taken from the owner of the partition only, and in the generation in which it came to it; without a
-         generation, from anybody while there are no members.
+    GR3  A commit is taken in the generation in which the partition came to its owner only, from whoever knows that; without
+         a generation, from anybody while there are no members.
     GR4  In a cooperative rebalance, whoever keeps a partition gets no event.
     GR5  Of a log that was made anew nothing is committed, and no record of it is known again until it was handed over once.
 
@@ -59,11 +60,12 @@ from tidegate.consumer.commands import (
 from tidegate.consumer.fanout import DeliverRecords, Start
 from tidegate.model.effects import Effect, Refused
 from tidegate.model.records import TopicPartition
+from tidegate.model.values import check_callable, check_int, check_name
 from tidegate.sim.faults import REBALANCES, Fault, bound, spent
 from tidegate.sim.log import Append, Pause, Resume, fetched, log, made_anew, paused, perform_on_log
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.trace import StepKind
-from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox
+from tidegate.sim.world import Cell, Meaning, Outcomes, World, inbox, perform, unpaused
 
 __all__ = [
     "GROUP", "NO_GENERATION", "REBALANCES", "STEP_KINDS", "Coordinator", "Group", "Recreation", "broker", "committed", "dead", "end",
@@ -162,7 +164,12 @@ _RECORDS_MAX: Final = 500
 
 
 def broker(
-    records: int | None = None, *, metadata_max: int = _METADATA_MAX, most: int = _RECORDS_MAX, knows: bool = False
+    records: int | None = None,
+    *,
+    metadata_max: int = _METADATA_MAX,
+    most: int = _RECORDS_MAX,
+    knows: bool = False,
+    otherwise: Meaning = perform,
 ) -> Meaning:
     """What the commands of a partition mean.
 
@@ -172,7 +179,12 @@ def broker(
         most: How many records a fetch answers at most.
         knows: Whether a consumer knows records again that it was handed, also where logs of so many records are made anew
             (`Recreation`).
+        otherwise: What all other effects mean.
     """
+    check_int(records or 0, "a number of records", 0)
+    check_int(metadata_max, "the length of metadata", 0)
+    check_int(most, "a number of records that a fetch answers at most", 1)
+    check_callable(otherwise, "a meaning")
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
@@ -208,7 +220,7 @@ def broker(
             case Append() | Pause() | Resume():
                 yield from perform_on_log(effect, world, who)
             case _:
-                raise AssertionError(effect, who)
+                yield from otherwise(effect, world, who)
 
     return meaning
 
@@ -278,6 +290,16 @@ class Coordinator:
     place: Cell[object] = GROUP  # type: ignore[assignment]
     blind: bool = False
 
+    def __attrs_post_init__(self) -> None:
+        check_name(self.topic, "a topic")
+        check_callable(
+            self.lane, "what says which process has a partition", 'write lambda member, number: f"{member}.{number}"'
+        )
+
+    @property
+    def makes(self) -> tuple[Fault, ...]:
+        return (Fault.EVICTED,) if self.evicts else ()
+
     def steps(self, world: World) -> Iterator[ActorStep]:
         group = world.read(GROUP)
         if group.rebalancing and all(self.is_released(group, number) for number in self.moving(group)):
@@ -294,6 +316,21 @@ class Coordinator:
                 yield ActorStep(Label(f"takes {member} in again"), self.revoke(world, _joined(group, member)))
         if not group.rebalancing and (after := _begun(world)):
             yield ActorStep(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
+
+    def rejoins(self, member: str) -> Callable[[World], World]:
+        """What a member that starts again is to do: `Restart(..., prepared=coordinator.rejoins("a"))`.
+
+        It is a new member. The group puts out the one that it was, whose partitions are free then.
+        """
+
+        def joined(world: World) -> World:
+            group = world.read(GROUP)
+            rest = tuple(other for other in group.members if other != member)
+            owners = tuple("" if owner == member else owner for owner in group.owners)
+            left = attrs.evolve(group, members=rest, owners=owners)
+            return self.revoke(world, _joined(left, member))
+
+        return joined
 
     def moving(self, group: Group) -> tuple[int, ...]:
         """The partitions that a living member has to release."""
@@ -353,7 +390,7 @@ class Coordinator:
                 begins = self.at_end and position < 0
                 at = (last, None, last) if begins else (position, text, last)
                 assigned = Assigned(TopicPartition(self.topic, number), generation, *at)
-                world = tell(world, self.lane(owner, number), assigned)
+                world = tell(unpaused(world, self.lane(owner, number), number), self.lane(owner, number), assigned)
         return world.write(GROUP, Group(generation, group.members, owners, since=since, away=group.away))
 
 

@@ -5,7 +5,8 @@ transaction), or what compaction has removed. No consumer ever sees a hole, and 
 offsets that a consumer sees grow, and not by one each.
 
     Append   a record goes to the end; replies its offset. Sent twice, it is there twice: producers are not idempotent here
-    Pause    a consumer gets no records of the partition until it resumes it; what it has fetched it has
+    Pause    a consumer gets no records of the partition until it resumes it, or gets it anew, or starts again; what it has
+             fetched it has
     Resume
 
     world = begun(0, b"k", None, CONTROL, b"k")      # four offsets: two records of one key, one without, one hole
@@ -24,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum, unique
 from functools import lru_cache
+from types import NoneType
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -33,7 +35,7 @@ from tidegate.model.effects import Effect
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_type
 from tidegate.sim.scenario import ActorStep, Label
-from tidegate.sim.world import CELLS_KEPT, Cell, Outcomes, Plain, World
+from tidegate.sim.world import CELLS_KEPT, Cell, Outcomes, Plain, World, paused, unpaused
 
 __all__ = [
     "CONTROL", "Append", "Compaction", "Entries", "Hole", "LogEntry", "Pause", "Resume", "begun", "fetched", "log",
@@ -69,14 +71,10 @@ def made_anew(partition: int) -> Cell[int]:
     return Cell(("life", str(partition)), 0)
 
 
-@lru_cache(CELLS_KEPT)
-def paused(consumer: str) -> Cell[tuple[int, ...]]:
-    """Of which partitions the consumer wants no records."""
-    return Cell(("paused", consumer), ())
-
-
 def begun(partition: int, *entries: LogEntry, world: Plain | None = None) -> Plain:
     """A world in which the partition holds that."""
+    for entry in entries:
+        check_type(entry, (bytes, Hole, NoneType), "the key of a record", 'write b"key", None or CONTROL')
     return (world or Plain()).write(log(partition), entries)
 
 
@@ -99,6 +97,7 @@ class Append(Effect[int]):
 
     def __attrs_post_init__(self) -> None:
         check_type(self.partition, TopicPartition, "a partition of a topic")
+        check_type(self.key, (bytes, NoneType), "the key of a record", 'write b"key"')
 
     def __str__(self) -> str:
         return f"append to {self.partition}" + ("" if self.key is None else f" with key {self.key!r}")
@@ -128,15 +127,16 @@ class Resume(Effect[None]):
 
 def perform_on_log(effect: Append | Pause | Resume, world: World, who: str) -> Outcomes:
     """What it means."""
-    number, waits = effect.partition.partition, paused(who)
+    number = effect.partition.partition
     match effect:
         case Append(_, key):
             entries = world.read(log(number))
             yield world.write(log(number), (*entries, key)), len(entries)
         case Pause():
+            waits = paused(who)
             yield world.write(waits, tuple(sorted({*world.read(waits), number}))), None
         case Resume():
-            yield world.write(waits, tuple(each for each in world.read(waits) if each != number)), None
+            yield unpaused(world, who, number), None
 
 
 @final

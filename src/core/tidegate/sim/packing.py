@@ -55,6 +55,7 @@ _WIDTHS: Final[Mapping[str, int]] = {
     LIFE: 2,
     WAKES: 4,
     NOTES: 0,
+    "paused": 0,
     "unconfirmed": 0,
     "open transactions": 0,
     "session": 12,

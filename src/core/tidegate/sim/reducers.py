@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Sequence
 from functools import partial
 from itertools import permutations
-from typing import Any, TypeAlias, TypeVar, final
+from typing import Any, TypeAlias, TypeVar, cast, final
 
 import attrs
 
@@ -38,12 +38,13 @@ from tidegate.model.errors import Misuse, Nondeterministic, shown
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
+from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unchanged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.requests import ANSWERED, Asker, replies, troubled
-from tidegate.sim.scenario import ActorStep, Label, Trouble
-from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place
+from tidegate.sim.scenario import ActorStep, Label, Trouble, by_itself
+from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place, unpaused
 
 __all__ = [
     "Completed",
@@ -226,6 +227,18 @@ class ReducerProcess:
     def automata(self) -> tuple[ProgramAutomaton, ...]:
         return tuple(self.behaviours.values())
 
+    def is_busy(self, world: World) -> bool:
+        """Does it go on, as far as it depends on itself?"""
+        here = world.read(self.place)
+        is_at_rest = not isinstance(here, Machine) or here == Machine(here.state)
+        return not is_at_rest or (isinstance(here, Machine) and bool(world.read(inbox(self.name))))
+
+    def advances(self, world: World) -> bool:
+        """Does it go on, whatever others do? A program of it that sleeps does."""
+        here = world.read(self.place)
+        is_asleep = isinstance(here, Machine) and any(each.until is not None for each in here.running)
+        return is_asleep or any(step.fault is None for step in self.steps(world))
+
     def steps(self, world: World) -> Iterator[ActorStep]:
         machine = world.read(self.place)
         if not isinstance(machine, Machine):
@@ -253,12 +266,17 @@ class ReducerProcess:
             for events in permutations((*machine.arrived, *come)):
                 if len(events) > 1:
                     after = taken.write(self.place, rest)
-                    for event in merge(events):
+                    for event in self.merged(merge(events)):
                         here = after.read(self.place)
-                        assert isinstance(here, Machine), "an event makes no reducer crash"
-                        after = self.take(after, here, event)
+                        if isinstance(here, Machine):  # no program of it has raised
+                            after = self.take(after, here, event)
                     said = ", then ".join(plain_str(event) for event in events)
                     yield ActorStep(Label(f"receives {said}"), after)
+
+    def merged(self, told: object) -> Sequence[object]:
+        if not isinstance(told, Sequence):
+            raise Misuse(f"merge returned {shown(told)}", where=self.name, todo="return a tuple of events")
+        return told
 
     # commands that are one effect
 
@@ -378,7 +396,13 @@ class ReducerProcess:
     def take(self, world: World, machine: Machine, event: object) -> World:
         if self.stamp is not None:
             event = self.stamp(event, world.read(CLOCK))
-        step = self.step(machine.state, event)
+        step: object = self.step(machine.state, event)
+        if not isinstance(step, Step) or not isinstance(step.commands, Sequence):
+            raise Misuse(
+                f"the step of a reducer returned {shown(step)}",
+                where=self.name,
+                todo="return Step(state, (command, ...))",
+            )
         must_be_value(step.state, "the state of a reducer")
         after = attrs.evolve(machine, state=step.state)
         begun: list[Effect[object]] = []
@@ -391,7 +415,15 @@ class ReducerProcess:
                 after = _taken_back(after, taken)
                 begun = [other for other in begun if exactly(other) != exactly(command.effect)]
             elif self.at_once(command):
-                ((world, _),) = self.meaning(command, world, self.name)
+                outcomes = replies(command, world, self.asker)
+                if len(outcomes) != 1:
+                    raise Misuse(
+                        f"{command} has {len(outcomes)} outcomes",
+                        where=self.name,
+                        why="what happens at once has one",
+                        todo="leave it out of at_once, or let its meaning yield one outcome",
+                    )
+                ((world, _),) = outcomes
             elif self.is_program(command):
                 begun.append(command)
             elif isinstance(command, Sleep) and not self.is_timer(command):
@@ -435,6 +467,16 @@ def _without(items: tuple[V, ...], item: V) -> tuple[V, ...]:
     return items[:index] + items[index + 1 :]
 
 
+def _check_host(reducers: object, dead: object) -> None:
+    """Raise Misuse if that is no machine that runs reducers."""
+    check_tuple(
+        reducers,
+        ReducerProcess,
+        "a reducer that runs there",
+    )
+    check_type(dead, Cell, "the cell that tells whether it is dead", 'write Cell(("dead", "name"), empty=False)')
+
+
 @final
 @attrs.frozen(eq=False)
 class Crash:
@@ -451,6 +493,10 @@ class Crash:
     dead: Cell[bool]
     place: None = None
     blind: bool = True
+    makes: tuple[Fault, ...] = (Fault.CRASH_BEFORE,)
+
+    def __attrs_post_init__(self) -> None:
+        _check_host(self.reducers, self.dead)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         if world.read(self.dead) or (after := spent(world, Fault.CRASH_BEFORE)) is None:
@@ -476,11 +522,14 @@ class Restart:
     name: str
     reducers: tuple[ReducerProcess, ...]
     dead: Cell[bool]
-    prepared: Callable[[World], World] = lambda world: world
+    prepared: Callable[[World], World] = by_itself
     blind: bool = False
+    makes: tuple[Fault, ...] = (Fault.RESTART,)
     place: Cell[object] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        _check_host(self.reducers, self.dead)
+        check_callable(self.prepared, "what prepares the world for who starts again", "it returns the world")
         object.__setattr__(self, "place", self.dead)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
@@ -488,5 +537,10 @@ class Restart:
             return
         after = after.write(self.dead, value=False).write(life(self.name), after.read(life(self.name)) + 1)
         for reducer in self.reducers:
-            after = reducer.begin(after)
-        yield ActorStep(Label("starts again"), self.prepared(after), must=False, fault=Fault.RESTART)
+            after = reducer.begin(unpaused(after, reducer.name))
+        begun: object = self.prepared(after)
+        if not hasattr(begun, "taken"):
+            raise Misuse(
+                f"prepared returned {shown(begun)}", where=self.name, todo="return the world, with what is written"
+            )
+        yield ActorStep(Label("starts again"), cast("World", begun), must=False, fault=Fault.RESTART)

@@ -3,7 +3,7 @@
     none            the reply                        done
     unsent          NotApplied                       not done
     dropped         Ambiguous                        not done
-    lost reply      Ambiguous                        done
+    lost reply      Ambiguous                        done, and a majority has it
     partly done     Ambiguous                        done to some of its documents, if it is a write of many
     late            Ambiguous                        done at any later point; to many documents one by one
     duplicate       the reply                        done, and done once more at any later point
@@ -18,10 +18,10 @@ part in them; the store has one clock, a machine another. What the store is aske
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations
 from types import MappingProxyType
-from typing import Final, TypeAlias, final, get_args
+from typing import Final, TypeAlias, cast, final, get_args
 
 import attrs
 
@@ -38,6 +38,7 @@ from tidegate.model.effects import (
     Sleep,
     is_too_late,
 )
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import (
     DeleteOne,
     FindAll,
@@ -109,7 +110,16 @@ def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
     """What becomes of the request without any fault; nothing while it must wait."""
     if isinstance(effect, Now) and asker.host != HOST:
         return (readings(asker.host, asker.name, world),)
-    return tuple(asker.meaning(effect, world, asker.name))
+    outcomes: object = asker.meaning(effect, world, asker.name)
+    found: tuple[object, ...] = tuple(outcomes) if isinstance(outcomes, Iterable) else (outcomes,)
+    if not all(type(each) is tuple and len(each) == 2 for each in found):
+        raise Misuse(
+            f"a meaning has an outcome {shown(found[0] if len(found) == 1 else found)} for {effect}",
+            where=asker.name,
+            why="an outcome is the world after it, and the reply",
+            todo="yield (world, reply) for each outcome; for none, while it must wait, yield nothing",
+        )
+    return cast("Answers", found)
 
 
 def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:

@@ -25,7 +25,7 @@ import attrs
 
 from tidegate.model.documents import show
 from tidegate.model.effects import Effect
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.transactions import InTransaction
@@ -47,6 +47,7 @@ V = TypeVar("V")
 
 CLOCK_LANE: Final = "clock"
 """The lane of the clock in traces."""
+_BUDGET_MAX: Final = 1_000_000
 NO_ERROR: Final = "no program raises an error"
 """The law that every scenario has besides its own."""
 
@@ -220,6 +221,8 @@ class Clock:
             raise Misuse(f"a quantum of {self.quantum} us", why="documents keep whole milliseconds")
         if self.horizon is not None and self.horizon % 1_000:
             raise Misuse(f"a horizon of {self.horizon} us", why="documents keep whole milliseconds")
+        if self.moves > _BUDGET_MAX:
+            raise Misuse(f"{self.moves} moves of a clock", why=f"they are from 0 to {_BUDGET_MAX:,}")
 
 
 def _check_answers(law: object, name: str, scenario: str) -> None:
@@ -237,6 +240,21 @@ def _check_answers(law: object, name: str, scenario: str) -> None:
                 why="what it answers is always true",
                 todo=todo,
             )
+
+
+def by_itself(world: World) -> World:
+    """Nothing is prepared for whoever starts again."""
+    return world
+
+
+def _keeps_history(actor: Actor) -> bool:
+    return getattr(getattr(actor, "meaning", None), "keeps_history", False)
+
+
+def _may(actor: Actor, kind: Fault) -> bool:
+    """Whether the actor allows the fault."""
+    faults: object = getattr(actor, "faults", None)
+    return isinstance(faults, Faults) and faults.allows(kind)
 
 
 @final
@@ -258,7 +276,8 @@ class Scenario:
         summary: One line for people.
         world: How it begins.
         actors: Whatever moves.
-        budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults, else 0.
+        budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults or makes them, as a
+            `Crash` does, else 0.
         budgets: How many of one kind may, where that is fewer; 0 for never.
         clock: How time passes; None: it stands, and a sleep is over at once (docs/time.md).
         always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
@@ -290,8 +309,9 @@ class Scenario:
     @budget.default
     def _(self) -> int:
         actors: object = self.actors  # it is looked at below
-        declared = (getattr(actor, "faults", None) for actor in actors) if isinstance(actors, tuple) else ()
-        return int(any(isinstance(faults, Faults) and faults.kinds for faults in declared))
+        declared = [getattr(actor, "faults", None) for actor in actors] if isinstance(actors, tuple) else []
+        made = any(getattr(actor, "makes", ()) for actor in actors) if isinstance(actors, tuple) else False
+        return int(made or any(isinstance(faults, Faults) and faults.kinds for faults in declared))
 
     def __attrs_post_init__(self) -> None:
         self._check_types()
@@ -328,8 +348,7 @@ class Scenario:
             )
         horizon = None if self.clock is None else self.clock.horizon
         for actor in self.actors if horizon is not None else ():
-            faults: object = getattr(actor, "faults", None)
-            if getattr(actor, "host", HOST).stall and isinstance(faults, Faults) and faults.allows(Fault.STALL):
+            if getattr(actor, "host", HOST).stall and _may(actor, Fault.STALL):
                 raise Misuse(
                     f"{actor.name} may stall by a fault, and time passes by itself",
                     where=f"scenario {self.name}",
@@ -345,12 +364,80 @@ class Scenario:
                         why="beyond the horizon all lengths of time are the same",
                         todo="let the clock of the scenario have a horizon that is further away",
                     )
+        self._check_same()
+        self._check_history()
+        self._check_group()
         grouped = [name for group in self.symmetric for name in group]
         if len(set(grouped)) != len(grouped) or not set(grouped) <= set(names):
             raise Misuse(
                 f"no groups of processes: {self.symmetric}", where=f"scenario {self.name}", todo="name each once"
             )
         check_alike(self.symmetric, {actor.name: actor for actor in self.actors}, f"scenario {self.name}")
+        rebalances = self.world.read(REBALANCES)
+        check_type(rebalances, int, "a number of rebalances")
+        for what, budget in (("faults", self.budget), ("rebalances", rebalances), *self.budgets.items()):
+            if not 0 <= budget <= _BUDGET_MAX:
+                raise Misuse(
+                    f"a budget of {budget} {what}",
+                    where=f"scenario {self.name}",
+                    why=f"it is from 0 to {_BUDGET_MAX:,}",
+                )
+
+    def _check_same(self) -> None:
+        """Raise Misuse if an actor is about another process than that of the scenario of the same name."""
+        for actor in self.actors:
+            meaning = getattr(actor, "meaning", None)
+            others = (
+                getattr(actor, "processes", ()),
+                getattr(actor, "reducers", ()),
+                getattr(meaning, "processes", ()),
+            )
+            for other in (each for group in others for each in group):
+                if not any(other is each for each in self.actors):
+                    raise Misuse(
+                        f"{actor.name} is about a process {shown(other.name)} that is not among the actors",
+                        where=f"scenario {self.name}",
+                        why="it is asked where it stands, and one of the same name knows nothing of it",
+                        todo="give both the same object",
+                    )
+
+    def _check_history(self) -> None:
+        """Raise Misuse if a write that arrives late would be missing in the history of a stream."""
+        keeping = [actor for actor in self.actors if _keeps_history(actor)]
+        late = [each.name for each in keeping if _may(each, Fault.LATE) or _may(each, Fault.DUPLICATE)]
+        for actor in self.actors if late else ():
+            if hasattr(actor, "meaning") and not hasattr(actor, "faults") and not _keeps_history(actor):
+                raise Misuse(
+                    f"{actor.name} delivers what {late[0]} writes, and keeps no history of it",
+                    where=f"scenario {self.name}",
+                    why="a stream would not tell it",
+                    todo="give both the meaning of the stream: Network(stream.meaning())",
+                )
+
+    def _check_group(self) -> None:
+        """Raise Misuse if a member of a group may start again, and does not join."""
+        _, group = self.world.cells.get(("group",), (None, None))
+        members, owners = getattr(group, "members", ()), getattr(group, "owners", ())
+        check_tuple(members, str, "a member of a group")
+        check_tuple(owners, str, "the owner of a partition")
+        if group is not None and not getattr(group, "rebalancing", True):
+            for owner in owners:
+                if owner and owner not in members:
+                    raise Misuse(
+                        f"{shown(owner)} owns a partition, and is no member of the group",
+                        where=f"scenario {self.name}",
+                        todo=f"its members are: {', '.join(members)}",
+                    )
+        for actor in self.actors if any(hasattr(actor, "rejoins") for actor in self.actors) else ():
+            cell, prepared = getattr(actor, "dead", None), getattr(actor, "prepared", None)
+            member = cell.name[-1] if isinstance(cell, Cell) else ""
+            if prepared is not None and prepared is by_itself and member in members:
+                raise Misuse(
+                    f"{actor.name} starts {member} again, which is a member of a group",
+                    where=f"scenario {self.name}",
+                    why="who starts again is a new member, and nobody says that it joins",
+                    todo=f"write Restart(..., prepared=coordinator.rejoins({shown(member)}))",
+                )
 
     def _check_types(self) -> None:
         """Raise Misuse if a field is of another type."""

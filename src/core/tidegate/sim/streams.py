@@ -17,13 +17,14 @@ This gives the commands of `tidegate.reactive.change_stream` their meaning, as f
 `HandleChanged`, `HandleDeleted` and `Reconcile` are programs of several effects: carry them out by `ReducerProcess(carried_out=...)`.
 
     stream = Stream("stream", watched=("orders",))
-    meaning = stream.meaning()                       # of every process that writes, and of the consumer's reducer
+    meaning = stream.meaning()                       # of every process that writes, of the consumer's reducer, of a Network
     world = stream.begun(world_with({...}))              # with an empty record
     elected = stream.elected(world, epoch=2)         # raises the epoch of the record: what `Elected` is to report
     actors = (..., Forgetful(keep=1))                # where HISTORY_LOST may strike
 
 Laws
-    ST1  From a position, a stream tells every change of what is watched exactly once and in order, whatever the pages.
+    ST1  From a position, a stream tells every change of what is watched exactly once and in order, whatever the pages; those
+         of a transaction when it is committed, each of its writes.
     ST2  What it has answered was confirmed by a majority, and is never taken back.
     ST3  From before what is kept, it says that it cannot go on, and tells nothing.
     ST4  A position is saved, and a history begun, under the epoch of the record only.
@@ -31,15 +32,17 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, final
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias, cast, final
 
 import attrs
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Lt, Put, Remove, Update
 from tidegate.model.effects import Effect, Failure, Refused
+from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one_and_update
-from tidegate.model.values import check_int, check_name
+from tidegate.model.transactions import CommitTransaction, InTransaction
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.change_stream import (
     After,
     Broken,
@@ -57,6 +60,7 @@ from tidegate.reactive.change_stream import (
 from tidegate.sim.failover import noted
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
+from tidegate.sim.transactions import Open, known
 from tidegate.sim.world import (
     DOCUMENTS,
     UNCONFIRMED,
@@ -127,6 +131,14 @@ class Stream:
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "the name of a stream")
         check_int(self.page, "the length of a page", 1)
+        for collections in (self.watched, self.others):
+            check_tuple(collections, str, "the name of a collection")
+        if self.collection in (*self.watched, *self.others):
+            raise Misuse(
+                f"the stream {self.name} watches {self.collection}",
+                why="its own record is there, which it writes as it goes on",
+                todo="keep its record in another collection",
+            )
 
     # the record
 
@@ -139,7 +151,8 @@ class Stream:
 
     def record(self, world: World) -> Document:
         found = world.read(document(self.collection, self.name))
-        assert found is not None, "the world was begun with the record"
+        if found is None:
+            raise Misuse(f"there is no record of the stream {self.name}", todo="begin with stream.begun(world)")
         return found
 
     def position(self, world: World) -> Position | None:
@@ -160,25 +173,23 @@ class Stream:
 
     def meaning(self, otherwise: Meaning = perform) -> Meaning:
         """A meaning that keeps the history of what is written, and has the commands of a consumer."""
+        return _Keeping(self, otherwise)
 
-        def means(effect: Effect[object], world: World, who: str) -> Outcomes:
-            match effect:
-                case Locate():
-                    yield world, From(_known_end(world))
-                case Read(_, position):
-                    yield world, self.read(world, position)
-                case StartTimer():
-                    yield world, None
-                case Save(epoch, history, position):
-                    yield from self.fenced(
-                        world, who, AllOf((Eq(EPOCH, epoch), Eq(_HISTORY, history))), *_stored(position)
-                    )
-                case ResetHistory(epoch, history):
-                    yield from self.forgets(world, who, epoch, history)
-                case _:
-                    yield from self.writes(otherwise, effect, world, who)
-
-        return means
+    def means(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
+        match effect:
+            case Locate():
+                yield world, From(_known_end(world))
+            case Read(_, position):
+                yield world, self.read(world, position)
+            case StartTimer():
+                yield world, None
+            case Save(epoch, history, position):
+                where = AllOf((Eq(EPOCH, epoch), Eq(_HISTORY, history)))
+                yield from self.fenced(world, who, where, *_stored(position))
+            case ResetHistory(epoch, history):
+                yield from self.forgets(world, who, epoch, history)
+            case _:
+                yield from self.writes(otherwise, effect, world, who)
 
     def read(self, world: World, position: Position) -> Page | Broken:
         """The next page."""
@@ -197,6 +208,7 @@ class Stream:
 
     def fenced(self, world: World, who: str, where: AllOf, *updates: Update) -> Outcomes:
         """One write to the record; refused if it does not match."""
+        self.record(world)
         write = find_one_and_update(self.collection, AllOf((Eq(ID, self.name), where)), *updates)
         for after, reply in perform(write, world, who):
             if isinstance(reply, Failure):
@@ -212,19 +224,87 @@ class Stream:
         yield from self.fenced(world, who, older, Put(_HISTORY, history), Remove(AFTER), Remove(FROM))
 
     def writes(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
-        """What is written to the collections is kept, change by change."""
-        for after, reply, overwritten in noted(otherwise, effect, world, who):
-            kept = after.read(KEPT)
-            for cell, had in overwritten:
-                collection = cell.name[1] if cell.name[0] == DOCUMENTS else ""
-                has = after.read(cell)
-                if has == had or collection not in (*self.watched, *self.others):
-                    continue
+        """What is written to the collections is kept, write by write."""
+        for done, reply, overwritten in noted(otherwise, effect, world, who):
+            if any(cell.name == KEPT.name for cell, _ in overwritten):
+                raise Misuse(
+                    "a write has the meanings of two streams",
+                    why="the history of the store would keep its changes twice",
+                    todo="give whoever writes the meaning of one stream that watches the collections of both",
+                )
+            changes = self.changes((cell, had, done.read(cell)) for cell, had in overwritten)
+            after = done
+            if isinstance(effect, (InTransaction, CommitTransaction)):
+                after, changes = self.of_transaction(effect, world, done)
+            kept = after.read(KEPT) if changes else Kept()
+            told = attrs.evolve(kept, changes=(*kept.changes, *changes))
+            yield (after.write(KEPT, told) if changes else after), reply
+
+    def of_transaction(
+        self, effect: InTransaction[object] | CommitTransaction, before: World, after: World
+    ) -> tuple[World, _Changes]:
+        """The world that keeps the changes of an open transaction, and what to tell: all of them once it is committed."""
+        session = effect.transaction.session
+        was, now, pending = _open(before, session), _open(after, session), before.read(_pending(session))
+        if now is was:
+            return after, ()
+        if now is None:
+            left = after.write(_pending(session), ()) if pending else after
+            return left, pending if isinstance(effect, CommitTransaction) else ()
+        begins = isinstance(effect, InTransaction) and effect.begins
+        changes = self.changes(_stated(before, None if begins else was, now))
+        told = changes if begins else (*pending, *changes)
+        return after if told == pending else after.write(_pending(session), told), ()
+
+    def changes(self, writes: Iterable[_Write]) -> tuple[DocumentChange | None, ...]:
+        """Those of the collections that move its position; None for one that it does not watch."""
+        changes: list[DocumentChange | None] = []
+        for cell, had, has in writes:
+            collection = cell.name[1] if cell.name[0] == DOCUMENTS else ""
+            if has != had and collection in (*self.watched, *self.others):
                 there = has if isinstance(has, Document) else had
-                assert isinstance(there, Document)
-                change = DocumentChange(collection, there[ID], has is None) if collection in self.watched else None
-                kept = attrs.evolve(kept, changes=(*kept.changes, change))
-            yield (after.write(KEPT, kept) if kept is not after.read(KEPT) else after), reply
+                assert isinstance(there, Document), "what is deleted was there"
+                is_watched = collection in self.watched
+                changes.append(DocumentChange(collection, there[ID], has is None) if is_watched else None)
+        return tuple(changes)
+
+
+@final
+@attrs.frozen(eq=False)
+class _Keeping:
+    """The meaning of a stream."""
+
+    stream: Stream
+    otherwise: Meaning
+    keeps_history: bool = attrs.field(default=True, init=False)
+
+    def __call__(self, effect: Effect[object], world: World, who: str) -> Outcomes:
+        return self.stream.means(self.otherwise, effect, world, who)
+
+
+_Write: TypeAlias = tuple[Cell[object], object, object]
+"""A cell, what it held, and what it holds."""
+_Changes: TypeAlias = tuple[DocumentChange | None, ...]
+
+
+def _pending(session: str) -> Cell[_Changes]:
+    """The changes that the open transaction of the session has made."""
+    return Cell(("changes", session), ())
+
+
+def _open(world: World, session: str) -> Open | None:
+    now = world.read(known(session))
+    return None if now is None else now.current
+
+
+def _stated(before: World, was: Open | None, now: Open) -> Iterator[_Write]:
+    """What a statement has written: the transaction holds it in the order of its writes."""
+    own = {} if was is None else {cell.name: value for cell, value in was.written}
+    for cell, has in now.written:
+        if cell.name not in own:
+            yield cell, before.read(cell), has
+        elif own[cell.name] is not has:
+            yield cell, own[cell.name], has
 
 
 def _stored(position: Position) -> tuple[Update, ...]:
@@ -235,9 +315,10 @@ def _stored(position: Position) -> tuple[Update, ...]:
 
 
 def _number_of(position: Position) -> int:
+    check_type(position, (After, From), "a position in a stream")
     number = position.token if isinstance(position, After) else position.time
-    assert isinstance(number, int), "positions of this stream are numbers"
-    return number
+    check_type(number, int, "a number of a change, where the simulated stream begins")
+    return cast("int", number)
 
 
 def _known_end(world: World) -> int:
@@ -259,6 +340,10 @@ class Forgetful:
     name: str = "history"
     place: None = None
     blind: bool = False
+    makes: tuple[Fault, ...] = (Fault.HISTORY_LOST,)
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.keep, "a number of changes", 0)
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         kept = world.read(KEPT)

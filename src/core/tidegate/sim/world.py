@@ -99,7 +99,7 @@ __all__ = [
     "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MANY", "MOVES", "NOTES", "PROCESS",
     "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Many", "Meaning", "Outcomes", "Overwritten", "Part", "Plain",
     "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
-    "parts", "perform", "pinned", "place", "target", "uniques", "upserted_by", "wakes", "world_with",
+    "parts", "paused", "perform", "pinned", "place", "target", "uniques", "unpaused", "upserted_by", "wakes", "world_with",
 ]  # fmt: skip
 
 
@@ -160,6 +160,19 @@ def wakes(process: str) -> Cell[Instant | None]:
 def notes(process: str) -> Cell[tuple[tuple[str, object], ...]]:
     """What the process says of itself, by name; it dies with the process."""
     return Cell((NOTES, process), ())
+
+
+@lru_cache(CELLS_KEPT)
+def paused(consumer: str) -> Cell[tuple[int, ...]]:
+    """Of which partitions the consumer wants no records, as long as it lives and has them."""
+    return Cell(("paused", consumer), ())
+
+
+def unpaused(world: World, consumer: str, *numbers: int) -> World:
+    """The world in which it wants records of these partitions; of all, if none are named."""
+    waits = world.read(paused(consumer))
+    left = tuple(each for each in waits if numbers and each not in numbers)
+    return world if left == waits else world.write(paused(consumer), left)
 
 
 def inbox(process: str) -> Cell[tuple[object, ...]]:

@@ -217,9 +217,10 @@ def planted(
     failover: bool = False,
     alone: bool = False,
     owners: int = 2,
+    expires: bool = True,
 ) -> Specimen:
     """The scenario of a transfer, with the bug in its place."""
-    make = partial(transferring, bug, summary=(bug.__doc__ or "").partition("\n")[0], owners=owners)
+    make = partial(transferring, bug, summary=(bug.__doc__ or "").partition("\n")[0], owners=owners, expires=expires)
     if failover:
         make = partial(make, budget=2, faults=FAILOVERS)
     return Specimen(
@@ -288,6 +289,7 @@ SPECIMENS: Final = (
         waits_for_itself,
         ENDS,
         "MongoDB: a write beside a transaction waits for it, a findAndModify past its own maxTimeMS, until the server ends it (measured).",
+        expires=False,
     ),
     planted("nothing_is_checked", nothing_is_checked, NOT_BELOW, "Planted: being seen whole is not being right."),
     Specimen(

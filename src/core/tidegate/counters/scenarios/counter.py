@@ -161,6 +161,7 @@ def counting(
     """
     means = observed(COUNTERS, KEY, TALLY, tallied, perform)
     tokens = ("t", "u", "v")[:owners]
+    failing = (Failover(),) if faults.allows(Fault.ROLLED_BACK) else ()
     working = tuple(Process(token, factory(program, COUNTERS, KEY, token, parts), faults, means) for token in tokens)
     return Scenario(
         name="counter",
@@ -170,7 +171,7 @@ def counting(
             *working,
             Process("sweep", factory(clean, parts, early, sweeps), sweep_faults, when_quiet(working, means)),
             Network(means),
-            Failover(),
+            *failing,
         ),
         budget=budget,
         always={ONCE: is_counted_once, TRUTH: tuple(map(answer_is_true, tokens))},

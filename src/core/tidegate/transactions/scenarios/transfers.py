@@ -105,6 +105,7 @@ def transferring(
     budget: int = 1,
     faults: Faults = FAULTS,
     policy: Policy = POLICY,
+    expires: bool = True,
 ) -> Scenario:
     """The scenario.
 
@@ -116,18 +117,20 @@ def transferring(
         budget: How many faults may strike.
         faults: Which may strike owners.
         policy: When owners try again.
+        expires: Whether the server ends what nobody goes on with.
     """
     asked = (Transfer("t", "a", "b", 1), Transfer("u", "b", "a", 1), Transfer("v", "a", "b", 1))[:owners]
     working = tuple(
         Process(each.request, factory(program, ACCOUNTS, ENTRIES, each, each.request, policy), faults) for each in asked
     )
     reading = () if read is None else (Process("reader", factory(read)),)
+    ending = (Expiry((*working, *reading)),) if expires else ()
     failing = (Failover(),) if faults.allows(Fault.ROLLED_BACK) else ()
     return Scenario(
         name="transfer",
         summary=summary,
         world=world_with({ACCOUNTS: tuple(account(key, balance) for key, balance in BEGAN.items())}),
-        actors=(*working, *reading, Network(), Expiry((*working, *reading)), *failing),
+        actors=(*working, *reading, Network(), *ending, *failing),
         budget=budget,
         always={
             WHOLE: are_whole,
