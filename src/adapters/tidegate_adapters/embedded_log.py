@@ -31,9 +31,19 @@ from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
 from tidegate_adapters.handlers import Called, pattern_of
-from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Client, Producer, Received, TransactionalProducer, ours, theirs
+from tidegate_adapters.kafka_ports import (
+    Client,
+    Connect,
+    Produce,
+    Producer,
+    Received,
+    Transact,
+    TransactionalProducer,
+    ours,
+    theirs,
+)
 from tidegate_adapters.later import Later
+from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "record_of", "records_of"]
 
@@ -141,6 +151,22 @@ class _Delivered:
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp: None = None
     timestamp_type: None = None
+
+
+class Consuming(Protocol):
+    """A `Worker`, which needs this module itself."""
+
+    @property
+    def settings(self) -> WorkerSettings: ...
+
+    @property
+    def handle(self) -> Called: ...
+
+    def configured(self, settings: WorkerSettings, handle: Called | None = None) -> Consuming: ...
+
+    async def run(self, connect: Connect, produce: Produce, transact: Transact) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 class _Listener(Protocol):
@@ -348,7 +374,7 @@ class EmbeddedRun:
         Misuse: The log holds records of a topic that the worker does not consume.
     """
 
-    def __init__(self, worker: Worker, log: EmbeddedLog) -> None:
+    def __init__(self, worker: Consuming, log: EmbeddedLog) -> None:
         wanted = worker.settings.pattern
         for topic in sorted({each.topic for each in log.ends if not re.match(wanted, each.topic)}):
             raise Misuse(f"records of {topic!r}, which the worker does not consume", where="an embedded log")
