@@ -214,7 +214,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "broken.py:nondeterministic"), 4, "with the same replies a program was first about to"),
     (("explore", "broken.py:bad_law"), 3, "why: ZeroDivisionError"),
     (("explore", "--no-store", "broken.py:bad_law"), 3, "in the law 'a law'"),
-    (("explore", "broken.py:bad_goal"), 3, "why: KeyError: 'nobody'"),
+    (("explore", "broken.py:bad_goal"), 2, 'a law asks where "nobody" stands, which is no process'),
     (("explore", "broken.py:leaves"), 3, "why: SystemExit: 0"),
     (("explore", "broken.py:needy"), 3, "why: TypeError: needs() missing 1 required positional argument"),
     # traces

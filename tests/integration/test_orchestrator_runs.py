@@ -36,7 +36,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what is asked is not heard": Bug(heeding._told, "elif (asked := order(record)) is not None:", "elif False:"),
     "who is asked to cancel gives back": Bug(heeding._told, "(run, _ASKED[asked])", "(run, InterruptReason.KILL)"),
     "what is its own and was not told is left": Bug(dispatch._strayed, "    if state.looking is not None:", "    if True:", ("unheard",)),
-    "a limit is not kept": Bug(Workers._take, "longest = each.job.deadline or declared.limit", "longest = None"),
+    "a timeout is not kept": Bug(Workers._take, "longest = each.job.deadline or declared.timeout", "longest = None"),
     "who waits keeps its slot": Bug(Workers._waiting, "if waits.number == 1 and not waits.is_over:", "if False:"),
     "who is cancelled while it wants a slot goes on without one": Bug(Workers._waiting, "await _in_any_case(resumed)", "await resumed"),
     "who was interrupted waits for a slot": Bug(dispatch._resuming, "is None]\n    given = {each.run: Slot.WITHOUT for each in wanting if each.why is not None}", "is None or True]\n    given = {}"),

@@ -39,7 +39,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a history that was lost is not begun anew": Bug(Planner._begin, "return Call(lambda: self._store(stream_records.reset_history(STREAMS, self._key, command)))", "return Call(lambda: asyncio.sleep(0))", ("forget",)),
     "a history begins with the position of the last one": Bug(stream_records.reset_history, ", Remove(AFTER), Remove(FROM)", "", ("forget",)),
     "a stream forgets what came at once": Bug(ChangeStream._read, "return self._told(await self._open(position))", "_ = await self._open(position)", ("kill", "stop")),
-    "what a handler raises is a success": Bug(Pool._answer, "_failure(ended.reply) if isinstance(ended.reply, BaseException) else answered(ended.reply)", "None"),
+    "what a handler raises is a success": Bug(Pool._answer, "answer = _answer_of(ended.reply)", "answer = None"),
     "what is interrupted is a success": Bug(Pool._answer, "return _INTERRUPTED.reason", "return None", ("stop",)),
     "ends are not written": Bug(Pool._begin, "return Call(lambda: run(task.end(ended)))", "return Call(lambda: asyncio.sleep(0))"),
     "a handler whose lease is lost goes on": Bug(Pool._begin, "return InterruptEach(lambda of, given: ", "return InterruptEach(lambda of, given: False and ", ("cut",)),
