@@ -317,6 +317,7 @@ SLOW_SPECIMENS: Final = (
 )
 """Specimens that take long to explore: `make thorough` explores them, and `make test` the others."""
 _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
+    "/consumer/test_consumer.py::test_a_planted_bug_breaks_the_law": ("AS10 the log", "AS10 the record"),
     "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_some_mode": (
         "drops what is before",
         "loses without a release",
@@ -335,6 +336,7 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     "/invocations/test_transition.py::test_a_planted_bug_breaks_the_law": ("bug5-TR3",),
     "/reactive/change_stream/test_laws.py::test_a_planted_bug_breaks_the_law": (
         "CS1-planted11",
+        "CS1-planted14",
         "CS1-planted8",
         "CS5-planted9",
     ),
