@@ -863,6 +863,45 @@ async def draws_from_one_or_from_two() -> object:
     return rounds
 
 
+def ones() -> Iterator[int]:
+    for each in (1, 1, 1, 1):  # noqa: UP028  what `yield from` iterates over is no value
+        yield each
+
+
+async def draws_from_one_generator_or_from_two() -> object:
+    one, other = ones(), ones()
+    if await ask() == 1:
+        other = one
+    else:
+        next(one)
+        next(other)
+    rounds = 0
+    for _ in zip(one, other, strict=False):
+        await row()
+        rounds += 1
+    return rounds
+
+
+async def shares_an_iterator_with_a_generator() -> object:
+    one, other = iter((0,) * 4), iter((0,) * 4)
+    if await ask() == 1:
+        other = one
+    else:
+        next(one)
+        next(other)
+    rounds = 0
+    for _ in zip(one, (each for each in other), strict=False):
+        await row()
+        rounds += 1
+    return rounds
+
+
+async def takes_the_first_of_a_set() -> object:
+    numbers = frozenset((0, 8)) if await ask() == 1 else frozenset((8, 0))
+    await row()
+    return next(iter(numbers))
+
+
 def made_elsewhere(number: int) -> Callable[[], int]:
     return lambda: number
 
@@ -888,6 +927,9 @@ TOLD_APART: Mapping[Coded, frozenset[object]] = {
     iterates_over_what_it_was_told: frozenset({1, 2}),
     is_further_in_a_list: frozenset({1, 2}),
     draws_from_one_or_from_two: frozenset({1, 2}),
+    draws_from_one_generator_or_from_two: frozenset({2, 3}),
+    shares_an_iterator_with_a_generator: frozenset({2, 3}),
+    takes_the_first_of_a_set: frozenset({0, 8}),
     keeps_a_function_of_another_one: frozenset({1, 2}),
     steps_another_one_itself: frozenset({1, 2}),
 }

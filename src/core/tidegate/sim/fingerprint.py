@@ -56,6 +56,8 @@ _IMPLICIT: Final = ".0"
 _UNSET: Final = object()
 _KNOWN_MAX: Final = 10_000
 _Key: TypeAlias = Hashable
+_Met: TypeAlias = dict[int, tuple[int, object]]
+"""By its id: the number of what was met, and itself, so that nothing else gets that id meanwhile."""
 
 
 @final
@@ -67,18 +69,19 @@ class Unmergeable:
 
 
 def fingerprint(
-    program: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], canon: Canon
+    program: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], canon: Canon, met: _Met | None = None
 ) -> tuple[_Key, ...] | Unmergeable:
     """The value of a suspended program, or why it has none.
 
     Args:
         program: A coroutine that awaits an effect.
         canon: Makes keys of its locals.
+        met: What was met in the program that keeps this one, for it matters whether the two share it.
     """
     if not is_known_python():
         return Unmergeable(f"the bytecode of Python {PYTHON.rpartition('.')[0]} is not known")
     frames: list[_Key] = []
-    seen: dict[int, int] = {}
+    seen: _Met = {} if met is None else met
     inner: object = program
     while inner is not None:
         match inner:
@@ -99,7 +102,8 @@ def fingerprint(
             return Unmergeable(f"{name}: it awaits while it handles a {type(handled).__name__}, which is not a value")
         held = frame.f_locals
         if code.co_cellvars or code.co_freevars:
-            seen |= {id(cell): len(seen) + nth for nth, cell in enumerate(_cells(inner)) if id(cell) not in seen}
+            for cell in _cells(inner):
+                _number(cell, seen)
         lying = _stacked(inner, code, _bound(code, held), point) if point.hidden else ()
         # What is awaited lies on top: the collector sees no empty places, so what seems to lie above it may be stale.
         lying = lying[: max((nth for nth, item in enumerate(lying, 1) if item is awaited), default=len(lying))]
@@ -144,7 +148,11 @@ def _cells(program: object) -> list[object]:
     return [item for item in gc.get_referents(program) if isinstance(item, CellType)]
 
 
-def _kept(local: str, item: object, canon: Canon, seen: dict[int, int]) -> _Key | None:
+def _number(item: object, seen: _Met) -> int:
+    return seen.setdefault(id(item), (len(seen), item))[0]
+
+
+def _kept(local: str, item: object, canon: Canon, seen: _Met) -> _Key | None:
     """A local. A function is what it does: its code, and what it closes over, as number where frames of the program share it."""
     if item is _UNBOUND:
         return item
@@ -166,11 +174,11 @@ def _function(item: FunctionType, canon: Canon) -> tuple[_Key, ...] | None:
     return None if defaults is None else (FunctionType, item.__code__, item.__globals__.get, *named, defaults)
 
 
-def _shared(cell: CellType, canon: Canon, seen: dict[int, int]) -> _Key | None:
+def _shared(cell: CellType, canon: Canon, seen: _Met) -> _Key | None:
     """What a function closes over: a number if it was met before, as a local whose contents are looked at; else its contents."""
     if id(cell) in seen:
-        return seen[id(cell)]
-    seen[id(cell)] = len(seen)
+        return seen[id(cell)][0]
+    _number(cell, seen)
     try:
         contents = _kept("", cell.cell_contents, canon, seen)
     except ValueError:  # nothing is in it yet
@@ -178,12 +186,12 @@ def _shared(cell: CellType, canon: Canon, seen: dict[int, int]) -> _Key | None:
     return None if contents is None else ("contents", contents)
 
 
-def _carried(program: CoroutineType[Any, Any, Any], canon: Canon, seen: dict[int, int]) -> _Key | None:
+def _carried(program: CoroutineType[Any, Any, Any], canon: Canon, seen: _Met) -> _Key | None:
     """A program that another one steps by itself, as what it is; None where it awaits nothing, so is not begun, or over."""
     if program.cr_await is None:
         return None
-    number = seen.setdefault(id(program), len(seen))
-    inside = fingerprint(program, canon)
+    number = _number(program, seen)
+    inside = fingerprint(program, canon, seen)
     return None if isinstance(inside, Unmergeable) else (CoroutineType, number, inside)
 
 
@@ -194,7 +202,7 @@ def _across(item: object) -> str:
     return f"it keeps a {type(item).__name__} across the await, which is not known to be immutable"
 
 
-def _resting(item: object, canon: Canon, seen: dict[int, int]) -> _Key | None:
+def _resting(item: object, canon: Canon, seen: _Met) -> _Key | None:
     """An iterator, or what is being filled, as what it would be rebuilt from; None if it is not known to be a value.
 
     Args:
@@ -212,15 +220,16 @@ def _resting(item: object, canon: Canon, seen: dict[int, int]) -> _Key | None:
         case dict():
             parts = [part for pair in item.items() for part in pair]
         case GeneratorType():
-            inside = fingerprint(item, canon)
-            return None if isinstance(inside, Unmergeable) else ("generator", inside)
+            number = _number(item, seen)
+            inside = fingerprint(item, canon, seen)
+            return None if isinstance(inside, Unmergeable) else ("generator", number, inside)
         case _ if isinstance(item, _ITERATORS):
             builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
             parts = (*arguments, *position)
         case _:
             key = canon.key(item)
             return None if key is None else ("value", key)
-    number = seen.setdefault(id(item), len(seen))
+    number = _number(item, seen)
     keys = [_resting(part, canon, seen) for part in parts]
     return None if None in keys else (builder, number, *keys)
 
@@ -278,5 +287,9 @@ class Canon:
         if isinstance(item, tuple) and not isinstance(item, Enum):
             return (type(item), *map(self.key, tuple.__iter__(item)))
         if isinstance(item, frozenset) and not isinstance(item, Enum):
-            return (type(item), frozenset(map(self.key, frozenset.__iter__(item))))
+            keys = self.keys(frozenset.__iter__(item)) or ()
+            if all(isinstance(part, int) for part in frozenset.__iter__(item)):
+                # Equal sets of numbers may be iterated in different orders. That of others differs from run to run anyway.
+                return (type(item), item.__sizeof__(), *keys)
+            return (type(item), frozenset(keys))
         return exactly(item)
