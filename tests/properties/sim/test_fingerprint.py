@@ -17,7 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, partial
 from random import Random  # noqa: TID251  seeded
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import attrs
 import pytest
@@ -902,6 +902,54 @@ async def takes_the_first_of_a_set() -> object:
     return next(iter(numbers))
 
 
+class Both:
+    """An awaitable of a user's own, which keeps what it was given and an empty place on its stack."""
+
+    def __init__(self, held: object) -> None:
+        self.held = held
+
+    def __await__(self) -> Generator[Effect[object], object, object]:
+        return (None, self.held, (yield find_one("rows", Eq(ID, "r"))))[1]
+
+
+async def awaits_what_is_its_own() -> object:
+    told = await ask()
+    both = Both(told)
+    del told
+    return await both
+
+
+async def adds_a_name() -> object:
+    told = await ask()
+    exec("zz = 3")  # noqa: S102
+    kept = (told, (told := 0), await row())
+    return kept[0]
+
+
+async def holds_its_own_code() -> object:
+    code = sys._getframe().f_code  # noqa: SLF001
+    told = await ask()
+    kept = (told, (told := 0), await find_one("rows", ROW))
+    code = None  # type: ignore[assignment]
+    await row()
+    return (kept[0], code)[0]
+
+
+def of_another_module(limit: int) -> Callable[[], Awaitable[object]]:
+    text = "async def finish():\n    await row()\n    return LIMIT\n"
+    names: dict[str, Any] = {"row": row, "LIMIT": limit}
+    exec(compile(text, "handler.py", "exec"), names)  # noqa: S102
+    found: Callable[[], Awaitable[object]] = names["finish"]
+    return found
+
+
+VERSIONS: Final = {1: of_another_module(1), 2: of_another_module(2)}
+
+
+async def runs_one_text_of_two_modules() -> object:
+    return await VERSIONS[await ask()]()
+
+
 def made_elsewhere(number: int) -> Callable[[], int]:
     return lambda: number
 
@@ -930,6 +978,10 @@ TOLD_APART: Mapping[Coded, frozenset[object]] = {
     draws_from_one_generator_or_from_two: frozenset({2, 3}),
     shares_an_iterator_with_a_generator: frozenset({2, 3}),
     takes_the_first_of_a_set: frozenset({0, 8}),
+    awaits_what_is_its_own: frozenset({1, 2}),
+    adds_a_name: frozenset({1, 2}),
+    holds_its_own_code: frozenset({1, 2}),
+    runs_one_text_of_two_modules: frozenset({1, 2}),
     keeps_a_function_of_another_one: frozenset({1, 2}),
     steps_another_one_itself: frozenset({1, 2}),
 }

@@ -24,7 +24,7 @@ Things that do not work:
 from __future__ import annotations
 
 import gc
-from collections.abc import Coroutine, Generator, Hashable, Iterable, Mapping, Reversible
+from collections.abc import Coroutine, Generator, Hashable, Iterable, Iterator, Mapping, Reversible
 from enum import Enum
 from types import CellType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias, cast, final
@@ -106,8 +106,9 @@ def fingerprint(
                 _number(cell, seen)
         lying = _stacked(inner, code, _bound(code, held), point) if point.hidden else ()
         # What is awaited lies on top: the collector sees no empty places, so what seems to lie above it may be stale.
-        lying = lying[: max((nth for nth, item in enumerate(lying, 1) if item is awaited), default=len(lying))]
-        stack = tuple(("awaited",) if item is awaited else _resting(item, canon, seen) for item in lying)
+        if awaited is not None:
+            lying = lying[: max((nth for nth, item in enumerate(lying, 1) if item is awaited), default=len(lying))]
+        stack = tuple(("awaited",) if item is awaited is not None else _resting(item, canon, seen) for item in lying)
         if None in stack:
             return Unmergeable(f"{name}: {_across(lying[stack.index(None)])}")
         keys = [_kept(local, held.get(local, _UNBOUND), canon, seen) for local in point.live]
@@ -115,7 +116,10 @@ def fingerprint(
             local = point.live[keys.index(None)]
             place, part = mutable_part(held[local], local)
             return Unmergeable(f"{name}: local {place} is a {type(part).__name__}, which is not immutable")
-        frames.append((code, point.at, *keys, stack, None if handled is None else canon.key(handled)))
+        # Code is equal wherever it says the same, so what it finds by name is told, too.
+        frames.append(
+            (code, frame.f_globals.get, point.at, *keys, stack, None if handled is None else canon.key(handled))
+        )
         inner = awaited
     return tuple(frames)
 
@@ -133,14 +137,22 @@ def _being_handled(program: object) -> object:
 def _bound(code: CodeType, held: Mapping[str, object]) -> int:
     """How many locals the collector sees: those that are bound, and every cell, whether anything is in it or not."""
     cells = {*code.co_cellvars, *code.co_freevars}
-    return len(cells) + sum(name not in cells for name in held)
+    return len(cells) + sum(name in held and name not in cells for name in code.co_varnames)
 
 
 def _stacked(program: object, code: CodeType, bound: int, point: Suspension) -> tuple[object, ...]:
     """The value stack: what the collector sees of the frame after its code and its bound locals."""
     seen = gc.get_referents(program)
-    start = max(index for index, item in enumerate(seen) if item is code) + 1 + bound
+    start = [index for index, item in enumerate(seen) if item is code][_HEADS - 1] + 1 + bound
     return tuple(seen[start : start + point.height])
+
+
+def _empty() -> Iterator[None]:
+    yield
+
+
+_HEADS: Final = sum(item is _empty.__code__ for item in gc.get_referents(_empty()))
+"""How often the collector sees the code of a frame before its locals, which may hold it, too."""
 
 
 def _cells(program: object) -> list[object]:
@@ -221,7 +233,7 @@ def _resting(item: object, canon: Canon, seen: _Met) -> _Key | None:
             parts = [part for pair in item.items() for part in pair]
         case GeneratorType():
             number = _number(item, seen)
-            inside = fingerprint(item, canon, seen)
+            inside = () if item.gi_frame is None else fingerprint(item, canon, seen)  # what is exhausted has no frame
             return None if isinstance(inside, Unmergeable) else ("generator", number, inside)
         case _ if isinstance(item, _ITERATORS):
             builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
