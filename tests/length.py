@@ -264,15 +264,6 @@ APART_STEP: Final = _either(25, 10)
 """Every so many of the commands with bad input that run in a process of their own, too."""
 
 # What `make thorough` alone runs.
-RARE: Final[Mapping[str, int]] = {
-    "/test_kafka_runs.py::test_a_planted_bug_is_found[whose partition has gone while it looked where that begins has failed]": 65_128,
-    "/test_mongo_runs.py::test_a_planted_bug_is_found[a part that was done is forgotten]": 17_139,
-    "/test_mongo_runs.py::test_a_planted_bug_is_found[reads of a new primary see what was before]": 344,
-    "/test_mongo_runs.py::test_a_planted_bug_is_found[an unknown commit is taken for a no]": 45_477,
-    "/test_mongo_runs.py::test_a_planted_bug_is_found[a commit that no majority has is taken for one]": 45_477,
-    "/test_orchestrator_runs.py::test_a_planted_bug_is_found[conditions notice one by one]": 5_195,
-}
-"""Bugs in adapters that the seeds of `make test` do not find, and the first seed of `make thorough` that finds each."""
 SLOW_SPECIMENS: Final = (
     "array_push_lock.late",
     "array_push_lock.overwrite.2",
@@ -357,50 +348,6 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "/sim/test_search.py::test_a_planted_bug_in_the_search_makes_the_two_differ": ("nothing is at rest",),
     "/test_simulated_worker.py::test_a_log_that_loses_its_end_shows_what_is_planted": ("what is committed holds",),
-    "/test_kafka_runs.py::test_a_planted_bug_is_found": (
-        "a commit goes out under whatever generation there is",
-        "a generation is not asked for",
-        "a position beyond the end stays committed until something is done",
-        "a stop is not told",
-        "commits that fail do not back off",
-        "positions of a topic that has gone are committed of the next",
-        "the client sends again what has failed",
-        "who ends leaves commits behind",
-    ),
-    "/test_orchestrator_runs.py::test_a_planted_bug_is_found": (
-        "who waits keeps its slot",
-        "a failure is never the last",
-        "two may run of those that exclude each other",
-        "what is asked is not heard",
-        "what is its own and was not told is left",
-        "who is asked to cancel gives back",
-        "who is cancelled while it wants a slot goes on without one",
-        "who is refused is due no more",
-        "whoever is silent is alive",
-    ),
-    "/test_reactive_runs.py::test_a_planted_bug_is_found": (
-        "a lease that waits for its own transaction is lost",
-        "a write waits for whatever transaction holds its record",
-        "what cannot be written now holds up all changes",
-        "what is late is not sent alone",
-        "a handler whose lease is lost goes on",
-        "a lease is counted too long",
-        "handlers are not called",
-        "later is never",
-        "texts are compared by the collation of the user's collection",
-        "what is resumed is not",
-        "what was there before is not looked at",
-        "a claim that arrives late is left",
-        "a history begins with the position of the last one",
-        "a history that was lost is not begun anew",
-        "a stream forgets what came at once",
-        "two processes have one name",
-        "what a new version is to do over is not",
-        "what another version led past counts as looked at",
-        "what a process was not told of is left",
-        "what is left of a look counts as written",
-        "what is paused is handled",
-    ),
     "/test_programs_under_faults.py::test_a_planted_bug_is_found": (
         "registration.place_is_enough",
         "transfer.begun_anew_after_the_commit",
@@ -408,23 +355,6 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "transfer.read_apart",
     ),
     "/test_simulated_mongo.py::test_transactions_are_answered_alike": ("without",),
-    "/test_mongo_runs.py::test_a_planted_bug_is_found": (
-        "a block goes on when its lease is lost",
-        "a cancellation is taken for an answer",
-        "a commit is not asked for again",
-        "a commit of nothing is taken for one",
-        "a no after an earlier request is believed",
-        "a step that may be done is told as not done",
-        "a stream keeps a cursor that has failed",
-        "earlier requests are forgotten",
-        "of two requests one is seen",
-        "reads see what no majority has",
-        "requests are not seen",
-        "the kit forgets that it has sent",
-        "what is ambiguous is told as not applied",
-        "what is ambiguous is told as refused",
-        "what is not durable is told as done",
-    ),
     "/test_orchestrator_triggers.py::test_a_cron_fires_once_an_instant_whoever_looks": ("embedded",),
     "/test_orchestrator_triggers.py::test_all_that_wait_for_an_event_hear_of_it": ("embedded",),
     "/test_orchestrator_triggers.py::test_triggers_are_given_what_is_large": ("embedded",),
@@ -526,7 +456,6 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Planted bugs that a test finds in half a second or more, and others that take long, by the test."""
 LONG: Final = (
-    *RARE,
     *(f"{test}[{name}]" for test, names in _SLOW.items() for name in names),
     "/consumer/test_partition_totality.py::test_a_partition_that_takes_what_is_of_another_is_caught",
     "/test_mongo_agreement.py::test_every_filter_means_the_same_to_many",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any, Protocol, final
@@ -33,12 +33,14 @@ class Bug:
         right: What stands there.
         wrong: What is planted instead.
         kinds: Kinds of runs that show it.
+        shown_by: Kind and seed of a run that has shown it; the runs of no bug include it. None where any few seeds show it.
     """
 
     place: Callable[..., object]
     right: str
     wrong: str
     kinds: tuple[str, ...] = ("nothing",)
+    shown_by: tuple[str, int] | None = None
 
 
 @contextmanager
@@ -62,21 +64,29 @@ def planted(bug: Bug) -> Iterator[None]:
         yield
 
 
-def own_seeds(kinds: Iterable[str], each: int) -> Mapping[str, range]:
-    """So many seeds for each kind of run, none of which is another's: a seed draws when and whom, whatever the kind."""
-    return {kind: range(nth * each, (nth + 1) * each) for nth, kind in enumerate(dict.fromkeys(kinds))}
+def own_seeds(kinds: Iterable[str], each: int, bugs: Iterable[Bug] = ()) -> Mapping[str, Sequence[int]]:
+    """So many seeds for each kind of run, none of which is another's, after those that have shown a bug of that kind.
+
+    A seed draws when and whom, whatever the kind.
+    """
+    shown = {bug.shown_by for bug in bugs if bug.shown_by is not None}
+    return {
+        kind: (*sorted(seed for of, seed in shown if of == kind), *range(nth * each, (nth + 1) * each))
+        for nth, kind in enumerate(dict.fromkeys(kinds))
+    }
 
 
-def first(bug: Bug, judged: Callable[[int, str], Judged], seeds: Mapping[str, range]) -> int | None:
-    """The first seed whose run is wrong with the bug and right without; the kinds that show it take turns.
+def first(bug: Bug, judged: Callable[[int, str], Judged], seeds: Mapping[str, Sequence[int]]) -> int | None:
+    """The first seed whose run is wrong with the bug and right without: its own, then those of its kinds in turn.
 
     Args:
         bug: The bug.
         judged: Runs a seed under a kind.
         seeds: Those of each kind.
     """
-    turns = product(range(len(seeds[bug.kinds[0]])), bug.kinds)
-    for seed, kind in ((seeds[kind][nth], kind) for nth, kind in turns):
+    turns = product(range(min(len(seeds[kind]) for kind in bug.kinds)), bug.kinds)
+    shown = [bug.shown_by] if bug.shown_by is not None else []
+    for kind, seed in (*shown, *((kind, seeds[kind][nth]) for nth, kind in turns)):
         with planted(bug):
             is_wrong = bool(judged(seed, kind).wrong)
         if is_wrong and not judged(seed, kind).wrong:

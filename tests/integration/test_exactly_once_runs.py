@@ -35,11 +35,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 BUGS: Final[Mapping[str, Bug]] = {
     "what was committed is sent again": Bug(Transactions.commit, "life.answers.pop(offset, None)", "pass", ONCE),
     "what waits is forgotten when a transaction fails": Bug(Transactions.commit, "return together.reply", "life.answers.clear(); return together.reply", ONCE),
-    "answers of what the commit does not cover go along": Bug(Transactions.commit, "answers_due(commit, tuple(life.answers))", "tuple(life.answers)", ONCE),
+    "answers of what the commit does not cover go along": Bug(Transactions.commit, "answers_due(commit, tuple(life.answers))", "tuple(life.answers)", ONCE, shown_by=("once", 20)),
     "answers are not kept": Bug(Transactions.keep, "life.answers[offset] = answers", "pass", ONCE),
     "an answer is sent at once": Bug(UserCode._ended, "if self._transactions is None or", "if True or", ONCE),
     "who was fenced does not take over again": Bug(Member._committed_together, "if reply == FENCED and", "if False and", ONCE),
-    "who was put out fences its successor": Bug(Member._is_current, "(granted != ports.NO_GENERATION and granted == now)", "True", ONCE),
+    "who was put out fences its successor": Bug(Member._is_current, "(granted != ports.NO_GENERATION and granted == now)", "True", ONCE, shown_by=("once", 20)),
     "answers are not waited for": Bug(Transactions._asked, "await acknowledged(records, await queued(producer, records))", "await queued(producer, records)", ONCE),
     "the position is read before the fence": Bug(take_over, "epoch = await Fence(partition)\n    position, metadata = await ReadPosition(partition)", "position, metadata = await ReadPosition(partition)\n    epoch = await Fence(partition)", ONCE),
     "what fails is taken for committed": Bug(Transactions.commit, "if together.reply is not None:", "if together.reply == FENCED:", ONCE),
@@ -48,7 +48,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a transaction goes on without its position": Bug(commit_together, "await SendPosition(partition, epoch, commit.position, commit.metadata)", "pass", ONCE),
     "who takes over again reads on": Bug(Member._resumed, "self._client.seek(theirs(partition), position)", "pass", ONCE),
 }  # fmt: skip
-SEEDS: Final = own_seeds(ONCE, ONCE_RUNS)
+SEEDS: Final = own_seeds(ONCE, ONCE_RUNS, BUGS.values())
 
 
 @pytest.fixture(autouse=True)

@@ -78,25 +78,25 @@ AGAIN: Final = ("rebalance", "stop", "evicted", "kill")
 """Faults that make members rebalance."""
 BUGS: Final[Mapping[str, Bug]] = {
     "a commit goes out under whatever generation there is": Bug(
-        kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("stall",)
-    ),
+        kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("stall",),
+        shown_by=("stall", 61)),
     "positions of a topic that has gone are committed of the next": Bug(
-        Member._is_gone, "commit.generation <= self._gone.get(commit.partition.topic, 0)", "False", RECREATED
-    ),
+        Member._is_gone, "commit.generation <= self._gone.get(commit.partition.topic, 0)", "False", RECREATED,
+        shown_by=("recreated", 232)),
     "what was done before a loss is handled again": Bug(Member._hand_over, "self._records.compared(partition, received) if self.state.kept else", "", ("blocks",)),
     "what was done before a loss counts by its offset alone": Bug(Records.compared, "known[each.offset] == _digest(each)", "True", ("anew",)),
     "what was done before a loss is not known again": Bug(Records.done, "if self._is_in_danger:", "if False:", ("blocks",)),
     "a generation is not asked for": Bug(
-        Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",)
-    ),
+        Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",),
+        shown_by=("stall", 61)),
     "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
     "where a group begins is found anew by the next owner": Bug(Beginnings._told, '"" if is_first else None', '""', LATEST),
     "who has committed all begins anew": Bug(begins, "committed > end", "committed >= end", AGAIN),
-    "a position beyond the end stays committed until something is done": Bug(Beginnings._told, "return position, None", 'return position, ""', BEYOND),
+    "a position beyond the end stays committed until something is done": Bug(Beginnings._told, "return position, None", 'return position, ""', BEYOND, shown_by=("beyond", 1312)),
     "a position below the start stays committed until something is done": Bug(Beginnings._held, "return log.start, None", 'return log.start, ""', RETAINED),
     "a position below the start is none": Bug(begins, "return Begins.AT_THE_START", "return Begins.AS_TOLD", RETAINED),
     "a member below the start begins again": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.AGAIN", RETAINED),
-    "a member below the start stays there": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.WHERE_IT_IS", RETAINED),
+    "a member below the start stays there": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.WHERE_IT_IS", RETAINED, shown_by=("retained", 1405)),
     "a member below the start goes on at the end": Bug(Member._go_on, "position, log)", "position, LogRange(log.end, log.end))", RETAINED),
     "the client goes to the end by itself": Bug(kafka.Worker.run, "| _NO_RESET", "", RETAINED),
     "what is removed is not told": Bug(Member._skip_removed, "self._removed(partition, position, log)", "pass", RETAINED),
@@ -171,7 +171,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what is parked is tried again at once": Bug(UserCode._handled_event, "parked.setdefault(reply.delay, [])", "parked.setdefault(Duration(0), [])", ("parks",)),
     "what has failed is tried again at once": Bug(Member._begin, "jittered(duration, jitter_ppm, draw) / SECOND", "0", ("log",)),
     "whose name was taken joins again": Bug(Member._revoked, "raise asyncio.CancelledError", "return", NAMED),
-    "who has failed joins again while it asks why": Bug(Member._poll_on, "join_no_more(self._client)", "pass", NAMED),
+    "who has failed joins again while it asks why": Bug(Member._poll_on, "join_no_more(self._client)", "pass", NAMED, shown_by=("named", 1267)),
     "nobody asks whether a name was taken": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return False", NAMED),
     "whoever is put out has lost its name": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return True", NAMED),
     "whoever asks for its name joins no more": Bug(Member._has_namesake, "return False", "return True", NAMED),
@@ -216,11 +216,12 @@ AT_ONCE: Final = 20
 
 
 ALONE: Final = (*KINDS, *LATEST, *GROWS, *RECREATED, *NAMED, *BEYOND, *ORDERED, *HELD, *RETAINED, *BACK)
-SEEDS: Final = own_seeds(ALONE, KAFKA_RUNS)
+SEEDS: Final = own_seeds(ALONE, KAFKA_RUNS, BUGS.values())
 
 
-@pytest.mark.parametrize("nth", range(0, KAFKA_RUNS, AT_ONCE))
-@pytest.mark.parametrize("kind", ALONE)
+@pytest.mark.parametrize(
+    ("kind", "nth"), [(kind, nth) for kind, seeds in SEEDS.items() for nth in range(0, len(seeds), AT_ONCE)]
+)
 def test_no_run_is_wrong(kind: str, nth: int) -> None:
     """Laws of `partition`, `group` and `shutdown`, and plain ones, over the real worker, two members and a fault."""
     kinds = (kind,)

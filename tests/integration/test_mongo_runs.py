@@ -51,22 +51,22 @@ from tidegate_adapters.store import read as read_trace
 OF_RECORDS: Final = ("transitions", "settling")
 OF_TRANSFERS: Final = ("transfers",)
 BUGS: Final[Mapping[str, Bug]] = {
-    "what is ambiguous is told as not applied": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (NotApplied if said.outcome is Ambiguous else said.outcome)(reason)", OF_RECORDS),
+    "what is ambiguous is told as not applied": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (NotApplied if said.outcome is Ambiguous else said.outcome)(reason)", OF_RECORDS, shown_by=("transitions", 44)),
     "what is ambiguous is told as refused": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (Refused if said.outcome is Ambiguous else said.outcome)(reason)", ("counters",)),
     "a no after an earlier request is believed": Bug(mongo_errors.failure, "if (before is Before.OPEN and is_no)", "if (False and is_no)", ("kit",)),
-    "what is not durable is told as done": Bug(mongo_errors.failure, "return said.outcome(reason)", "return None if said.outcome is NotDurable else said.outcome(reason)", ("kit",)),
-    "a part that was done is forgotten": Bug(mongo_errors.failure_of_many, "if type(said) not in {Refused, NotApplied} or is_of_all:", "if True:", ("kit",)),
+    "what is not durable is told as done": Bug(mongo_errors.failure, "return said.outcome(reason)", "return None if said.outcome is NotDurable else said.outcome(reason)", ("kit",), shown_by=("kit", 110)),
+    "a part that was done is forgotten": Bug(mongo_errors.failure_of_many, "if type(said) not in {Refused, NotApplied} or is_of_all:", "if True:", ("kit",), shown_by=("kit", 17139)),
     "earlier requests are forgotten": Bug(mongo_attempts.before, "others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests", "others = []", ("kit",)),
     "of two requests one is seen": Bug(mongo_attempts.Attempts.started, "requests.append({})", "requests[:] = [{}]", ("kit",)),
-    "requests are not seen": Bug(mongo.AsyncMongo.__call__, "REQUESTS.set(requests)", "REQUESTS.set(None)", OF_RECORDS),
-    "reads see what no majority has": Bug(mongo_elections._of, "ReadConcern(level) if elections is None else _After(level, elections)", "ReadConcern('local')", ("counters",)),
-    "reads of a new primary see what was before": Bug(mongo_elections._of, "if elections is None else _After(level, elections)", "", ("transitions",)),
+    "requests are not seen": Bug(mongo.AsyncMongo.__call__, "REQUESTS.set(requests)", "REQUESTS.set(None)", OF_RECORDS, shown_by=("transitions", 34)),
+    "reads see what no majority has": Bug(mongo_elections._of, "ReadConcern(level) if elections is None else _After(level, elections)", "ReadConcern('local')", ("counters",), shown_by=("counters", 2335)),
+    "reads of a new primary see what was before": Bug(mongo_elections._of, "if elections is None else _After(level, elections)", "", ("transitions",), shown_by=("transitions", 344)),
     "writes are acknowledged by one": Bug(mongo._opened, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", (*OF_RECORDS, "increments")),
     "the kit takes what one has for done": Bug(resilience.AsyncKit.__init__, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", ("kit",)),
     "the kit forgets that it has sent": Bug(resilience._failing, "before(requests, error) if listens(client) else Before.NOTHING", "Before.NOTHING", ("kit",)),
     "a step that may be done is told as not done": Bug(resilience._Bounds.ended, "self.may_count |= reply == 1 or isinstance(reply, (Ambiguous, NotDurable))", "pass", ("counters",)),
     "the kit does not know what it has inserted": Bug(resilience._insert, "return Duplicate.OWN if found.raw == sent else Duplicate.ANOTHERS", "return Duplicate.ANOTHERS", ("kit",)),
-    "a cancellation is taken for an answer": Bug(driver.run_async, "except Failure as failure:\n                reply = failure", "except (Failure, asyncio.CancelledError) as failure:\n                reply = failure if isinstance(failure, Failure) else Refused('cancelled')", ("transitions", "kit")),
+    "a cancellation is taken for an answer": Bug(driver.run_async, "except Failure as failure:\n                reply = failure", "except (Failure, asyncio.CancelledError) as failure:\n                reply = failure if isinstance(failure, Failure) else Refused('cancelled')", ("transitions", "kit"), shown_by=("kit", 296)),
     "a failure is told as an answer": Bug(driver._resumed, "program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)", "program.send(1 if isinstance(reply, Failure) else reply)", ("increments",)),
     "a block goes on when its lease is lost": Bug(leases._Tenancy._work_ended, "self._on_lost()", "pass", ("leases",)),
     "a lease is not released": Bug(leases._Tenancy._stopped, "self._runtime.tell(StopRequested(self._now()))", "pass", ("leases",)),
@@ -78,11 +78,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a stream does not end its session": Bug(ChangeStream.close, "await cursor.session.end_session()", "pass", ("streams",)),
     "a stream that cannot be opened keeps its session": Bug(ChangeStream._open, "await session.end_session()", "pass", ("streams",)),
     "a stream that is cancelled keeps its session": Bug(ChangeStream.close, "finally:  # also where that is cancelled", "except KeyError:\n            pass\n        else:", ("streams",)),
-    "a stream keeps a cursor that has failed": Bug(ChangeStream.read, "await self.close()", "pass", ("streams",)),
-    "a commit is not asked for again": Bug(transacting.in_transaction, "failures.Operation.RECOGNISED, policy)", "failures.Operation.RECOGNISED, attrs.evolve(policy, attempts_max=1))", OF_TRANSFERS),
-    "an unknown commit is taken for a no": Bug(transacting.in_transaction, "return Unknown(sent.failure, attempts)", "return NotDone(sent.failure, attempts)", OF_TRANSFERS),
-    "a commit that no majority has is taken for one": Bug(mongo_errors.failure_of_commit, "return said if isinstance(said, NotDurable)", "return True if isinstance(said, NotDurable)", OF_TRANSFERS),
-    "a commit of nothing is taken for one": Bug(transacting.in_transaction, "if sent.reply:", "if True:", OF_TRANSFERS),
+    "a stream keeps a cursor that has failed": Bug(ChangeStream.read, "await self.close()", "pass", ("streams",), shown_by=("streams", 59)),
+    "a commit is not asked for again": Bug(transacting.in_transaction, "failures.Operation.RECOGNISED, policy)", "failures.Operation.RECOGNISED, attrs.evolve(policy, attempts_max=1))", OF_TRANSFERS, shown_by=("transfers", 1550)),
+    "an unknown commit is taken for a no": Bug(transacting.in_transaction, "return Unknown(sent.failure, attempts)", "return NotDone(sent.failure, attempts)", OF_TRANSFERS, shown_by=("transfers", 45477)),
+    "a commit that no majority has is taken for one": Bug(mongo_errors.failure_of_commit, "return said if isinstance(said, NotDurable)", "return True if isinstance(said, NotDurable)", OF_TRANSFERS, shown_by=("transfers", 45477)),
+    "a commit of nothing is taken for one": Bug(transacting.in_transaction, "if sent.reply:", "if True:", OF_TRANSFERS, shown_by=("transfers", 658)),
     "a conflict is taken for lasting": Bug(mongo_errors.failure_of_statement, "return NotApplied(f", "return Refused(f", OF_TRANSFERS),
     "the session of a transaction is not ended": Bug(mongo_transactions.Sessions._over, "yield session.raw.end_session", "yield lambda: None", OF_TRANSFERS),
     "statements go beside the transaction": Bug(mongo._carrying, "session=session)", ")", OF_TRANSFERS),
@@ -95,7 +95,7 @@ pytestmark = pytest.mark.usefixtures("collected")
 
 AT_ONCE: Final = 25
 """So many runs are a test: few enough to be spread evenly over processes."""
-SEEDS: Final = own_seeds(WORKLOADS, MONGO_RUNS)
+SEEDS: Final = own_seeds(WORKLOADS, MONGO_RUNS, BUGS.values())
 
 
 def of_kind(seed: int, workload: str) -> Story:
@@ -103,8 +103,9 @@ def of_kind(seed: int, workload: str) -> Story:
     return judged(seed, (workload,), (FAULTS[seed % len(FAULTS)],))
 
 
-@pytest.mark.parametrize("nth", range(0, MONGO_RUNS, AT_ONCE))
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize(
+    ("workload", "nth"), [(workload, nth) for workload, seeds in SEEDS.items() for nth in range(0, len(seeds), AT_ONCE)]
+)
 def test_no_run_is_wrong(workload: str, nth: int) -> None:
     """The laws of what runs there, over the real driver, two clients and a fault."""
     for seed in SEEDS[workload][nth : nth + AT_ONCE]:
