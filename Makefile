@@ -99,6 +99,8 @@ bench: .venv/test.stamp
 	@$(INSTALL) --upgrade pip
 	@$(INSTALL) --editable '.[mongo,zstd,kafka,cli,worker,orchestrator,yaml,hypothesis]' --group dev
 	@$(BIN)/python -m tests.integration.servers
+	@echo "== compiling the tests once, not in each process that runs them"
+	@$(BIN)/python -m pytest --collect-only -q > .venv/collected.txt
 	@touch $@
 
 clean:
