@@ -902,6 +902,19 @@ async def takes_the_first_of_a_set() -> object:
     return next(iter(numbers))
 
 
+async def handles_one_error_of_two_lines() -> object:
+    told = await ask()
+    try:
+        if told == 1:
+            raise KeyError  # noqa: TRY301
+        raise KeyError  # noqa: TRY301
+    except KeyError as error:
+        told = 0
+        await row()
+        at = cast("types.TracebackType", error.__traceback__)
+        return at.tb_lineno - at.tb_frame.f_code.co_firstlineno
+
+
 class Both:
     """An awaitable of a user's own, which keeps what it was given and an empty place on its stack."""
 
@@ -978,6 +991,7 @@ TOLD_APART: Mapping[Coded, frozenset[object]] = {
     draws_from_one_generator_or_from_two: frozenset({2, 3}),
     shares_an_iterator_with_a_generator: frozenset({2, 3}),
     takes_the_first_of_a_set: frozenset({0, 8}),
+    handles_one_error_of_two_lines: frozenset({4, 5}),
     awaits_what_is_its_own: frozenset({1, 2}),
     adds_a_name: frozenset({1, 2}),
     holds_its_own_code: frozenset({1, 2}),

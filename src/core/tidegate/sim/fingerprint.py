@@ -117,9 +117,8 @@ def fingerprint(
             place, part = mutable_part(held[local], local)
             return Unmergeable(f"{name}: local {place} is a {type(part).__name__}, which is not immutable")
         # Code is equal wherever it says the same, so what it finds by name is told, too.
-        frames.append(
-            (code, frame.f_globals.get, point.at, *keys, stack, None if handled is None else canon.key(handled))
-        )
+        caught = None if handled is None else (canon.key(handled), *_raised_on(handled))
+        frames.append((code, frame.f_globals.get, point.at, *keys, stack, caught))
         inner = awaited
     return tuple(frames)
 
@@ -132,6 +131,14 @@ def referents(item: object) -> list[object]:
 def _being_handled(program: object) -> object:
     """The exception that a bare `raise` would pass on: the collector sees it last."""
     return gc.get_referents(program)[-1]
+
+
+def _raised_on(error: object) -> Iterator[int]:
+    """The lines that it was raised on, for if it is raised again the report says where."""
+    at = error.__traceback__ if isinstance(error, BaseException) else None
+    while at is not None:
+        yield at.tb_lineno
+        at = at.tb_next
 
 
 def _bound(code: CodeType, held: Mapping[str, object]) -> int:
