@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable
 from itertools import permutations
 from random import Random  # noqa: TID251  seeded
+from typing import cast
 
 import attrs
 import pytest
 
-from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import Ambiguous, Note
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one, find_one_and_update
@@ -60,7 +61,7 @@ def explains(order: tuple[Operation, ...]) -> bool:
             return False
         at = key(operation.what)
         states[at], reply = register(states.get(at, 0), operation.what)
-        if operation.end is not None and reply != operation.reply:
+        if operation.end is not None and exactly(reply) != exactly(operation.reply):
             return False
     return True
 
@@ -245,3 +246,24 @@ def test_a_process_that_starts_again_has_left_its_operation_open() -> None:
 
 
 CRASHES = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
+
+
+def test_one_is_not_true() -> None:
+    """Neither as a state of the model, nor as a reply, nor as a key."""
+
+    def shows(state: Hashable, what: object) -> tuple[Hashable, object]:
+        return (cast("Hashable", what), None) if what != "read" else (state, repr(state))
+
+    writes: History = (Began("a", 1), Began("b", True), Ended("a", None), Ended("b", None))
+    for read in ("1", "True"):
+        verdict = Linearizable(0, shows).judge((*writes, Began("c", "read"), Ended("c", read)))
+        assert isinstance(verdict, Linearized)
+    wrong: History = (Began("a", ("read", 0)), Ended("a", False))
+    assert isinstance(Linearizable(0, register).judge(wrong), NotLinearizable)
+    apart: History = (Began("a", 1), Ended("a", 0), Began("b", True), Ended("b", 0))
+    assert isinstance(
+        Linearizable(0, lambda state, what: (cast("Hashable", what), state), lambda what: cast("Hashable", what)).judge(
+            apart
+        ),
+        Linearized,
+    )
