@@ -120,7 +120,7 @@ class HistoryState(Protocol):
     def read(self, cell: Cell[History], /) -> History: ...
 
 
-HISTORY: Final = Cell[History](("history",), ())
+HISTORY: Final = Cell[History](("operations",), ())
 
 
 def recording(otherwise: Meaning = perform) -> Meaning:
