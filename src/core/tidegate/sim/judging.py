@@ -20,7 +20,7 @@ from tidegate.sim.aging import InstantRefused
 from tidegate.sim.automaton import Raised
 from tidegate.sim.lines import used_at
 from tidegate.sim.packing import Looked, Packed
-from tidegate.sim.scenario import Law, StepLaw
+from tidegate.sim.scenario import Law, StepLaw, parts_of
 from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
 
@@ -152,8 +152,8 @@ def raises_nothing(process: str) -> Law:
     return lambda state: not isinstance(state.status(process), Raised)
 
 
-def negated(name: str, holds: Law) -> Law:
-    return lambda view: not answered(name, holds(view))
+def negated(name: str, holds: Law | tuple[Law, ...]) -> Law:
+    return lambda view: not all(answered(name, part(view)) for part in parts_of(holds))
 
 
 def judged(law: str, ask: Callable[[], object], space: Space) -> bool:

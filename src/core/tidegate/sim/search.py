@@ -34,7 +34,7 @@ from tidegate.sim.judging import Always, Between, Broken, BrokenStep, Grew, nega
 from tidegate.sim.liveness import Graph, cycles, loop, may_end_later, never_restarted, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
 from tidegate.sim.rendering import number_of
-from tidegate.sim.scenario import NO_ERROR, Actor, Scenario
+from tidegate.sim.scenario import NO_ERROR, Actor, Scenario, parts_of
 from tidegate.sim.sizing import Sizing
 from tidegate.sim.space import Space, Stepper, remembered
 from tidegate.sim.steppers import Aging, Overwriting, Remembering
@@ -176,7 +176,9 @@ class Search:
         self.first = space.first
         self.led: tuple[Packed, ...] = ()  # to the first state, where the search goes on from a run
         self.step_laws = [
-            Between(name, holds, space, footprints.setdefault(name, Looked())) for name, holds in scenario.step.items()
+            Between(name, part, space, footprints.setdefault(name, Looked()))
+            for name, holds in scenario.step.items()
+            for part in parts_of(holds)
         ]
         self.steppers = [self._stepper(actor) for actor in scenario.actors]
         if scenario.clock is not None:
@@ -184,13 +186,11 @@ class Search:
             self.steppers.append(
                 Aging(clock, space, self.step_laws) if space.relative else self._stepper(Ticks(clock.quantum))
             )
-        self.stated = [
-            Always(name, part, space)
-            for name, holds in scenario.always.items()
-            for part in (holds if isinstance(holds, tuple) else (holds,))
-        ]
+        self.stated = [Always(name, part, space) for name, holds in scenario.always.items() for part in parts_of(holds)]
         self.errors = {name: Always(NO_ERROR, raises_nothing(name), space) for name in space.processes}
-        self.rest_laws = [Always(name, holds, space) for name, holds in scenario.eventually.items()]
+        self.rest_laws = [
+            Always(name, part, space) for name, holds in scenario.eventually.items() for part in parts_of(holds)
+        ]
         self.goals = [Always(name, negated(name, holds), space) for name, holds in scenario.sometimes.items()]
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
