@@ -392,8 +392,10 @@ class Search:
             The law that is broken, if one is, and how many states were not judged because more time might lead out of them.
         """
         untimely = 0
-        for cycle in cycles(self.graph, restless(self.graph, self.layers)) if self.rest_laws else ():
-            start = min(cycle, key={state: at for at, state in enumerate(chain(*self.layers))}.__getitem__)
+        found = cycles(self.graph, restless(self.graph, self.layers)) if self.rest_laws else []
+        order = {state: at for at, state in enumerate(chain(*self.layers))} if found else {}
+        entered = ((min(cycle, key=order.__getitem__), cycle) for cycle in found)
+        for start, cycle in sorted(entered, key=lambda each: order[each[0]]):  # the way to the first is a shortest one
             for law in self.rest_laws:
                 if law.broken_by(self.named(cycle)) is not None:
                     if may_end_later(self.graph, cycle, law.looked, partial(self.is_broken, law)):
