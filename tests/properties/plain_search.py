@@ -8,7 +8,7 @@ that can be reached is seen, broken laws or not. It asks the same actors and the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias, TypeVar, cast
 
 import attrs
@@ -25,6 +25,7 @@ from tidegate.sim.search import Bounds, Explored, go_on
 from tidegate.sim.trace import Breach
 from tidegate.sim.world import CLOCK, MOVES, QUANTUM, Cell, Plain, World
 
+Judge = TypeVar("Judge", bound=Callable[..., bool])
 V = TypeVar("V")
 Key: TypeAlias = frozenset[tuple[tuple[str, ...], object]]
 """All cells that are not empty, exactly."""
@@ -80,7 +81,7 @@ class Found:
             law
             for key in self.cyclic()
             for law, holds in scenario.eventually.items()
-            if not holds(self.states[key]) and not self.may_end_later(scenario, key, holds)
+            if not whole(holds)(self.states[key]) and not self.may_end_later(scenario, key, whole(holds))
         }
 
     def cyclic(self) -> dict[Key, set[Key]]:
@@ -91,7 +92,7 @@ class Found:
     def untimely(self, scenario: Scenario) -> int:
         """How many of those are on a cycle where a law about rest does not hold, which more time might have ended."""
         return sum(
-            any(not holds(self.states[each]) for each in cycle for holds in scenario.eventually.values())
+            any(not whole(holds)(self.states[each]) for each in cycle for holds in scenario.eventually.values())
             for cycle in self.cyclic().values()
         )
 
@@ -154,14 +155,14 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
             for law in broken_laws(scenario, here):
                 broken.setdefault(law, depth)
             for goal, holds in scenario.sometimes.items():
-                goals[goal] = goals[goal] or holds(here)
+                goals[goal] = goals[goal] or whole(holds)(here)
             taken = list(steps(actors, here.world))
             for step in taken:
                 after = Here(cast("Plain", step.world), processes)
                 transitions += 1
                 faults.update([step.fault] if step.fault else [])
                 for law, joins in scenario.step.items():
-                    if not joins(here, after):
+                    if not whole(joins)(here, after):
                         broken.setdefault(law, depth + 1)
                 if states.setdefault(key_of(after.world), after) is after:
                     found.append(after)
@@ -174,7 +175,7 @@ def plain_search(scenario: Scenario, *, depth_max: int | None = None, states_max
                 continue
             resting += 1
             for law, holds in scenario.eventually.items():
-                if not holds(here):
+                if not whole(holds)(here):
                     broken.setdefault(law, depth)
         layer = found
     return Found(states, transitions, depth, resting, cut_short, dict(faults), goals, broken, must, actors)
@@ -244,13 +245,18 @@ def key_of(world: Plain) -> Key:
     )
 
 
+def whole(law: Judge | tuple[Judge, ...]) -> Judge:
+    """All parts of a law as one."""
+    return cast("Judge", lambda *sides: all(part(*sides) for part in (law if isinstance(law, tuple) else (law,))))
+
+
 def broken_laws(scenario: Scenario, here: Here) -> Iterator[str]:
     """Laws over states, and step laws that do not hold when nothing changes."""
     for law, holds in scenario.always.items():
-        if not all(part(here) for part in (holds if isinstance(holds, tuple) else (holds,))):
+        if not whole(holds)(here):
             yield law
     for law, joins in scenario.step.items():
-        if not joins(here, here):
+        if not whole(joins)(here, here):
             yield law
     if any(isinstance(here.status(name), Raised) for name in here.processes):
         yield NO_ERROR

@@ -85,6 +85,9 @@ def test_failures_are_equal_by_kind_and_reason(kind: type[Failure]) -> None:
         (Call("f", (1, "x")), "call f(1, x)"),
         (Cancel(Sleep(40)), "cancel sleep 40 us"),
         (Note("held", 3), "note held: 3"),
+        (Note("held", ("x", 1)), "note held: ('x', 1)"),
+        (Note("held", frozenset("abcde")), 'note held: {"a", "b", "c", "d", "e"}'),
+        (Call("f", (("x", frozenset("abcde")), "x")), 'call f(["x", {"a", "b", "c", "d", "e"}], x)'),
     ],
 )
 def test_effects_print_like_this(effect: Effect[object], shown: str) -> None:

@@ -9,10 +9,10 @@ from random import Random  # noqa: TID251  seeded
 import attrs
 import pytest
 
-from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Field, Put, exactly
 from tidegate.model.effects import Ambiguous, Note
 from tidegate.model.errors import Misuse
-from tidegate.model.operations import find_one, find_one_and_update
+from tidegate.model.operations import find_one, find_one_and_update, insert_one
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.linearizability import (
@@ -30,6 +30,7 @@ from tidegate.sim.linearizability import (
 )
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import Scenario
+from tidegate.sim.streams import Stream
 from tidegate.sim.world import world_with
 
 
@@ -60,7 +61,7 @@ def explains(order: tuple[Operation, ...]) -> bool:
             return False
         at = key(operation.what)
         states[at], reply = register(states.get(at, 0), operation.what)
-        if operation.end is not None and reply != operation.reply:
+        if operation.end is not None and exactly(reply) != exactly(operation.reply):
             return False
     return True
 
@@ -245,3 +246,42 @@ def test_a_process_that_starts_again_has_left_its_operation_open() -> None:
 
 
 CRASHES = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
+
+
+def test_one_is_not_true() -> None:
+    """Neither as a state of the model, nor as a reply, nor as a key."""
+
+    def shows(state: Hashable, what: object) -> tuple[Hashable, object]:
+        return (what, None) if what != "read" else (state, repr(state))
+
+    writes: History = (Began("a", 1), Began("b", True), Ended("a", None), Ended("b", None))
+    for read in ("1", "True"):
+        verdict = Linearizable(0, shows).judge((*writes, Began("c", "read"), Ended("c", read)))
+        assert isinstance(verdict, Linearized)
+    wrong: History = (Began("a", ("read", 0)), Ended("a", False))
+    assert isinstance(Linearizable(0, register).judge(wrong), NotLinearizable)
+    apart: History = (Began("a", 1), Ended("a", 0), Began("b", True), Ended("b", 0))
+    assert isinstance(
+        Linearizable(0, lambda state, what: (what, state), lambda what: what).judge(apart),
+        Linearized,
+    )
+
+
+def test_a_stream_keeps_what_was_written_besides() -> None:
+    """Each of the two meanings has a cell of its own."""
+
+    async def inserts() -> None:
+        await Note(BEGAN, "write")
+        await insert_one("jobs", Document.of({"_id": "a"}))
+        await Note(ENDED, None)
+
+    stream = Stream("s", ("jobs",))
+    for meaning in (recording(stream.meaning()), stream.meaning(recording())):
+        both = Scenario(
+            name="both",
+            summary="",
+            world=stream.begun(world_with({})),
+            actors=(Process("p", factory(inserts), Faults(), meaning),),
+            always={"linearizable": Linearizable(None, lambda state, _: (state, None))},
+        )
+        assert explore(both).verdict is Verdict.COMPLETE

@@ -15,7 +15,7 @@ from tests.properties.plain_search import agree, explored, plain_search
 from tests.properties.sim.test_search import random_scenario
 
 from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put, PutServerTime
-from tidegate.model.effects import Call, Effect, Program, Sleep
+from tidegate.model.effects import Call, Effect, Note, Program, Sleep
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import StoreTime, find_one, find_one_and_update, update_one
 from tidegate.sim import liveness
@@ -31,7 +31,7 @@ from tidegate.sim.sample import Plan, portfolio
 from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.search import Explored, Search, go_on
 from tidegate.sim.trace import Breach
-from tidegate.sim.world import Outcomes, World, contents, document, perform, world_with
+from tidegate.sim.world import Outcomes, World, calling, contents, document, perform, world_with
 from tidegate.testing import unexpected
 
 OWNER = Field[str]("owner")
@@ -176,6 +176,27 @@ def test_two_that_look_for_ever_are_a_livelock_and_its_loop_is_reported() -> Non
     assert len(report.trace.steps) == 1
     assert render(report.trace).endswith("broken here; goes round for ever: a, b, steps 1 to 1 again and again\n")
     assert isinstance(replay(report.trace, scenario(spins)), Reproduced)
+
+
+@pytest.mark.parametrize("picks", [(True, False), (False, True)])
+def test_of_two_livelocks_the_one_that_is_entered_sooner_is_reported(picks: tuple[bool, bool]) -> None:
+    """Whichever is looked at first."""
+
+    async def program() -> None:
+        if await Call("pick"):
+            for number in range(6):
+                await Note("number", number)
+        while True:
+            await Note("spins", 1)
+            await Note("spins", 2)
+
+    process = Process("p", factory(program), Faults(), calling({"pick": picks}))
+    never = Scenario(
+        name="s", summary="", world=world_with({}), actors=(process,), eventually={"never": lambda _: False}
+    )
+    trace = explore(never).trace
+    assert trace is not None
+    assert (len(trace.steps), trace.loop) == (4, 2)
 
 
 def test_a_cycle_that_can_be_left_is_not_a_livelock() -> None:

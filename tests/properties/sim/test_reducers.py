@@ -30,6 +30,7 @@ from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
+from tidegate.sim.rendering import render
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, Actor, Clock, Scenario
 from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, notes, perform
@@ -382,6 +383,24 @@ def test_an_error_that_a_program_raises_is_one_of_the_reducer() -> None:
     assert report.law == NO_ERROR
     assert report.trace is not None
     assert [step.event for step in report.trace.steps] == ["receives go", 'call a() -> "did a"']
+
+
+@pytest.mark.parametrize("error", [KeyError, SystemExit, BaseException])
+def test_an_error_that_a_step_raises_is_one_of_the_reducer(error: type[BaseException]) -> None:
+    """Like that of a program: with its name and its line."""
+
+    def step(_: object, event: object) -> Step[object, Effect[object]]:
+        if event == "breaks":
+            raise error
+        return Step(None)
+
+    world = Plain().write(inbox("r"), ("go", "breaks"))
+    reducer = ReducerProcess("r", None, step, lambda _, __: None)
+    report = explore(Scenario(name="r", summary="", world=world, actors=(reducer,)))
+    assert report.law == NO_ERROR
+    assert report.trace is not None
+    assert [each.event for each in report.trace.steps] == ["receives go", "receives breaks"]
+    assert "test_reducers.py" in render(report.trace)
 
 
 async def raises_at_once() -> object:

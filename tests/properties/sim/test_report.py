@@ -223,6 +223,26 @@ def test_an_error_of_a_law_is_raised_as_it_is(error: Exception) -> None:
     assert "in the law 'L'" in raised.value.__notes__
 
 
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, BaseException])
+def test_what_is_no_exception_ends_no_search(error: type[BaseException]) -> None:
+    """Of a law it is misuse, and of a program a finding; a user may still interrupt both."""
+
+    def fails(_: object) -> bool:
+        raise error
+
+    async def program() -> None:
+        raise error
+
+    with pytest.raises(Misuse, match=f"the law 'L' raised {error.__name__}") as raised:
+        explore(attrs.evolve(noting(), always={"L": fails}))
+    assert "test_report.py" in raised.value.where
+    report = explore(attrs.evolve(noting(), actors=(Process("p", factory(program)),)))
+    assert report.law == NO_ERROR
+    error = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        explore(attrs.evolve(noting(), actors=(Process("p", factory(program)),)))
+
+
 def test_a_law_that_asks_where_nobody_stands_is_misuse() -> None:
     """With the name, the line, and the names that there are."""
     with pytest.raises(Misuse, match='asks where "q" stands') as raised:

@@ -376,3 +376,10 @@ def test_a_law_that_is_a_coroutine_function_or_a_generator_is_refused_at_once(la
     """Before anything is explored."""
     with pytest.raises(Misuse, match="the law 'L' is"):
         Scenario("s", "", Plain(), (), always={"L": law})  # type: ignore[dict-item]
+
+
+def test_a_law_of_no_parts_is_refused() -> None:
+    """But for those over every state, where the report says so."""
+    for kind in ("step", "eventually", "sometimes"):
+        with pytest.raises(Misuse, match="has no parts"):
+            scenario(**{kind: {"empty": ()}})

@@ -384,6 +384,12 @@ class RightTuple(NamedTuple):
     n: int
 
 
+def in_parts(kind: str, most: int) -> Scenario:
+    """The first part holds, and the second if A stays below."""
+    law = (lambda *sides: sides[-1].read(B) in {None, 0, 1}, lambda *sides: int(sides[-1].read(A) or 0) < most)
+    return does(counts(A, (1, 2)), toggles(B), counts(C, (1,)), **{kind: {"both": law}})
+
+
 ALIKE = (1, True, 1.0, 0.0, -0.0, False, None, "1", b"1", (1,), (True,), Left(1), Right(1), LeftTuple(1), RightTuple(1),
          float("nan"), (float("nan"),), frozenset({1}), Document.of({"n": 1}), Document.of({"n": 1.0}))  # fmt: skip
 
@@ -418,6 +424,11 @@ ADVERSARIES: Mapping[str, Callable[[], Scenario]] = {
         counts(A, (1, 2)), step={"A moves": lambda before, after: before.read(A) != after.read(A)}
     ),
     "a law that looks at nothing": lambda: does(counts(A, (1, 2)), always={"no": lambda _: False}),
+    **{
+        f"a {kind} law in parts": partial(in_parts, kind, part)
+        for kind in ("step", "eventually", "sometimes")
+        for part in (1, 2, 3)
+    },
 }
 
 

@@ -30,7 +30,7 @@ import attrs
 
 from tidegate.model.errors import UnknownEffect
 from tidegate.model.instants import PPM, Duration, Instant, jittered, seconds
-from tidegate.model.values import check_int, check_type
+from tidegate.model.values import check_int, check_type, field_names
 
 __all__ = [
     "DUPLICATE_KEY", "TOO_LATE", "Ambiguous", "Call", "Cancel", "Effect", "Failure", "NotApplied", "NotDurable", "Note", "Now",
@@ -220,7 +220,7 @@ class Call(Effect[object]):
         check_type(self.catches, bool, "whether a program hears of errors")
 
     def __str__(self) -> str:
-        return f"call {self.name}({', '.join(map(str, self.arguments))})"
+        return f"call {self.name}({', '.join(map(_text, self.arguments))})"
 
 
 @final
@@ -235,5 +235,21 @@ class Note(Effect[None]):
         check_type(self.name, str, "the name of a mark")
 
     def __str__(self) -> str:
-        value = str(self.value).lower() if isinstance(self.value, bool) else self.value
+        value = str(self.value).lower() if isinstance(self.value, bool) else _text(self.value)
         return f"note {self.name}: {value}"
+
+
+def _text(value: object) -> str:
+    """What it prints as; a set in order, for how `str` prints it depends on the run."""
+    if not _holds_set(value):
+        return str(value)
+    from tidegate.model.documents.printing import show  # noqa: PLC0415  documents import this module
+
+    return show(value)
+
+
+def _holds_set(value: object) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_holds_set, value))
+    names = field_names(type(value)) or ()
+    return isinstance(value, frozenset) or any(_holds_set(getattr(value, name)) for name in names)

@@ -461,7 +461,9 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
         raise
     except Failure as failure:
         return Failed(failure.fresh())
-    except Exception as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
+    except (KeyboardInterrupt, ControlFlow):
+        raise
+    except BaseException as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
         said = _ADDRESS.sub("", told(error))
         if said == _NO_LOOP:
             said += "; a program awaits effects, such as Sleep, and nothing of asyncio"

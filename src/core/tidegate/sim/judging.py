@@ -15,12 +15,12 @@ from typing import final
 
 import attrs
 
-from tidegate.model.errors import Misuse, TidegateError, shown
+from tidegate.model.errors import ControlFlow, Misuse, TidegateError, shown
 from tidegate.sim.aging import InstantRefused
 from tidegate.sim.automaton import Raised
-from tidegate.sim.lines import used_at
+from tidegate.sim.lines import told, used_at
 from tidegate.sim.packing import Looked, Packed
-from tidegate.sim.scenario import Law, StepLaw
+from tidegate.sim.scenario import Law, StepLaw, parts_of
 from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
 
@@ -152,8 +152,8 @@ def raises_nothing(process: str) -> Law:
     return lambda state: not isinstance(state.status(process), Raised)
 
 
-def negated(name: str, holds: Law) -> Law:
-    return lambda view: not answered(name, holds(view))
+def negated(name: str, holds: Law | tuple[Law, ...]) -> Law:
+    return lambda view: not all(answered(name, part(view)) for part in parts_of(holds))
 
 
 def judged(law: str, ask: Callable[[], object], space: Space) -> bool:
@@ -176,6 +176,15 @@ def judged(law: str, ask: Callable[[], object], space: Space) -> bool:
         if isinstance(error, TidegateError):
             error.where = error.where or used_at(error)
         raise
+    except (KeyboardInterrupt, ControlFlow):
+        raise
+    except BaseException as error:
+        raise Misuse(
+            f"the law {law!r} raised {told(error)}",
+            where=used_at(error),
+            why="a law answers a bool, and what is no Exception would end more than the search",
+            todo="catch it in the law",
+        ) from error
     return answer
 
 

@@ -30,6 +30,7 @@ from typing import Final, Protocol, TypeAlias, final
 
 import attrs
 
+from tidegate.model.documents import exactly
 from tidegate.model.effects import Effect, Note
 from tidegate.model.errors import Misuse
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, life, perform
@@ -119,7 +120,7 @@ class HistoryState(Protocol):
     def read(self, cell: Cell[History], /) -> History: ...
 
 
-HISTORY: Final = Cell[History](("history",), ())
+HISTORY: Final = Cell[History](("operations",), ())
 
 
 def recording(otherwise: Meaning = perform) -> Meaning:
@@ -166,11 +167,11 @@ class Linearizable:
 
     def judge(self, history: History) -> Linearized | NotLinearizable:
         """Judge the operations of each key; the key that is first seen to fail is reported."""
-        by_key: dict[Hashable, list[Operation]] = {}
+        by_key: dict[object, list[Operation]] = {}
         for operation in operations(history):
-            by_key.setdefault(self.key(operation.what), []).append(operation)
+            by_key.setdefault(exactly(self.key(operation.what)), []).append(operation)
         searches = {key: _longest_order(each, self.first, self.apply) for key, each in by_key.items()}
-        orders: dict[Hashable, tuple[Operation, ...]] = {}
+        orders: dict[object, tuple[Operation, ...]] = {}
         while searches:
             for key, search in [*searches.items()]:
                 for found in islice(search, _TURN):
@@ -181,7 +182,7 @@ class Linearizable:
                     if not is_whole:
                         done = {operation.begin for operation in orders[key]}
                         left = (each for each in by_key[key] if each.end is not None and each.begin not in done)
-                        return NotLinearizable(key, orders[key], tuple(left))
+                        return NotLinearizable(self.key(by_key[key][0].what), orders[key], tuple(left))
         return Linearized(_merged([orders[key] for key in by_key]))
 
 
@@ -213,10 +214,12 @@ def _longest_order(
 ) -> Iterator[tuple[tuple[Operation, ...], bool] | None]:
     """A longest possible order of the operations, and whether all that have ended are in it; None for each step before.
 
-    Depth first over (which are done, state of the model); what was tried in vain is not tried again.
+    Depth first over (which are done, state of the model); what was tried in vain is not tried again. Replies and states are
+    compared with their types: 1 is not True.
     """
     ended = sum(1 << index for index, operation in enumerate(operations) if operation.end is not None)
-    tried: set[tuple[int, Hashable]] = {(0, first)}
+    replies = [exactly(operation.reply) for operation in operations]
+    tried: set[tuple[int, object]] = {(0, exactly(first))}
     order: list[int] = []
     best: list[int] = []
     best_ended = 0
@@ -232,10 +235,10 @@ def _longest_order(
         done, state, could = stack[-1]
         for index in could:
             after, reply = apply(state, operations[index].what)
-            place = (done | 1 << index, after)
-            if (operations[index].end is None or reply == operations[index].reply) and place not in tried:
+            place = (done | 1 << index, exactly(after))
+            if (operations[index].end is None or exactly(reply) == replies[index]) and place not in tried:
                 tried.add(place)
-                done, state = place
+                done, state = place[0], after
                 order.append(index)
                 stack.append((done, state, _following(operations, done)))
                 break

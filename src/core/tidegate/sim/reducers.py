@@ -34,7 +34,7 @@ import attrs
 
 from tidegate.model.documents import exactly
 from tidegate.model.effects import Cancel, Effect, Program, Refused, Sleep
-from tidegate.model.errors import Misuse, Nondeterministic, shown
+from tidegate.model.errors import ControlFlow, Misuse, Nondeterministic, TidegateError, shown
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
@@ -42,6 +42,7 @@ from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unchanged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
+from tidegate.sim.lines import told, used_at
 from tidegate.sim.requests import ANSWERED, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble, by_itself
 from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place, unpaused
@@ -148,7 +149,7 @@ class Machine:
 @final
 @attrs.frozen(eq=False)
 class ReducerProcess:
-    """A process that runs a reducer. Its place holds a Machine, or Crashed, or Raised where a program of it raised an error.
+    """A process that runs a reducer. Its place holds a Machine, or Crashed, or Raised where it or a program of it raised an error.
 
     Attributes:
         name: Its lane.
@@ -182,6 +183,7 @@ class ReducerProcess:
     asker: Asker = attrs.field(init=False)
     place: Cell[object] = attrs.field(init=False)
     behaviours: dict[Hashable, ProgramAutomaton] = attrs.field(init=False, factory=dict)
+    step_raised: bool = attrs.field(init=False, default=False)
     blind: bool = attrs.field(init=False, default=False)
     is_relative: bool = attrs.field(init=False, default=False)
 
@@ -205,7 +207,7 @@ class ReducerProcess:
 
     @property
     def has_raised(self) -> bool:
-        return any(each.has_raised for each in self.behaviours.values())
+        return self.step_raised or any(each.has_raised for each in self.behaviours.values())
 
     def in_time(self, *, is_relative: bool) -> None:
         """It runs in relative time, or, unless it did so before, in another one."""
@@ -396,7 +398,16 @@ class ReducerProcess:
     def take(self, world: World, machine: Machine, event: object) -> World:
         if self.stamp is not None:
             event = self.stamp(event, world.read(CLOCK))
-        step: object = self.step(machine.state, event)
+        try:
+            step: object = self.step(machine.state, event)
+        except TidegateError as error:
+            error.where = error.where or used_at(error)
+            raise
+        except (KeyboardInterrupt, ControlFlow):
+            raise
+        except BaseException as error:  # noqa: BLE001  a bug in it is a finding, as one in a program is
+            object.__setattr__(self, "step_raised", True)
+            return world.write(self.place, Raised(told(error), used_at(error)))
         if not isinstance(step, Step) or not isinstance(step.commands, Sequence):
             raise Misuse(
                 f"the step of a reducer returned {shown(step)}",

@@ -39,10 +39,11 @@ from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World
 
 __all__ = [
     "CLOCK_LANE", "NO_ERROR", "Actor", "ActorStep", "Clock", "Delivers", "Kind", "Label", "Law", "NoLongerThan", "ProcessActor", "Scenario", "State", "StepLaw",
-    "Trouble", "Undone",
+    "Trouble", "Undone", "parts_of",
 ]  # fmt: skip
 
 
+L = TypeVar("L")
 V = TypeVar("V")
 
 CLOCK_LANE: Final = "clock"
@@ -247,6 +248,11 @@ def by_itself(world: World) -> World:
     return world
 
 
+def parts_of(law: L | tuple[L, ...]) -> tuple[L, ...]:
+    """The parts of a law; one that is not in parts is its only one."""
+    return law if isinstance(law, tuple) else (law,)
+
+
 def _keeps_history(actor: Actor) -> bool:
     return getattr(getattr(actor, "meaning", None), "keeps_history", False)
 
@@ -298,9 +304,9 @@ class Scenario:
     budgets: Mapping[Fault, int] = attrs.field(factory=dict, kw_only=True)
     clock: Clock | None = None
     always: Mapping[str, Law | tuple[Law, ...]] = attrs.field(factory=dict)
-    step: Mapping[str, StepLaw] = attrs.field(factory=dict)
-    eventually: Mapping[str, Law] = attrs.field(factory=dict)
-    sometimes: Mapping[str, Law] = attrs.field(factory=dict)
+    step: Mapping[str, StepLaw | tuple[StepLaw, ...]] = attrs.field(factory=dict)
+    eventually: Mapping[str, Law | tuple[Law, ...]] = attrs.field(factory=dict)
+    sometimes: Mapping[str, Law | tuple[Law, ...]] = attrs.field(factory=dict)
     expect: str | None = None
     kind: Kind = Kind.DESIGN
     symmetric: tuple[tuple[str, ...], ...] = attrs.field(default=(), kw_only=True)
@@ -356,7 +362,7 @@ class Scenario:
                     todo="leave the fault out, or let time be absolute: Clock(horizon=None)",
                 )
         for name, law in {**self.always, **self.eventually, **self.sometimes}.items():
-            for part in law if isinstance(law, tuple) else (law,):
+            for part in parts_of(law):
                 if isinstance(part, NoLongerThan) and horizon is not None and part.length >= horizon:
                     raise Misuse(
                         f"the law {name!r} asks whether {seconds(part.length)} are over, and the horizon is {seconds(horizon)}",
@@ -463,7 +469,9 @@ class Scenario:
             check_type(laws, Mapping, "a law for each name", 'write {"what holds": lambda state: ...}')
             for name, law in laws.items():
                 check_type(name, str, "the name of a law")
-                for part in law if isinstance(law, tuple) else (law,):
+                if law == () and laws is not self.always:
+                    raise Misuse(f"the law {name!r} has no parts", where=f"scenario {self.name}", todo="leave it out")
+                for part in parts_of(law):
                     check_callable(part, "a law")
                     _check_answers(part, name, self.name)
         check_type(self.expect, (str, NoneType), "the name of a law")

@@ -34,7 +34,7 @@ from tidegate.sim.judging import Always, Between, Broken, BrokenStep, Grew, nega
 from tidegate.sim.liveness import Graph, cycles, loop, may_end_later, never_restarted, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
 from tidegate.sim.rendering import number_of
-from tidegate.sim.scenario import NO_ERROR, Actor, Scenario
+from tidegate.sim.scenario import NO_ERROR, Actor, Scenario, parts_of
 from tidegate.sim.sizing import Sizing
 from tidegate.sim.space import Space, Stepper, remembered
 from tidegate.sim.steppers import Aging, Overwriting, Remembering
@@ -176,7 +176,9 @@ class Search:
         self.first = space.first
         self.led: tuple[Packed, ...] = ()  # to the first state, where the search goes on from a run
         self.step_laws = [
-            Between(name, holds, space, footprints.setdefault(name, Looked())) for name, holds in scenario.step.items()
+            Between(name, part, space, footprints.setdefault(name, Looked()))
+            for name, holds in scenario.step.items()
+            for part in parts_of(holds)
         ]
         self.steppers = [self._stepper(actor) for actor in scenario.actors]
         if scenario.clock is not None:
@@ -184,13 +186,11 @@ class Search:
             self.steppers.append(
                 Aging(clock, space, self.step_laws) if space.relative else self._stepper(Ticks(clock.quantum))
             )
-        self.stated = [
-            Always(name, part, space)
-            for name, holds in scenario.always.items()
-            for part in (holds if isinstance(holds, tuple) else (holds,))
-        ]
+        self.stated = [Always(name, part, space) for name, holds in scenario.always.items() for part in parts_of(holds)]
         self.errors = {name: Always(NO_ERROR, raises_nothing(name), space) for name in space.processes}
-        self.rest_laws = [Always(name, holds, space) for name, holds in scenario.eventually.items()]
+        self.rest_laws = [
+            Always(name, part, space) for name, holds in scenario.eventually.items() for part in parts_of(holds)
+        ]
         self.goals = [Always(name, negated(name, holds), space) for name, holds in scenario.sometimes.items()]
         self.layers: list[list[Packed]] = []
         self.seen: set[Packed] = set()
@@ -392,8 +392,10 @@ class Search:
             The law that is broken, if one is, and how many states were not judged because more time might lead out of them.
         """
         untimely = 0
-        for cycle in cycles(self.graph, restless(self.graph, self.layers)) if self.rest_laws else ():
-            start = min(cycle, key={state: at for at, state in enumerate(chain(*self.layers))}.__getitem__)
+        found = cycles(self.graph, restless(self.graph, self.layers)) if self.rest_laws else []
+        order = {state: at for at, state in enumerate(chain(*self.layers))} if found else {}
+        entered = ((min(cycle, key=order.__getitem__), cycle) for cycle in found)
+        for start, cycle in sorted(entered, key=lambda each: order[each[0]]):  # the way to the first is a shortest one
             for law in self.rest_laws:
                 if law.broken_by(self.named(cycle)) is not None:
                     if may_end_later(self.graph, cycle, law.looked, partial(self.is_broken, law)):

@@ -47,7 +47,7 @@ from tidegate.sim.judging import answered
 from tidegate.sim.packing import Lens, Looked, Packed
 from tidegate.sim.picture import described
 from tidegate.sim.reducers import ReducerProcess
-from tidegate.sim.scenario import NO_ERROR, Law, StepLaw
+from tidegate.sim.scenario import NO_ERROR, Law, StepLaw, parts_of
 from tidegate.sim.search import Search
 from tidegate.sim.trace import (
     Breach,
@@ -190,19 +190,19 @@ def judgements(
     was, view = search.space.view(before, Looked()), search.space.view(after, Looked())
 
     def holds(name: str, law: Law | tuple[Law, ...]) -> Truth:
-        return truth(holds=all(answered(name, part(view)) for part in (law if isinstance(law, tuple) else (law,))))
+        return truth(holds=all(answered(name, part(view)) for part in parts_of(law)))
 
     def raises_nothing() -> Truth:
         return truth(holds=not any(isinstance(view.status(name), Raised) for name in search.space.processes))
 
-    def steps_well(name: str, law: StepLaw) -> Truth:
-        return truth(holds=answered(name, law(was, view)))
+    def steps_well(name: str, law: StepLaw | tuple[StepLaw, ...]) -> Truth:
+        return truth(holds=all(answered(name, part(was, view)) for part in parts_of(law)))
 
-    def rests_well(name: str, law: Law) -> Truth:
-        return truth(holds=answered(name, law(view))) if is_at_rest else Truth.OPEN
+    def rests_well(name: str, law: Law | tuple[Law, ...]) -> Truth:
+        return holds(name, law) if is_at_rest else Truth.OPEN
 
-    def is_reached(name: str, goal: Law) -> Truth:
-        return Truth.REACHED if answered(name, goal(view)) else Truth.OPEN
+    def is_reached(name: str, goal: Law | tuple[Law, ...]) -> Truth:
+        return Truth.REACHED if holds(name, goal) is Truth.HOLDS else Truth.OPEN
 
     yield from ((name, partial(holds, name, law)) for name, law in scenario.always.items())
     if search.space.processes:
