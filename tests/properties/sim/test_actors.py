@@ -43,6 +43,7 @@ from tidegate.model.operations import (
 )
 from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
+from tidegate.sim.failover import recalling
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
@@ -694,3 +695,23 @@ def seen_at_the_end(found: Found) -> set[object]:
 def test_who_waits_for_quiet_sees_what_everybody_has_done(faults: Faults, comes_back: bool, seen: set[object]) -> None:
     """Nobody does anything any more, nothing is under way, and whoever comes back has come back."""
     assert seen_at_the_end(checked(tidied(faults, comes_back=comes_back))) == seen
+
+
+def test_a_network_without_a_meaning_has_that_of_the_processes() -> None:
+    """If they have but one; whoever waits for quiet has no other."""
+    late, (one, other) = Faults.of(Fault.LATE), (recalling(perform), recalling(perform))
+
+    def made(*meanings: Meaning) -> Scenario:
+        processes = [Process(f"p{at}", factory(nothing), late, each) for at, each in enumerate(meanings)]
+        return Scenario("s", "", Plain(), (*processes, Network()))
+
+    for meanings in ((one,), (one, when_quiet((), one))):
+        network = made(*meanings).actors[-1]
+        assert isinstance(network, Network) and network.meaning is one  # noqa: PT018
+    for meanings in ((one, other), (one, perform)):
+        with pytest.raises(Misuse, match="by another meaning"):
+            made(*meanings)
+
+
+async def nothing() -> None:
+    pass

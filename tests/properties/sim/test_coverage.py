@@ -63,7 +63,7 @@ def test_a_fault_that_could_strike_and_never_does_is_reported() -> None:
 
 
 def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None:
-    """One fault is not enough for both; with two, and nothing but a restart to strike, it is reported."""
+    """Who says that one fault may strike means it. Where nobody says it, what takes two is reported."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
     once, alone = (
         Process("p", factory(says), each, calling({"ask": (1,)}), raises=True)
@@ -71,7 +71,29 @@ def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None
     )
 
     assert explore(scenario(actors=(once,))).uncovered == ()
+    (told,) = explore(Scenario("s", "", Plain(), (once,), **FINE)).uncovered  # type: ignore[arg-type]
+    assert told.startswith("fault restart never struck: it strikes only after another fault")
+    assert explore(scenario(actors=(once,), budget=2)).uncovered == ()
     assert explore(scenario(actors=(alone,), budget=2)).uncovered == ("fault restart never struck",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        (Fault.ROLLED_BACK, "Failover()"),
+        (Fault.STALE_READ, "recalling(perform)"),
+        (Fault.STALL, "Host(stall=...)"),
+        (Fault.SKEW, "Host(skew=...)"),
+        (Fault.CLOCK_FORWARD, "Host(jump=...)"),
+        (Fault.CLOCK_BACK, "Host(jump=...)"),
+    ],
+)
+def test_what_a_fault_takes_that_never_struck_is_named(kind: Fault, missing: str) -> None:
+    """As far as it is missing."""
+    process = Process("p", factory(says), Faults.of(kind), calling({"ask": (1,)}))
+    (told,) = explore(scenario(actors=(process,), budget=2)).uncovered
+    assert told.startswith(f"fault {kind} never struck")
+    assert missing in told
 
 
 @pytest.mark.parametrize(

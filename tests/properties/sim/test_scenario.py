@@ -174,7 +174,7 @@ def test_what_cannot_be_explored_is_refused_at_once(what: str) -> None:
 def test_arguments_of_another_type_are_refused_at_once() -> None:
     """A scenario, its clock and its faults are what users write, so each argument is looked at."""
     right = scenario(actors=(Network(),), always={"law": all_effects})
-    names = [field.name for field in attrs.fields(Scenario)]
+    names = [field.name for field in attrs.fields(Scenario) if field.init]
     refuses_wrong_types(Scenario, {name: getattr(right, name) for name in names}, (Network(), 1), {"law": 1})
     refuses_wrong_types(Clock, {"quantum": SECOND, "horizon": None, "moves": 0})
     refuses_wrong_types(Faults, {"kinds": {Fault.LATE: all_effects}}, {Fault.LATE: 1})

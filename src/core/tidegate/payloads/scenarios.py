@@ -207,7 +207,7 @@ def payloads(
             *writing,
             *reading,
             Process("sweeper", factory(sweeps, store, early), DELETING, when_quiet((*writing, *reading), perform)),
-            Network(),
+            Network(calls),
         ),
         budget=budget,
         always={

@@ -311,6 +311,11 @@ class _WhenQuiet:
     processes: tuple[Process, ...]
     otherwise: Meaning
 
+    @property
+    def delivered(self) -> Meaning:
+        """What a request means that arrives late: `QUIET` never does."""
+        return self.otherwise
+
     def __call__(self, effect: Effect[object], world: World, who: str) -> Outcomes:
         if effect != QUIET:
             yield from self.otherwise(effect, world, who)
@@ -327,7 +332,10 @@ def stuck(process: str) -> Cell[bool]:
 @final
 @attrs.frozen(eq=False)
 class Network:
-    """Delivers what is under way, in any order, at any time; nobody gets the reply."""
+    """Delivers what is under way, in any order, at any time; nobody gets the reply.
+
+    Without a meaning it has that of the processes of its scenario whose requests may be late, if they have but one.
+    """
 
     meaning: Meaning = perform
     name: str = "network"

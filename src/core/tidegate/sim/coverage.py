@@ -30,6 +30,7 @@ from tidegate.model.immutable import mapped
 from tidegate.model.instants import Duration, seconds
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Asking, Returned
+from tidegate.sim.clocks import HOST
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.packing import Looked
@@ -99,7 +100,7 @@ def missed(found: Explored | Sampled) -> tuple[str, ...]:
     """That nothing can be found; goals that were never reached, and faults that never struck."""
     goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
     possible = _possible(found.search.scenario)
-    kinds = [f"fault {kind} never struck" for kind in possible if not found.faults.get(kind)]
+    kinds = [f"fault {kind} never struck{_remedy(kind, found)}" for kind in possible if not found.faults.get(kind)]
     lost = [] if any(isinstance(actor, Network) for actor in found.search.scenario.actors) else _DELIVERED
     undelivered = [
         f"fault {kind} is a loss here: what is under way never arrives without a Network among the actors"
@@ -107,6 +108,33 @@ def missed(found: Explored | Sampled) -> tuple[str, ...]:
         if kind in lost and found.faults.get(kind)
     ]
     return (*_vacuous(found), *goals, *kinds, *undelivered)
+
+
+def _remedy(kind: Fault, found: Explored | Sampled) -> str:
+    """What the fault takes and the scenario has not, if that is known."""
+    search, scenario = found.search, found.search.scenario
+    if kind in _AFTER_ANOTHER and scenario.budget == 1:
+        return ": it strikes only after another fault, so it takes a budget of two: Scenario(..., budget=2)"
+    if kind is Fault.ROLLED_BACK and not any(kind in getattr(actor, "makes", ()) for actor in scenario.actors):
+        return ": nobody takes back a write; let a Failover() be among the actors"
+    if kind is Fault.STALE_READ and not any(
+        name[0] == "earlier" and len(slot.values) > 1 for name, slot in search.space.packing.slots.items()
+    ):
+        return ": no earlier version was kept; give whoever writes the meaning recalling(perform)"
+    named = _OF_HOST.get(kind)
+    striking = [actor for actor in scenario.actors if kind in getattr(getattr(actor, "faults", None), "kinds", ())]
+    if named is not None and not any(getattr(getattr(actor, "host", HOST), named) for actor in striking):
+        return f": nobody says by how much; write Process(..., host=Host({named}=...))"
+    return ""
+
+
+_OF_HOST: Final = {
+    Fault.STALL: "stall",
+    Fault.SKEW: "skew",
+    Fault.CLOCK_FORWARD: "jump",
+    Fault.CLOCK_BACK: "jump",
+}
+"""How far it goes is said by the host."""
 
 
 def _vacuous(found: Explored | Sampled) -> tuple[str, ...]:
@@ -228,6 +256,7 @@ def _possible(scenario: Scenario) -> tuple[Fault, ...]:
         allowed.update(faults.kinds if faults is not None else getattr(actor, "makes", ()))
 
     def is_in_budget(kind: Fault) -> bool:
-        return scenario.budget > (kind in _AFTER_ANOTHER) and scenario.budgets.get(kind, scenario.budget) > 0
+        least = 1 if scenario.is_unsaid else 1 + (kind in _AFTER_ANOTHER)  # who says one means it
+        return scenario.budget >= least and scenario.budgets.get(kind, scenario.budget) > 0
 
     return tuple(kind for kind in Fault if kind in allowed and is_in_budget(kind))

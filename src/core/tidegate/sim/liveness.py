@@ -90,20 +90,25 @@ def waiting(space: Space, state: Packed) -> tuple[str, ...]:
 
 def never_restarted(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
     """Which processes are dead at the end of a path, and since which step."""
-    dead: dict[bool, list[str]] = {True: [], False: []}
+    dead: dict[str, list[str]] = {}
+    back = "if a supervisor restarts it, write Process(..., comes_back=True)"
+    restarting = any(Fault.RESTART in getattr(actor, "makes", ()) for actor in space.scenario.actors)
     for name, process in space.processes.items():
         faults: Faults = getattr(process, "faults", Faults())
         statuses = [space.view(state, Looked()).status(name) for state in path]
         if isinstance(statuses[-1], (Crashed, Cancelled)):
             step = next(at for at in range(len(path), 0, -1) if not isinstance(statuses[at - 1], (Crashed, Cancelled)))
             how = "died" if isinstance(statuses[-1], Crashed) else "was cancelled"
-            dead[faults.allows(Fault.RESTART)].append(f"{name} {how} at step {step}")
-    back = "if a supervisor restarts it, write Process(..., comes_back=True)"
-    advice = {
-        True: f"Fault.RESTART allows a restart and does not promise one; {back} in place of the fault",
-        False: f"nothing restarts it; {back}",
-    }
-    return tuple(f"{', '.join(names)} and never restarted: {advice[may]}" for may, names in dead.items() if names)
+            if faults.allows(Fault.RESTART):
+                advice = f"Fault.RESTART allows a restart and does not promise one; {back} in place of the fault"
+            elif hasattr(process, "comes_back"):
+                advice = f"nothing restarts it; {back}"
+            elif restarting:
+                advice = "a Restart allows a restart and does not promise one; let the law allow for who is dead"
+            else:
+                advice = "nothing restarts it; let a Restart be among the actors, or the law allow for who is dead"
+            dead.setdefault(advice, []).append(f"{name} {how} at step {step}")
+    return tuple(f"{', '.join(names)} and never restarted: {advice}" for advice, names in dead.items())
 
 
 def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:

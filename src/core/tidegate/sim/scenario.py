@@ -35,7 +35,7 @@ from tidegate.sim.apart import check_apart
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.clocks import HOST, check_hosts
 from tidegate.sim.faults import FAULTS, REBALANCES, Fault, Faults, bound
-from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World
+from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World, perform
 
 __all__ = [
     "CLOCK_LANE", "NO_ERROR", "Actor", "ActorStep", "Clock", "Delivers", "Kind", "Label", "Law", "NoLongerThan", "ProcessActor", "Scenario", "State", "StepLaw",
@@ -257,6 +257,14 @@ def _keeps_history(actor: Actor) -> bool:
     return getattr(getattr(actor, "meaning", None), "keeps_history", False)
 
 
+def _meant(actor: Actor) -> object:
+    """What its requests mean, also when it is not there to wait for quiet."""
+    meaning: object = getattr(actor, "meaning", None)
+    while hasattr(meaning, "delivered"):
+        meaning = meaning.delivered
+    return meaning
+
+
 def _may(actor: Actor, kind: Fault) -> bool:
     """Whether the actor allows the fault."""
     faults: object = getattr(actor, "faults", None)
@@ -284,6 +292,7 @@ class Scenario:
         actors: Whatever moves.
         budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults or makes them, as a
             `Crash` does, else 0.
+        is_unsaid: Whether nobody said the budget.
         budgets: How many of one kind may, where that is fewer; 0 for never.
         clock: How time passes; None: it stands, and a sleep is over at once (docs/time.md).
         always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
@@ -300,6 +309,7 @@ class Scenario:
     summary: str
     world: Plain
     actors: tuple[Actor, ...]
+    is_unsaid: bool = attrs.field(init=False, default=False)  # before the budget, whose default changes it
     budget: int = attrs.field()
     budgets: Mapping[Fault, int] = attrs.field(factory=dict, kw_only=True)
     clock: Clock | None = None
@@ -314,6 +324,7 @@ class Scenario:
 
     @budget.default
     def _(self) -> int:
+        object.__setattr__(self, "is_unsaid", True)
         actors: object = self.actors  # it is looked at below
         declared = [getattr(actor, "faults", None) for actor in actors] if isinstance(actors, tuple) else []
         made = any(getattr(actor, "makes", ()) for actor in actors) if isinstance(actors, tuple) else False
@@ -372,6 +383,7 @@ class Scenario:
                     )
         self._check_same()
         self._check_history()
+        object.__setattr__(self, "actors", self._delivering())
         self._check_group()
         grouped = [name for group in self.symmetric for name in group]
         if len(set(grouped)) != len(grouped) or not set(grouped) <= set(names):
@@ -419,6 +431,36 @@ class Scenario:
                     why="a stream would not tell it",
                     todo="give both the meaning of the stream: Network(stream.meaning())",
                 )
+
+    def _delivering(self) -> tuple[Actor, ...]:
+        """The actors: who delivers requests and was given no meaning has that of the processes that send them.
+
+        Raises:
+            Misuse: These have several.
+        """
+        late = [each for each in self.actors if _may(each, Fault.LATE) or _may(each, Fault.DUPLICATE)]
+        meanings: list[object] = []
+        for each in late:
+            if hasattr(each, "meaning") and (meant := _meant(each)) not in meanings:
+                meanings.append(meant)
+
+        def given(actor: Actor) -> Actor:
+            if (
+                hasattr(actor, "faults")
+                or getattr(actor, "meaning", None) is not perform
+                or meanings in ([], [perform])
+            ):
+                return actor
+            if len(meanings) > 1 or not attrs.has(type(actor)):
+                raise Misuse(
+                    f"{actor.name} delivers what {', '.join(each.name for each in late)} send, by another meaning",
+                    where=f"scenario {self.name}",
+                    why="what arrives late would mean something else than what is done at once",
+                    todo="give it the meaning by which all of it is done: Network(meaning)",
+                )
+            return attrs.evolve(actor, meaning=meanings[0])  # type: ignore[misc]
+
+        return tuple(map(given, self.actors))
 
     def _check_group(self) -> None:
         """Raise Misuse if a member of a group may start again, and does not join."""
