@@ -49,7 +49,7 @@ from tidegate.leases.scenarios.small_lock import COUNT, small_lock
 from tidegate.sim.automaton import Raised
 from tidegate.sim.policies import PORTFOLIO, Pct, Swarm, Uniform
 from tidegate.sim.sample import Plan, sample
-from tidegate.sim.scenario import Actor, ActorStep, Law, ProcessActor, Scenario, State
+from tidegate.sim.scenario import Actor, ActorStep, ProcessActor, Scenario, State, parts_of
 from tidegate.sim.shrink import Budget, shrunk_path
 from tidegate.sim.world import Cell, World, document
 
@@ -171,9 +171,9 @@ def machine(scenario: Scenario, end: float) -> type[RuleBasedStateMachine]:
             """Judge the state, and see what may come next."""
             view = View(self.world, processes)  # type: ignore[arg-type]
             self.offered = {actor.name: list(actor.steps(self.world)) for actor in scenario.actors}
-            laws = [law for each in scenario.always.values() for law in parts(each)]
+            laws = [law for each in scenario.always.values() for law in parts_of(each)]
             if not any(step.must for steps in self.offered.values() for step in steps):
-                laws += scenario.eventually.values()
+                laws += [law for each in scenario.eventually.values() for law in parts_of(each)]
             broken = not all(law(view) for law in laws)  # type: ignore[arg-type]
             broken = broken or any(isinstance(view.status(name), Raised) for name in processes)
             if broken or process_time() > end:
@@ -182,7 +182,7 @@ def machine(scenario: Scenario, end: float) -> type[RuleBasedStateMachine]:
         def take(self, actor: str, which: int) -> None:
             before, self.world = self.world, self.offered[actor][which].world
             one, two = View(before, processes), View(self.world, processes)  # type: ignore[arg-type]
-            if not all(law(one, two) for law in scenario.step.values()):  # type: ignore[arg-type]
+            if not all(law(one, two) for each in scenario.step.values() for law in parts_of(each)):  # type: ignore[arg-type]
                 raise Found
             self.look()
 
@@ -203,10 +203,6 @@ def moving(actor: Actor) -> object:
         self.take(actor.name, data.draw(st.integers(0, len(self.offered[actor.name]) - 1)))
 
     return precondition(lambda self: bool(self.offered[actor.name]))(rule(data=st.data())(move))
-
-
-def parts(law: Law | tuple[Law, ...]) -> tuple[Law, ...]:
-    return law if isinstance(law, tuple) else (law,)
 
 
 def by_hypothesis(name: str, number: int, cap: float) -> float:

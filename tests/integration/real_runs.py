@@ -40,7 +40,7 @@ from tidegate.sim.actors import Process
 from tidegate.sim.aging import aged
 from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomaton, Raised, resume
 from tidegate.sim.faults import Fault
-from tidegate.sim.scenario import NO_ERROR, Law, Scenario
+from tidegate.sim.scenario import NO_ERROR, Scenario, parts_of
 from tidegate.sim.world import CLOCK, IDS, MANY, UNIQUE, Cell, Key, Many, Plain, document, ids, parts, target, uniques
 from tidegate_adapters.bson_values import CODEC, loaded, stored
 
@@ -349,10 +349,10 @@ class RealRun:
             if isinstance(status, Raised):
                 raise Broken(NO_ERROR, f"{name} {status}")
         for law, holds in self.scenario.always.items():
-            if not all(part(after) for part in _parts(holds)):
+            if not all(part(after) for part in parts_of(holds)):
                 raise Broken(law, "here")
         for law, leads in self.scenario.step.items():
-            if not leads(before, after):
+            if not all(part(before, after) for part in parts_of(leads)):
                 raise Broken(law, "here")
 
     def end(self) -> None:
@@ -368,7 +368,7 @@ class RealRun:
         if any(isinstance(status, Failed) and isinstance(status.failure, Refused) for status in self.statuses.values()):
             return
         for law, holds in self.scenario.eventually.items():
-            if not holds(self.state()):
+            if not all(part(self.state()) for part in parts_of(holds)):
                 raise Broken(law, "at rest")
 
 
@@ -438,10 +438,6 @@ def _moved(world: Plain, at: int) -> Plain:
     for cell, held in world.cells.values():
         moved = moved.write(cell, aged(held, before - at, NUMBER_MAX))
     return moved.write(CLOCK, Instant(at, STORE))
-
-
-def _parts(law: Law | tuple[Law, ...]) -> tuple[Law, ...]:
-    return law if isinstance(law, tuple) else (law,)
 
 
 def contents_of(world: Plain) -> Contents:
