@@ -215,7 +215,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "broken.py:bad_law"), 3, "why: ZeroDivisionError"),
     (("explore", "--no-store", "broken.py:bad_law"), 3, "in the law 'a law'"),
     (("explore", "broken.py:bad_goal"), 2, 'a law asks where "nobody" stands, which is no process'),
-    (("explore", "broken.py:leaves"), 3, "why: SystemExit: 0"),
+    (("explore", "broken.py:leaves"), 2, "the law 'a law' raised SystemExit: 0"),
     (("explore", "broken.py:needy"), 3, "why: TypeError: needs() missing 1 required positional argument"),
     # traces
     (("replay", "nothing.json"), 2, "there is no file nothing.json"),
