@@ -897,7 +897,7 @@ async def shares_an_iterator_with_a_generator() -> object:
 
 
 async def takes_the_first_of_a_set() -> object:
-    numbers = frozenset((0, 8)) if await ask() == 1 else frozenset((8, 0))
+    numbers = frozenset((0, 8.0)) if await ask() == 1 else frozenset((8.0, 0))
     await row()
     return next(iter(numbers))
 
@@ -913,6 +913,20 @@ async def handles_one_error_of_two_lines() -> object:
         await row()
         at = cast("types.TracebackType", error.__traceback__)
         return at.tb_lineno - at.tb_frame.f_code.co_firstlineno
+
+
+async def keeps_one_error_of_two_lines() -> object:
+    told, kept = await ask(), None
+    try:
+        if told == 1:
+            raise KeyError  # noqa: TRY301
+        raise KeyError  # noqa: TRY301
+    except KeyError as error:
+        kept = error
+    told = 0
+    await row()
+    at = cast("types.TracebackType", kept.__traceback__)
+    return at.tb_lineno - at.tb_frame.f_code.co_firstlineno
 
 
 class Both:
@@ -990,8 +1004,9 @@ TOLD_APART: Mapping[Coded, frozenset[object]] = {
     draws_from_one_or_from_two: frozenset({1, 2}),
     draws_from_one_generator_or_from_two: frozenset({2, 3}),
     shares_an_iterator_with_a_generator: frozenset({2, 3}),
-    takes_the_first_of_a_set: frozenset({0, 8}),
+    takes_the_first_of_a_set: frozenset({0, 8.0}),
     handles_one_error_of_two_lines: frozenset({4, 5}),
+    keeps_one_error_of_two_lines: frozenset({4, 5}),
     awaits_what_is_its_own: frozenset({1, 2}),
     adds_a_name: frozenset({1, 2}),
     holds_its_own_code: frozenset({1, 2}),

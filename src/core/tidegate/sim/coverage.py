@@ -256,7 +256,7 @@ def _possible(scenario: Scenario) -> tuple[Fault, ...]:
         allowed.update(faults.kinds if faults is not None else getattr(actor, "makes", ()))
 
     def is_in_budget(kind: Fault) -> bool:
-        least = 1 if scenario.is_unsaid else 1 + (kind in _AFTER_ANOTHER)  # who says one means it
+        least = 1 if scenario.budget_is_default else 1 + (kind in _AFTER_ANOTHER)  # who says one means it
         return scenario.budget >= least and scenario.budgets.get(kind, scenario.budget) > 0
 
     return tuple(kind for kind in Fault if kind in allowed and is_in_budget(kind))

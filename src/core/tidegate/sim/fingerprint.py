@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Coroutine, Generator, Hashable, Iterable, Iterator, Mapping, Reversible
+from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from types import CellType, CodeType, CoroutineType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, Final, TypeAlias, cast, final
 
@@ -71,7 +73,7 @@ class Unmergeable:
 def fingerprint(
     program: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], canon: Canon, met: _Met | None = None
 ) -> tuple[_Key, ...] | Unmergeable:
-    """The value of a suspended program, or why it has none.
+    """The value of a suspended program, or why it has none: for each frame its code, its position, its live locals, and the rest.
 
     Args:
         program: A coroutine that awaits an effect.
@@ -117,8 +119,8 @@ def fingerprint(
             place, part = mutable_part(held[local], local)
             return Unmergeable(f"{name}: local {place} is a {type(part).__name__}, which is not immutable")
         # Code is equal wherever it says the same, so what it finds by name is told, too.
-        caught = None if handled is None else (canon.key(handled), *_raised_on(handled))
-        frames.append((code, frame.f_globals.get, point.at, *keys, stack, caught))
+        caught = None if handled is None else _kept("", handled, canon, seen)
+        frames.append((code, point.at, *keys, stack, caught, frame.f_globals.get))
         inner = awaited
     return tuple(frames)
 
@@ -133,9 +135,9 @@ def _being_handled(program: object) -> object:
     return gc.get_referents(program)[-1]
 
 
-def _raised_on(error: object) -> Iterator[int]:
+def _raised_on(error: BaseException) -> Iterator[int]:
     """The lines that it was raised on, for if it is raised again the report says where."""
-    at = error.__traceback__ if isinstance(error, BaseException) else None
+    at = error.__traceback__
     while at is not None:
         yield at.tb_lineno
         at = at.tb_next
@@ -172,13 +174,16 @@ def _number(item: object, seen: _Met) -> int:
 
 
 def _kept(local: str, item: object, canon: Canon, seen: _Met) -> _Key | None:
-    """A local. A function is what it does: its code, and what it closes over, as number where frames of the program share it."""
+    """A local. An error is also where it was raised. A function is what it does: its code, and what it closes over, as number where frames of the program share it."""
     if item is _UNBOUND:
         return item
     if local == _IMPLICIT:
         return _resting(item, canon, seen)
     if isinstance(item, CoroutineType):
         return _carried(item, canon, seen)
+    if isinstance(item, BaseException):
+        key = canon.key(item)
+        return None if key is None else (key, *_raised_on(item))
     if isinstance(item, FunctionType) and item.__closure__ and not item.__kwdefaults__ and not vars(item):
         shared = [_shared(cell, canon, seen) for cell in item.__closure__]
         key = _function(item, canon)
@@ -212,6 +217,13 @@ def _carried(program: CoroutineType[Any, Any, Any], canon: Canon, seen: _Met) ->
     number = _number(program, seen)
     inside = fingerprint(program, canon, seen)
     return None if isinstance(inside, Unmergeable) else (CoroutineType, number, inside)
+
+
+def _hashes_alike(item: object) -> bool:
+    """Is its hash the same in every run? Not that of what holds a text, nor that of an address."""
+    if isinstance(item, (tuple, frozenset)):
+        return all(map(_hashes_alike, item))
+    return isinstance(item, (int, float, complex, Decimal, Fraction)) and not isinstance(item, Enum)
 
 
 def _across(item: object) -> str:
@@ -306,9 +318,10 @@ class Canon:
         if isinstance(item, tuple) and not isinstance(item, Enum):
             return (type(item), *map(self.key, tuple.__iter__(item)))
         if isinstance(item, frozenset) and not isinstance(item, Enum):
-            keys = self.keys(frozenset.__iter__(item)) or ()
-            if all(isinstance(part, int) for part in frozenset.__iter__(item)):
-                # Equal sets of numbers may be iterated in different orders. That of others differs from run to run anyway.
-                return (type(item), item.__sizeof__(), *keys)
-            return (type(item), frozenset(keys))
+            keys = self.keys(frozenset.__iter__(item))
+            if keys is None:
+                return None
+            # Sets that are equal may be iterated in different orders. Where that differs from run to run, it is no part of the value.
+            ordered = all(map(_hashes_alike, frozenset.__iter__(item)))
+            return (type(item), item.__sizeof__(), *keys) if ordered else (type(item), frozenset(keys))
         return exactly(item)

@@ -292,7 +292,7 @@ class Scenario:
         actors: Whatever moves.
         budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults or makes them, as a
             `Crash` does, else 0.
-        is_unsaid: Whether nobody said the budget.
+        budget_is_default: Whether no budget was given.
         budgets: How many of one kind may, where that is fewer; 0 for never.
         clock: How time passes; None: it stands, and a sleep is over at once (docs/time.md).
         always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
@@ -309,7 +309,7 @@ class Scenario:
     summary: str
     world: Plain
     actors: tuple[Actor, ...]
-    is_unsaid: bool = attrs.field(init=False, default=False)  # before the budget, whose default changes it
+    budget_is_default: bool = attrs.field(init=False, default=False)  # before the budget, whose default changes it
     budget: int = attrs.field()
     budgets: Mapping[Fault, int] = attrs.field(factory=dict, kw_only=True)
     clock: Clock | None = None
@@ -324,7 +324,7 @@ class Scenario:
 
     @budget.default
     def _(self) -> int:
-        object.__setattr__(self, "is_unsaid", True)
+        object.__setattr__(self, "budget_is_default", True)
         actors: object = self.actors  # it is looked at below
         declared = [getattr(actor, "faults", None) for actor in actors] if isinstance(actors, tuple) else []
         made = any(getattr(actor, "makes", ()) for actor in actors) if isinstance(actors, tuple) else False
