@@ -340,7 +340,7 @@ def _operation(ask: Ask) -> str:
         case "update" | "update many":
             return f"update_{'one' if ask.verb == 'update' else 'many'}('c', AllOf(({where},)){changes})"
         case "upsert":
-            return f"upsert_one('c', {where}{changes})"
+            return f"upsert_one('c', {f'AllOf(({where},))' if len(ask.where) > 1 else where}{changes})"
         case "delete many":
             return f"delete_many('c', {where})"
         case "bulk" | "insert many":

@@ -443,7 +443,8 @@ class Draw:
                 return Do(Ask("find all", self.where(), value=self.one_of((1, 2)), sort=self.sort()), into)
             case "upsert":
                 id_ = Me() if self.chance(0.2) and not self.is_symmetric else Const(self.one_of((*IDS, "z")))
-                return Do(Ask("upsert", (Term("Eq", "_id", id_),), self.changes()), into, field)
+                more = [term for term in self.where()[:1] if self.chance(0.6) and "OlderThan" not in repr(term)]
+                return Do(Ask("upsert", (Term("Eq", "_id", id_), *more), self.changes()), into, field)
             case "insert":
                 id_ = Const(self.one_of(IDS)) if self.chance(0.6) else Me()
                 changes = (

@@ -165,6 +165,24 @@ class Fact(NamedTuple):
     denied: bool = False
 
 
+class Begun(NamedTuple):
+    """How far the store is with a request that takes it several steps.
+
+    Attributes:
+        left: What it is about to do; of an upsert that has found none, to insert.
+        passed: The ids of what it has written.
+        total: How many documents were written.
+        refused: How many were refused.
+        ended: What ended it.
+    """
+
+    left: tuple[Ask, ...]
+    passed: tuple[object, ...] = ()
+    total: int = 0
+    refused: int = 0
+    ended: Failed | None = None
+
+
 class Process(NamedTuple):
     """Where a process stands, and what lies with it."""
 
@@ -173,6 +191,7 @@ class Process(NamedTuple):
     notes: tuple[tuple[str, object], ...] = ()
     wakes: int | None = None
     is_stuck: bool = False
+    begun: Begun | None = None
 
 
 class Past(NamedTuple):
@@ -438,7 +457,7 @@ def age_all(value: Any, by: int, horizon: int) -> Any:
             return At(max(at - by, -horizon))
         case Doc(fields):
             return Doc(tuple((name, age_all(held, by, horizon)) for name, held in fields))
-        case Past() | SessionState() | OpenTransaction():
+        case Past() | SessionState() | OpenTransaction() | Begun() | Ask() | Term() | Const():
             return type(value)(*(age_all(each, by, horizon) for each in value))
         case tuple() if type(value) is tuple:
             return tuple(age_all(each, by, horizon) for each in value)
@@ -457,8 +476,11 @@ def _relative(state: State, horizon: int) -> State:
         past=aged(state.past),
         unconfirmed=aged(state.unconfirmed),
         sessions=aged(state.sessions),
+        flying=aged(state.flying),
         processes=tuple(
-            process._replace(wakes=None if process.wakes is None else max(process.wakes - state.now, 0))
+            process._replace(
+                wakes=None if process.wakes is None else max(process.wakes - state.now, 0), begun=aged(process.begun)
+            )
             for process in state.processes
         ),
         now=0,
@@ -489,6 +511,9 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
             if ask.transaction is None and ask.verb in MANY:
                 yield Move(landed._replace(flying=_sorted((*landed.flying, *parts_of(ask, landed.docs, landed.now)))))
                 continue
+            if ask.verb == "upsert":
+                for _, begun in _begins(little, ask, None, landed):
+                    yield Move(landed._replace(flying=_sorted((*landed.flying, *begun.left))), must=False)
             for after, _ in served(little, ask, landed):
                 yield Move(after)
                 if state.unconfirmed and not after.unconfirmed:  # or it goes behind what no majority has
@@ -537,7 +562,7 @@ def _does(little: Little, state: State, name: str) -> str:
         return "goes on" if actor.comes_back and process.stands.how in {"crashed", "cancelled"} else "nothing"
     assert isinstance(ask, Ask)
     is_local = ask.verb in {"note", "sleep", "now"}
-    return "waits" if process.is_stuck or not (is_local or list(served(little, ask, state))) else "goes on"
+    return "waits" if process.is_stuck or not (is_local or _outcomes(little, ask, process.begun, state)) else "goes on"
 
 
 S = TypeVar("S")
@@ -600,9 +625,11 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
             if not fault or fault in actor.faults:
                 yield Move(replied(world, reading), fault=fault)
     else:
-        outcomes = list(served(little, ask, state))
+        outcomes = _outcomes(little, ask, process.begun, state)
         for done, reply in outcomes:
             yield Move(replied(done, reply))
+        for done, begun in _begins(little, ask, process.begun, state):
+            yield Move(_with(done, index, process._replace(begun=begun)), must=False)
         if ask.verb == "call" and "failed" in actor.faults:
             yield Move(replied(state, Failed("refused")), fault="failed")
         if ask.verb == "call" and "never_returns" in actor.faults:
@@ -611,18 +638,20 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
             flying = state._replace(flying=_sorted((*state.flying, ask)))
             cancelled = Process(Stands("cancelled", 0, ()), process.life)
             for fault, after in _in_trouble(little, ask, state, flying, outcomes, replied):
-                if fault in actor.faults:
+                is_possible = process.begun is None or fault in {"lost_reply", "duplicate"}
+                if fault in actor.faults and is_possible:
                     yield Move(after, fault=fault)
             if "not_durable" in actor.faults:
-                for after in _unconfirmed(actor, state, ask, outcomes):
-                    yield Move(replied(after, Failed("not durable")), fault="not_durable")
+                for after, reply in _unconfirmed(actor, state, ask, outcomes):
+                    yield Move(replied(after, reply), fault="not_durable")
             is_find = ask.verb in {"find", "find all"} and ask.transaction is None
             if "stale_read" in actor.faults and little.failover and is_find:
                 for _, reply in outcomes_of(little, ask, state._replace(docs=_behind(ask, state))):
                     if not same(reply, outcomes[0][1]):
                         yield Move(replied(state, reply), fault="stale_read")
             if "cancelled" in actor.faults:
-                for done in (*(done for done, _ in outcomes), *((flying,) if "late" in actor.faults else ())):
+                is_late = "late" in actor.faults and process.begun is None
+                for done in (*(done for done, _ in outcomes), *((flying,) if is_late else ())):
                     yield Move(_with(done, index, cancelled), fault="cancelled")
 
 
@@ -670,14 +699,21 @@ def _readings(actor: Actor, state: State) -> Iterator[tuple[str, State, At]]:
             yield "clock_forward" if sign > 0 else "clock_back", *read(known.get(name, 0) + sign * host.jump)
 
 
-def _unconfirmed(actor: Actor, state: State, ask: Ask, outcomes: list[tuple[State, object]]) -> Iterator[State]:
-    """The write was done, and no majority has it. If it is taken back at all, then with all writes after it."""
+def _unconfirmed(
+    actor: Actor, state: State, ask: Ask, outcomes: list[tuple[State, object]]
+) -> Iterator[tuple[State, object]]:
+    """The write was done, and no majority has it. If it is taken back at all, then with all writes after it.
+
+    Who was refused is told so, although no majority has what it was refused for.
+    """
     for done, reply in outcomes:
         is_changed = (done.docs, done.past) != (state.docs, state.past)
         is_write = ask.verb in WRITES - {"call"} and (ask.transaction is None or ask.verb == "commit")
+        if is_write and isinstance(reply, Failed) and reply.kind == "refused" and state.unconfirmed:
+            yield state, reply
         if is_write and not isinstance(reply, Failed) and (is_changed or ask.verb != "reset"):
             more = ((state.docs, state.past),) if is_changed and "rolled_back" in actor.faults else ()
-            yield done._replace(unconfirmed=(*state.unconfirmed, *more))
+            yield done._replace(unconfirmed=(*state.unconfirmed, *more)), Failed("not durable")
 
 
 def _sorted(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
@@ -734,10 +770,60 @@ def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, obje
                 changed = _changed_ids(state.docs, docs) if state.sessions else frozenset()
                 if any(known.open and known.open.written & changed for _, known in state.sessions):
                     continue
-                is_write = ask.verb in MANY or (ask.verb in OF_DOCUMENTS and not isinstance(reply, Failed))
+                is_write = ask.verb in MANY or ask.verb in OF_DOCUMENTS
                 after = state._replace(docs=docs, past=_since(little, ask, state, docs))
                 after = _with_stale(after, changed)
                 yield (after._replace(unconfirmed=()) if is_write else after), reply
+
+
+def _outcomes(little: Little, ask: Ask, at: Begun | None, state: State) -> list[tuple[State, object]]:
+    """What becomes of a request from where the store is with it, at once."""
+    return list(served(little, ask, state) if at is None else _rest(little, ask, at, state))
+
+
+def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, object]]:
+    if ask.verb == "upsert":
+        for done, reply in served(little, at.left[0], state):
+            yield done, _new(at.left[0]) if reply is None else reply
+    elif not at.left or at.ended:
+        yield state._replace(unconfirmed=()), _told(at)
+    else:
+        for done, after in _next(little, ask, at, state):
+            yield from _rest(little, ask, after, done)
+
+
+def _next(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, Begun]]:
+    """After one document more."""
+    part = at.left[0]
+    key = part.value.value if part.verb == "insert" else part.where[0].value.value
+    for done, reply in served(little, part, state):
+        after = at._replace(left=at.left[1:], passed=(*at.passed, key))
+        yield done, _counted(ask, part, after, reply, state.docs)
+
+
+def _begins(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator[tuple[State, Begun]]:
+    """One step of several, if the store may take several."""
+    if ask.transaction is not None:
+        return
+    if ask.verb == "upsert":
+        is_there = any(all(_matches(term, doc, state.now) for term in ask.where) for doc in state.docs)
+        inserted = _updated(ask, _described(ask), state.now)
+        if at is None and len(ask.where) > 1 and not is_there and inserted is not None:
+            key, *fields = inserted.fields
+            changes = tuple(Term("Put", name, Const(value)) for name, value in fields)
+            yield state, Begun((Ask("insert", changes=changes, value=Const(key[1])),))
+        return
+    if ask.verb not in MANY or state.unconfirmed:
+        return
+    now = Begun(parts_of(ask, state.docs, state.now)) if at is None else at
+    is_listed = ask.verb in {"bulk", "insert many"}
+    if at is not None and not is_listed and not at.left:
+        more = tuple(
+            part for part in parts_of(ask, state.docs, state.now) if part.where[0].value.value not in at.passed
+        )
+        now = at._replace(left=more)
+    if now.ended is None and len(now.left) > is_listed:
+        yield from _next(little, ask, now, state)
 
 
 def _changed_ids(before: tuple[Doc, ...], after: tuple[Doc, ...]) -> frozenset[object]:
@@ -886,9 +972,9 @@ def outcomes_of(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[
         case verb if verb in MANY:
             yield _done_to_many(little, ask, state)
         case "upsert" if not matching:
-            described = Doc((("_id", ask.where[0].value.value),))
-            inserted = _updated(ask, described, now)
-            is_refused = inserted is None or _clashes(little, inserted, docs)
+            inserted = _updated(ask, _described(ask), now)
+            is_taken = any(same(doc.get("_id"), ask.where[0].value.value) for doc in docs)
+            is_refused = inserted is None or is_taken or _clashes(little, inserted, docs)
             yield (docs, Failed("refused")) if inserted is None or is_refused else ((*docs, inserted), inserted)
         case "find":
             yield docs, docs[matching[0]] if matching else None
@@ -906,7 +992,7 @@ def outcomes_of(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[
             after = (*docs[: matching[0]], new, *docs[matching[0] + 1 :])
             yield after, 1 if ask.verb == "update" else new
         case "insert":
-            new = Doc((("_id", ask.value.value), *((term.field, term.value.value) for term in ask.changes)))
+            new = _new(ask)
             if any(same(doc.get("_id"), new.get("_id")) for doc in docs) or _clashes(little, new, docs):
                 yield docs, Failed("refused")
             else:
@@ -935,20 +1021,38 @@ def parts_of(ask: Ask, docs: tuple[Doc, ...], now: int) -> tuple[Ask, ...]:
 
 def _done_to_many(little: Little, ask: Ask, state: State) -> tuple[tuple[Doc, ...], object]:
     """One part after the other. A refusal ends an update of many; a taken id is no refusal for an insert of many."""
-    total = refused = 0
+    at = Begun(())
     for part in parts_of(ask, state.docs, state.now):
-        is_taken = part.verb == "insert" and any(same(doc.get("_id"), part.value.value) for doc in state.docs)
         ((docs, reply),) = outcomes_of(little, part, state)
+        at = _counted(ask, part, at, reply, state.docs)
         state = state._replace(docs=docs)
-        if not isinstance(reply, Failed):
-            total += 1 if reply is None else reply  # type: ignore[operator]
-        elif ask.verb == "update many":
-            return state.docs, Failed("ambiguous")
-        else:
-            refused += not is_taken
-    if refused:
-        return state.docs, Failed("ambiguous" if total else "refused")
-    return state.docs, total
+        if at.ended:
+            break
+    return state.docs, _told(at)
+
+
+def _counted(ask: Ask, part: Ask, at: Begun, reply: object, before: tuple[Doc, ...]) -> Begun:
+    if not isinstance(reply, Failed):
+        return at._replace(total=at.total + (1 if reply is None else reply))  # type: ignore[operator]
+    if ask.verb == "update many":
+        return at._replace(ended=Failed("ambiguous"))
+    is_taken = part.verb == "insert" and any(same(doc.get("_id"), part.value.value) for doc in before)
+    return at._replace(refused=at.refused + (not is_taken))
+
+
+def _told(at: Begun) -> object:
+    if at.ended or not at.refused:
+        return at.ended or at.total
+    return Failed("ambiguous" if at.total else "refused")
+
+
+def _new(insert: Ask) -> Doc:
+    return Doc((("_id", insert.value.value), *((term.field, term.value.value) for term in insert.changes)))
+
+
+def _described(upsert: Ask) -> Doc:
+    """What its filter says of the document that it inserts."""
+    return Doc(tuple((term.field, term.value.value) for term in upsert.where if term.verb == "Eq"))
 
 
 def _rank(value: object) -> tuple[int, Any]:

@@ -30,20 +30,25 @@ from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, 
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import (
+    DeleteMany,
     StoreTime,
+    UpdateMany,
     UpdateOne,
     bulk_update,
     delete_many,
     delete_one,
+    find_all,
     find_one,
     find_one_and_update,
     insert_many,
+    insert_one,
     update_many,
     update_one,
+    upsert_one,
 )
 from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
-from tidegate.sim.failover import recalling
+from tidegate.sim.failover import Failover, recalling
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
 from tidegate.sim.replay import Reproduced, replay
 from tidegate.sim.report import Verdict, explore
@@ -531,6 +536,123 @@ def test_a_document_that_matches_no_longer_is_left_alone_by_what_arrives_late() 
     )
     rows = {tuple(doc[N] for doc in contents(here, "rows")) for here in checked(made).states.values()}
     assert rows == {(0, 0), (0, 1), (1, 0), (1, 1), (0, 5), (1, 5)}
+
+
+async def counts() -> tuple[int, int]:
+    found = await find_all("rows", Exists(ID), limit=9)
+    return len(found), sum(doc[N] for doc in found)
+
+
+@pytest.mark.parametrize(
+    ("effect", "seen"),
+    [
+        (MANY[0], {(3, 0), (3, 1), (3, 2), (3, 3)}),
+        (MANY[1], {(3, 0), (3, 1), (3, 2), (3, 3)}),
+        (MANY[2], {(3, 0), (2, 0), (1, 0), (0, 0)}),
+        (insert_many("rows", *(Document.of({"_id": key, "n": 1}) for key in "uvw")), {(3, 0), (4, 1), (5, 2), (6, 3)}),
+    ],
+    ids=str,
+)
+def test_others_look_in_between_the_documents_of_a_write(effect: Many, seen: set[tuple[int, int]]) -> None:
+    """Whoever writes may crash there; the caller gets the same total."""
+    writer = Process("p0", factory(writes_many, effect), Faults.of(Fault.CRASH_BEFORE))
+    rows = world_with({"rows": tuple(Document.of({"_id": key, "n": 0}) for key in "xyz")})
+    made = Scenario(name="many", summary="", world=rows, actors=(writer, Process("p1", factory(counts))), budget=1)
+    ended = {
+        (here.status("p0"), looked.value)
+        for here in checked(made).states.values()
+        if isinstance(looked := here.status("p1"), Returned) and not isinstance(here.status("p0"), Asking)
+    }
+    ends_with_the_last = not isinstance(effect, (UpdateMany, DeleteMany))
+    assert len(seen - {each for status, each in ended if status == Crashed()}) == ends_with_the_last
+    assert {each for status, each in ended if status == Returned("3")} == seen
+
+
+def test_a_write_of_many_meets_what_begins_to_match_meanwhile_or_does_not() -> None:
+    """Law: it is one scan of the collection and no snapshot; nothing is written twice."""
+
+    async def comes() -> None:
+        if await find_one("rows", AllOf((ROW, Eq(N, 1)))):
+            await insert_one("rows", Document.of({"_id": "z", "n": 0}))
+
+    made = Scenario(
+        name="many",
+        summary="",
+        world=world_with({"rows": tuple(Document.of({"_id": key, "n": 0}) for key in "xy")}),
+        actors=(
+            Process("p0", factory(writes_many, update_many("rows", Exists(ID), Add(N, 1)))),
+            Process("p1", factory(comes)),
+        ),
+    )
+    ended = {
+        (here.status("p0"), tuple(doc[N] for doc in contents(here, "rows")))
+        for here in checked(made).states.values()
+        if not isinstance(here.status("p0"), Asking) and not isinstance(here.status("p1"), Asking)
+    }
+    assert ended == {(Returned("2"), (1, 1)), (Returned("2"), (1, 1, 0)), (Returned("3"), (1, 1, 1))}
+
+
+OPEN: Final = AllOf((Eq(ID, "new"), Eq(N, 1)))
+
+
+async def upserts(tries: int) -> str:
+    for _ in range(tries):
+        try:
+            await upsert_one("rows", OPEN, Put(AT, None))
+        except Ambiguous:
+            continue
+        except Refused:
+            return "refused"
+        return "done"
+    return "?"
+
+
+async def inserts() -> str:
+    with suppress(Refused):
+        await insert_one("rows", Document.of({"_id": "new", "n": 1}))
+    return "done"
+
+
+async def sees_and_upserts() -> str:
+    return await upserts(1) if await find_one("rows", OPEN) else "none"
+
+
+@pytest.mark.parametrize(
+    ("process", "other", "said"),
+    [
+        (Process("p0", factory(upserts, 1)), Process("p1", factory(inserts)), {"done", "refused"}),
+        (Process("p0", factory(upserts, 1)), Process("p1", factory(upserts, 1)), {"done", "refused"}),
+        (Process("p0", factory(upserts, 2), Faults.of(Fault.LATE)), Network(), {"done", "refused"}),
+        (Process("p0", factory(sees_and_upserts)), Process("p1", factory(inserts)), {"none", "done"}),
+    ],
+    ids=["an insert", "an upsert", "one's own, late", "after it was seen"],
+)
+def test_an_upsert_that_asks_for_more_than_an_id_looks_and_inserts_later(
+    process: Process, other: Process | Network, said: set[str]
+) -> None:
+    """What comes in between takes its id, though it matches; later it does not."""
+    made = Scenario(name="upsert", summary="", world=world_with({"rows": ()}), actors=(process, other), budget=1)
+    status = [here.status("p0") for here in checked(made).states.values()]
+    assert {each.value for each in status if isinstance(each, Returned)} == said
+
+
+@pytest.mark.parametrize("faults", [(), (Fault.NOT_DURABLE,)])
+def test_who_is_refused_waits_for_a_majority_as_who_is_not(faults: tuple[Fault, ...]) -> None:
+    """So what it was refused for is there for good, unless no majority confirms that."""
+    lost = Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
+    made = Scenario(
+        name="refused",
+        summary="",
+        world=world_with({"rows": ()}),
+        actors=(
+            Process("p0", factory(inserts), lost, raises=True),
+            Process("p1", factory(inserts), Faults.of(*faults), raises=True),
+            Failover(),
+        ),
+        budget=3,
+    )
+    states = checked(made).states.values()
+    assert bool(faults) == any(here.status("p1") == Returned("done") and not contents(here, "rows") for here in states)
 
 
 # --- time ---------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
+from tidegate.model.documents import ID, Document, Exists, Field, Put
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -25,6 +26,7 @@ from tidegate.model.effects import (
 )
 from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import update_many
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
@@ -33,7 +35,19 @@ from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.rendering import render
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, Actor, Clock, Scenario
-from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, notes, perform
+from tidegate.sim.world import (
+    FLIGHT,
+    Cell,
+    Meaning,
+    Outcomes,
+    Plain,
+    World,
+    contents,
+    inbox,
+    notes,
+    perform,
+    world_with,
+)
 
 DEAD = Cell[bool](("dead", "r"), empty=False)
 DONE = Cell[tuple[object, ...]](("done",), ())
@@ -164,6 +178,47 @@ def test_a_wish_that_follows_its_own_cancellation_is_a_new_one() -> None:
     """In the order in which they are commanded; the other way round it is taken back."""
     assert ends(found(reducer(commands(Cancel(A), A)))) == {(("call a(): did a",), ("a",))}
     assert ends(found(reducer(commands(A, Cancel(A))))) == {((), ())}
+
+
+async def asked(command: Effect[object]) -> object:
+    return await command
+
+
+@pytest.mark.parametrize(
+    ("carried_out", "late"),
+    [(lambda _: None, {(("go", "stop", "2"), (1, 1))}), (asked, set())],
+    ids=["itself", "by a program"],
+)
+def test_others_look_in_between_the_documents_that_a_command_writes(
+    carried_out: Callable[[Effect[object]], Program[object] | None], late: set[object]
+) -> None:
+    """Also where the command is taken back then; it ends with the same reply."""
+    write = update_many("rows", Exists(ID), Put(Field[int]("n"), 1))
+
+    def step(state: tuple[object, ...], event: object) -> Step[tuple[object, ...], Effect[object]]:
+        return Step((*state, event), {"go": (write,), "stop": (Cancel(write),)}.get(str(event), ()))
+
+    rows = world_with({"rows": tuple(Document.of({"_id": key, "n": 0}) for key in "xy")})
+    made = Scenario(
+        name="half",
+        summary="",
+        world=rows.write(inbox("r"), ("go", "stop")),
+        actors=(ReducerProcess("r", (), step, lambda _, reply: str(reply), carried_out=carried_out),),
+    )
+    agree(made)
+    rest = {
+        (told, tuple(doc[Field[int]("n")] for doc in contents(here, "rows")))
+        for here in plain_search(made).states.values()
+        if isinstance(told := here.status("r"), Machine) and not here.read(inbox("r"))
+    }
+    ended = {(told.state, held) for told, held in rest if told == Machine(told.state)}
+    assert ended == {
+        (("go", "stop"), (0, 0)),
+        (("go", "stop"), (1, 0)),
+        (("go", "stop"), (1, 1)),
+        (("go", "2", "stop"), (1, 1)),
+        *late,
+    }
 
 
 # --- faults -------------------------------------------------------------------------------------------------------------

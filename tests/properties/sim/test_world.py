@@ -133,18 +133,6 @@ def test_an_upsert_is_refused_where_its_document_cannot_be(upsert: UpsertOne, wh
     assert outcome(upsert, world) == (world, Refused(why))
 
 
-def test_an_upsert_that_another_one_was_quicker_than_may_be_refused_though_it_matches() -> None:
-    """It looked before the other one inserted. Not one's own, not one that was always there, and not by the id alone."""
-    upsert = upsert_one("rows", NEW, Add(N, 1))
-    there, _ = outcome(upsert)
-    assert [reply for _, reply in perform(upsert, there, "q")] == [
-        Document.of({"_id": "new", "a": 5, "n": 2}),
-        Refused(DUPLICATE_KEY),
-    ]
-    assert outcome(upsert_one("rows", Eq(ID, "new"), Add(N, 1)), there)
-    assert outcome(upsert_one("rows", AllOf((Eq(ID, "a"), Lt(N, 3))), Add(N, 1)), there)
-
-
 def test_who_takes_it_that_an_upsert_always_succeeds_is_found_out() -> None:
     """Two count with the same upsert, and one of them is refused: the count is 1, though both have asked."""
 

@@ -406,8 +406,8 @@ class UpsertOne(Effect[Document]):
     fields that the filter asks to be equal to something, itself or as a part of `AllOf`, and then the updates are done.
 
     Refused where the id is taken, for two reasons: the document is there and does not match; or it matches, and was not
-    there when the server looked, for another upsert came in between. If the filter is the id alone, the server looks again
-    in the second case.
+    there when the server looked, for it was inserted in between. If the filter is the id alone, the server looks again in the
+    second case.
 
     Invariants: the filter asks for the id by `Eq`, so that no server makes one up, for no field twice, and for no age.
     """

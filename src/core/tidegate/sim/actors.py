@@ -26,7 +26,7 @@ import attrs
 from tidegate.model.effects import Call, Effect, Note, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.operations import FindAll, FindOne
+from tidegate.model.operations import FindAll, FindOne, UpsertOne
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import plain_text, unchanged
@@ -34,7 +34,7 @@ from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, Pr
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.failover import noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.requests import ANSWERED, Answers, Asker, replies, troubled, under_way
+from tidegate.sim.requests import ANSWERED, Answers, Asker, Halfway, halfway, replies, troubled, under_way
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
@@ -199,14 +199,15 @@ class Process:
         node = cast("int", world.read(self.place))
         match self.behaviour.status(node):
             case Asking(effect):
-                is_stuck = self.is_stuck(world)
-                outcomes = () if is_stuck else replies(effect, world, self.asker)
+                is_stuck, asker = self.is_stuck(world), self.asking(world, effect)
+                outcomes = () if is_stuck else replies(effect, world, asker)
                 if not is_stuck:
                     yield from self.asks(world, node, effect, outcomes)
                 if self.faults.strikes(Fault.CANCELLED, effect):
                     yield from self.cancelled(world, effect, outcomes)
                 if self.faults.allows(Fault.CRASH_BEFORE) and (after := spent(world, Fault.CRASH_BEFORE)):
-                    yield self.ends(after, Label(Undone(effect)), Fault.CRASH_BEFORE, effect)
+                    label = Label(Undone(effect)) if asker.at is None else Label(effect, Trouble("crashes halfway"))
+                    yield self.ends(after, label, Fault.CRASH_BEFORE, effect)
             case Returned() | Failed():
                 if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world, Fault.CRASH_AFTER)):
                     yield self.ends(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
@@ -228,10 +229,14 @@ class Process:
         match self.status(world.read(self.place)):
             case Asking(effect):
                 return not self.is_stuck(world) and (
-                    isinstance(effect, _AT_ONCE) or bool(replies(effect, world, self.asker))
+                    isinstance(effect, _AT_ONCE) or bool(replies(effect, world, self.asking(world, effect)))
                 )
             case _:
                 return self.is_busy(world)
+
+    def asking(self, world: World, effect: Effect[object]) -> Asker:
+        """Who asks, and how far the request has come."""
+        return self.asker.come(world.read(come(self.name))) if isinstance(effect, _IN_STEPS) else self.asker
 
     def is_stuck(self, world: World) -> bool:
         return self.faults.allows(Fault.NEVER_RETURNS) and world.read(stuck(self.name))
@@ -241,14 +246,24 @@ class Process:
         return self.goes(world.write(life(self.name), which), self.behaviour.start(which))
 
     def asks(self, world: World, node: int, effect: Effect[object], outcomes: Answers) -> Iterator[ActorStep]:
+        asker = self.asking(world, effect)
+
         def after_reply(after: World, reply: object) -> World:
-            return self.goes(after, self.behaviour.after(node, reply))
+            return self.goes(self.unasked(after, effect), self.behaviour.after(node, reply))
 
         for done, reply in outcomes:
             yield ActorStep(Label(effect, reply), after_reply(done, reply))
-        for fault, trouble, known, reply in troubled(effect, outcomes, world, self.asker):
+        if isinstance(effect, _IN_STEPS):
+            for happened, after, at in halfway(effect, world, self.asker, asker.at):
+                yield ActorStep(Label(effect, Trouble(happened)), after.write(come(self.name), at), must=False)
+        for fault, trouble, known, reply in troubled(effect, outcomes, world, asker):
             yield ActorStep(Label(effect, trouble), after_reply(known, reply), must=False, fault=fault)
         yield from self.stands(world, effect)
+
+    def unasked(self, world: World, effect: Effect[object]) -> World:
+        """The world in which the request is over."""
+        is_halfway = isinstance(effect, _IN_STEPS) and world.read(come(self.name)) is not None
+        return world.write(come(self.name), None) if is_halfway else world
 
     def stands(self, world: World, effect: Effect[object]) -> Iterator[ActorStep]:
         """It stays where it is: for a while, or for ever."""
@@ -265,10 +280,11 @@ class Process:
             yield ActorStep(label, after.write(stuck(self.name), value=True), must=False, fault=Fault.NEVER_RETURNS)
 
     def cancelled(self, world: World, effect: Effect[object], outcomes: Answers) -> Iterator[ActorStep]:
-        happened = [(world, "before it was sent")]
+        is_halfway = self.asking(world, effect).at is not None
+        happened = [(world, "halfway" if is_halfway else "before it was sent")]
         if not isinstance(effect, (Now, Sleep, Note)):
             happened += [(done, "after it was done") for done, _ in outcomes]
-            if self.faults.strikes(Fault.LATE, effect):
+            if self.faults.strikes(Fault.LATE, effect) and not is_halfway:
                 happened.append((under_way(world, self.name, effect), "while it is under way"))
         for known, when in happened:
             if ended := spent(known, Fault.CANCELLED):
@@ -280,10 +296,15 @@ class Process:
         dead = world.write(self.place, node).write(notes(self.name), ())
         if isinstance(undone, Sleep):
             dead = dead.write(wakes(self.name), None)
+        if undone is not None:
+            dead = self.unasked(dead, undone)
         if undone is not None and self.faults.strikes(Fault.NEVER_RETURNS, undone):
             dead = dead.write(stuck(self.name), value=False)
         return ActorStep(label, dead, must=False, fault=fault)
 
+
+_IN_STEPS: Final = (UpsertOne, *MANY)
+"""What the store may do in several steps."""
 
 _AT_ONCE: Final = (Now, Sleep, Note, InTransaction, CommitTransaction, AbortTransaction, FindOne, FindAll)
 """What waits for nobody else."""
@@ -329,6 +350,12 @@ def stuck(process: str) -> Cell[bool]:
     return Cell(("stuck", process), empty=False)
 
 
+@lru_cache(CELLS_KEPT)
+def come(process: str) -> Cell[Halfway | None]:
+    """How far the store has come with what the process asks."""
+    return Cell(("come", process), None)
+
+
 @final
 @attrs.frozen(eq=False)
 class Network:
@@ -357,6 +384,12 @@ class Network:
                     left = under_way(left, request.sender, part)
                 yield ActorStep(Label(Delivers(request), Trouble(f"begun: {len(begun)} documents, one by one")), left)
                 continue
+            if isinstance(request.effect, UpsertOne):
+                for happened, _, at in halfway(
+                    request.effect, left, Asker(request.sender, self.meaning, Faults()), None
+                ):
+                    insert = under_way(left, request.sender, at.left[0])
+                    yield ActorStep(Label(Delivers(request), Trouble(happened)), insert, must=False)
             yield from self.arrives(request, left)
 
     def arrives(self, request: Flying, left: World) -> Iterator[ActorStep]:

@@ -17,7 +17,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
-    "DOCUMENTS", "IDS", "UNCONFIRMED", "UPSERTED_BY", "Cell", "First", "Key", "Meaning", "Order", "Outcomes", "Overwritten",
+    "DOCUMENTS", "IDS", "UNCONFIRMED", "Cell", "First", "Key", "Meaning", "Order", "Outcomes", "Overwritten",
     "Reads", "World", "by_name", "natural", "without",
 ]  # fmt: skip
 
@@ -72,7 +72,6 @@ Meaning: TypeAlias = Callable[[Effect[object], World, str], Outcomes]
 # The first parts of the names of cells that hold what a store has.
 DOCUMENTS: Final = "documents"
 IDS: Final = "ids"
-UPSERTED_BY: Final = "upserted by"
 
 Overwritten: TypeAlias = tuple[tuple[Cell[object], object], ...]
 """Cells that a write has changed, each with what it held before."""

@@ -43,7 +43,7 @@ from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unc
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.lines import told, used_at
-from tidegate.sim.requests import ANSWERED, Asker, replies, troubled
+from tidegate.sim.requests import ANSWERED, Asker, Halfway, halfway, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble, by_itself
 from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place, unpaused
 
@@ -98,11 +98,22 @@ class Running:
         command: The command.
         node: Where its program stands.
         until: Until when it sleeps.
+        come: How far its request has come, where the store does it in several steps.
     """
 
     command: Effect[object]
     node: int
     until: Instant | None = None
+    come: Halfway | None = None
+
+
+@final
+@attrs.frozen
+class BegunCommand:
+    """A command that is one request, which the store has begun and not ended."""
+
+    command: Effect[object]
+    come: Halfway
 
 
 @final
@@ -127,6 +138,7 @@ class Machine:
         arrived: Events of what came true that it has not taken yet.
         stuck: Commands of which user code never comes to an end.
         running: What programs are carrying out.
+        begun: Commands that the store has begun and not ended.
     """
 
     state: object
@@ -134,6 +146,7 @@ class Machine:
     arrived: tuple[object, ...] = ()
     stuck: tuple[Effect[object], ...] = ()
     running: tuple[Running, ...] = ()
+    begun: tuple[BegunCommand, ...] = ()
 
     def in_order(self) -> Machine:
         """The same, sorted: where only the order of what is under way differs, it is one state."""
@@ -143,6 +156,7 @@ class Machine:
             tuple(sorted(self.arrived, key=plain_text)),
             tuple(sorted(self.stuck, key=plain_text)),
             tuple(sorted(self.running, key=plain_text)),
+            tuple(sorted(self.begun, key=plain_text)),
         )
 
 
@@ -246,7 +260,11 @@ class ReducerProcess:
         if not isinstance(machine, Machine):
             return
         for command in machine.commands:
-            yield from self.comes_true(world, machine, command)
+            rest = attrs.evolve(machine, commands=_without(machine.commands, command))
+            yield from self.comes_true(world, machine, rest, command, None)
+        for begun in machine.begun:
+            rest = attrs.evolve(machine, begun=_without(machine.begun, begun))
+            yield from self.comes_true(world, machine, rest, begun.command, begun.come)
         for running in machine.running:
             yield from self.goes_on(world, machine, running)
         for event in machine.arrived:
@@ -282,20 +300,25 @@ class ReducerProcess:
 
     # commands that are one effect
 
-    def comes_true(self, world: World, machine: Machine, command: Effect[object]) -> Iterator[ActorStep]:
-        rest = attrs.evolve(machine, commands=_without(machine.commands, command))
+    def comes_true(
+        self, world: World, machine: Machine, rest: Machine, command: Effect[object], come: Halfway | None
+    ) -> Iterator[ActorStep]:
         if self.is_timer(command):
             for fault in (Fault.GAVE_UP, Fault.STALL):
                 if self.faults.strikes(fault, command) and (after := spent(world, fault)):
                     answered = self.after_reply(after, rest, command, None)
                     yield ActorStep(Label(command, Trouble("time is up")), answered, must=False, fault=fault)
             return
-        outcomes = replies(command, world, self.asker)
+        asker = self.asker.come(come)
+        outcomes = replies(command, world, asker)
         for done, reply in outcomes:
             answered = self.after_reply(done, rest, command, reply)
             changes = done is not world or not unchanged(answered.read(self.place), machine)
             yield ActorStep(Label(command, reply), answered, must=changes)
-        for fault, trouble, after, reply in troubled(command, outcomes, world, self.asker):
+        for happened, after, at in halfway(command, world, self.asker, come):
+            begun = attrs.evolve(rest, begun=(*rest.begun, BegunCommand(command, at))).in_order()
+            yield ActorStep(Label(command, Trouble(happened)), after.write(self.place, begun), must=False)
+        for fault, trouble, after, reply in troubled(command, outcomes, world, asker):
             yield ActorStep(
                 Label(command, trouble), self.after_reply(after, rest, command, reply), must=False, fault=fault
             )
@@ -364,10 +387,14 @@ class ReducerProcess:
             if running.until is None or world.read(CLOCK) - running.until >= 0:
                 yield ActorStep(Label(effect), after(world, None))
             return
-        outcomes = replies(effect, world, self.asker)
+        asker = self.asker.come(running.come)
+        outcomes = replies(effect, world, asker)
         for done, reply in outcomes:
             yield ActorStep(Label(effect, reply), after(done, reply))
-        for fault, trouble, known, reply in troubled(effect, outcomes, world, self.asker):
+        for happened, known, at in halfway(effect, world, self.asker, running.come):
+            begun = attrs.evolve(rest, running=(*rest.running, attrs.evolve(running, come=at))).in_order()
+            yield ActorStep(Label(effect, Trouble(happened)), known.write(self.place, begun), must=False)
+        for fault, trouble, known, reply in troubled(effect, outcomes, world, asker):
             yield ActorStep(Label(effect, trouble), after(known, reply), must=False, fault=fault)
         yield from self.never_returns(world, rest, running.command, effect)
 
@@ -421,7 +448,7 @@ class ReducerProcess:
         for command in step.commands:
             if isinstance(command, Cancel):
                 taken = command.effect
-                if self.ends(taken) and exactly(taken) in map(exactly, (*after.commands, *after.stuck)):
+                if self.ends(taken) and exactly(taken) in map(exactly, _made(after)):
                     ended.append(taken)
                 after = _taken_back(after, taken)
                 begun = [other for other in begun if exactly(other) != exactly(command.effect)]
@@ -458,6 +485,11 @@ class ReducerProcess:
         return world
 
 
+def _made(machine: Machine) -> tuple[Effect[object], ...]:
+    """Commands that are one request, and have not come true."""
+    return (*machine.commands, *machine.stuck, *(each.command for each in machine.begun))
+
+
 def _taken_back(machine: Machine, command: Effect[object]) -> Machine:
     """Events of what came true still come."""
     key = exactly(command)
@@ -466,6 +498,7 @@ def _taken_back(machine: Machine, command: Effect[object]) -> Machine:
         commands=tuple(other for other in machine.commands if exactly(other) != key),
         stuck=tuple(other for other in machine.stuck if exactly(other) != key),
         running=tuple(other for other in machine.running if exactly(other.command) != key),
+        begun=tuple(other for other in machine.begun if exactly(other.command) != key),
     )
 
 

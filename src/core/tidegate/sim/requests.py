@@ -12,8 +12,17 @@
     refusals        Refused                          not done: user code, a sink, dead letters, a commit
     clocks          another time                     not changed (`tidegate.sim.clocks`)
 
+Without any fault, a write of many documents is done at once or one document after the other, and an upsert whose filter says more
+than the id may find none, and insert later: others act in between (`halfway`). What begins to match meanwhile is written, too,
+or not.
+
 Each strikes what the scenario says that it may strike. Nobody else is asked for a note or a sleep, so the network has no
 part in them; the store has one clock, a machine another. What the store is asked is not user code, so that does not raise.
+
+Known not to work
+    - A write of many documents goes on in steps only while a majority has all that was written; and its single documents are
+      not taken back.
+    - Of one that arrives late, the documents are those that match when it begins.
 """
 
 from __future__ import annotations
@@ -25,6 +34,7 @@ from typing import Final, TypeAlias, cast, final, get_args
 
 import attrs
 
+from tidegate.model.documents import AllOf, Eq, equalities, parts_of
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -40,10 +50,12 @@ from tidegate.model.effects import (
 )
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import (
+    BulkUpdate,
     DeleteOne,
     FindAll,
     FindOne,
     FindOneAndUpdate,
+    InsertMany,
     InsertOne,
     Operation,
     StoreTime,
@@ -56,9 +68,25 @@ from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import Behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
-from tidegate.sim.world import FLIGHT, MANY, Flying, Many, Meaning, Part, World, parts, target
+from tidegate.sim.transactions import all_confirmed
+from tidegate.sim.world import (
+    FLIGHT,
+    MANY,
+    UNCONFIRMED,
+    Flying,
+    Key,
+    Many,
+    Meaning,
+    Outcomes,
+    Part,
+    PartsDone,
+    World,
+    parts,
+    target,
+    to_insert,
+)
 
-__all__ = ["ANSWERED", "OPERATIONS", "Answers", "Asker", "replies", "troubled", "under_way"]
+__all__ = ["ANSWERED", "OPERATIONS", "Answers", "Asker", "Halfway", "halfway", "replies", "troubled", "under_way"]
 
 
 _NO_REPLY: Final = Ambiguous("no reply")
@@ -83,6 +111,41 @@ _REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
 
 
 @final
+@attrs.frozen
+class Halfway:
+    """How far the store has come with a request.
+
+    Attributes:
+        left: What it is about to do; of an upsert that has found none, to insert.
+        passed: Which documents it has written.
+        tally: What has become of them.
+    """
+
+    left: tuple[Part, ...]
+    passed: tuple[Key, ...] = ()
+    tally: PartsDone = attrs.field(factory=PartsDone)
+
+    def rest(self, effect: Effect[object], world: World, who: str, meaning: Meaning) -> Outcomes:
+        """What becomes of the request from here on, done at once."""
+        if isinstance(effect, UpsertOne):
+            insert = cast("InsertOne", self.left[0])
+            for done, reply in meaning(insert, world, who):
+                yield done, insert.doc if reply is None else reply
+        elif not self.left or self.tally.failure is not None:
+            yield all_confirmed(world), self.tally.reply(cast("Many", effect))
+        else:
+            for done, after in self.onward(cast("Many", effect), world, who, meaning):
+                yield from after.rest(effect, done, who, meaning)
+
+    def onward(self, effect: Many, world: World, who: str, meaning: Meaning) -> Iterator[tuple[World, Halfway]]:
+        """After the next document."""
+        part = self.left[0]
+        for done, reply in meaning(part, world, who):
+            passed = (*self.passed, cast("Key", target(part)))
+            yield done, Halfway(self.left[1:], passed, self.tally.plus(effect, part, reply))
+
+
+@final
 @attrs.frozen(eq=False)
 class Asker:
     """Who asks.
@@ -92,12 +155,63 @@ class Asker:
         meaning: What its requests mean.
         faults: What may strike them.
         host: The machine that it runs on.
+        at: How far its request has come.
     """
 
     name: str
     meaning: Meaning
     faults: Faults
     host: Host = HOST
+    at: Halfway | None = None
+
+    def come(self, at: Halfway | None) -> Asker:
+        """The same, whose request has come so far."""
+        if at is None:
+            return self
+
+        def rest(effect: Effect[object], world: World, who: str) -> Outcomes:
+            return at.rest(effect, world, who, self.meaning)
+
+        return attrs.evolve(self, meaning=rest, at=at)
+
+
+def halfway(
+    effect: Effect[object], world: World, asker: Asker, at: Halfway | None
+) -> Iterator[tuple[str, World, Halfway]]:
+    """One step of a request that takes the store several: what happens in words, the world after it, and how far it has come.
+
+    Args:
+        effect: The request.
+        world: Where.
+        asker: Who asks.
+        at: How far it has come; None before the first step.
+    """
+    if isinstance(effect, UpsertOne):
+        if at is None and (insert := _found_none(effect, world)):
+            yield "it finds none, and has not inserted yet", world, Halfway((insert,))
+        return
+    if not isinstance(effect, MANY) or world.read(UNCONFIRMED):
+        return
+    here = Halfway(parts(effect, world)) if at is None else at
+    if here.tally.failure is not None:
+        return
+    if isinstance(effect, (BulkUpdate, InsertMany)):
+        if len(here.left) < 2:
+            return
+    elif not here.left:  # what has begun to match meanwhile
+        here = attrs.evolve(here, left=tuple(each for each in parts(effect, world) if target(each) not in here.passed))
+    for done, after in here.onward(effect, world, asker.name, asker.meaning) if here.left else ():
+        yield f"{plain_text(after.passed[-1])} is done, the rest is not", done, after
+
+
+def _found_none(effect: UpsertOne, world: World) -> InsertOne | None:
+    """What it inserts if it finds none, and does not look again; a server does so only for a filter of the id alone."""
+    if len(equalities(effect.where)) == 1 and all(isinstance(each, (AllOf, Eq)) for each in parts_of(effect.where)):
+        return None
+    try:
+        return to_insert(effect, world)
+    except Refused:
+        return None
 
 
 Answers: TypeAlias = tuple[tuple[World, object], ...]
@@ -147,21 +261,18 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
     def may(kind: Fault, happened: World) -> World | None:
         return spent(happened, kind) if asker.faults.strikes(kind, effect) else None
 
-    if after := may(Fault.UNSENT, world):
-        yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
-    if after := may(Fault.DROPPED, world):
-        yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, _NO_REPLY
-    if after := may(Fault.LATE, world):
-        yield (
-            Fault.LATE,
-            Trouble("no reply: the request is still under way"),
-            under_way(after, asker.name, effect),
-            _NO_REPLY,
-        )
-    if isinstance(effect, MANY) and asker.faults.strikes(Fault.PARTLY_DONE, effect):
-        for some, done in _partly(effect, world, asker):
-            if after := may(Fault.PARTLY_DONE, done):
-                yield Fault.PARTLY_DONE, Trouble(f"no reply: done in {some} alone"), after, _NO_REPLY
+    if asker.at is None:  # what strikes a request halfway, and nobody hears of, could as well have struck it before
+        if after := may(Fault.UNSENT, world):
+            yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
+        if after := may(Fault.DROPPED, world):
+            yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, _NO_REPLY
+        if after := may(Fault.LATE, world):
+            flying = under_way(after, asker.name, effect)
+            yield Fault.LATE, Trouble("no reply: the request is still under way"), flying, _NO_REPLY
+        if isinstance(effect, MANY) and asker.faults.strikes(Fault.PARTLY_DONE, effect):
+            for some, done in _partly(effect, world, asker):
+                if after := may(Fault.PARTLY_DONE, done):
+                    yield Fault.PARTLY_DONE, Trouble(f"no reply: done in {some} alone"), after, _NO_REPLY
     for done, reply in outcomes:
         if after := may(Fault.LOST_REPLY, done):
             yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, _NO_REPLY
@@ -197,6 +308,11 @@ def under_way(world: World, who: str, effect: Effect[object]) -> World:
 def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
     for done, reply, overwritten in noted(asker.meaning, effect, world, asker.name):
         is_write = isinstance(effect, _WRITES) or overwritten
+        if is_write and isinstance(reply, Refused) and world.read(UNCONFIRMED):  # that is what the driver tells
+            if after := spent(world, Fault.NOT_DURABLE):
+                happened = Trouble(f"{plain_text(reply)}, and no majority has confirmed why")
+                yield Fault.NOT_DURABLE, happened, after, reply
+            continue
         after = None if isinstance(reply, Failure) or not is_write else spent(done, Fault.NOT_DURABLE)
         if after is not None:
             alone = asker.faults.strikes(Fault.ROLLED_BACK, effect)

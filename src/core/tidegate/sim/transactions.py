@@ -44,7 +44,6 @@ from tidegate.sim.cells import (
     DOCUMENTS,
     IDS,
     UNCONFIRMED,
-    UPSERTED_BY,
     Cell,
     Key,
     Meaning,
@@ -62,7 +61,7 @@ __all__ = [
     "Open",
     "Waits",
     "aborted",
-    "closed", "contend", "has_rivals",
+    "all_confirmed", "closed", "contend", "has_rivals",
     "interrupted",
     "known",
     "open_transactions",
@@ -257,7 +256,7 @@ def transacted(
             if mine is not None:
                 yield _committed(world, asked, mine), True
             elif now is not None and asked.number == number and now.is_committed:
-                yield _confirmed(world), True  # a majority has it by then
+                yield all_confirmed(world), True  # a majority has it by then
             elif asked.number < number:
                 yield world, Ambiguous(_LATER)
             else:
@@ -317,16 +316,15 @@ def _committed(world: World, asked: Transaction, mine: Open) -> World:
     world = _over(world, asked.session, Known(asked.number, None, is_committed=True))
     for cell, value in mine.written:
         world = _settled(world, cell, value, mine.claims)
-    return _confirmed(world)
+    return all_confirmed(world)
 
 
-def _confirmed(world: World) -> World:
+def all_confirmed(world: World) -> World:
+    """The world after a write that a majority has: it has all that was written before, too."""
     return world.write(UNCONFIRMED, ()) if world.read(UNCONFIRMED) else world
 
 
 def _settled(world: World, cell: Cell[object], value: object, claims: tuple[Claim, ...]) -> World:
-    if cell.name[0] == UPSERTED_BY:
-        return world.write(cell, value)
     if isinstance(value, _Ids):
         there = cast("tuple[Key, ...] | Order", world.read(cell))
         for key in value.deleted:
@@ -375,7 +373,7 @@ class _Inside:
 
     def read(self, cell: Cell[V]) -> V:
         kind = cell.name[0]
-        if kind == UPSERTED_BY or cell.name in _APART:
+        if cell.name in _APART:
             return cell.empty
         if kind not in _STORED:
             return self.world.read(cell)

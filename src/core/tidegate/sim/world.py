@@ -6,9 +6,9 @@ all the explorer needs to remember a step (see `tidegate.sim.search`).
 
 A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several, or none while the effect must wait.
 
-A write of many documents is made of writes of one (`parts`). Without a fault it is done in one step here, in natural order;
-a server lets others look in between. Who is to see that lets it be late, for then its parts arrive one by one, or partly done
-(`tidegate.sim.faults`).
+A write of many documents is made of writes of one (`parts`), and an upsert whose filter says more than the id looks first and
+inserts later. A meaning does all of it at once, as an embedded store does; what others may do in between, the simulator adds
+(`tidegate.sim.requests`).
 
 Laws
     WO1  No two documents of a collection have the same values in the fields of a unique index, and none has the id of
@@ -52,7 +52,19 @@ from tidegate.model.documents import (
     sort_key_of,
     updated,
 )
-from tidegate.model.effects import TOO_LATE, Ambiguous, Call, Effect, Failure, Note, Now, Refused, Sleep, duplicate_key
+from tidegate.model.effects import (
+    TOO_LATE,
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    Note,
+    Now,
+    Refused,
+    Sleep,
+    duplicate_key,
+    is_too_late,
+)
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import STORE, WALL, Duration, Instant
 from tidegate.model.operations import (
@@ -82,7 +94,6 @@ from tidegate.sim.cells import (
     DOCUMENTS,
     IDS,
     UNCONFIRMED,
-    UPSERTED_BY,
     Cell,
     Key,
     Meaning,
@@ -93,13 +104,57 @@ from tidegate.sim.cells import (
     World,
     without,
 )
-from tidegate.sim.transactions import Claim, Waits, contend, has_rivals, put, transacted
+from tidegate.sim.transactions import Claim, Waits, all_confirmed, contend, has_rivals, put, transacted
 
 __all__ = [
-    "BUDGET", "CELLS_KEPT", "CLOCK", "DOCUMENTS", "FLIGHT", "IDS", "LIFE", "MANY", "MOVES", "NOTES", "PROCESS",
-    "QUANTUM", "UNBOUNDED", "UNCONFIRMED", "UNIQUE", "WAKES", "Cell", "Flying", "Key", "Many", "Meaning", "Outcomes", "Overwritten", "Part", "Plain",
-    "Reads", "World", "calling", "contents", "document", "ids", "inbox", "journal", "journaled", "life", "notes",
-    "parts", "paused", "perform", "pinned", "place", "target", "uniques", "unpaused", "upserted_by", "wakes", "world_with",
+    "BUDGET",
+    "CELLS_KEPT",
+    "CLOCK",
+    "DOCUMENTS",
+    "FLIGHT",
+    "IDS",
+    "LIFE",
+    "MANY",
+    "MOVES",
+    "NOTES",
+    "PROCESS",
+    "QUANTUM",
+    "UNBOUNDED",
+    "UNCONFIRMED",
+    "UNIQUE",
+    "WAKES",
+    "Cell",
+    "Flying",
+    "Key",
+    "Many",
+    "Meaning",
+    "Outcomes",
+    "Overwritten",
+    "Part",
+    "PartsDone",
+    "Plain",
+    "Reads",
+    "World",
+    "calling",
+    "contents",
+    "document",
+    "ids",
+    "inbox",
+    "journal",
+    "journaled",
+    "life",
+    "notes",
+    "parts",
+    "paused",
+    "perform",
+    "pinned",
+    "place",
+    "target",
+    "to_insert",
+    "uniques",
+    "unpaused",
+    "wakes",
+    "world_with",
 ]  # fmt: skip
 
 
@@ -193,11 +248,6 @@ def ids(collection: str) -> Cell[tuple[Key, ...] | Order]:
     return Cell((IDS, collection), ())
 
 
-def upserted_by(collection: str, key: Key) -> Cell[str]:
-    """Whose upsert has inserted the document: those of others may have looked before it did, and be refused."""
-    return Cell((UPSERTED_BY, *document(collection, key).name[1:]), "")
-
-
 def contents(world: Reads, collection: str) -> tuple[Document, ...]:
     """All documents of a collection, in natural order; for laws."""
     found = (world.read(document(collection, key)) for key in world.read(ids(collection)))
@@ -272,8 +322,7 @@ def _id_first(doc: Document) -> Document:
 def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE_MAX) -> Outcomes:
     """What an effect on documents, clocks and notes means; it has one outcome, or none while it must wait.
 
-    An upsert that another one was quicker than has two, of which the second is that it was refused. An update that must wait, and
-    has a time limit, is too late: of a bulk, what comes before is done, or all that need not wait.
+    An update that must wait, and has a time limit, is too late: of a bulk, what comes before is done, or all that need not wait.
 
     Args:
         effect: What is asked.
@@ -319,9 +368,9 @@ def _performed(effect: Effect[object], world: World, who: str, size_max: int) ->
             try:
                 found = _find(world, collection, where, sort)
                 after = found and _fitting(updated(found, updates, lambda: world.read(CLOCK)), size_max)
-                yield _confirmed(_put(world, collection, after) if after else world), after
+                yield all_confirmed(_put(world, collection, after) if after else world), after
             except Refused as refused:
-                yield world, refused.fresh()
+                yield all_confirmed(world), refused.fresh()
         case UpdateOne(collection, where, updates):
             for after_world, reply in _performed(FindOneAndUpdate(collection, where, updates), world, who, size_max):
                 yield after_world, reply if isinstance(reply, Failure) else int(reply is not None)
@@ -331,10 +380,13 @@ def _performed(effect: Effect[object], world: World, who: str, size_max: int) ->
             try:
                 yield _inserted(world, collection, _fitting(doc, size_max)), None
             except Refused as refused:
-                yield world, refused.fresh()
+                yield all_confirmed(world), refused.fresh()
         case DeleteOne(collection, where):
             found = _find(world, collection, where)
-            yield _confirmed(world if found is None else _deleted(world, collection, found[ID])), int(found is not None)
+            yield (
+                all_confirmed(world if found is None else _deleted(world, collection, found[ID])),
+                int(found is not None),
+            )
         case UpdateMany() | DeleteMany() | BulkUpdate() | InsertMany():
             yield _done_to_many(effect, world, who, size_max)
         case InTransaction() | CommitTransaction() | AbortTransaction():
@@ -382,20 +434,28 @@ def _found(effect: FindOne | FindAll, world: World) -> Document | tuple[Document
 
 
 def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outcomes:
-    collection, where, updates = effect.collection, effect.where, effect.updates
-    asked = {each.field: each.value for each in equalities(where)}
-    by = upserted_by(collection, cast("Key", asked[ID]))
-    if _find(world, collection, where) is not None:
-        yield from _performed(FindOneAndUpdate(collection, where, updates), world, who, size_max)
-        if type(where) is not Eq and world.read(by) not in {"", who}:
-            yield world, duplicate_key(ID.name)
-        return
-    described = Document(tuple((field.name, value) for field, value in asked.items()))
     try:
-        after = _fitting(_id_first(updated(described, updates, lambda: world.read(CLOCK))), size_max)
-        yield _inserted(world, collection, after).write(by, who), after
+        insert = to_insert(effect, world)
     except Refused as refused:
-        yield world, refused.fresh()
+        yield all_confirmed(world), refused.fresh()
+        return
+    if insert is None:
+        yield from _performed(FindOneAndUpdate(effect.collection, effect.where, effect.updates), world, who, size_max)
+        return
+    for after, reply in _performed(insert, world, who, size_max):
+        yield after, insert.doc if reply is None else reply
+
+
+def to_insert(effect: UpsertOne, world: World) -> InsertOne | None:
+    """What it inserts; None where it finds something to update.
+
+    Raises:
+        Refused: There is nothing to update, and no such document can be.
+    """
+    if _find(world, effect.collection, effect.where) is not None:
+        return None
+    described = Document(tuple((each.field.name, each.value) for each in equalities(effect.where)))
+    return InsertOne(effect.collection, _id_first(updated(described, effect.updates, lambda: world.read(CLOCK))))
 
 
 Many: TypeAlias = UpdateMany | DeleteMany | BulkUpdate | InsertMany
@@ -425,22 +485,51 @@ def target(part: Part) -> Key | None:
     return part.doc[ID] if isinstance(part, InsertOne) else pinned(part.where)
 
 
+@final
+@attrs.frozen
+class PartsDone:
+    """What has become of the parts of a write of many documents.
+
+    Attributes:
+        total: How many documents were written.
+        refused: How many were refused.
+        failure: What ended it.
+    """
+
+    total: int = 0
+    refused: int = 0
+    failure: Failure | None = None
+
+    def plus(self, effect: Many, part: Part, reply: object) -> PartsDone:
+        """After a refusal, only a bulk goes on, and so do inserts, where a taken id is none."""
+        if not isinstance(reply, Failure):
+            return attrs.evolve(self, total=self.total + (1 if isinstance(part, InsertOne) else cast("int", reply)))
+        if is_too_late(reply):
+            return attrs.evolve(self, failure=reply)
+        if isinstance(effect, (BulkUpdate, InsertMany)):
+            is_there = isinstance(part, InsertOne) and reply == duplicate_key(ID.name)
+            return self if is_there else attrs.evolve(self, refused=self.refused + 1)
+        return attrs.evolve(self, failure=Ambiguous("a document was refused, and those before it are changed"))
+
+    def reply(self, effect: Many) -> object:
+        """What the caller is told."""
+        if self.failure is not None or not self.refused:
+            return self.total if self.failure is None else self.failure
+        return (Ambiguous if self.total else Refused)(
+            f"{self.refused} of a bulk refused, {self.total} "
+            f"{'inserted' if isinstance(effect, InsertMany) else 'matched'}"
+        )
+
+
 def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[World, object]:
-    """One part after the other; after a refusal, only a bulk goes on, and so do inserts, where a taken id is none."""
-    world, total, refused = _confirmed(world), 0, 0
+    """One part after the other."""
+    world, tally = all_confirmed(world), PartsDone()
     for part in parts(effect, world):
         ((world, reply),) = _performed(part, world, who, size_max)
-        if not isinstance(reply, Failure):
-            total += 1 if isinstance(part, InsertOne) else cast("int", reply)
-        elif isinstance(effect, (BulkUpdate, InsertMany)):
-            refused += not isinstance(part, InsertOne) or reply != duplicate_key(ID.name)
-        else:
-            return world, Ambiguous("a document was refused, and those before it are changed")
-    if refused:
-        return world, (Ambiguous if total else Refused)(
-            f"{refused} of a bulk refused, {total} {'inserted' if isinstance(effect, InsertMany) else 'matched'}"
-        )
-    return world, total
+        tally = tally.plus(effect, part, reply)
+        if tally.failure is not None:
+            break
+    return world, tally.reply(effect)
 
 
 def _matching(world: Reads, collection: str, where: Filter) -> tuple[Document, ...]:
@@ -469,18 +558,13 @@ def _inserted(world: World, collection: str, doc: Document) -> World:
     if world.read(document(collection, doc[ID])) is not None:
         raise duplicate_key(ID.name)
     there_now = world.read(there) + (doc[ID],)  # noqa: RUF005  an order of its own need not be copied
-    return _confirmed(put(_put(world, collection, _id_first(doc)), there, there_now))
+    return all_confirmed(put(_put(world, collection, _id_first(doc)), there, there_now))
 
 
 def _deleted(world: World, collection: str, key: Key) -> World:
     there = ids(collection)
     left = without(world.read(there), key)
     return put(put(world, document(collection, key), None), there, left)
-
-
-def _confirmed(world: World) -> World:
-    """The world after a write that a majority has: it has all that was written before, too."""
-    return world.write(UNCONFIRMED, ()) if world.read(UNCONFIRMED) else world
 
 
 def _fitting(doc: Document, size_max: int) -> Document:

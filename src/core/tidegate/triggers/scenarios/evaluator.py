@@ -696,7 +696,6 @@ SCENARIOS: Final = (
         partial(
             triggers,
             summary="runs that are over are forgotten while others evaluate: what has fired does not fire again",
-            events=("a1", "a2"),
             budget=1,
             moves=0,
             faults=ON_WRITES,
