@@ -337,13 +337,14 @@ class Network:
     Without a meaning it has that of the processes of its scenario whose requests may be late, if they have but one.
     """
 
-    meaning: Meaning = perform
+    meaning: Meaning | None = None
     name: str = "network"
     place: None = None
     blind: bool = False
 
     def __attrs_post_init__(self) -> None:
-        check_callable(self.meaning, "a meaning of effects", "write Network(meaning), that of the processes")
+        if self.meaning is not None:
+            check_callable(self.meaning, "a meaning of effects", "write Network(meaning), that of the processes")
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         flying = world.read(FLIGHT)
@@ -361,11 +362,12 @@ class Network:
 
     def arrives(self, request: Flying, left: World) -> Iterator[ActorStep]:
         """It is done and a majority has it, or it goes behind what no majority has."""
+        meaning = self.meaning or perform
         if not (writes := left.read(UNCONFIRMED)):
-            for done, reply in self.meaning(request.effect, left, request.sender):
+            for done, reply in meaning(request.effect, left, request.sender):
                 yield ActorStep(Label(Delivers(request), reply), done)
             return
-        for done, reply, overwritten in noted(self.meaning, request.effect, left, request.sender):
+        for done, reply, overwritten in noted(meaning, request.effect, left, request.sender):
             yield ActorStep(Label(Delivers(request), reply), done)
             if done.read(UNCONFIRMED) is not writes:
                 happened = Trouble(f"{plain_text(reply)}, but no majority has confirmed it")
