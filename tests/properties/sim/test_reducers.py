@@ -403,6 +403,41 @@ def test_an_error_that_a_step_raises_is_one_of_the_reducer(error: type[BaseExcep
     assert "test_reducers.py" in render(report.trace)
 
 
+def raises_it(*_: object) -> object:
+    raise KeyError("a bug")
+
+
+def replaced(name: str) -> dict[str, Any]:
+    return {name: raises_it}
+
+
+@pytest.mark.parametrize(
+    ("name", "makes"),
+    [
+        ("event_for", lambda: carrying(does_both)),
+        *((name, lambda: reducer(commands(A, B))) for name in ("event_for", "merge", "stamp")),
+    ],
+)
+def test_an_error_that_another_function_of_it_raises_is_one_of_the_reducer(
+    name: str, makes: Callable[[], ReducerProcess]
+) -> None:
+    world = Plain().write(inbox("r"), ("go",))
+    actors = (attrs.evolve(makes(), **replaced(name)),)
+    report = explore(Scenario(name="r", summary="", world=world, actors=actors))
+    assert report.law == NO_ERROR
+    assert report.trace is not None
+    assert "KeyError: 'a bug'" in render(report.trace)
+    assert "test_reducers.py" in render(report.trace)
+
+
+@pytest.mark.parametrize("name", ["split", "is_timer", "at_once", "carried_out", "meaning"])
+def test_an_error_of_what_a_scenario_says_of_a_reducer_has_a_note_that_names_it(name: str) -> None:
+    actors = (attrs.evolve(reducer(commands(A)), **replaced(name)),)
+    with pytest.raises(KeyError) as raised:
+        explore(Scenario(name="s", summary="", world=Plain().write(inbox("r"), ("go",)), actors=actors))
+    assert raised.value.__notes__ == ["in the steps of r"]
+
+
 async def raises_at_once() -> object:
     raise ValueError("a bug")
 

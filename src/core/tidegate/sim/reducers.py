@@ -268,7 +268,7 @@ class ReducerProcess:
             for events in permutations((*machine.arrived, *come)):
                 if len(events) > 1:
                     after = taken.write(self.place, rest)
-                    for event in self.merged(merge(events)):
+                    for event in self.merged(self.tried(merge, events)):
                         here = after.read(self.place)
                         if isinstance(here, Machine):  # no program of it has raised
                             after = self.take(after, here, event)
@@ -276,6 +276,8 @@ class ReducerProcess:
                     yield ActorStep(Label(f"receives {said}"), after)
 
     def merged(self, told: object) -> Sequence[object]:
+        if isinstance(told, Raised):
+            return (told,)
         if not isinstance(told, Sequence):
             raise Misuse(f"merge returned {shown(told)}", where=self.name, todo="return a tuple of events")
         return told
@@ -350,7 +352,7 @@ class ReducerProcess:
             case Asking(effect):
                 yield from self.asks(world, rest, running, effect)
             case Returned(reply) | Failed(reply):
-                event = self.event_for(command, reply)
+                event = self.tried(self.event_for, command, reply)
                 after = world.write(self.place, rest) if event is None else self.take(world, rest, event)
                 yield ActorStep(Label(Completed(command), reply), after)
             case _:
@@ -388,26 +390,33 @@ class ReducerProcess:
     # replies and events
 
     def after_reply(self, world: World, rest: Machine, command: Effect[object], reply: object) -> World:
-        event = self.event_for(command, reply)
+        event = self.tried(self.event_for, command, reply)
         if event is None:
             return world.write(self.place, rest)
-        if not self.split(command):
+        if isinstance(event, Raised) or not self.split(command):
             return self.take(world, rest, event)
         return world.write(self.place, attrs.evolve(rest, arrived=(*rest.arrived, event)).in_order())
 
-    def take(self, world: World, machine: Machine, event: object) -> World:
-        if self.stamp is not None:
-            event = self.stamp(event, world.read(CLOCK))
+    def tried(self, function: Callable[..., object], *arguments: object) -> object:
+        """What a function of the user's returns, or that it raised: a bug in it is a finding, as one in a program is."""
         try:
-            step: object = self.step(machine.state, event)
+            return function(*arguments)
         except TidegateError as error:
             error.where = error.where or used_at(error)
             raise
         except (KeyboardInterrupt, ControlFlow):
             raise
-        except BaseException as error:  # noqa: BLE001  a bug in it is a finding, as one in a program is
+        except BaseException as error:  # noqa: BLE001  of the user's
             object.__setattr__(self, "step_raised", True)
-            return world.write(self.place, Raised(told(error), used_at(error)))
+            return Raised(told(error), used_at(error))
+
+    def take(self, world: World, machine: Machine, event: object) -> World:
+        """The reducer receives an event, or an error that a function of it has raised for one."""
+        if self.stamp is not None and not isinstance(event, Raised):
+            event = self.tried(self.stamp, event, world.read(CLOCK))
+        step = event if isinstance(event, Raised) else self.tried(self.step, machine.state, event)
+        if isinstance(step, Raised):
+            return world.write(self.place, step)
         if not isinstance(step, Step) or not isinstance(step.commands, Sequence):
             raise Misuse(
                 f"the step of a reducer returned {shown(step)}",
