@@ -175,6 +175,12 @@ def test_a_law_about_steps_that_nothing_touches_is_reported() -> None:
     )
 
 
+def test_a_law_about_steps_in_parts_is_reported_once() -> None:
+    unasked = tuple(UNASKED.values())
+    report = explore(scenario(step={"in parts": (*unasked, *unasked)}, budgets={Fault.LATE: 0}))
+    assert report.uncovered[1:] == ("no step touches what the law is about: in parts",)
+
+
 JOBS: Final = world_with({"empty": ()})
 
 

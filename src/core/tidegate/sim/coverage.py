@@ -157,7 +157,8 @@ def _vacuous(found: Explored | Sampled) -> tuple[str, ...]:
 def never(found: Explored) -> tuple[str, ...]:
     """Those, and laws that were never asked."""
     scenario = found.search.scenario
-    steps = [f"no step touches what the law is about: {law.name}" for law in found.search.step_laws if not law.good]
+    untouched = dict.fromkeys(law.name for law in found.search.step_laws if not law.good)  # a law in parts once
+    steps = [f"no step touches what the law is about: {name}" for name in untouched]
     rest = [f"nothing came to rest for the law: {name}" for name in scenario.eventually if not found.resting]
     return (*missed(found), *_unknown(found), *steps, *rest)
 

@@ -435,7 +435,7 @@ def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[
         elif isinstance(effect, (BulkUpdate, InsertMany)):
             refused += not isinstance(part, InsertOne) or reply != duplicate_key(ID.name)
         else:
-            return world, Ambiguous("a document was refused, and those before it are changed")
+            return world, Ambiguous("a document was refused, and those before it may be changed")
     if refused:
         return world, (Ambiguous if total else Refused)(
             f"{refused} of a bulk refused, {total} {'inserted' if isinstance(effect, InsertMany) else 'matched'}"
