@@ -10,6 +10,7 @@ import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
+from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -25,6 +26,7 @@ from tidegate.model.effects import (
 )
 from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import update_one
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
@@ -33,7 +35,7 @@ from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.rendering import render
 from tidegate.sim.report import Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, Actor, Clock, Scenario
-from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, notes, perform
+from tidegate.sim.world import FLIGHT, Cell, Meaning, Outcomes, Plain, World, inbox, notes, perform, world_with
 
 DEAD = Cell[bool](("dead", "r"), empty=False)
 DONE = Cell[tuple[object, ...]](("done",), ())
@@ -336,6 +338,21 @@ def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
     assert {done for _, done in ends(whole)} >= {("a", "b"), ("a", "a", "b"), ("a", "b", "a", "b")}
 
 
+@pytest.mark.parametrize(
+    ("restarts", "advice"),
+    [
+        (True, "a Restart allows a restart and does not promise one; let the law allow for who is dead"),
+        (False, "nothing restarts it; let a Restart be among the actors, or the law allow for who is dead"),
+    ],
+)
+def test_a_law_about_rest_that_a_dead_reducer_breaks_says_what_a_restart_means(*, restarts: bool, advice: str) -> None:
+    one = reducer(commands(A))
+    actors = (one, Crash("r's host", (one,), DEAD), *((Restart("again", (one,), DEAD),) if restarts else ()))
+    lives = {"it lives": lambda state: isinstance(state.status("r"), Machine)}
+    report = explore(Scenario("s", "", Plain(), actors, budget=2, eventually=lives))
+    assert report.why == f"r died at step 1 and never restarted: {advice}"
+
+
 def test_a_wish_that_is_taken_back_has_no_program_any_more() -> None:
     """Wherever it stands; what it has done is done."""
 
@@ -520,6 +537,20 @@ def test_an_answer_that_changes_nothing_need_not_come() -> None:
     writer = Process("w", factory(does_both), meaning=does)
     whole = found(asking, writer)
     assert {here.status("r") for here in whole.states.values()} >= {Machine((("a",),)), Machine((("a", "b"),))}
+
+
+@pytest.mark.parametrize("split", [all_effects, no_effects])
+def test_a_write_of_what_is_there_need_not_come(split: Which) -> None:
+    """As a read of it. Where others may act before the answer comes, the reducer never rests, and the report says why."""
+
+    def writes_again(state: tuple[object, ...], _: object) -> Step[tuple[object, ...], Effect[object]]:
+        return Step(state, (update_one("c", Eq(ID, "x"), Put(Field[int]("n"), 1)),))
+
+    asking = reducer(writes_again, meaning=perform, split=split, event_for=lambda _, __: "again")
+    world = world_with({"c": (Document.of({"_id": "x", "n": 0}),)}).write(inbox("r"), ("go",))
+    report = explore(Scenario("s", "", world, (asking,), eventually={"holds": lambda _: True}))
+    assert report.verdict is (Verdict.COMPLETE if split is no_effects else Verdict.INCONCLUSIVE)
+    assert ("give r split=no_effects" in report.reason) is (split is all_effects)
 
 
 # --- found by the independent search ------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 Commands come true in any order; the events of what came true come in any order; the events of the world (an inbox) are taken in
 theirs. Whoever runs a reducer may hand over what has come in one turn of its own, merged into fewer events (`merge`): then all
 that has come may be received at once, in each order, beside one by one. Between a command's coming true and the reducer's receiving the event others may act, where they can see the command (`split`).
-An answer that changes nothing, such as an empty page to one who asks for it again, need not come: a reducer that waits for
-news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
+An answer that changes nothing, such as an empty page to one who asks for it again, or to a write of what is there, need not
+come: a reducer that waits for news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
 A timer that fires early is a stall, so it spends a fault; a reducer can take a command back as long as it has not come true.
 
 A command is one effect of the world, or a whole program of several (`carried_out`): a pass over documents, say. Its effects
@@ -43,9 +43,10 @@ from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unc
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.lines import told, used_at
+from tidegate.sim.packing import Lens
 from tidegate.sim.requests import ANSWERED, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble, by_itself
-from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place, unpaused
+from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, Plain, World, inbox, life, notes, perform, place, unpaused
 
 __all__ = [
     "Completed",
@@ -295,8 +296,7 @@ class ReducerProcess:
         outcomes = replies(command, world, self.asker)
         for done, reply in outcomes:
             answered = self.after_reply(done, rest, command, reply)
-            changes = done is not world or not unchanged(answered.read(self.place), machine)
-            yield ActorStep(Label(command, reply), answered, must=changes)
+            yield ActorStep(Label(command, reply), answered, must=not _same(world, answered))
         for fault, trouble, after, reply in troubled(command, outcomes, world, self.asker):
             yield ActorStep(
                 Label(command, trouble), self.after_reply(after, rest, command, reply), must=False, fault=fault
@@ -476,6 +476,14 @@ def _taken_back(machine: Machine, command: Effect[object]) -> Machine:
         stuck=tuple(other for other in machine.stuck if exactly(other) != key),
         running=tuple(other for other in machine.running if exactly(other.command) != key),
     )
+
+
+def _same(world: World, after: World) -> bool:
+    """Does every cell hold what it held?"""
+    if isinstance(world, Lens):
+        return world.state == cast("Lens", after).state
+    cells = {**cast("Plain", world).cells, **cast("Plain", after).cells}
+    return all(unchanged(world.read(cell), after.read(cell)) for cell, _ in cells.values())
 
 
 V = TypeVar("V")
