@@ -820,12 +820,12 @@ def test_who_waits_for_quiet_sees_what_everybody_has_done(faults: Faults, comes_
 
 
 def test_a_network_without_a_meaning_has_that_of_the_processes() -> None:
-    """If they have but one; whoever waits for quiet has no other."""
+    """If they have but one; whoever waits for quiet has no other. What is written out stays."""
     late, (one, other) = Faults.of(Fault.LATE), (recalling(perform), recalling(perform))
 
-    def made(*meanings: Meaning) -> Scenario:
+    def made(*meanings: Meaning, network: Network = Network()) -> Scenario:  # noqa: B008  it is immutable
         processes = [Process(f"p{at}", factory(nothing), late, each) for at, each in enumerate(meanings)]
-        return Scenario("s", "", Plain(), (*processes, Network()))
+        return Scenario("s", "", Plain(), (*processes, network))
 
     for meanings in ((one,), (one, when_quiet((), one))):
         network = made(*meanings).actors[-1]
@@ -833,6 +833,7 @@ def test_a_network_without_a_meaning_has_that_of_the_processes() -> None:
     for meanings in ((one, other), (one, perform)):
         with pytest.raises(Misuse, match="by another meaning"):
             made(*meanings)
+        assert made(*meanings, network=Network(perform)).actors[-1].meaning is perform  # type: ignore[attr-defined]
 
 
 async def nothing() -> None:

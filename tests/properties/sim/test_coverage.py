@@ -63,14 +63,17 @@ def test_a_fault_that_could_strike_and_never_does_is_reported() -> None:
 
 
 def test_whoever_never_crashed_is_not_said_to_have_never_started_again() -> None:
-    """Who says that one fault may strike means it. Where nobody says it, what takes two is reported."""
+    """Who says that one fault may strike may mean it, so it is told and not missed. Where nobody says it, it is missed."""
     faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
     once, alone = (
         Process("p", factory(says), each, calling({"ask": (1,)}), raises=True)
         for each in (faults, Faults.of(Fault.RESTART))
     )
 
-    assert explore(scenario(actors=(once,))).uncovered == ()
+    said = explore(scenario(actors=(once,)), Exploration(require_sometimes=True))
+    assert said.verdict is Verdict.COMPLETE
+    assert [line.partition(":")[0] for line in said.uncovered] == ["fault restart cannot strike"]
+    assert explore(scenario(actors=(once,), budgets={Fault.RESTART: 0})).uncovered == ()
     (told,) = explore(Scenario("s", "", Plain(), (once,), **FINE)).uncovered  # type: ignore[arg-type]
     assert told.startswith("fault restart never struck: it strikes only after another fault")
     assert explore(scenario(actors=(once,), budget=2)).uncovered == ()
@@ -173,6 +176,12 @@ def test_a_law_about_steps_that_nothing_touches_is_reported() -> None:
         explore(scenario(step=UNASKED, budgets={Fault.LATE: 0}), Exploration(require_sometimes=True)).verdict
         is Verdict.INCONCLUSIVE
     )
+
+
+def test_a_law_about_steps_in_parts_is_reported_once() -> None:
+    unasked = tuple(UNASKED.values())
+    report = explore(scenario(step={"in parts": (*unasked, *unasked)}, budgets={Fault.LATE: 0}))
+    assert report.uncovered[1:] == ("no step touches what the law is about: in parts",)
 
 
 JOBS: Final = world_with({"empty": ()})

@@ -1410,6 +1410,23 @@ def test_a_program_that_uses_tidegate_wrongly_when_it_is_run_again_differs() -> 
     assert "UnknownEffect" in found.what
 
 
+def test_a_run_through_a_merge_goes_on_to_its_end() -> None:
+    async def remembers_for_long() -> str:
+        NUMBERS["n"] = await Call("which")  # type: ignore[assignment]
+        for _ in range(60):
+            await PAUSE
+        return ended(NUMBERS["n"])
+
+    automaton = ProgramAutomaton(lambda _: remembers_for_long())
+    at = merged = automaton.after(automaton.start(0), 0)
+    for _ in range(60):
+        at = automaton.after(at, None)
+    assert automaton.after(automaton.start(0), 1) == merged
+    found = case_of(automaton, planned(automaton)).execute()
+    assert found is not None
+    assert "(after 61 replies)" in found.what
+
+
 def test_a_reducer_that_raises_when_it_is_called_again_differs() -> None:
     """It returned something before."""
     found = CallCase("r", "step", "", lambda: 1 // 0, (((), 1),)).execute()

@@ -10,7 +10,7 @@ import attrs
 import pytest
 from tests.properties.plain_search import Found, agree, plain_search
 
-from tidegate.model.documents import ID, Document, Exists, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Exists, Field, Put
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -26,7 +26,7 @@ from tidegate.model.effects import (
 )
 from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import update_many
+from tidegate.model.operations import update_many, update_one
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Crashed, Returned
@@ -391,6 +391,21 @@ def test_a_dead_process_starts_again_with_nothing_in_memory() -> None:
     assert {done for _, done in ends(whole)} >= {("a", "b"), ("a", "a", "b"), ("a", "b", "a", "b")}
 
 
+@pytest.mark.parametrize(
+    ("restarts", "advice"),
+    [
+        (True, "a Restart allows a restart and does not promise one; let the law allow for who is dead"),
+        (False, "nothing restarts it; let a Restart be among the actors, or the law allow for who is dead"),
+    ],
+)
+def test_a_law_about_rest_that_a_dead_reducer_breaks_says_what_a_restart_means(*, restarts: bool, advice: str) -> None:
+    one = reducer(commands(A))
+    actors = (one, Crash("r's host", (one,), DEAD), *((Restart("again", (one,), DEAD),) if restarts else ()))
+    lives = {"it lives": lambda state: isinstance(state.status("r"), Machine)}
+    report = explore(Scenario("s", "", Plain(), actors, budget=2, eventually=lives))
+    assert report.why == f"r died at step 1 and never restarted: {advice}"
+
+
 def test_a_wish_that_is_taken_back_has_no_program_any_more() -> None:
     """Wherever it stands; what it has done is done."""
 
@@ -456,6 +471,41 @@ def test_an_error_that_a_step_raises_is_one_of_the_reducer(error: type[BaseExcep
     assert report.trace is not None
     assert [each.event for each in report.trace.steps] == ["receives go", "receives breaks"]
     assert "test_reducers.py" in render(report.trace)
+
+
+def raises_it(*_: object) -> object:
+    raise KeyError("a bug")
+
+
+def replaced(name: str) -> dict[str, Any]:
+    return {name: raises_it}
+
+
+@pytest.mark.parametrize(
+    ("name", "makes"),
+    [
+        ("event_for", lambda: carrying(does_both)),
+        *((name, lambda: reducer(commands(A, B))) for name in ("event_for", "merge", "stamp")),
+    ],
+)
+def test_an_error_that_another_function_of_it_raises_is_one_of_the_reducer(
+    name: str, makes: Callable[[], ReducerProcess]
+) -> None:
+    world = Plain().write(inbox("r"), ("go",))
+    actors = (attrs.evolve(makes(), **replaced(name)),)
+    report = explore(Scenario(name="r", summary="", world=world, actors=actors))
+    assert report.law == NO_ERROR
+    assert report.trace is not None
+    assert "KeyError: 'a bug'" in render(report.trace)
+    assert "test_reducers.py" in render(report.trace)
+
+
+@pytest.mark.parametrize("name", ["split", "is_timer", "at_once", "carried_out", "meaning"])
+def test_an_error_of_what_a_scenario_says_of_a_reducer_has_a_note_that_names_it(name: str) -> None:
+    actors = (attrs.evolve(reducer(commands(A)), **replaced(name)),)
+    with pytest.raises(KeyError) as raised:
+        explore(Scenario(name="s", summary="", world=Plain().write(inbox("r"), ("go",)), actors=actors))
+    assert raised.value.__notes__ == ["in the steps of r"]
 
 
 async def raises_at_once() -> object:
@@ -540,6 +590,20 @@ def test_an_answer_that_changes_nothing_need_not_come() -> None:
     writer = Process("w", factory(does_both), meaning=does)
     whole = found(asking, writer)
     assert {here.status("r") for here in whole.states.values()} >= {Machine((("a",),)), Machine((("a", "b"),))}
+
+
+@pytest.mark.parametrize("split", [all_effects, no_effects])
+def test_a_write_of_what_is_there_need_not_come(split: Which) -> None:
+    """As a read of it. Where others may act before the answer comes, the reducer never rests, and the report says why."""
+
+    def writes_again(state: tuple[object, ...], _: object) -> Step[tuple[object, ...], Effect[object]]:
+        return Step(state, (update_one("c", Eq(ID, "x"), Put(Field[int]("n"), 1)),))
+
+    asking = reducer(writes_again, meaning=perform, split=split, event_for=lambda _, __: "again")
+    world = world_with({"c": (Document.of({"_id": "x", "n": 0}),)}).write(inbox("r"), ("go",))
+    report = explore(Scenario("s", "", world, (asking,), eventually={"holds": lambda _: True}))
+    assert report.verdict is (Verdict.COMPLETE if split is no_effects else Verdict.INCONCLUSIVE)
+    assert ("give r split=no_effects" in report.reason) is (split is all_effects)
 
 
 # --- found by the independent search ------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: scenario(actors=(process("a"), process("b", meaning=when_quiet((process("a"),))))),
         "b is about a process 'a'",
     ),
-    "a network without a meaning": (lambda: Network(cast("Any", None)), "a NoneType is not a meaning"),
+    "a network with no meaning": (lambda: Network(cast("Any", "none")), "a str is not a meaning"),
     "a crash of a process": (lambda: Crash("c", cast("Any", (process("a"),)), dead("a")), "a reducer that runs there"),
     "a crash that nobody sees": (lambda: Crash("c", (), cast("Any", dead)), "the cell that tells whether it is dead"),
     "a start that prepares nothing": (

@@ -315,6 +315,28 @@ def test_whoever_is_not_interchangeable_is_reported(name: str) -> None:
     assert reduced(scenario, PLAIN).states > 1
 
 
+@pytest.mark.parametrize(
+    ("names", "word", "there"),
+    [
+        (("owner", "b"), "owner", "log/x holds"),
+        (("1", "2"), "1", "log/x holds"),
+        (("said", "b"), "said", "one is about to note said"),
+    ],
+)
+def test_a_name_that_something_else_has_is_told(names: tuple[str, ...], word: str, there: str) -> None:
+    """A field, a word in a text, a note: a document and a program that are the same for all."""
+
+    async def notes_it() -> None:
+        await Note("said", 1)
+
+    world = world_with({"log": (Document.of({"_id": "x", "owner": "chapter 1"}),)})
+    actors = tuple(Process(name, factory(notes_it)) for name in names)
+    with pytest.raises(Misuse, match="are not interchangeable") as raised:
+        _ = reduced(Scenario("s", "", world, actors, symmetric=(names,)))
+    assert there in raised.value.why
+    assert f"call the process otherwise if '{word}' names something else" in raised.value.todo
+
+
 def test_groups_name_actors_once() -> None:
     """Anything else is misuse, reported when the scenario is made."""
     for groups in ((("a", "x"),), (("a", "a"),), (("a", "b"), ("b", "c"))):

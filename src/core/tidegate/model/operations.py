@@ -17,7 +17,7 @@
 its own: others may look, and write, in between, and where it stops midway, a part stays done. So
 
     a total        says how many, never which
-    Ambiguous      none, some or all of it may be done; also where a document is refused after others were changed
+    Ambiguous      none, some or all of it may be done; also where one document is refused, for others may be changed
     Refused        nothing was done
     NotDurable     all was done, and a majority has not confirmed all of it
 

@@ -34,7 +34,18 @@ from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, Pr
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.failover import noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.requests import ANSWERED, Answers, Asker, Halfway, halfway, replies, troubled, under_way
+from tidegate.sim.requests import (
+    ANSWERED,
+    FOUND_NONE,
+    Answers,
+    Asker,
+    Halfway,
+    found_none,
+    halfway,
+    replies,
+    troubled,
+    under_way,
+)
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
@@ -364,13 +375,14 @@ class Network:
     Without a meaning it has that of the processes of its scenario whose requests may be late, if they have but one.
     """
 
-    meaning: Meaning = perform
+    meaning: Meaning | None = None
     name: str = "network"
     place: None = None
     blind: bool = False
 
     def __attrs_post_init__(self) -> None:
-        check_callable(self.meaning, "a meaning of effects", "write Network(meaning), that of the processes")
+        if self.meaning is not None:
+            check_callable(self.meaning, "a meaning of effects", "write Network(meaning), that of the processes")
 
     def steps(self, world: World) -> Iterator[ActorStep]:
         flying = world.read(FLIGHT)
@@ -384,21 +396,19 @@ class Network:
                     left = under_way(left, request.sender, part)
                 yield ActorStep(Label(Delivers(request), Trouble(f"begun: {len(begun)} documents, one by one")), left)
                 continue
-            if isinstance(request.effect, UpsertOne):
-                for happened, _, at in halfway(
-                    request.effect, left, Asker(request.sender, self.meaning, Faults()), None
-                ):
-                    insert = under_way(left, request.sender, at.left[0])
-                    yield ActorStep(Label(Delivers(request), Trouble(happened)), insert, must=False)
+            if isinstance(request.effect, UpsertOne) and (insert := found_none(request.effect, left)):
+                later = under_way(left, request.sender, insert)
+                yield ActorStep(Label(Delivers(request), Trouble(FOUND_NONE)), later, must=False)
             yield from self.arrives(request, left)
 
     def arrives(self, request: Flying, left: World) -> Iterator[ActorStep]:
         """It is done and a majority has it, or it goes behind what no majority has."""
+        meaning = self.meaning or perform
         if not (writes := left.read(UNCONFIRMED)):
-            for done, reply in self.meaning(request.effect, left, request.sender):
+            for done, reply in meaning(request.effect, left, request.sender):
                 yield ActorStep(Label(Delivers(request), reply), done)
             return
-        for done, reply, overwritten in noted(self.meaning, request.effect, left, request.sender):
+        for done, reply, overwritten in noted(meaning, request.effect, left, request.sender):
             yield ActorStep(Label(Delivers(request), reply), done)
             if done.read(UNCONFIRMED) is not writes:
                 happened = Trouble(f"{plain_text(reply)}, but no majority has confirmed it")

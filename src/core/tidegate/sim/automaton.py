@@ -112,8 +112,6 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 """Of an object, in the text of an error: another one each time."""
 """How many sleeps that no clock can tell are followed in a row."""
 _NO_LOOP: Final = "RuntimeError: no running event loop"
-_BEYOND: Final = 40
-"""How many replies a program is given beyond the reply that it was given at another time."""
 
 ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]

@@ -1,7 +1,8 @@
 """What a search, or random runs, did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
 
     states   that were reached and not looked beyond, where a bound stopped the search; and what grows, if that is why
-    faults   that some process allows or another actor makes, that the budgets allow, and that never struck; or that nobody brings to an end
+    faults   that some process allows or another actor makes, that the budgets allow, and that never struck; that cannot, as the
+             budget is one; or that nobody brings to an end
     goals    that were never reached
     laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
              about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
@@ -40,12 +41,29 @@ from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
 from tidegate.sim.world import DOCUMENTS, IDS, NOTES
 
-__all__ = ["absent", "missed", "never", "uncovered", "unsure"]
+__all__ = ["absent", "cannot_follow", "missed", "never", "uncovered", "unsure"]
 
 
 def uncovered(found: Explored) -> tuple[str, ...]:
     """Each in words."""
-    return (*_unlooked(found), *never(found), *_untimely(found), *_between(found))
+    return (*_unlooked(found), *never(found), *_alone(found), *_untimely(found), *_between(found))
+
+
+def _alone(found: Explored) -> tuple[str, ...]:
+    """Who says one may mean it, so nothing is `missed`; `budgets` says it of a kind."""
+    return tuple(
+        f"fault {kind} cannot strike: it takes another fault before it, and the budget is one; budgets={{Fault.{kind.name}: 0}} "
+        "says that this is meant"
+        for kind in cannot_follow(found.search.scenario)
+    )
+
+
+def cannot_follow(scenario: Scenario) -> tuple[Fault, ...]:
+    """The faults that a process allows and that strike only after another one, where one is all that was said to strike."""
+    if scenario.budget != 1 or scenario.budget_is_default:
+        return ()
+    named = {kind for actor in scenario.actors for kind in getattr(getattr(actor, "faults", None), "kinds", ())}
+    return tuple(kind for kind in Fault if kind in named & _AFTER_ANOTHER and scenario.budgets.get(kind, 1))
 
 
 def _unlooked(found: Explored) -> tuple[str, ...]:
@@ -157,7 +175,8 @@ def _vacuous(found: Explored | Sampled) -> tuple[str, ...]:
 def never(found: Explored) -> tuple[str, ...]:
     """Those, and laws that were never asked."""
     scenario = found.search.scenario
-    steps = [f"no step touches what the law is about: {law.name}" for law in found.search.step_laws if not law.good]
+    untouched = dict.fromkeys(law.name for law in found.search.step_laws if not law.good)  # a law in parts once
+    steps = [f"no step touches what the law is about: {name}" for name in untouched]
     rest = [f"nothing came to rest for the law: {name}" for name in scenario.eventually if not found.resting]
     return (*missed(found), *_unknown(found), *steps, *rest)
 

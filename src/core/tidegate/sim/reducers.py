@@ -3,8 +3,8 @@
 Commands come true in any order; the events of what came true come in any order; the events of the world (an inbox) are taken in
 theirs. Whoever runs a reducer may hand over what has come in one turn of its own, merged into fewer events (`merge`): then all
 that has come may be received at once, in each order, beside one by one. Between a command's coming true and the reducer's receiving the event others may act, where they can see the command (`split`).
-An answer that changes nothing, such as an empty page to one who asks for it again, need not come: a reducer that waits for
-news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
+An answer that changes nothing, such as an empty page to one who asks for it again, or to a write of what is there, need not
+come: a reducer that waits for news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
 A timer that fires early is a stall, so it spends a fault; a reducer can take a command back as long as it has not come true.
 
 A command is one effect of the world, or a whole program of several (`carried_out`): a pass over documents, say. Its effects
@@ -43,9 +43,10 @@ from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unc
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.lines import told, used_at
+from tidegate.sim.packing import Lens
 from tidegate.sim.requests import ANSWERED, Asker, Halfway, halfway, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble, by_itself
-from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, World, inbox, life, notes, perform, place, unpaused
+from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, Plain, World, inbox, life, notes, perform, place, unpaused
 
 __all__ = [
     "Completed",
@@ -261,10 +262,10 @@ class ReducerProcess:
             return
         for command in machine.commands:
             rest = attrs.evolve(machine, commands=_without(machine.commands, command))
-            yield from self.comes_true(world, machine, rest, command, None)
+            yield from self.comes_true(world, rest, command, None)
         for begun in machine.begun:
             rest = attrs.evolve(machine, begun=_without(machine.begun, begun))
-            yield from self.comes_true(world, machine, rest, begun.command, begun.come)
+            yield from self.comes_true(world, rest, begun.command, begun.come)
         for running in machine.running:
             yield from self.goes_on(world, machine, running)
         for event in machine.arrived:
@@ -286,7 +287,7 @@ class ReducerProcess:
             for events in permutations((*machine.arrived, *come)):
                 if len(events) > 1:
                     after = taken.write(self.place, rest)
-                    for event in self.merged(merge(events)):
+                    for event in self.merged(self.tried(merge, events)):
                         here = after.read(self.place)
                         if isinstance(here, Machine):  # no program of it has raised
                             after = self.take(after, here, event)
@@ -294,6 +295,8 @@ class ReducerProcess:
                     yield ActorStep(Label(f"receives {said}"), after)
 
     def merged(self, told: object) -> Sequence[object]:
+        if isinstance(told, Raised):
+            return (told,)
         if not isinstance(told, Sequence):
             raise Misuse(f"merge returned {shown(told)}", where=self.name, todo="return a tuple of events")
         return told
@@ -301,7 +304,7 @@ class ReducerProcess:
     # commands that are one effect
 
     def comes_true(
-        self, world: World, machine: Machine, rest: Machine, command: Effect[object], come: Halfway | None
+        self, world: World, rest: Machine, command: Effect[object], come: Halfway | None
     ) -> Iterator[ActorStep]:
         if self.is_timer(command):
             for fault in (Fault.GAVE_UP, Fault.STALL):
@@ -313,8 +316,7 @@ class ReducerProcess:
         outcomes = replies(command, world, asker)
         for done, reply in outcomes:
             answered = self.after_reply(done, rest, command, reply)
-            changes = done is not world or not unchanged(answered.read(self.place), machine)
-            yield ActorStep(Label(command, reply), answered, must=changes)
+            yield ActorStep(Label(command, reply), answered, must=not _same(world, answered))
         for happened, after, at in halfway(command, world, self.asker, come):
             begun = attrs.evolve(rest, begun=(*rest.begun, BegunCommand(command, at))).in_order()
             yield ActorStep(Label(command, Trouble(happened)), after.write(self.place, begun), must=False)
@@ -373,7 +375,7 @@ class ReducerProcess:
             case Asking(effect):
                 yield from self.asks(world, rest, running, effect)
             case Returned(reply) | Failed(reply):
-                event = self.event_for(command, reply)
+                event = self.tried(self.event_for, command, reply)
                 after = world.write(self.place, rest) if event is None else self.take(world, rest, event)
                 yield ActorStep(Label(Completed(command), reply), after)
             case _:
@@ -415,26 +417,33 @@ class ReducerProcess:
     # replies and events
 
     def after_reply(self, world: World, rest: Machine, command: Effect[object], reply: object) -> World:
-        event = self.event_for(command, reply)
+        event = self.tried(self.event_for, command, reply)
         if event is None:
             return world.write(self.place, rest)
-        if not self.split(command):
+        if isinstance(event, Raised) or not self.split(command):
             return self.take(world, rest, event)
         return world.write(self.place, attrs.evolve(rest, arrived=(*rest.arrived, event)).in_order())
 
-    def take(self, world: World, machine: Machine, event: object) -> World:
-        if self.stamp is not None:
-            event = self.stamp(event, world.read(CLOCK))
+    def tried(self, function: Callable[..., object], *arguments: object) -> object:
+        """What a function of the user's returns, or that it raised: a bug in it is a finding, as one in a program is."""
         try:
-            step: object = self.step(machine.state, event)
+            return function(*arguments)
         except TidegateError as error:
             error.where = error.where or used_at(error)
             raise
         except (KeyboardInterrupt, ControlFlow):
             raise
-        except BaseException as error:  # noqa: BLE001  a bug in it is a finding, as one in a program is
+        except BaseException as error:  # noqa: BLE001  of the user's
             object.__setattr__(self, "step_raised", True)
-            return world.write(self.place, Raised(told(error), used_at(error)))
+            return Raised(told(error), used_at(error))
+
+    def take(self, world: World, machine: Machine, event: object) -> World:
+        """The reducer receives an event, or an error that a function of it has raised for one."""
+        if self.stamp is not None and not isinstance(event, Raised):
+            event = self.tried(self.stamp, event, world.read(CLOCK))
+        step = event if isinstance(event, Raised) else self.tried(self.step, machine.state, event)
+        if isinstance(step, Raised):
+            return world.write(self.place, step)
         if not isinstance(step, Step) or not isinstance(step.commands, Sequence):
             raise Misuse(
                 f"the step of a reducer returned {shown(step)}",
@@ -500,6 +509,14 @@ def _taken_back(machine: Machine, command: Effect[object]) -> Machine:
         running=tuple(other for other in machine.running if exactly(other.command) != key),
         begun=tuple(other for other in machine.begun if exactly(other.command) != key),
     )
+
+
+def _same(world: World, after: World) -> bool:
+    """Does every cell hold what it held?"""
+    if isinstance(world, Lens):
+        return world.state == cast("Lens", after).state
+    cells = {**cast("Plain", world).cells, **cast("Plain", after).cells}
+    return all(unchanged(world.read(cell), after.read(cell)) for cell, _ in cells.values())
 
 
 V = TypeVar("V")

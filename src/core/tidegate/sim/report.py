@@ -26,7 +26,7 @@ from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import attempt, timing
 from tidegate.sim.coverage import absent, missed, never, uncovered, unsure
 from tidegate.sim.exploration import EXHAUSTIVE, Exploration
-from tidegate.sim.faults import Fault
+from tidegate.sim.faults import Fault, all_effects
 from tidegate.sim.judging import BrokenStep, Grew
 from tidegate.sim.linearizability import Linearizable
 from tidegate.sim.lines import raised_at, used_at
@@ -289,6 +289,11 @@ def _explored(found: Explored, *, require_sometimes: bool) -> Report:
         return _reported(found, Verdict.INCONCLUSIVE, "; ".join(doubts))
     if scenario.eventually and not found.resting:
         why = "nothing comes to rest, so the laws about rest say nothing"
+        reducers = [actor for actor in scenario.actors if isinstance(actor, ReducerProcess)]
+        if names := ", ".join(each.name for each in reducers if each.split is all_effects):
+            why += (
+                f"; who asks again rests only if nobody can act before it has the answer: give {names} split=no_effects"
+            )
         return _reported(found, Verdict.INCONCLUSIVE, why)
     if require_sometimes and (missing := never(found)):
         return _reported(found, Verdict.INCONCLUSIVE, "; ".join(missing))

@@ -86,13 +86,26 @@ from tidegate.sim.world import (
     to_insert,
 )
 
-__all__ = ["ANSWERED", "OPERATIONS", "Answers", "Asker", "Halfway", "halfway", "replies", "troubled", "under_way"]
+__all__ = [
+    "ANSWERED",
+    "FOUND_NONE",
+    "OPERATIONS",
+    "Answers",
+    "Asker",
+    "Halfway",
+    "found_none",
+    "halfway",
+    "replies",
+    "troubled",
+    "under_way",
+]
 
 
 _NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = (*get_args(Operation), InTransaction, CommitTransaction, AbortTransaction)
 """What a document store is asked."""
+FOUND_NONE: Final = "it finds none, and has not inserted yet"
 ANSWERED: Final = (*OPERATIONS, StoreTime, Now, Sleep, Note)
 """What always has an answer in the end, for no code of the user's gives it."""
 _READS: Final = (FindOne, FindAll)
@@ -187,8 +200,8 @@ def halfway(
         at: How far it has come; None before the first step.
     """
     if isinstance(effect, UpsertOne):
-        if at is None and (insert := _found_none(effect, world)):
-            yield "it finds none, and has not inserted yet", world, Halfway((insert,))
+        if at is None and (insert := found_none(effect, world)):
+            yield FOUND_NONE, world, Halfway((insert,))
         return
     if not isinstance(effect, MANY) or world.read(UNCONFIRMED):
         return
@@ -204,7 +217,7 @@ def halfway(
         yield f"{plain_text(after.passed[-1])} is done, the rest is not", done, after
 
 
-def _found_none(effect: UpsertOne, world: World) -> InsertOne | None:
+def found_none(effect: UpsertOne, world: World) -> InsertOne | None:
     """What it inserts if it finds none, and does not look again; a server does so only for a filter of the id alone."""
     if len(equalities(effect.where)) == 1 and all(isinstance(each, (AllOf, Eq)) for each in parts_of(effect.where)):
         return None

@@ -2,7 +2,9 @@
 
 A search merges suspended programs by their frames, and runs each program once for each (node, reply). State outside of the
 frames makes a merge wrong without any replay. So where a search has ended, `planned` chooses runs through what was learned:
-    ways     from the start through each edge of the automaton, and on to an end, or `_BEYOND` replies further
+    ways     from the start through each edge of the automaton, and on to an end. Cycles may have none: so until `_BEYOND` replies
+             in a row led to no further node, or `_ONWARD_MAX` were given, or `_FURTHER_MAX` by all runs beyond their first
+             `_BEYOND`; what differs only later is not seen
     loops    a cycle of the automaton has no end: it is repeated
 Fresh programs execute them, and each status is compared with the one that was recorded. What is promised: one further way into
 each node is tried, then a second one of each, and so on, until as many replies were given as the search gave; then some
@@ -33,7 +35,11 @@ __all__ = [
 ]  # fmt: skip
 
 _BEYOND: Final = 40
-"""How many replies a program is given beyond the edge that a run confirms."""
+"""How many replies in a row may lead to nodes where a run stood before; so many it is given in any case."""
+_ONWARD_MAX: Final = 1_000
+"""How many replies more a run is given to come to an end."""
+_FURTHER_MAX: Final = 10_000
+"""How many all runs of an automaton are given for that; these are not among those that are planned."""
 REPLIES_MIN: Final = 300
 _ENDS: Final = 20
 _NEAR_MAX: Final = 30
@@ -92,8 +98,9 @@ def planned(automaton: ProgramAutomaton, replies: int = REPLIES_MIN, left: int =
         for life, way, key in ways:
             if given >= most:
                 break
+            further = plan.further
             runs.append(plan.run(life, way, key))
-            given += 1 + runs[-1].replies
+            given += 1 + runs[-1].replies - (further - plan.further)
     return tuple(runs)
 
 
@@ -103,6 +110,7 @@ class _Plan:
         self.automaton = automaton
         self.walked: set[_Edge] = set()
         self.onward: dict[int, Iterator[_Key]] = {}
+        self.further = _FURTHER_MAX
 
     def run(self, life: int, way: Sequence[int], key: _Key | None) -> ProgramRun:
         """The run that goes a way, on by a reply, and on from there by all replies in turn."""
@@ -113,13 +121,17 @@ class _Plan:
             self.walked.add((at, self.automaton.canon.key(came.reply)))
             steps.append((came.reply, number))
             at = number
-        onward = _BEYOND
+        met, again, sure = set(way), 0, len(steps) + _BEYOND
+        most = sure + min(_ONWARD_MAX, self.further)
         key = self.next_of(at) if key is None else key
-        while key is not None and onward:
+        while key is not None and again < _BEYOND and len(steps) < most:
             self.walked.add((at, key))
             reply, at = nodes[at].edges[key]
             steps.append((reply, at))
-            key, onward = self.next_of(at), onward - 1
+            again = again + 1 if at in met else 0
+            met.add(at)
+            key = self.next_of(at)
+        self.further -= max(0, len(steps) - sure)
         return ProgramRun(life, way[0], tuple(steps))
 
     def next_of(self, at: int) -> _Key | None:

@@ -382,8 +382,8 @@ class Scenario:
                         todo="let the clock of the scenario have a horizon that is further away",
                     )
         self._check_same()
-        self._check_history()
         object.__setattr__(self, "actors", self._delivering())
+        self._check_history()
         self._check_group()
         grouped = [name for group in self.symmetric for name in group]
         if len(set(grouped)) != len(grouped) or not set(grouped) <= set(names):
@@ -445,11 +445,7 @@ class Scenario:
                 meanings.append(meant)
 
         def given(actor: Actor) -> Actor:
-            if (
-                hasattr(actor, "faults")
-                or getattr(actor, "meaning", None) is not perform
-                or meanings in ([], [perform])
-            ):
+            if getattr(actor, "meaning", perform) is not None or meanings in ([], [perform]):
                 return actor
             if len(meanings) > 1 or not attrs.has(type(actor)):
                 raise Misuse(

@@ -17,6 +17,7 @@ from typing import TypeAlias, final
 import attrs
 
 from tidegate.model.errors import Misuse
+from tidegate.sim.coverage import cannot_follow
 from tidegate.sim.scenario import Kind, Scenario
 
 __all__ = ["Scope", "Shipped", "Specimen", "scoped"]
@@ -60,7 +61,9 @@ class Shipped:
     def scenario(self, scope: Scope = Scope.DEFAULT) -> Scenario:
         """The scenario in that scope."""
         make = {Scope.DEFAULT: self.default, Scope.THOROUGH: self.thorough, Scope.LARGE: self.large}[scope]
-        return attrs.evolve(make(), name=scoped(self.name, scope))
+        made = make()
+        never = dict.fromkeys(cannot_follow(made), 0)  # all scopes have the same faults, on purpose
+        return attrs.evolve(made, name=scoped(self.name, scope), budgets={**made.budgets, **never})
 
 
 @final

@@ -14,7 +14,7 @@ import attrs
 
 from tidegate.model.documents import show
 from tidegate.model.effects import Sleep
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.automaton import Asking
@@ -22,7 +22,7 @@ from tidegate.sim.cells import IDS, UNCONFIRMED, Key, Overwritten, Reads, by_nam
 from tidegate.sim.failover import Was
 from tidegate.sim.faults import Fault
 from tidegate.sim.lines import used_at
-from tidegate.sim.packing import Lens, Looked, Packed, Packing
+from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, Label, ProcessActor, Scenario
 from tidegate.sim.transactions import OPEN, Known
@@ -177,14 +177,15 @@ class Space:
 
         Raises:
             InstantRefused: It uses an instant in a way that relative time does not permit.
+            Exception: Whatever a meaning raises, say, with a note that names the actor.
         """
         lens, horizon = Lens(self.packing, state, looked), self.packing.horizon
         if horizon is None:
-            for step in actor.steps(lens):
+            for step in _noted(actor, lens):
                 yield step, cast("Lens", step.world).state
             return
         try:
-            for step in actor.steps(lens):
+            for step in _noted(actor, lens):
                 yield step._replace(label=cast("Label", plain(step.label))), cast("Lens", step.world).state
             horizon.check()
         except InstantRefused as refused:
@@ -203,6 +204,17 @@ class Space:
             return False
         view = self.view(state, Looked())
         return any(_is_asleep(view.status(name)) for name in self.processes)
+
+
+def _noted(actor: Actor, lens: Lens) -> Iterator[ActorStep]:
+    """Its steps; an error of what a user says of it, such as a meaning or whom a fault strikes, gets a note."""
+    try:
+        yield from actor.steps(lens)
+    except (TidegateError, Overflow):
+        raise
+    except Exception as error:
+        error.add_note(f"in the steps of {actor.name}")
+        raise
 
 
 def _asked_at(actor: Actor, lens: Lens) -> str:

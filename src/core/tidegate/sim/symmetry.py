@@ -31,9 +31,10 @@ from typing import Final, cast, final
 import attrs
 
 from tidegate.model.effects import Effect
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, shown
 from tidegate.model.immutable import mapped
 from tidegate.sim.actors import Process
+from tidegate.sim.aging import plain_text
 from tidegate.sim.automaton import ProgramAutomaton
 from tidegate.sim.cells import First
 from tidegate.sim.packing import Packed, Slot
@@ -67,6 +68,10 @@ class Renaming:
     def text(self, text: str) -> str:
         return self.words.sub(lambda found: self.names[found[0]], text)
 
+    def named(self, *values: object) -> list[str]:
+        """The names that stand in all of them."""
+        return sorted(set.intersection(*({*self.words.findall(plain_text(each))} for each in values)))
+
     def value(self, value: object) -> object:
         """The value with every name in it renamed."""
         return mapped(value, self.part, self.text)
@@ -96,7 +101,8 @@ class Renaming:
                 found = other.start(at.life)
             stands = other.nodes[found]
             if other.canon.key(self.value(at.status)) != stands.exact:
-                raise _not_alike(*names, f"one is {at.status}, the other {stands.status}")
+                why = f"one is {at.status}, the other {stands.status}"
+                raise _not_alike(*names, why, self.named(at.status, stands.status))
             self.nodes[own, other, node] = found
         return found
 
@@ -170,7 +176,16 @@ class Symmetry:
         self.renamings = [Renaming(space, names) for names in _others(groups)]
         for renaming in self.renamings:
             if renaming.state(space.first) != space.first:
-                raise _not_alike(*renaming.pair, "the world begins otherwise for one than for the other")
+                raise self.begun_otherwise(renaming)
+
+    def begun_otherwise(self, renaming: Renaming) -> Misuse:
+        """That the world begins otherwise for one than for the other, and where."""
+        first = self.space.first
+        differ = first ^ renaming.state(first)
+        slot = next(each for each in self.space.packing.slots.values() if differ & each.mask)
+        held = slot.get(first)
+        why = f"the world begins otherwise for one than for the other: {'/'.join(slot.name)} holds {plain_text(held)}"
+        return _not_alike(*renaming.pair, why, renaming.named((slot.name, held)))
 
     def images(self, state: Packed) -> list[Packed]:
         """The state under every renaming but the one that changes nothing."""
@@ -233,9 +248,13 @@ def _others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
             yield names
 
 
-def _not_alike(one: str, other: str, why: str) -> Misuse:
+def _not_alike(one: str, other: str, why: str, named: Iterable[str] = ()) -> Misuse:
+    """That they differ; where names of processes stand, it may be because something else has the same name."""
+    words = " and ".join(map(shown, named))
+    taken = f"; the text {words} in it was taken for the name of a process" if words else ""
+    rename = f"call the process otherwise if {words} names something else there, such as a field; or " if words else ""
     return Misuse(
         f"{one} and {other} are not interchangeable",
-        why=why,
-        todo="take them out of the scenario's `symmetric`, or let them differ in nothing but their names",
+        why=f"{why}{taken}",
+        todo=f"{rename}take them out of the scenario's `symmetric`, or let them differ in nothing but their names",
     )

@@ -509,7 +509,7 @@ class PartsDone:
         if isinstance(effect, (BulkUpdate, InsertMany)):
             is_there = isinstance(part, InsertOne) and reply == duplicate_key(ID.name)
             return self if is_there else attrs.evolve(self, refused=self.refused + 1)
-        return attrs.evolve(self, failure=Ambiguous("a document was refused, and those before it are changed"))
+        return attrs.evolve(self, failure=Ambiguous("a document was refused, and those before it may be changed"))
 
     def reply(self, effect: Many) -> object:
         """What the caller is told."""

@@ -82,6 +82,12 @@ DISTINCT: tuple[Value, ...] = (
 )
 
 
+def test_an_instant_of_another_clock_is_not_named_by_its_field() -> None:
+    with pytest.raises(Misuse) as raised:
+        doc(at=Instant(0, WALL))
+    assert "at.at" not in str(raised.value)
+
+
 @pytest.mark.parametrize("left", range(len(DISTINCT)))
 def test_identity_keeps_types_apart(left: int) -> None:
     """True, 1, 1.0, 0.0, -0.0 and NaN are six values, all the way down; each is itself."""

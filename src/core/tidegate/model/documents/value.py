@@ -351,7 +351,7 @@ def _check_instant(value: Instant, where: str) -> None:
             f"{value} was read on another clock than the store's",
             where=where,
             why="documents do not keep whose clock it was, so it would be compared with the store's",
-            todo="let the store stamp it (PutServerTime), or keep at.at as a number",
+            todo="let the store stamp it (PutServerTime), or keep a number: the `at` of the instant",
         )
     if value.at // MILLISECOND not in INT64:
         raise Misuse(f"{value} does not fit into 64 bits of milliseconds", where=where)
