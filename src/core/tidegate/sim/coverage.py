@@ -30,6 +30,7 @@ from tidegate.model.immutable import mapped
 from tidegate.model.instants import Duration, seconds
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Asking, Returned
+from tidegate.sim.cells import EARLIER
 from tidegate.sim.clocks import HOST
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.growth import DEPTH_MIN, growing
@@ -118,9 +119,9 @@ def _remedy(kind: Fault, found: Explored | Sampled) -> str:
     if kind is Fault.ROLLED_BACK and not any(kind in getattr(actor, "makes", ()) for actor in scenario.actors):
         return ": nobody takes back a write; let a Failover() be among the actors"
     if kind is Fault.STALE_READ and not any(
-        name[0] == "earlier" and len(slot.values) > 1 for name, slot in search.space.packing.slots.items()
+        name == EARLIER.name and len(slot.values) > 1 for name, slot in search.space.packing.slots.items()
     ):
-        return ": no earlier version was kept; give whoever writes the meaning recalling(perform)"
+        return ": no earlier version was kept; give all who write, and a Network, the meaning recalling(perform)"
     named = _OF_HOST.get(kind)
     striking = [actor for actor in scenario.actors if kind in getattr(getattr(actor, "faults", None), "kinds", ())]
     if named is not None and not any(getattr(getattr(actor, "host", HOST), named) for actor in striking):
