@@ -3,6 +3,7 @@
     states   that were reached and not looked beyond, where a bound stopped the search; and what grows, if that is why
     faults   that some process allows or another actor makes, that the budgets allow, and that never struck; or that nobody brings to an end
     goals    that were never reached
+    ages     in filters that nothing reaches, because time stands or the clock has too few moves
     laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
              about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
              the clock had no moves left; all, where none is stated, or where nothing ever happens
@@ -27,7 +28,7 @@ from tidegate.model.documents import OlderThan
 from tidegate.model.effects import Sleep
 from tidegate.model.errors import shown
 from tidegate.model.immutable import mapped
-from tidegate.model.instants import Duration, seconds
+from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.cells import EARLIER
@@ -39,7 +40,7 @@ from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import NoLongerThan, Scenario
 from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
-from tidegate.sim.world import DOCUMENTS, IDS, NOTES
+from tidegate.sim.world import CLOCK, DOCUMENTS, IDS, NOTES
 
 __all__ = ["absent", "missed", "never", "uncovered", "unsure"]
 
@@ -68,14 +69,12 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 
 
 def _between(found: Explored) -> tuple[str, ...]:
-    """Lengths of time that end between two moves of the clock."""
-    scenario, lengths = found.search.scenario, set[Duration]()
-    if scenario.clock is None:
-        return ()
+    """Lengths of time that end between two moves of the clock, and ages that nothing reaches."""
+    scenario, ages, lengths = found.search.scenario, set[Duration](), set[Duration]()
 
     def look(part: object) -> object:
         if isinstance(part, OlderThan):
-            lengths.add(part.age)
+            ages.add(part.age)
         return part
 
     for process in found.search.space.processes.values():
@@ -87,14 +86,52 @@ def _between(found: Explored) -> tuple[str, ...]:
                     mapped(effect, look)
                 case _:
                     pass
-    lengths |= {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
+    never = _never_reached(found, ages) if ages else ()
+    if scenario.clock is None:
+        return never
+    lengths |= ages | {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
     quantum = scenario.clock.quantum
-    return tuple(
+    return never + tuple(
         f"{seconds(length)} are no multiple of the quantum of {seconds(quantum)}: what happens when just that time is over was "
         "not explored; let the clock have a quantum that divides it"
         for length in sorted(lengths)
         if length > quantum and length % quantum
     )
+
+
+def _never_reached(found: Explored, ages: set[Duration]) -> tuple[str, ...]:
+    """Ages that no document has in any state, where all were seen and time is absolute."""
+    space, clock = found.search.space, found.search.scenario.clock
+    if space.relative or found.stopped:
+        return ()
+    slots, times, held = space.packing.slots, [space.scenario.world.read(CLOCK).at], list[int]()
+
+    def look(part: object) -> object:
+        if isinstance(part, Instant):
+            held.append(part.at)
+        return part
+
+    if CLOCK.name in slots:
+        times += [time.at for time in slots[CLOCK.name].values if isinstance(time, Instant)]
+    if max(times) - min(times) >= max(ages):
+        return ()
+    for name, slot in slots.items():
+        if name[0] in _HOLDING:
+            for value in slot.values:
+                mapped(value, look)
+    most = max(times) - min(times + held)
+    why = "time stands" if max(times) == times[0] else f"only {seconds(max(times) - times[0])} pass"
+    todo = "its clock more moves" + (", or a horizon" if clock and clock.horizon is None else "")
+    todo = "the scenario clock=Clock(quantum, horizon=...)" if clock is None else todo
+    return tuple(
+        f"nothing ever becomes {seconds(age)} old, as a filter asks (OlderThan), because {why}; give {todo}"
+        for age in sorted(ages)
+        if age > most
+    )
+
+
+_HOLDING: Final = frozenset({DOCUMENTS, "session"})
+"""Kinds of cells that hold documents: also an open transaction does."""
 
 
 def missed(found: Explored | Sampled) -> tuple[str, ...]:
