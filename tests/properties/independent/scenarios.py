@@ -116,6 +116,8 @@ SLEEPY = 0.15
 """The share of scenarios whose programs end with a sleep that no clock can tell."""
 RETURNING = 0.2
 """The share of those with interchangeable processes in which each first deletes a document of its name, and inserts it again."""
+LOOKING = 0.4
+"""The share of those with stale reads in which a process finds all documents after writes of two."""
 MOVES = 3
 """Relative and absolute time are compared up to so many moves of the clock."""
 
@@ -572,6 +574,7 @@ def drawn(seed: str) -> Little:
     """A little scenario that is neither too large nor one in which nothing happens."""
     random, is_sleepy = Random(seed), Random(f"{seed} asleep").random() < SLEEPY
     returns = Random(f"{seed} gone and back").random() < RETURNING
+    looks = Random(f"{seed} looks at several").random() < LOOKING
     while True:
         draw = Draw(random)
         little = draw.little()
@@ -582,6 +585,8 @@ def drawn(seed: str) -> Little:
             )
         if returns and little.symmetric:
             little = with_documents_that_return(little)
+        if looks and not little.symmetric and not draw.is_relative:
+            little = with_a_look_at_several(little)
         try:
             found = search(little, states_max=STATES_MAX, relative=draw.is_relative)
         except TooLargeError:
@@ -601,6 +606,22 @@ def with_documents_that_return(little: Little) -> Little:
         for each in little.actors
     )
     return little._replace(docs=(*little.docs, *own), actors=actors)
+
+
+def with_a_look_at_several(little: Little) -> Little:
+    """Where a find may be stale: the first process begins with two writes, and the last that may strike finds all."""
+    names = [each.name for each in little.actors if "stale_read" in each.faults and not each.on_writes]
+    writes = tuple(Do(Ask("update", (Term("Eq", "_id", Const(id_)),), (Term("Add", "v", 1),))) for id_ in IDS)
+    look = Do(Ask("find all", (Term("Exists", "_id"),), value=3), "a"), Do(Ask("note", name="m", value=Var("a")))
+    if not names:
+        return little
+    first, *rest = little.actors
+    return little._replace(
+        actors=tuple(
+            each._replace(program=(*each.program, *look)) if each.name == names[-1] else each
+            for each in (first._replace(program=(*writes, *first.program)), *rest)
+        )
+    )
 
 
 # --- for the simulator --------------------------------------------------------------------------------------------------

@@ -198,15 +198,14 @@ class Past(NamedTuple):
     """What the store knows besides its documents.
 
     Attributes:
-        before: Of each document that was written what it was before its last change; None where it was not there.
-        ids_before: Which documents there were before one came or went the last time.
+        before: All documents as they were before some writes, oldest first, each with what nobody has written since: ids of
+            documents, and None for which there are.
         forgotten: How many changes the stream knows no more.
         changes: Those since then.
         record: How far the reader of the stream has stored that it is.
     """
 
-    before: tuple[tuple[object, Doc | None], ...] = ()
-    ids_before: tuple[object, ...] | None = None
+    before: tuple[tuple[tuple[Doc, ...], frozenset[object]], ...] = ()
     forgotten: int = 0
     changes: tuple[DocumentChange | None, ...] = ()
     record: Doc | None = None
@@ -646,9 +645,10 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
                     yield Move(replied(after, reply), fault="not_durable")
             is_find = ask.verb in {"find", "find all"} and ask.transaction is None
             if "stale_read" in actor.faults and little.failover and is_find:
-                for _, reply in outcomes_of(little, ask, state._replace(docs=_behind(ask, state))):
-                    if not same(reply, outcomes[0][1]):
-                        yield Move(replied(state, reply), fault="stale_read")
+                for docs, _ in state.past.before:  # the whole store, as a member has it that got nothing since
+                    for _, reply in outcomes_of(little, ask, state._replace(docs=docs)):
+                        if not same(reply, outcomes[0][1]):
+                            yield Move(replied(state, reply), fault="stale_read")
             if "cancelled" in actor.faults:
                 is_late = "late" in actor.faults and process.begun is None
                 for done in (*(done for done, _ in outcomes), *((flying,) if is_late else ())):
@@ -898,28 +898,21 @@ def _merged(docs: tuple[Doc, ...], mine: OpenTransaction) -> tuple[Doc, ...]:
 def _since(little: Little, ask: Ask, state: State, docs: tuple[Doc, ...]) -> Past:
     """What is known of the past after a write."""
     old, new = ({doc.get("_id"): doc for doc in each} for each in (state.docs, docs))
-    past = state.past
+    past, written = state.past, frozenset[object]()
     first = [part.where[0].value.value for part in ask.value] if ask.verb == "bulk" else ()
     for key in {**dict.fromkeys(first), **old, **new}:
         was, now = old.get(key), new.get(key)
         if was is now or (was and now and same(was, now)):
             continue
-        if little.failover:
-            ids = past.ids_before if list(old) == list(new) else tuple(old)
-            past = past._replace(before=tuple({**dict(past.before), key: was}.items()), ids_before=ids)
+        written |= {key}
         if little.stream:
             change = DocumentChange("c", key, now is None) if little.stream.is_watched else None
             past = past._replace(changes=(*past.changes, change))
-    return past
-
-
-def _behind(ask: Ask, state: State) -> tuple[Doc, ...]:
-    """What a member shows that has not got the last change of any document, nor of which there are."""
-    before, now = dict(state.past.before), {doc.get("_id"): doc for doc in state.docs}
-    ids = tuple(now) if state.past.ids_before is None else state.past.ids_before
-    pinned = [term.value.value for term in ask.where if term.verb == "Eq" and term.field == "_id"]
-    shown = (before.get(key, now.get(key)) for key in pinned or ids)
-    return tuple(doc for doc in shown if doc is not None)
+    if not written or not little.failover:
+        return past
+    written |= set() if list(old) == list(new) else {None}
+    left = ((docs, own - written) for docs, own in past.before)
+    return past._replace(before=(*((docs, own) for docs, own in left if own), (state.docs, written)))
 
 
 def _confirmed_end(state: State) -> int:

@@ -10,10 +10,10 @@ import attrs
 import pytest
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.model.documents import ID, Document, Eq, Field, OlderThan
+from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, PutServerTime
 from tidegate.model.effects import Ambiguous, Call, Note, Program, Sleep
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import delete_one, find_one, insert_one
+from tidegate.model.operations import delete_one, find_one, insert_one, update_one
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.cells import Reads
@@ -312,6 +312,31 @@ def test_a_length_of_time_that_the_quantum_does_not_divide_is_reported(quantum: 
     )
     said = [each.partition(" are no multiple of the quantum of ")[0] for each in explore(timed).uncovered]
     assert said == list(lengths)
+
+
+@pytest.mark.parametrize(
+    ("clock", "began", "why"),
+    [
+        (None, 0, "time stands; give the scenario clock="),
+        (Clock(SECOND), 0, "time stands; give its clock more moves, or a horizon"),
+        (Clock(SECOND, moves=2), 0, "only 2 s pass; give its clock more moves"),
+        (Clock(SECOND, moves=3), 0, ""),
+        (Clock(SECOND, horizon=3 * SECOND), 0, ""),
+        (None, -3 * SECOND, ""),
+    ],
+)
+def test_an_age_that_nothing_reaches_is_reported(clock: Clock | None, began: int, why: str) -> None:
+    """Time stands or has too few moves, and nothing was that old from the beginning."""
+
+    async def takes() -> None:
+        at = Field[Instant]("at")
+        await update_one("rows", OlderThan(at, 3 * SECOND), PutServerTime(at))
+
+    world = world_with({"rows": (Document.of({"_id": "x", "at": Instant(began)}),)})
+    found = explore(scenario(world=world, actors=(Process("p", factory(takes)),), clock=clock)).uncovered
+    assert len(found) == bool(why)
+    for told in found:
+        assert told.startswith(f"nothing ever becomes 3 s old, as a filter asks (OlderThan), because {why}")
 
 
 @pytest.mark.parametrize("require_sometimes", [False, True])

@@ -11,12 +11,14 @@ from tidegate.model.documents import ID, Add, Document, Eq, Field, Push
 from tidegate.model.effects import Call, Program
 from tidegate.model.operations import find_one, insert_one, upsert_one
 from tidegate.sim.actors import Process, factory
+from tidegate.sim.expiry import Expiry
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.growth import DEPTH_MIN
 from tidegate.sim.report import Report, explore
 from tidegate.sim.scenario import Actor, Scenario
 from tidegate.sim.search import Progress
 from tidegate.sim.world import Cell, Outcomes, Plain, World, notes, perform
+from tidegate.transactions.transacting import in_transaction
 
 ROW = Eq(ID, "x")
 N = Field[int]("n")
@@ -185,6 +187,20 @@ def test_notes_inboxes_and_states_of_reducers_that_grow_are_named() -> None:
     assert explored(Process("p", factory(notes_all), meaning=noting)) == (
         f"growing: the notes of p, 128 values so far: {BOUND}",
     )
+
+
+def test_a_retry_without_an_end_is_said_to_want_a_policy_that_gives_up() -> None:
+    """Where two transactions contend the default policy has no bound, and its locals mean nothing to a user."""
+
+    async def pays() -> None:
+        await upsert_one("d", ROW, Add(N, 1))
+
+    one, other = (Process(name, factory(in_transaction, name, pays)) for name in "pq")
+    told = explored(one, other, Expiry((one, other)), depth=320)
+    assert [each.split(", ", 1)[0] for each in told if not each.startswith("growing: the cell session")] == [
+        f"{name}: in_transaction tries again without an end" for name in "pq"
+    ]
+    assert told[0].endswith("in a scenario give it a policy that gives up, as policy=Policy(..., attempts_max=2)")
 
 
 def test_what_is_long_and_ends_is_not_named() -> None:

@@ -18,9 +18,11 @@ from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, Put, Pu
 from tidegate.model.effects import Call, Effect, Note, Program, Sleep
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import StoreTime, find_one, find_one_and_update, update_one
+from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import liveness
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Birth, Crashed, Returned
+from tidegate.sim.expiry import Expiry
 from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Packed
@@ -384,6 +386,28 @@ def test_a_law_about_rest_that_a_dead_process_breaks_says_what_a_restart_means(f
     )
     assert told(fault, law=is_done, comes_back=True) == ""  # nothing is broken
     assert told(Fault.RESTART, law=lambda _: False) == ""  # it is not dead
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_an_open_transaction_that_nobody_ends_is_named(*, comes_back: bool) -> None:
+    """A restart of its owner would not end it, so that is no advice."""
+
+    async def dies(life: int) -> None:
+        if not life:
+            await InTransaction(Transaction("t", 1), update_one("locks", Eq(ID, "a"), Put(OWNER, "me")), begins=True)
+            await CommitTransaction(Transaction("t", 1))
+
+    one = Process("p", dies, Faults.of(Fault.CRASH_BEFORE), comes_back=comes_back)
+    other = Process("q", factory(writes))
+
+    def is_done(state: State) -> bool:
+        return isinstance(state.status("q"), Returned)
+
+    stuck = scenario(polite, actors=(one, other), eventually={"q is done": is_done})
+    assert explore(stuck).why.endswith(
+        "; an open transaction of p holds what it has written, and nobody ends it: let an Expiry((p, ...)) be among the actors"
+    )
+    assert explore(attrs.evolve(stuck, actors=(one, other, Expiry((one, other))))).verdict is Verdict.COMPLETE
 
 
 def test_who_has_died_in_a_replay_is_named_by_the_step_of_the_whole_run() -> None:

@@ -7,7 +7,8 @@ one, two, of which one is that. Without the kind the world is clean and complete
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import attrs
 import pytest
@@ -26,13 +27,15 @@ from tidegate.model.effects import (
     Refused,
 )
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import find_one, find_one_and_update, insert_one, update_many, update_one
+from tidegate.model.operations import find_all, find_one, find_one_and_update, insert_one, update_many, update_one
 from tidegate.model.reducer import Step
+from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.change_stream import Broken, From, Read
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Asking, Cancelled, Crashed, Failed, Returned
+from tidegate.sim.cells import EARLIER
 from tidegate.sim.clocks import Host
-from tidegate.sim.failover import Failover, Was, earlier, recalling
+from tidegate.sim.failover import Failover, recalling
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.report import Verdict, explore
@@ -426,8 +429,8 @@ def was_there(state: State) -> bool:
 def recalling_too_far(effect: Effect[object], world: World, who: str) -> Outcomes:
     """Planted bug: the version before the first one is kept as if it had been one."""
     for after, reply in recalling(perform)(effect, world, who):
-        row = document("rows", "x")
-        yield (after if after.read(earlier(row)) is None else after.write(earlier(row), Was(None))), reply
+        none: Any = (((document("rows", "x"), None),),)
+        yield (after.write(EARLIER, none) if after.read(EARLIER) else after), reply
 
 
 def test_a_stale_read_answers_nothing_that_was_never_there() -> None:
@@ -436,6 +439,48 @@ def test_a_stale_read_answers_nothing_that_was_never_there() -> None:
     assert report.verdict is Verdict.COMPLETE
     assert report.faults.keys() == {Fault.STALE_READ}
     assert explore(behind(recalling_too_far)).law == "what is read was there"
+
+
+_TX: Final = Transaction("t", 1)
+
+
+async def writes_in_turn(*writes: tuple[str, int]) -> None:
+    for key, number in writes:
+        await update_one("rows", Eq(ID, key), Put(N, number))
+
+
+async def writes_at_once() -> None:
+    for key in "xy":
+        await InTransaction(_TX, update_one("rows", Eq(ID, key), Put(N, 1)), begins=key == "x")
+    await CommitTransaction(_TX)
+
+
+@pytest.mark.parametrize(
+    ("writes", "seen"),
+    [
+        (partial(writes_in_turn, ("y", 1), ("x", 1), ("x", 2)), {(0, 0), (1, 1), (2, 1)}),
+        (partial(writes_in_turn, ("x", 1), ("y", 1)), {(0, 0), (1, 0), (1, 1)}),
+        (writes_at_once, {(0, 0), (1, 1)}),
+    ],
+)
+def test_a_stale_find_of_several_shows_the_store_at_one_time(writes: Callable[[], Any], seen: set[object]) -> None:
+    """Law FO3: a member has all writes up to one, and none of those behind it; a commit is one write."""
+
+    async def writes_and_looks() -> object:
+        await writes()
+        return tuple(row[N] for row in await find_all("rows", limit=2))
+
+    found = set[object]()
+
+    def sees(state: State) -> bool:
+        if isinstance(status := state.status("reader"), Returned):
+            found.add(status.value)
+        return True
+
+    reader = Process("reader", factory(writes_and_looks), Faults.of(Fault.STALE_READ), recalling(perform))
+    world = world_with({"rows": tuple(Document.of({"_id": key, "n": 0}) for key in "xy")})
+    explore(attrs.evolve(behind(perform), world=world, actors=(reader,), always={"sees": sees}, sometimes={}))
+    assert found == seen
 
 
 async def puts_one_twice_and_looks() -> object:

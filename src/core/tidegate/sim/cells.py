@@ -7,7 +7,7 @@ writes cells through `World` and nothing else (`tidegate.sim.world`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar, final
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
@@ -17,7 +17,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.aging import holds_instant
 
 __all__ = [
-    "DOCUMENTS", "IDS", "UNCONFIRMED", "Cell", "First", "Key", "Meaning", "Order", "Outcomes", "Overwritten",
+    "DOCUMENTS", "EARLIER", "IDS", "UNCONFIRMED", "Cell", "First", "Key", "Meaning", "Order", "Outcomes", "Overwritten",
     "Reads", "World", "by_name", "natural", "without",
 ]  # fmt: skip
 
@@ -79,6 +79,9 @@ Overwritten: TypeAlias = tuple[tuple[Cell[object], object], ...]
 UNCONFIRMED: Final = Cell[tuple[Overwritten, ...]](("unconfirmed",), ())
 """What the newest writes have overwritten, oldest first, as long as no majority has them (`tidegate.sim.failover`)."""
 
+EARLIER: Final = Cell[tuple[Overwritten, ...]](("earlier",), ())
+"""What was stored before the newest writes, the newest first: each holds what it and those after it have overwritten."""
+
 
 Key: TypeAlias = str | int | Foreign
 """What the id of a document may be (`is_key`); of what only BSON has, an ObjectId."""
@@ -132,6 +135,8 @@ def by_name(held: Overwritten) -> Overwritten:
 def _in_order(cell: Cell[object], had: object) -> object:
     if cell.name[0] == IDS and isinstance(had, tuple):
         return natural(had)
+    if cell.name == EARLIER.name:
+        return tuple(map(by_name, cast("tuple[Overwritten, ...]", had)))
     ordered: Callable[[], object] | None = getattr(had, "in_order", None)
     return had if ordered is None else ordered()
 

@@ -4,6 +4,7 @@
     faults   that some process allows or another actor makes, that the budgets allow, and that never struck; that cannot, as the
              budget is one; or that nobody brings to an end
     goals    that were never reached
+    ages     in filters that nothing reaches, because time stands or the clock has too few moves
     laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
              about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
              the clock had no moves left; all, where none is stated, or where nothing ever happens
@@ -28,9 +29,10 @@ from tidegate.model.documents import OlderThan
 from tidegate.model.effects import Sleep
 from tidegate.model.errors import shown
 from tidegate.model.immutable import mapped
-from tidegate.model.instants import Duration, seconds
+from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Asking, Returned
+from tidegate.sim.cells import EARLIER
 from tidegate.sim.clocks import HOST
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.growth import DEPTH_MIN, growing
@@ -39,7 +41,7 @@ from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import NoLongerThan, Scenario
 from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
-from tidegate.sim.world import DOCUMENTS, IDS, NOTES
+from tidegate.sim.world import CLOCK, DOCUMENTS, IDS, NOTES
 
 __all__ = ["absent", "cannot_follow", "missed", "never", "uncovered", "unsure"]
 
@@ -85,14 +87,12 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 
 
 def _between(found: Explored) -> tuple[str, ...]:
-    """Lengths of time that end between two moves of the clock."""
-    scenario, lengths = found.search.scenario, set[Duration]()
-    if scenario.clock is None:
-        return ()
+    """Lengths of time that end between two moves of the clock, and ages that nothing reaches."""
+    scenario, ages, lengths = found.search.scenario, set[Duration](), set[Duration]()
 
     def look(part: object) -> object:
         if isinstance(part, OlderThan):
-            lengths.add(part.age)
+            ages.add(part.age)
         return part
 
     for process in found.search.space.processes.values():
@@ -104,14 +104,52 @@ def _between(found: Explored) -> tuple[str, ...]:
                     mapped(effect, look)
                 case _:
                     pass
-    lengths |= {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
+    never = _never_reached(found, ages) if ages else ()
+    if scenario.clock is None:
+        return never
+    lengths |= ages | {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
     quantum = scenario.clock.quantum
-    return tuple(
+    return never + tuple(
         f"{seconds(length)} are no multiple of the quantum of {seconds(quantum)}: what happens when just that time is over was "
         "not explored; let the clock have a quantum that divides it"
         for length in sorted(lengths)
         if length > quantum and length % quantum
     )
+
+
+def _never_reached(found: Explored, ages: set[Duration]) -> tuple[str, ...]:
+    """Ages that no document has in any state, where all were seen and time is absolute."""
+    space, clock = found.search.space, found.search.scenario.clock
+    if space.relative or found.stopped:
+        return ()
+    slots, times, held = space.packing.slots, [space.scenario.world.read(CLOCK).at], list[int]()
+
+    def look(part: object) -> object:
+        if isinstance(part, Instant):
+            held.append(part.at)
+        return part
+
+    if CLOCK.name in slots:
+        times += [time.at for time in slots[CLOCK.name].values if isinstance(time, Instant)]
+    if max(times) - min(times) >= max(ages):
+        return ()
+    for name, slot in slots.items():
+        if name[0] in _HOLDING:
+            for value in slot.values:
+                mapped(value, look)
+    most = max(times) - min(times + held)
+    why = "time stands" if max(times) == times[0] else f"only {seconds(max(times) - times[0])} pass"
+    todo = "its clock more moves" + (", or a horizon" if clock and clock.horizon is None else "")
+    todo = "the scenario clock=Clock(quantum, horizon=...)" if clock is None else todo
+    return tuple(
+        f"nothing ever becomes {seconds(age)} old, as a filter asks (OlderThan), because {why}; give {todo}"
+        for age in sorted(ages)
+        if age > most
+    )
+
+
+_HOLDING: Final = frozenset({DOCUMENTS, "session"})
+"""Kinds of cells that hold documents: also an open transaction does."""
 
 
 def missed(found: Explored | Sampled) -> tuple[str, ...]:
@@ -136,9 +174,9 @@ def _remedy(kind: Fault, found: Explored | Sampled) -> str:
     if kind is Fault.ROLLED_BACK and not any(kind in getattr(actor, "makes", ()) for actor in scenario.actors):
         return ": nobody takes back a write; let a Failover() be among the actors"
     if kind is Fault.STALE_READ and not any(
-        name[0] == "earlier" and len(slot.values) > 1 for name, slot in search.space.packing.slots.items()
+        name == EARLIER.name and len(slot.values) > 1 for name, slot in search.space.packing.slots.items()
     ):
-        return ": no earlier version was kept; give whoever writes the meaning recalling(perform)"
+        return ": no earlier version was kept; give all who write, and a Network, the meaning recalling(perform)"
     named = _OF_HOST.get(kind)
     striking = [actor for actor in scenario.actors if kind in getattr(getattr(actor, "faults", None), "kinds", ())]
     if named is not None and not any(getattr(getattr(actor, "host", HOST), named) for actor in striking):

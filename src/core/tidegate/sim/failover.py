@@ -8,14 +8,15 @@ network delivers confirms nothing of necessity: it may go behind what no majorit
 A scenario allows that by the faults NOT_DURABLE and ROLLED_BACK of its processes, and a `Failover` among its actors.
 Without ROLLED_BACK nothing is kept, and nothing is taken back. No transaction is open after it, for the new primary knows none.
 
-A member that is behind answers with what was there before. How far it is behind is kept to one version: of each cell,
-what it held before its last write, if the meaning of the scenario is `recalling` and STALE_READ may strike the find. So a
-find of several may answer old and new at once, which is what a find without a snapshot does.
+A member that is behind shows the whole store as it was before one of the newest writes, and nothing later. How far it is behind
+is kept to one version: of each document, and of the order of ids, its last write is such a write, and a commit is one write
+of many. What was there before any other is forgotten. That takes the meaning `recalling` for all who write, a network
+among them, and STALE_READ for the find.
 
 Laws
     FO1  A write that a majority has confirmed is never taken back.
     FO2  What is taken back is seen by nobody afterwards, and so are all writes after it.
-    FO3  A stale read answers nothing that was never there.
+    FO3  A stale read answers what the store held at one time.
 
 Known not to work
     - Reads are local: a find shows what no majority has. The adapters read what a majority has, so a write that is done may
@@ -34,13 +35,13 @@ import attrs
 
 from tidegate.model.effects import Effect
 from tidegate.sim.aging import same
-from tidegate.sim.cells import by_name, natural
+from tidegate.sim.cells import EARLIER, by_name
 from tidegate.sim.faults import Fault, spent
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.transactions import OPEN, closed, interrupted
-from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Key, Meaning, Outcomes, Overwritten, World
+from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
 
-__all__ = ["Behind", "Failover", "Was", "earlier", "noted", "recalling", "unconfirmed"]
+__all__ = ["Behind", "Failover", "behind", "noted", "recalling", "unconfirmed"]
 
 
 V = TypeVar("V")
@@ -125,51 +126,56 @@ class Failover:
 # --- members that are behind --------------------------------------------------------------------------------------------
 
 
-@final
-@attrs.frozen
-class Was:
-    """What a cell held before its last write."""
-
-    value: object
-
-    def in_order(self) -> Was:
-        """The same under other names: of ids, those of the beginning stay where they were."""
-        return Was(natural(cast("tuple[Key, ...]", self.value))) if isinstance(self.value, tuple) else self
-
-
-def earlier(cell: Cell[V]) -> Cell[Was | None]:
-    """The version before the last one; None if there was no write yet."""
-    return Cell(("earlier", *cell.name), None)
-
-
 def recalling(otherwise: Meaning) -> Meaning:
-    """A meaning that keeps the version before the last one of whatever is stored."""
+    """A meaning that keeps what was stored before the last write of each document, and of each order of ids."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply, overwritten in noted(otherwise, effect, world, who):
-            kept = after
-            for cell, had in _changed(after, overwritten):
-                if cell.name[0] in _STORED:
-                    kept = kept.write(earlier(cell), Was(had))
-            yield kept, reply
+            changed = by_name(tuple(each for each in _changed(after, overwritten) if each[0].name[0] in _STORED))
+            yield (after.write(EARLIER, _earlier(after.read(EARLIER), changed)) if changed else after), reply
 
     return meaning
+
+
+def _earlier(versions: tuple[Overwritten, ...], changed: Overwritten) -> tuple[Overwritten, ...]:
+    """What was there before the newest write, and before those since which not all that they wrote was written again."""
+    kept = [changed]
+    for version in versions:
+        names = {cell.name for cell, _ in version}
+        older = by_name((*version, *(each for each in changed if each[0].name not in names)))
+        if len(older) > len(kept[-1]):  # it holds all that the one after it does
+            kept.append(older)
+    return tuple(kept)
+
+
+def behind(world: World) -> Iterator[Behind]:
+    """The world as each member shows it that is behind, the nearest first."""
+    for version in world.read(EARLIER):
+        yield Behind(world, version)
 
 
 @final
 @attrs.frozen(eq=False)
 class Behind:
-    """The world as a member shows it that is one version behind."""
+    """The world as a member shows it that has not got the newest writes.
+
+    Attributes:
+        world: As it is.
+        version: What they have overwritten.
+    """
 
     world: World
+    version: Overwritten
 
     def read(self, cell: Cell[V]) -> V:
-        was = self.world.read(earlier(cell)) if cell.name[0] in _STORED else None
-        return self.world.read(cell) if was is None else cast("V", was.value)
+        for other, had in self.version:
+            if other.name == cell.name:
+                return cast("V", had)
+        return self.world.read(cell)
 
     def write(self, cell: Cell[V], value: V) -> Behind:
-        return Behind(self.world.write(cell, value))
+        return Behind(self.world.write(cell, value), self.version)
 
     def taken(self, budget: Cell[int]) -> Behind | None:
         after = self.world.taken(budget)
-        return None if after is None else Behind(after)
+        return None if after is None else Behind(after, self.version)

@@ -62,7 +62,7 @@ class Fault(StrEnum):
     SKEW = "skew"
     """The clock of one machine is ahead or behind from the beginning."""
     STALE_READ = "stale_read"
-    """A find answers what was there before the last write."""
+    """A find is answered by a member that is behind: all as it was before one of the newest writes."""
     REBALANCE = "rebalance"
     """The group deals its partitions out anew, for no reason that its members know of."""
     EVICTED = "evicted"

@@ -61,6 +61,7 @@ def _of_program(behaviour: ProgramAutomaton) -> Iterator[str]:
     places = {number: cast("_Known", key)[1] for key, number in behaviour.known.items()}
     visits: dict[tuple[tuple[CodeType, int], ...], list[_Place]] = {}
     where: dict[tuple[tuple[CodeType, int], ...], str] = {}
+    retries: dict[str, int] = {}
     for number in reversed(behaviour.way(len(nodes) - 1)):
         if frames := tuple((cast("CodeType", code), cast("int", at)) for code, at, *_ in places.get(number, ())):
             visits.setdefault(frames, []).append(places[number])
@@ -68,14 +69,29 @@ def _of_program(behaviour: ProgramAutomaton) -> Iterator[str]:
     for frames, seen in visits.items():
         if len(seen) < _VISITS:
             continue
+        retrying = next((depth for depth, (code, _) in enumerate(frames) if _takes_policy(code)), len(frames))
         for depth, (code, at) in enumerate(frames):
             for nth, local in enumerate(suspensions(code)[at].live, 2):
                 sizes = [_size(place[depth][nth]) for place in seen[:_VISITS]]
-                if all(newer > older for newer, older in pairwise(sizes)):
+                if not all(newer > older for newer, older in pairwise(sizes)):
+                    continue
+                if depth >= retrying:
+                    retries.setdefault(frames[retrying][0].co_qualname, len(seen))
+                else:
                     yield (
                         f"the local `{local}` of {code.co_qualname} grows each time around at {where[frames]}, {len(seen):,} times "
                         f"so far: bound the loop, as by `for attempt in range(3)`, or do not keep it across the await"
                     )
+    for name, times in retries.items():
+        yield (
+            f"{name} tries again without an end, {times:,} times so far: in a scenario give it a policy that gives up, as "
+            "policy=Policy(..., attempts_max=2)"
+        )
+
+
+def _takes_policy(code: CodeType) -> bool:
+    """Does the function try again as a policy says that its caller gives?"""
+    return "policy" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _of_cell(slot: Slot) -> Iterator[str]:

@@ -26,15 +26,19 @@ from typing import Final, Protocol, final
 import attrs
 
 from tidegate.model.effects import Sleep
+from tidegate.sim.actors import Process
 from tidegate.sim.automaton import Asking, Cancelled, Crashed
+from tidegate.sim.expiry import Expiry
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.scenario import CLOCK_LANE
 from tidegate.sim.space import Space, Stepper, remembered
 from tidegate.sim.steppers import Overwriting, Remembering
+from tidegate.sim.transactions import open_transactions
 from tidegate.sim.world import CLOCK
 
-__all__ = ["Graph", "cycles", "loop", "may_end_later", "never_restarted", "restless", "waiting"]
+__all__ = ["Graph", "cycles", "left_behind", "loop", "may_end_later", "restless", "waiting"]
 
 
 class Following(Protocol):
@@ -88,15 +92,16 @@ def waiting(space: Space, state: Packed) -> tuple[str, ...]:
     )
 
 
-def never_restarted(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
-    """Which processes are dead at the end of a path, and since which step."""
+def left_behind(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
+    """Open transactions that nobody ends, and which other processes are dead at the end of a path, and since which step."""
+    owners = () if any(isinstance(actor, Expiry) for actor in space.scenario.actors) else _owners(space, path[-1])
     dead: dict[str, list[str]] = {}
     back = "if a supervisor restarts it, write Process(..., comes_back=True)"
     restarting = any(Fault.RESTART in getattr(actor, "makes", ()) for actor in space.scenario.actors)
     for name, process in space.processes.items():
         faults: Faults = getattr(process, "faults", Faults())
         statuses = [space.view(state, Looked()).status(name) for state in path]
-        if isinstance(statuses[-1], (Crashed, Cancelled)):
+        if isinstance(statuses[-1], (Crashed, Cancelled)) and name not in owners:
             step = next(at for at in range(len(path), 0, -1) if not isinstance(statuses[at - 1], (Crashed, Cancelled)))
             how = "died" if isinstance(statuses[-1], Crashed) else "was cancelled"
             if faults.allows(Fault.RESTART):
@@ -108,7 +113,24 @@ def never_restarted(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
             else:
                 advice = "nothing restarts it; let a Restart be among the actors, or the law allow for who is dead"
             dead.setdefault(advice, []).append(f"{name} {how} at step {step}")
-    return tuple(f"{', '.join(names)} and never restarted: {advice}" for advice, names in dead.items())
+    return (
+        *(
+            f"an open transaction of {name} holds what it has written, and nobody ends it: let an Expiry(({name}, ...)) be among "
+            "the actors"
+            for name in owners
+        ),
+        *(f"{', '.join(names)} and never restarted: {advice}" for advice, names in dead.items()),
+    )
+
+
+def _owners(space: Space, state: Packed) -> tuple[str, ...]:
+    """Whose transactions are open, and who do not go on with them."""
+    world = Lens(space.packing, state, Looked())
+    owners = dict.fromkeys(opened.owner for _, _, opened in open_transactions(world))
+    actors = ((name, space.processes.get(name)) for name in owners)
+    return tuple(
+        name for name, owner in actors if isinstance(owner, (Process, ReducerProcess)) and not owner.advances(world)
+    )
 
 
 def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:

@@ -65,7 +65,7 @@ from tidegate.model.operations import (
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.sim.aging import plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
-from tidegate.sim.failover import Behind, noted, unconfirmed
+from tidegate.sim.failover import behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.transactions import all_confirmed
@@ -335,6 +335,9 @@ def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Trouble
 
 def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
     """What was there before, where that is another reply."""
-    for _, reply in asker.meaning(effect, Behind(world), asker.name):
-        if not any(same(reply, newest) for _, newest in outcomes) and (after := spent(world, Fault.STALE_READ)):
-            yield Fault.STALE_READ, Trouble(f"{plain_text(reply)}, which is stale"), after, reply
+    told = [newest for _, newest in outcomes]
+    for member in behind(world):
+        for _, reply in asker.meaning(effect, member, asker.name):
+            if not any(same(reply, each) for each in told) and (after := spent(world, Fault.STALE_READ)):
+                told.append(reply)
+                yield Fault.STALE_READ, Trouble(f"{plain_text(reply)}, which is stale"), after, reply

@@ -31,7 +31,7 @@ from tidegate.sim.confirming import Confirmed, confirmed
 from tidegate.sim.faults import Fault
 from tidegate.sim.growth import DEPTH_MIN, growing
 from tidegate.sim.judging import Always, Between, Broken, BrokenStep, Grew, negated, raises_nothing
-from tidegate.sim.liveness import Graph, cycles, loop, may_end_later, never_restarted, restless, waiting
+from tidegate.sim.liveness import Graph, cycles, left_behind, loop, may_end_later, restless, waiting
 from tidegate.sim.packing import Looked, Packed, Packing
 from tidegate.sim.rendering import number_of
 from tidegate.sim.scenario import NO_ERROR, Actor, Scenario, parts_of
@@ -383,7 +383,7 @@ class Search:
         waits = waiting(self.space, path[-1])
         breach = Breach.DEADLOCK if waits else Breach.LIVENESS
         told = [f"waits for ever: {each}" for each in waits]
-        return Broken(law, path, breach, "; ".join((*told, *never_restarted(self.space, (*self.led, *path)))))
+        return Broken(law, path, breach, "; ".join((*told, *left_behind(self.space, (*self.led, *path)))))
 
     def judged_for_ever(self) -> tuple[Broken | None, int]:
         """Judge the laws about rest where nothing ever rests; a reduced search tells no loop.
@@ -402,7 +402,7 @@ class Search:
                         untimely += len(cycle)
                         break
                     movers = sorted({who for state in cycle for who, _ in self.graph.following(state)})
-                    dead = never_restarted(self.space, (*self.led, *self.path(start)))
+                    dead = left_behind(self.space, (*self.led, *self.path(start)))
                     why = "; ".join((f"goes round for ever: {', '.join(movers)}", *dead))
                     way = () if self.reductions else loop(self.graph, cycle, start)
                     return Broken(law.name, (*self.path(start), *way), Breach.LIVELOCK, why, len(way)), 0

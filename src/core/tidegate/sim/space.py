@@ -18,8 +18,7 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.automaton import Asking
-from tidegate.sim.cells import IDS, UNCONFIRMED, Key, Overwritten, Reads, by_name, natural
-from tidegate.sim.failover import Was
+from tidegate.sim.cells import EARLIER, IDS, UNCONFIRMED, Key, Overwritten, Reads, by_name, natural
 from tidegate.sim.faults import Fault
 from tidegate.sim.lines import used_at
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing
@@ -241,14 +240,16 @@ _SORTED: Final[Mapping[str, Callable[[object], str]]] = {
 }
 """Kinds of cells that hold a tuple in an order of names, and by what it is sorted."""
 
+_OVERWRITTEN: Final = frozenset({EARLIER.name[0], UNCONFIRMED.name[0]})
+
 
 def in_order(kind: str, value: object) -> object:
     """What a cell holds, in the order that cells of this kind keep: by names and texts, which renaming and time change."""
-    if isinstance(value, (Machine, Known, Was)):
+    if isinstance(value, (Machine, Known)):
         return value.in_order()
     if kind == IDS:
         return natural(cast("tuple[Key, ...]", value))
-    if kind == UNCONFIRMED.name[0]:
+    if kind in _OVERWRITTEN:
         return tuple(map(by_name, cast("tuple[Overwritten, ...]", value)))
     order = _SORTED.get(kind)
     return value if order is None else tuple(sorted(cast("tuple[object, ...]", value), key=order))

@@ -91,7 +91,9 @@ async def in_transaction(session: str, body: Callable[[], Program[T]], policy: P
     Args:
         session: The name of a session that nobody else uses, nor has used: an id made for this run.
         body: Makes the program, for each attempt anew.
-        policy: When to begin anew, and when to ask for the commit again; and when to give up either.
+        policy: When to begin anew, and when to ask for the commit again; and when to give up either. In a scenario where
+            others write the same, give one of few attempts: `Policy(backoff=Fixed(0), attempts_max=2)`. By the default
+            their number is not bounded, so that the search has no end.
 
     Returns:
         What is known of it: `Done` with what the body returned in the attempt that was committed.
