@@ -117,6 +117,7 @@ SLEEPY = 0.15
 RETURNING = 0.2
 """The share of those with interchangeable processes in which each first deletes a document of its name, and inserts it again."""
 LOOKING = 0.4
+UPSERTING = 0.08
 """The share of those with stale reads in which a process finds all documents after writes of two."""
 MOVES = 3
 """Relative and absolute time are compared up to so many moves of the clock."""
@@ -445,8 +446,7 @@ class Draw:
                 return Do(Ask("find all", self.where(), value=self.one_of((1, 2)), sort=self.sort()), into)
             case "upsert":
                 id_ = Me() if self.chance(0.2) and not self.is_symmetric else Const(self.one_of((*IDS, "z")))
-                more = [term for term in self.where()[:1] if self.chance(0.6) and "OlderThan" not in repr(term)]
-                return Do(Ask("upsert", (Term("Eq", "_id", id_), *more), self.changes()), into, field)
+                return Do(Ask("upsert", (Term("Eq", "_id", id_),), self.changes()), into, field)
             case "insert":
                 id_ = Const(self.one_of(IDS)) if self.chance(0.6) else Me()
                 changes = (
@@ -575,6 +575,7 @@ def drawn(seed: str) -> Little:
     random, is_sleepy = Random(seed), Random(f"{seed} asleep").random() < SLEEPY
     returns = Random(f"{seed} gone and back").random() < RETURNING
     looks = Random(f"{seed} looks at several").random() < LOOKING
+    upserts = Random(f"{seed} looks first").random() < UPSERTING
     while True:
         draw = Draw(random)
         little = draw.little()
@@ -587,6 +588,8 @@ def drawn(seed: str) -> Little:
             little = with_documents_that_return(little)
         if looks and not little.symmetric and not draw.is_relative:
             little = with_a_look_at_several(little)
+        if upserts:
+            little = with_upserts(little)
         try:
             found = search(little, states_max=STATES_MAX, relative=draw.is_relative)
         except TooLargeError:
@@ -606,6 +609,21 @@ def with_documents_that_return(little: Little) -> Little:
         for each in little.actors
     )
     return little._replace(docs=(*little.docs, *own), actors=actors)
+
+
+def with_upserts(little: Little) -> Little:
+    """Each process begins or ends by counting in a document that is made where it matches more than an id."""
+    where = Term("Eq", "_id", Const("z")), Term("Lt", "v", 3), Term("Eq", "o", Const(None))
+    count = Do(Ask("upsert", where, (Term("Add", "v", 1),)), "a", "v")
+    caught = Try((count,), "refused", (Set("b", Const("lost")),)), Do(Ask("note", name="n", value=Var("b")))
+    return little._replace(
+        actors=tuple(
+            each._replace(
+                program=(*each.program, count) if nth % 2 and not little.symmetric else (*caught, *each.program)
+            )
+            for nth, each in enumerate(little.actors)
+        )
+    )
 
 
 def with_a_look_at_several(little: Little) -> Little:
