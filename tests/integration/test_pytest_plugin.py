@@ -361,6 +361,33 @@ def test_the_library_has_no_frames_in_an_error(run: Run) -> None:
         assert "During handling" not in done.stdout.str()
 
 
+SQUARES = """
+from tidegate_adapters.orchestrator import Orchestrator
+app = Orchestrator("mongodb://localhost/?replicaSet=rs", database="x")
+
+@app.task()
+async def square(number: int) -> int:
+    return number * number
+
+def test_it(on_embedded):
+    async def test(store):
+        %s
+    on_embedded(app, test)
+"""
+
+
+def test_the_library_has_no_frames_between_a_test_and_its_lines(pytester: pytest.Pytester) -> None:
+    """Of an assertion in it, and of a wrong use; with `--full-trace` there are all."""
+    for body in ("assert await (await square.enqueue(2)).result() == 5", "await square.enqueue(number=object())"):
+        pytester.makepyfile(test_it=SQUARES % body)
+        done, full = (pytester.runpytest_inprocess(*more) for more in ((), ("--full-trace",)))
+        shown, all_of_it = (
+            set(re.findall(r"^(\S+\.py):\d+: ", each.stdout.str(), re.MULTILINE)) for each in (done, full)
+        )
+        assert shown == {"test_it.py"}, done.stdout.str()
+        assert len(all_of_it) > 1
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [

@@ -17,18 +17,15 @@ from tidegate.model.errors import InternalError, Misuse, Nondeterministic, Tideg
 
 __all__ = [
     "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "ServerFailedError", "StoppedError",
-    "WorkersLostError", "as_of_the_server", "exit_code", "is_the_users", "is_the_users_file", "message", "near", "origin", "place",
-    "raised",
+    "WorkersLostError", "as_of_the_server", "exit_code", "is_of_tidegate", "is_the_users", "is_the_users_file", "message", "near", "origin", "place",
+    "raised", "users_frames",
 ]  # fmt: skip
 
 
-_NOT_THE_USERS: Final = (
-    *(
-        f"{Path(file).resolve().parent}{os.sep}"
-        for file in (tidegate.__file__, tidegate_adapters.__file__, os.__file__)
-    ),
-    "<",
+_OF_TIDEGATE, _OF_ADAPTERS, _OF_PYTHON = (
+    f"{Path(file).resolve().parent}{os.sep}" for file in (tidegate.__file__, tidegate_adapters.__file__, os.__file__)
 )
+_NOT_THE_USERS: Final = (_OF_TIDEGATE, _OF_ADAPTERS, _OF_PYTHON, "<")
 """How the files of tidegate, of the standard library and of generated code begin."""
 
 
@@ -138,9 +135,26 @@ def is_the_users(frame: TracebackType) -> bool:
     return is_the_users_file(frame.tb_frame.f_code.co_filename)
 
 
+def users_frames(came: TracebackType | None) -> TracebackType | None:
+    """The same traceback without the frames that are not the user's."""
+    frames: list[TracebackType] = []
+    while came is not None:
+        frames.append(came)
+        came = came.tb_next
+    found: TracebackType | None = None
+    for frame in filter(is_the_users, reversed(frames)):
+        found = TracebackType(found, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return found
+
+
 def is_the_users_file(file: str) -> bool:
     """Is code that was compiled from there neither of tidegate nor of the standard library?"""
     return not file.startswith(_NOT_THE_USERS)
+
+
+def is_of_tidegate(file: str) -> bool:
+    """Is code that was compiled from there of tidegate?"""
+    return file.startswith((_OF_TIDEGATE, _OF_ADAPTERS))
 
 
 def near(file: str) -> str:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -209,6 +210,21 @@ def black_pipe() -> Iterator[MakePipe]:
             return pipes.enter_context(BlackPipe(uri, *rules, port=port, seed=seed))
 
         yield make
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Show the user's lines alone, where one of them, or a wrong use, ends a test; `--full-trace` shows all."""
+    failed = call.excinfo
+    if failed is None or item.config.getoption("fulltrace") or "tidegate.model.errors" not in sys.modules:
+        return
+    from tidegate.model.errors import InternalError, TidegateError  # noqa: PLC0415  it is there
+    from tidegate_adapters.failures import is_of_tidegate, is_the_users_file, users_frames  # noqa: PLC0415  likewise
+
+    files = [str(each.frame.code.raw.co_filename) for each in failed.traceback]
+    is_told = isinstance(failed.value, TidegateError) and not isinstance(failed.value, InternalError)
+    if any(map(is_of_tidegate, files)) and (is_told or is_the_users_file(files[-1])):
+        failed.traceback = type(failed.traceback)(users_frames(failed.tb) or failed.tb)
 
 
 def pytest_tidegate_report(item: pytest.Item, report: Report) -> None:

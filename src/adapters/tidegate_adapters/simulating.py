@@ -21,7 +21,6 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Final, assert_never, final
 
 import attrs
@@ -40,7 +39,7 @@ from tidegate.sim.search import STATES_MAX
 from tidegate.sim.shrink import shrink
 from tidegate.sim.trace import Trace
 from tidegate.testing import unexpected
-from tidegate_adapters.failures import is_the_users, origin
+from tidegate_adapters.failures import origin
 from tidegate_adapters.in_tests import SOUGHT, Sought
 from tidegate_adapters.printable import one_line
 from tidegate_adapters.store import Store, named_apart, read
@@ -164,8 +163,6 @@ class Sim:
         except TidegateError as error:  # it says all: how tidegate came to it is not the test's concern
             error.where = error.where or origin(error)
             raise error.with_traceback(None) from None
-        except Exception as error:  # noqa: BLE001  of a law, or of whatever else is the user's
-            raise error.with_traceback(_from_the_users(error.__traceback__))  # noqa: B904  it is the same error
         self.item.ihook.pytest_tidegate_report(item=self.item, report=report)
         sampled_clean = how.runs and scenario.expect is None and report.verdict is Verdict.INCONCLUSIVE
         if not report.ok and not sampled_clean:
@@ -271,17 +268,3 @@ class Sim:
 def near(config: pytest.Config, path: Path) -> str:
     """The path as seen from the root of the project, if it lies beneath."""
     return str(path.relative_to(config.rootpath) if path.is_relative_to(config.rootpath) else path)
-
-
-def _from_the_users(came: TracebackType | None) -> TracebackType | None:
-    """The frames of the user's, where the last one is; else all, for then the fault is ours."""
-    frames: list[TracebackType] = []
-    while came is not None:
-        frames.append(came)
-        came = came.tb_next
-    if not frames or not is_the_users(frames[-1]):
-        return frames[0] if frames else None
-    found: TracebackType | None = None
-    for frame in filter(is_the_users, reversed(frames)):
-        found = TracebackType(found, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return found
