@@ -340,6 +340,9 @@ FAULTS: Final = Faults(
 )
 PARTLY: Final = attrs.evolve(FAULTS, kinds={**FAULTS.kinds, Fault.PARTLY_DONE: is_write})
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
+IN_TIME: Final = Faults(
+    {Fault.CRASH_BEFORE: all_effects, **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY), is_write)}
+)
 ON_WRITES: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, on=is_write)
 """Fewer than may strike, where all of them would make a default scope too large."""
 
@@ -647,6 +650,7 @@ SCENARIOS: Final = (
             summary="there are never any arguments: it is tried as often as it may be, and given up",
             trigger=ON_A_BROKEN,
             budget=1,
+            faults=IN_TIME,
         ),
         thorough=partial(triggers, trigger=ON_A_BROKEN, budget=2),
         large=partial(triggers, trigger=ON_A_BROKEN, evaluators=3, budget=3, moves=3),

@@ -394,7 +394,7 @@ SPECIMENS: Final = (
         partial(
             triggers,
             trigger=ON_BOTH,
-            reported=("b1", "a2", "b2"),
+            reported=("b1", "a2"),
             moves=0,
             purge=forgets_the_last_run,
             only=INVOKED,
