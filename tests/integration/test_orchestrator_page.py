@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -29,10 +30,11 @@ from tidegate.invocations.invocation_queries import InvocationQuery, InvocationR
 from tidegate.invocations.jobs import Job, job_fields
 from tidegate.invocations.record_documents import HELD, new_record
 from tidegate.invocations.status import StatusRecord
-from tidegate.model.documents import ID, Eq, Field, Put
+from tidegate.model.documents import ID, Document, Eq, Field, Put
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Instant
-from tidegate.model.operations import update_one
+from tidegate.model.instants import SECOND, Instant
+from tidegate.model.operations import delete_one, update_one
+from tidegate.model.programs import insert_new
 from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.orchestrator import Handle, Orchestrator, on_cron, on_event, on_result
@@ -141,6 +143,39 @@ def on(store: str, uri: str, database: str, **settings: Any) -> Jobs:
 
 
 # --- over HTTP ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_misses_beats_is_shown_and_logged(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
+    """Since when, and when what it runs is taken over; later that it is presumed dead, or that it is heard of again."""
+    members = jobs.app.collections.members
+
+    async def writes(who: str, at: Instant) -> None:
+        await delete_one(members, Eq(ID, who))
+        times = dict.fromkeys(("created", "joined", "seen"), at)
+        await insert_new(members, Document.of({"_id": who, "left": None, **times}))
+
+    def seen(who: str, ago: int) -> None:
+        jobs.do(jobs.app.asked(writes(who, jobs.do(jobs.app.now()) + -ago * SECOND)))
+
+    async def is_logged(words: str) -> bool:
+        return words in caplog.text
+
+    caplog.set_level("INFO")
+    seen("late", 30)
+    seen("dead", 600)
+    jobs.do(until_so(partial(is_logged, "process late is silent for 3"), "it is said that one is late"))
+    rows = jobs.rows("processes")
+    assert (rows["late"][0], rows["dead"][0]) == ("silent", "presumed dead")
+    late, dead = (
+        next(each for each in jobs.do(jobs.app.standing()).processes if each.member.id == who)
+        for who in ("late", "dead")
+    )
+    assert re.search(r"silent for 3\d.*: what it runs is taken over at \S+Z, unless it is heard of again", str(late))
+    assert str(dead).endswith("presumed dead, and what it ran is taken over")
+    assert late.taken_over_at == late.member.seen + 60 * SECOND
+    assert "process dead" not in caplog.text
+    seen("late", 0)
+    jobs.do(until_so(partial(is_logged, "process late is heard of again"), "it is said that it is back"))
 
 
 @pytest.mark.parametrize("store", STORES)

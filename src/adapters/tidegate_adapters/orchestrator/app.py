@@ -479,7 +479,7 @@ class Orchestrator:
             there.site, self.collections, self.settings.services, self._triggers,
             make_job=self._triggered, make_call=lambda job: self._declared[job.task].call(job.arguments),
             registration={name: each.unique.rule for name, each in self._declared.items() if each.unique is not None},
-            works=self._works, dead_after=duration(self.settings.dead_after), absent_after=self.settings.absent_after,
+            works=self._works, silences=self.settings.silences,
             owner=lambda: None if workers is None else workers.member, told=told, uploaded=there.uploads.text,
         )  # fmt: skip
 
@@ -604,7 +604,7 @@ class Orchestrator:
         there, told = await self._opened(), self.settings
         held = await self._holding(there).held()
         return await there.site.run(
-            standing_of(self.collections, self.queues, duration(told.dead_after), told.services.service, held)
+            standing_of(self.collections, self.queues, told.silences, told.services.service, held)
         )
 
     @property

@@ -158,9 +158,7 @@ def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
         )
         return ExitCode.OK
     for each in found.processes:
-        silent = length(each.silent)
-        life = f"beat {silent} ago" if each.is_alive else f"silent for {silent}: presumed dead"
-        terminal.say(one_line(f"process {each.member.id}: {life}"))
+        terminal.say(one_line(f"process {each.member.id}: {each}"))
     if not found.processes:
         terminal.say("no process runs it")
     for queue in found.backlogs:
@@ -341,6 +339,7 @@ def _process_json(each: Process) -> Mapping[str, object]:
         "joined": when(member.joined),
         "silent_s": each.silent / SECOND,
         "alive": each.is_alive,
+        "taken_over_at": None if each.taken_over_at is None else when(each.taken_over_at),
     }
 
 

@@ -309,14 +309,15 @@ def _ms(at: Instant) -> int:
 def _verdict(standing: Standing, counts: Sequence[RecordCount]) -> tuple[str, bool]:
     """How the app is, in a line, and whether that is well."""
     alive = sum(each.is_alive for each in standing.processes)
-    silent = len(standing.processes) - alive
+    dead, silent = len(standing.processes) - alive, alive - sum(each.is_well for each in standing.processes)
     failed = sum(each.count for each in counts if each.status == FAILED)
     waiting = sum(each.waiting for each in standing.backlogs)
     said = [f"{alive:,} {'process runs' if alive == 1 else 'processes run'} it" if alive else "no process runs it"]
-    said += [f"{silent:,} presumed dead"] if silent else []
+    said += [f"{silent:,} silent"] if silent else []
+    said += [f"{dead:,} presumed dead"] if dead else []
     said += [f"{failed:,} failed"] if failed else []
     said.append(f"{waiting:,} due" if waiting else "nothing is due")
-    return ", ".join(said), bool(alive) and not silent and not failed
+    return ", ".join(said), bool(alive) and not silent and not dead and not failed
 
 
 def _processes(standing: Standing, running: Sequence[InvocationRow], now: Instant) -> Table:
@@ -333,8 +334,8 @@ def _process(each: Process, runs: int, now: Instant) -> Row:
         f"process {member.id}",
         (
             Cell(member.id),
-            Cell("alive", "good") if each.is_alive else Cell("presumed dead", "bad"),
-            Cell(f"{length(each.silent)} ago", "" if each.is_alive else "bad", when(member.seen)),
+            Cell(*_life(each)),
+            Cell(f"{length(each.silent)} ago", "" if each.is_well else _life(each)[1], when(member.seen)),
             Cell(f"{runs:,}", "" if runs else "soft"),
             Cell(*_next_turn(each.turn, now)),
             Cell(ago(member.joined, now), "soft", when(member.joined)),
@@ -342,6 +343,13 @@ def _process(each: Process, runs: int, now: Instant) -> Row:
             Cell(member.runner or "", "soft"),
         ),
     )
+
+
+def _life(each: Process) -> tuple[str, str, str]:
+    """Whether a process lives, how that looks, and what more is said of it."""
+    if not each.is_alive:
+        return "presumed dead", "bad", str(each)
+    return ("alive", "good", "") if each.is_well else ("silent", "odd", str(each))
 
 
 def _next_turn(turn: Window | None, now: Instant) -> tuple[str, str, str]:
@@ -568,7 +576,7 @@ def _turns(turns: Turns, now: Instant) -> Table:
 
 
 def _leases(turns: Turns, come: Triggered, running: Sequence[InvocationRow], standing: Standing, now: Instant) -> Table:
-    dead = {each.member.id for each in standing.processes if not each.is_alive}
+    lost = {each.member.id: each for each in standing.processes if not each.is_well}
 
     def lease(what: str, holder: str, token: int, at: Instant | None, story: str = "") -> Row:
         cells = (
@@ -576,7 +584,7 @@ def _leases(turns: Turns, come: Triggered, running: Sequence[InvocationRow], sta
             Cell(holder),
             Cell(f"{token:,}"),
             Cell("" if at is None else ago(at, now), "soft", "" if at is None else when(at)),
-            Cell("its holder is presumed dead" if holder in dead else "", "bad"),
+            Cell(f"its holder is {lost[holder]}", _life(lost[holder])[1]) if holder in lost else Cell(""),
         )
         return Row(f"lease {what}", cells, story=story)
 

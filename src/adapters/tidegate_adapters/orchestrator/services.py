@@ -1,6 +1,6 @@
 """What runs on one process of an app at a time: recovery of what recovers, what triggers hear of, triggers, and works of yours.
 
-    services = Services(site, collections, rules, declared, owner=..., dead_after=..., absent_after=...)
+    services = Services(site, collections, rules, declared, owner=..., silences=...)
     await services.run()                              # until it is cancelled
 
 All processes ask whose turn it is, every `check_every` (`tidegate.services.service_runner`); whoever has it goes round until its
@@ -31,11 +31,13 @@ from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant, duration
-from tidegate.model.operations import Indexes
+from tidegate.model.operations import Indexes, StoreTime
 from tidegate.model.programs import insert_new
 from tidegate.services.atomic_service import (
     AtomicServiceRun,
 )
+from tidegate.services.members import everybody, membership_of
+from tidegate.services.membership import Membership
 from tidegate.services.service_runner import (
     Abandoned,
     Completed,
@@ -56,6 +58,7 @@ from tidegate_adapters.cancelling import check_awaited_failure
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.standing import processes_of
 from tidegate_adapters.orchestrator.triggers import When
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.printable import redacted
@@ -110,6 +113,12 @@ def _told(tasks: Mapping[str, str]) -> Callable[[Evaluator, Ended], Program[tupl
     return settled
 
 
+async def _members(collection: str, dead_after: Duration) -> tuple[Instant, Membership]:
+    """The time, and everybody; as a program."""
+    known = membership_of(await everybody(collection), dead_after)
+    return await StoreTime(), known
+
+
 _DECLARE_S: Final = 60.0
 """How often a process says which triggers it knows: some times before they would be forgotten."""
 
@@ -128,8 +137,7 @@ class Services:
         registration: Those rules, by task.
         works: Works of yours, by name.
         owner: The member that the process is; None while it is none.
-        dead_after: After how much silence one is presumed dead, in microseconds.
-        absent_after: After how much silence one has its turn no more.
+        silences: After how much silence one has its turn no more, and after how much it is presumed dead, in microseconds.
         told: Called with what became of each check.
         uploaded: Answers the text of an upload.
     """
@@ -143,16 +151,15 @@ class Services:
         *,
         make_job: MakeJob,
         owner: Callable[[], str | None],
-        dead_after: Duration,
-        absent_after: Duration,
+        silences: tuple[Duration, Duration],
         make_call: Callable[[Job], Call] = plain_call,
         registration: Mapping[str, Rule] | None = None,
         works: Mapping[str, Work] | None = None,
         told: Callable[[ServiceOutcome], object] = lambda _: None,
         uploaded: Callable[[str], Awaitable[str]],
     ) -> None:
-        self._site, self._rules, self._owner, self._dead_after, self._told = site, rules, owner, dead_after, told
-        self._absent_after = absent_after
+        self._site, self._rules, self._owner, self._silences, self._told = site, rules, owner, silences, told
+        self._silent: frozenset[str] = frozenset()
         self._names, self._works = collections, dict(works or {})
         self._checks = 0
         self._said: dict[str, object] = {}
@@ -235,6 +242,7 @@ class Services:
         me = self._owner()
         if me is None:
             return None
+        await self._look_for_the_silent(me)
         self._checks += 1
         run_id = f"{me}.{self._checks}"
         try:
@@ -252,19 +260,30 @@ class Services:
         self._told(outcome)
         return outcome
 
+    async def _look_for_the_silent(self, me: str) -> None:
+        """Say of each process that misses beats since when, and when what it runs is taken over; and when it is heard of again."""
+        now, known = await self._site.run(_members(self._names.members, self._silences[1]))
+        there = {each.member.id: each for each in processes_of(known, self._silences, now) if each.member.id != me}
+        silent = frozenset(who for who, each in there.items() if each.is_alive and not each.is_well)
+        for who in sorted(silent - self._silent):
+            log.warning("process %s is %s", who, there[who])
+        for who in sorted(who for who in self._silent if who in there and there[who].is_well):
+            log.info("process %s is heard of again", who)
+        self._silent = silent
+
     # --- what is done ---
 
     def _runner(self, me: str) -> ServiceRunner:
         rules, names = self._rules, self._names
         recoverer = Recoverer(
-            me=me, dead_after=self._dead_after, patience=rules.patience, tasks=(RECOVERY,), records=names.invocations,
+            me=me, dead_after=self._silences[1], patience=rules.patience, tasks=(RECOVERY,), records=names.invocations,
             members=names.members,
         )  # fmt: skip
         mine = tuple(Duty(name, self._asks(name)) for name in self._works)
         rounds = duties(recoverer, self._noticer, self._evaluator, mine)
         turn = Turn(duties=tuple(map(self._logged, rounds)), every=duration(rules.round_every))
         return ServiceRunner(
-            me=me, service=rules.service, key=KEY, work=turn.work, polls=1, least=duration(rules.margin), dead_after=self._absent_after,
+            me=me, service=rules.service, key=KEY, work=turn.work, polls=1, least=duration(rules.margin), dead_after=self._silences[0],
             members=names.members, gates=names.gates, history=names.executions, keep=rules.keep,
         )  # fmt: skip
 

@@ -185,6 +185,11 @@ class OrchestratorSettings:
         return duration(min(self.dead_after, _BEATS_MISSED * self.beat_every))
 
     @property
+    def silences(self) -> tuple[Duration, Duration]:
+        """After how much silence a process has missed some beats, and after how much it is presumed dead, in microseconds."""
+        return self.absent_after, duration(self.dead_after)
+
+    @property
     def forget_after(self) -> Duration:
         """After how much silence the record of a process is removed, in microseconds: nobody asks of that time any more who was
         alive, and whoever looks sees for an hour which processes are gone.

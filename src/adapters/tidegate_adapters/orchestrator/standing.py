@@ -8,7 +8,7 @@ answer (`tidegate.retries.repeating`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 import attrs
@@ -30,9 +30,10 @@ from tidegate.services.service_runner import execution_of, gate_of
 from tidegate.triggers.firing import TriggerRun
 from tidegate.triggers.trigger_documents import FAILED, HELD, STATE, loaded_cell, loaded_run
 from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.times import length, when
 
 __all__ = [
-    "BACKLOG_MAX", "Backlog", "Process", "Standing", "Triggered", "Turns", "backlogs_of", "counts_of", "standing_of", "triggered", "turns_of",
+    "BACKLOG_MAX", "Backlog", "Process", "Standing", "Triggered", "Turns", "backlogs_of", "counts_of", "processes_of", "standing_of", "triggered", "turns_of",
 ]  # fmt: skip
 
 BACKLOG_MAX: Final = FOUND_MAX
@@ -47,13 +48,28 @@ class Process(NamedTuple):
         member: As what it has joined.
         is_alive: It is not silent for too long.
         silent: For how long it has been silent, in microseconds.
+        taken_over_at: When what it runs is taken over, unless it is heard of again; None while it misses no beats.
         turn: When it has the turn next, or has it now; None where it never has.
     """
 
     member: Member
     is_alive: bool
     silent: Duration
+    taken_over_at: Instant | None = None
     turn: Window | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """It is alive, and misses no beats."""
+        return self.is_alive and self.taken_over_at is None
+
+    def __str__(self) -> str:
+        if self.is_well:
+            return f"beat {length(self.silent)} ago"
+        since = f"silent for {length(self.silent)}"
+        if not self.is_alive or self.taken_over_at is None:
+            return f"{since}: presumed dead, and what it ran is taken over"
+        return f"{since}: what it runs is taken over at {when(self.taken_over_at)}, unless it is heard of again"
 
 
 @final
@@ -91,33 +107,46 @@ class Standing:
 
 @repeated
 async def standing_of(
-    collections: Collections, queues: Collection[str], dead_after: Duration, service: AtomicService, held: Held
+    collections: Collections,
+    queues: Collection[str],
+    lengths: tuple[Duration, Duration],
+    service: AtomicService,
+    held: Held,
 ) -> Standing:
     """How an orchestrator stands: a program.
 
     Args:
         collections: Its collections.
         queues: Its queues.
-        dead_after: After how much silence a process is presumed dead, in microseconds.
+        lengths: After how much silence a process has missed some beats, and after how much it is presumed dead, in microseconds.
         service: How they share the turns.
         held: What is paused.
 
     Raises:
         Failure: Nobody answers.
     """
-    known = membership_of(await everybody(collections.members), dead_after)
+    known = membership_of(await everybody(collections.members), lengths[1])
     now = await StoreTime()
-    there = tuple((each, liveness(known, each.id, now)) for each in known.members)
-    return Standing(
-        now,
-        tuple(
-            Process(each, isinstance(found, Alive), max(now - each.seen, 0), _turn(service, known, each.id, now))
-            for each, found in there
-            if not isinstance(found, (Departed, Orphaned, Replaced))
-        ),
-        await backlogs_of(collections, queues, now),
-        held,
+    there = tuple(
+        each._replace(turn=_turn(service, known, each.member.id, now)) for each in processes_of(known, lengths, now)
     )
+    return Standing(now, there, await backlogs_of(collections, queues, now), held)
+
+
+def processes_of(known: Membership, lengths: tuple[Duration, Duration], now: Instant) -> Iterator[Process]:
+    """Those that have not left, without their turns.
+
+    Args:
+        known: Everybody.
+        lengths: As above.
+        now: The time, by the store's clock.
+    """
+    absent_after, dead_after = lengths
+    for each in known.members:
+        found, silent = liveness(known, each.id, now), max(now - each.seen, 0)
+        if not isinstance(found, (Departed, Orphaned, Replaced)):
+            at = each.seen + dead_after if silent > absent_after else None
+            yield Process(each, isinstance(found, Alive), silent, at)
 
 
 def _turn(service: AtomicService, known: Membership, who: str, now: Instant) -> Window | None:

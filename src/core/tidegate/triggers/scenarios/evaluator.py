@@ -340,9 +340,7 @@ FAULTS: Final = Faults(
 )
 PARTLY: Final = attrs.evolve(FAULTS, kinds={**FAULTS.kinds, Fault.PARTLY_DONE: is_write})
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
-IN_TIME: Final = Faults(
-    {Fault.CRASH_BEFORE: all_effects, **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY), is_write)}
-)
+IN_TIME: Final = Faults({Fault.CRASH_BEFORE: all_effects, **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY), is_write)})
 ON_WRITES: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, on=is_write)
 """Fewer than may strike, where all of them would make a default scope too large."""
 
