@@ -710,7 +710,9 @@ def test_a_handler_that_exits_ends_the_app_which_drains(mongodb: str, database: 
     assert second["status"] == "completed"
 
 
-def test_two_processes_handle_each_change_once(mongodb: str, database: str) -> None:
+def test_two_processes_handle_each_change_once(mongodb: str, database: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The one that does not lead says so, and when it would."""
+    caplog.set_level("INFO")
     seen: list[tuple[int, str, int]] = []
 
     async def run() -> None:
@@ -719,7 +721,9 @@ def test_two_processes_handle_each_change_once(mongodb: str, database: str) -> N
             async with served(old), served(new, leads=False):
                 await shop.insert(*({"_id": number} for number in range(100)))
                 await until(lambda: len(seen) >= 100, "all are handled")
-                await asyncio.sleep(0.05)
+                await until(
+                    lambda: "this one waits, and takes over within" in caplog.text, "the other says that it waits"
+                )
 
     in_loop(run())
     assert sorted(key for _, _, key in seen) == [*range(100)]

@@ -54,7 +54,7 @@ from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq, Value, exactly
 from tidegate.model.effects import Ambiguous, Failure, Program, Refused
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate.model.instants import SECOND, Duration, Instant, duration
+from tidegate.model.instants import SECOND, Duration, Instant, duration, seconds
 from tidegate.model.operations import FOUND_MAX, find_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_type
@@ -386,7 +386,9 @@ class Planner:
                 ) as held:  # fmt: skip
                     await self._lead(held)
             except LeaseBusy:
-                pass
+                after = seconds(self._rules.terms.ttl)
+                told = "another process leads in %s: this one waits, and takes over within %s if that one falls silent"
+                log.info(told, self._site.name, after)
             except LeaseLost as lost:
                 self._failed("lease", lost)
             except (Failure, Misuse) as failure:
