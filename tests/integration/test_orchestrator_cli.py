@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -315,6 +316,36 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
 def test_the_statuses_are_those_of_the_table() -> None:
     """`--help` loads no table."""
     assert set(STATUSES) == {each.status for each in INVOCATION.definitions}
+
+
+def test_turns_are_listed_that_overlap_a_span_of_time(jobs: Jobs, asking: Asking) -> None:
+    """The newest first; one that is under way has no end."""
+    now = datetime.now(UTC)
+
+    def took(run: str, ago_min: int, minutes: int | None, status: str, reason: str = "") -> dict[str, Any]:
+        start = now - timedelta(minutes=ago_min)
+        end = None if minutes is None else start + timedelta(minutes=minutes)
+        return {"_id": run, "runner": run[0], "start": start, "end": end, "status": status, "reason": reason}
+
+    rows = (
+        took("a.1", 130, 1, "completed"),
+        took("b.1", 70, 20, "abandoned", "it stood"),
+        took("a.2", 5, None, "running"),
+    )
+    jobs.records.database["orchestrator_executions"].insert_many(rows)
+
+    def listed(*options: str) -> list[str]:
+        return [each["id"] for each in asking.told("executions", *options)["executions"]]
+
+    assert listed() == ["a.2", "b.1"]  # of the last hour, in which the one had not ended
+    assert listed("--since", "1d") == ["a.2", "b.1", "a.1"]
+    assert listed("--since", "3h", "--until", "90m") == ["a.1"]
+    assert listed("--since", "1d", "--process", "a") == ["a.2", "a.1"]
+    found = asking.told("executions", "--limit", "1")
+    assert (found["more"], found["executions"][0]["ended"], found["executions"][0]["took_s"]) == (True, None, None)
+    assert asking.told("executions", "--process", "b")["executions"][0]["took_s"] == 1200
+    (line,) = asking.said("executions", "--process", "b").out.splitlines()
+    assert line.split()[1:] == ["b", "abandoned", "20", "min", "0", "s", "it", "stood"]
 
 
 def test_invocations_are_listed_shown_and_run_again(run: Run, jobs: Jobs, asking: Asking, tmp_path: Path) -> None:

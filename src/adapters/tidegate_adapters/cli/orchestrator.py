@@ -192,6 +192,44 @@ def show(*, target: str, key: str, config: Path | None, settings: tuple[str, ...
     return answer
 
 
+@orchestrator.command(
+    "executions",
+    help=explained(
+        "List which process had the turn of the app's services (crons, triggers, recovery), the newest first.",
+        (
+            "tidegate orchestrator executions shop.jobs:app --since 1h",
+            "tidegate orchestrator executions jobs.py:app --since 2026-11-24T12:00:00Z --until 2026-11-24T13:00:00Z",
+        ),
+        ASKED,
+    ),
+)
+@told
+@click.option("--since", default="1h", show_default=True, metavar="TIME", help="Over then or later.")
+@click.option("--until", metavar="TIME", help="Begun then or before; now without it.")
+@click.option("--process", metavar="ID", help="Of this process; of all without it.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
+@common
+def executions(
+    *,
+    target: str,
+    config: Path | None,
+    settings: tuple[str, ...],
+    since: str,
+    until: str | None,
+    process: str | None,
+    limit: int,
+    is_json: bool,
+) -> Run:
+    def answer(terminal: Terminal) -> ExitCode:
+        from tidegate_adapters.orchestrator import command_line  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.running import Told  # noqa: PLC0415
+
+        which = Told(target, config, settings)
+        return command_line.executions(which, (since, until), process, limit, terminal, is_json=is_json)
+
+    return answer
+
+
 def asking(name: str, command: str, text: str) -> None:
     """A command that is asked of all invocations that are meant."""
 

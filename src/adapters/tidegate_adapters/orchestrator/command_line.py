@@ -21,11 +21,12 @@ from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.record_counts import RecordCount
+from tidegate.services.executions import Execution
 from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.failures import NothingSelectedError, as_of_the_server
 from tidegate_adapters.ids import readable
 from tidegate_adapters.orchestrator.app import Orchestrator
-from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process, Standing
+from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process, Standing, executions_of
 from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
 from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.running import ORCHESTRATOR, Told, made
@@ -236,6 +237,57 @@ def show(told: Told, key: str, terminal: Terminal, *, is_json: bool) -> ExitCode
         at, by = "" if each.at is None else f" at {when(each.at)}", f" by {each.by}" if each.by else ""
         terminal.say(one_line(f"version {each.version}: {each.status}{at}{by}"))
     return ExitCode.OK
+
+
+def executions(
+    told: Told, span: tuple[str, str | None], process: str | None, limit: int, terminal: Terminal, *, is_json: bool
+) -> ExitCode:
+    """Which processes had the turn in a span of time, the newest first, one a line.
+
+    Args:
+        told: Which app.
+        span: Where it begins, and where it ends; None for now.
+        process: Whose turns; None for everybody's.
+        limit: How many at most.
+        terminal: Where they are shown.
+        is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+    """
+    since, until = span
+
+    async def asked(app: Orchestrator) -> tuple[Execution, ...]:
+        now = await app.now()
+        times = time_of(since, now), now if until is None else time_of(until, now)
+        return await app.asked(executions_of(app.collections, *times, limit + 1, process))
+
+    found = _answered(told, asked)
+    if is_json:
+        rows = [*map(_execution_json, found[:limit])]
+        terminal.answer({"schema": ORCHESTRATOR.schema, "executions": rows, "more": len(found) > limit, "ok": True})
+        return ExitCode.OK
+    terminal.table([*map(_execution_row, found[:limit])])
+    if len(found) > limit:
+        terminal.tell(f"and more: narrow it down, or set --limit above {limit}")
+    return ExitCode.OK
+
+
+def _execution_row(each: Execution) -> tuple[str, ...]:
+    took = "" if each.end is None else length(each.end - each.start)
+    return when(each.start), each.runner_id, each.status.value, took, one_line(each.reason)
+
+
+def _execution_json(each: Execution) -> Mapping[str, object]:
+    return {
+        "id": each.id,
+        "process": each.runner_id,
+        "status": each.status.value,
+        "began": when(each.start),
+        "ended": None if each.end is None else when(each.end),
+        "took_s": None if each.end is None else (each.end - each.start) / SECOND,
+        "reason": one_line(each.reason),
+    }
 
 
 def ask(told: Told, command: Command, meant: Meant, terminal: Terminal, *, is_json: bool) -> ExitCode:

@@ -16,14 +16,14 @@ import attrs
 from tidegate.invocations.dispatch import Held
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import DUE, QUEUE
-from tidegate.model.documents import ID, AllOf, Ascending, Descending, Eq, Exists, Field, In, Lt
+from tidegate.model.documents import ID, AllOf, AnyOf, Ascending, Descending, Eq, Exists, Field, Ge, In, Le, Lt
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, find_all, find_one
 from tidegate.model.record_counts import TASKS_MAX, CountRecords, RecordCount
 from tidegate.retries.repeating import repeated
 from tidegate.retries.schedule import ScheduleCell
 from tidegate.services.atomic_service import AtomicService, Window, decide_atomic_service_claim
-from tidegate.services.executions import Execution, Gate
+from tidegate.services.executions import Execution, Gate, in_range
 from tidegate.services.members import everybody, membership_of
 from tidegate.services.membership import Alive, Departed, Member, Membership, Orphaned, Replaced, liveness, runners
 from tidegate.services.service_runner import execution_of, gate_of
@@ -33,7 +33,7 @@ from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.times import length, when
 
 __all__ = [
-    "BACKLOG_MAX", "Backlog", "Process", "Standing", "Triggered", "Turns", "backlogs_of", "counts_of", "processes_of", "standing_of", "triggered", "turns_of",
+    "BACKLOG_MAX", "Backlog", "Process", "Standing", "Triggered", "Turns", "backlogs_of", "counts_of", "executions_of", "processes_of", "standing_of", "triggered", "turns_of",
 ]  # fmt: skip
 
 BACKLOG_MAX: Final = FOUND_MAX
@@ -231,7 +231,31 @@ async def turns_of(collections: Collections, key: str, limit: int) -> Turns:
     return Turns(None if gate is None else gate_of(gate), tuple(map(execution_of, rows)))
 
 
+@repeated
+async def executions_of(
+    collections: Collections, since: Instant, until: Instant, limit: int, runner_id: str | None = None
+) -> tuple[Execution, ...]:
+    """Which turns overlap a span of time, the newest first: a program.
+
+    Args:
+        collections: Where.
+        since: Where the span begins.
+        until: Where it ends, included.
+        limit: How many at most.
+        runner_id: Whose; None for everybody's.
+
+    Raises:
+        Failure: Nobody answers.
+    """
+    by = () if runner_id is None else (Eq(_BY, runner_id),)
+    asked = (Le(_START, until), AnyOf((Eq(_END, None), Ge(_END, since))), *by)
+    rows = await find_all(collections.executions, *asked, limit=limit, sort=(Descending(_START),))
+    return in_range(tuple(map(execution_of, rows)), since, until, limit=limit)
+
+
 _START: Final = Field[Instant]("start")
+_END: Final = Field[Instant | None]("end")
+_BY: Final = Field[str]("runner")
 
 
 # --- triggers -----------------------------------------------------------------------------------------------------------
