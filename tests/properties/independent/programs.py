@@ -152,6 +152,7 @@ class Ask(NamedTuple):
         value: An operand: an id, a limit, a duration, a position; the parts of a bulk or of an insert of many.
         sort: Field names, with a leading "-" for descending order.
         transaction: Session, number, and whether the request begins the transaction; None outside of transactions.
+        begun: How far the store is with it, where it is under way.
     """
 
     verb: str
@@ -161,6 +162,7 @@ class Ask(NamedTuple):
     value: Any = Const(None)
     sort: tuple[str, ...] = ()
     transaction: tuple[Any, int, bool] | None = None
+    begun: Any = None
 
 
 class Do(NamedTuple):

@@ -507,13 +507,10 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
     if little.network:
         for number, ask in enumerate(state.flying):
             landed = state._replace(flying=state.flying[:number] + state.flying[number + 1 :])
-            if ask.transaction is None and ask.verb in MANY:
-                yield Move(landed._replace(flying=_sorted((*landed.flying, *parts_of(ask, landed.docs, landed.now)))))
-                continue
-            if ask.verb == "upsert":
-                for _, begun in _begins(little, ask, None, landed):
-                    yield Move(landed._replace(flying=_sorted((*landed.flying, *begun.left))), must=False)
-            for after, _ in served(little, ask, landed):
+            for done, begun, must in _steps(little, ask, ask.begun, landed):
+                flying = _sorted((*done.flying, ask._replace(begun=begun)))
+                yield Move(done._replace(flying=flying), must=must)
+            for after, _ in _outcomes(little, ask, ask.begun, landed):
                 yield Move(after)
                 if state.unconfirmed and not after.unconfirmed:  # or it goes behind what no majority has
                     is_changed = (after.docs, after.past) != (state.docs, state.past)
@@ -561,7 +558,12 @@ def _does(little: Little, state: State, name: str) -> str:
         return "goes on" if actor.comes_back and process.stands.how in {"crashed", "cancelled"} else "nothing"
     assert isinstance(ask, Ask)
     is_local = ask.verb in {"note", "sleep", "now"}
-    return "waits" if process.is_stuck or not (is_local or _outcomes(little, ask, process.begun, state)) else "goes on"
+    is_able = (
+        is_local
+        or _outcomes(little, ask, process.begun, state)
+        or any(must for *_, must in _steps(little, ask, process.begun, state))
+    )
+    return "waits" if process.is_stuck or not is_able else "goes on"
 
 
 S = TypeVar("S")
@@ -627,8 +629,8 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
         outcomes = _outcomes(little, ask, process.begun, state)
         for done, reply in outcomes:
             yield Move(replied(done, reply))
-        for done, begun in _begins(little, ask, process.begun, state):
-            yield Move(_with(done, index, process._replace(begun=begun)), must=False)
+        for done, begun, must in _steps(little, ask, process.begun, state):
+            yield Move(_with(done, index, process._replace(begun=begun)), must=must)
         if ask.verb == "call" and "failed" in actor.faults:
             yield Move(replied(state, Failed("refused")), fault="failed")
         if ask.verb == "call" and "never_returns" in actor.faults:
@@ -640,6 +642,9 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
                 is_possible = process.begun is None or fault in {"lost_reply", "duplicate"}
                 if fault in actor.faults and is_possible:
                     yield Move(after, fault=fault)
+            at = process.begun
+            if "partly_done" in actor.faults and at is not None and ask.verb in MANY and (at.total or at.refused):
+                yield Move(replied(state, Failed("ambiguous")), fault="partly_done")
             if "not_durable" in actor.faults:
                 for after, reply in _unconfirmed(actor, state, ask, outcomes):
                     yield Move(replied(after, reply), fault="not_durable")
@@ -709,11 +714,11 @@ def _unconfirmed(
     for done, reply in outcomes:
         is_changed = (done.docs, done.past) != (state.docs, state.past)
         is_write = ask.verb in WRITES - {"call"} and (ask.transaction is None or ask.verb == "commit")
-        if is_write and isinstance(reply, Failed) and reply.kind == "refused" and state.unconfirmed:
-            yield state, reply
-        if is_write and not isinstance(reply, Failed) and (is_changed or ask.verb != "reset"):
+        is_refused = isinstance(reply, Failed)
+        if is_write and (is_changed or (state.unconfirmed if is_refused else ask.verb != "reset")):
             more = ((state.docs, state.past),) if is_changed and "rolled_back" in actor.faults else ()
-            yield done._replace(unconfirmed=(*state.unconfirmed, *more)), Failed("not durable")
+            told = reply if is_refused else Failed("not durable")
+            yield done._replace(unconfirmed=(*state.unconfirmed, *more)), told
 
 
 def _sorted(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
@@ -782,27 +787,36 @@ def _outcomes(little: Little, ask: Ask, at: Begun | None, state: State) -> list[
 
 
 def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, object]]:
+    """Its last step, if the next one may be that."""
     if ask.verb == "upsert":
         for done, reply in served(little, at.left[0], state):
             yield done, _new(at.left[0]) if reply is None else reply
-    elif not at.left or at.ended:
+    elif not at.left:
         yield state._replace(unconfirmed=()), _told(at)
-    else:
-        for done, after in _next(little, ask, at, state):
-            yield from _rest(little, ask, after, done)
+    for part in at.left if ask.verb in MANY else ():
+        for done, after in _after(little, ask, at, part, state):
+            if after.ended or not after.left:
+                yield done._replace(unconfirmed=()), _told(after)
 
 
-def _next(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, Begun]]:
-    """After one document more."""
-    part = at.left[0]
-    key = part.value.value if part.verb == "insert" else part.where[0].value.value
+def _after(little: Little, ask: Ask, at: Begun, part: Ask, state: State) -> Iterator[tuple[State, Begun]]:
+    """After one document more, which a majority need not have yet."""
+    left = tuple(each for each in at.left if each != part)
+    passed = at.passed if ask.verb == "delete many" else tuple(sorted((*at.passed, _key(part)), key=repr))
     for done, reply in served(little, part, state):
-        after = at._replace(left=at.left[1:], passed=(*at.passed, key))
-        yield done, _counted(ask, part, after, reply, state.docs)
+        after = done
+        if state.unconfirmed:
+            more = ((state.docs, state.past),) if (done.docs, done.past) != (state.docs, state.past) else ()
+            after = done._replace(unconfirmed=(*state.unconfirmed, *more))
+        yield after, _counted(ask, part, at._replace(left=left, passed=passed), reply, state.docs)
 
 
-def _begins(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator[tuple[State, Begun]]:
-    """One step of several, if the store may take several."""
+def _key(part: Ask) -> object:
+    return part.value.value if part.verb == "insert" else part.where[0].value.value
+
+
+def _steps(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator[tuple[State, Begun, bool]]:
+    """One step of several, if the store may take several, and whether it must be taken."""
     if ask.transaction is not None:
         return
     if ask.verb == "upsert":
@@ -811,19 +825,21 @@ def _begins(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterato
         if at is None and len(ask.where) > 1 and not is_there and inserted is not None:
             key, *fields = inserted.fields
             changes = tuple(Term("Put", name, Const(value)) for name, value in fields)
-            yield state, Begun((Ask("insert", changes=changes, value=Const(key[1])),))
-        return
-    if ask.verb not in MANY or state.unconfirmed:
-        return
-    now = Begun(parts_of(ask, state.docs, state.now)) if at is None else at
-    is_listed = ask.verb in {"bulk", "insert many"}
-    if at is not None and not is_listed and not at.left:
-        more = tuple(
-            part for part in parts_of(ask, state.docs, state.now) if part.where[0].value.value not in at.passed
-        )
-        now = at._replace(left=more)
-    if now.ended is None and len(now.left) > is_listed:
-        yield from _next(little, ask, now, state)
+            yield state, Begun((Ask("insert", changes=changes, value=Const(key[1])),)), False
+    elif ask.verb in MANY:
+        parts = parts_of(ask._replace(begun=None), state.docs, state.now)
+        is_scan = ask.verb in {"update many", "delete many"}
+        now = Begun(tuple(sorted(parts, key=lambda part: repr(_key(part))))) if at is None else at
+        for part in now.left:
+            for done, after in _after(little, ask, now, part, state):
+                if not after.ended and (after.left or is_scan):
+                    yield done, after, at is not None and bool(after.left)
+        known = {*now.passed, *map(_key, now.left)}
+        for part in parts if at is not None and is_scan and "OlderThan" not in repr(ask.where) else ():
+            if _key(part) not in known:
+                for done, after in _after(little, ask, now, part, state):
+                    if not after.ended:
+                        yield done, after, False
 
 
 def _changed_ids(before: tuple[Doc, ...], after: tuple[Doc, ...]) -> frozenset[object]:

@@ -26,7 +26,7 @@ import attrs
 from tidegate.model.effects import Call, Effect, Note, Now, Program, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, seconds
-from tidegate.model.operations import FindAll, FindOne, UpsertOne
+from tidegate.model.operations import FindAll, FindOne
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import plain_text, unchanged
@@ -34,35 +34,24 @@ from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, Pr
 from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.failover import noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.requests import (
-    ANSWERED,
-    FOUND_NONE,
-    Answers,
-    Asker,
-    Halfway,
-    found_none,
-    halfway,
-    replies,
-    troubled,
-    under_way,
-)
+from tidegate.sim.halfway import IN_STEPS, Answers, Steps, answers, stepping
+from tidegate.sim.requests import ANSWERED, Asker, replies, troubled, under_way
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
     CLOCK,
     FLIGHT,
-    MANY,
     MOVES,
     QUANTUM,
     UNCONFIRMED,
     Cell,
     Flying,
+    Halfway,
     Meaning,
     Outcomes,
     World,
     life,
     notes,
-    parts,
     perform,
     place,
     unpaused,
@@ -239,15 +228,21 @@ class Process:
         """Does it go on, whatever others do? Who waits for them does not, nor who stands in user code that never returns."""
         match self.status(world.read(self.place)):
             case Asking(effect):
-                return not self.is_stuck(world) and (
-                    isinstance(effect, _AT_ONCE) or bool(replies(effect, world, self.asking(world, effect)))
+                if self.is_stuck(world):
+                    return False
+                asker = self.asking(world, effect)
+                outcomes = () if isinstance(effect, _AT_ONCE) else replies(effect, world, asker)
+                return bool(
+                    isinstance(effect, _AT_ONCE)
+                    or outcomes
+                    or any(must for *_, must in self.halfway(world, effect, asker.at, outcomes))
                 )
             case _:
                 return self.is_busy(world)
 
     def asking(self, world: World, effect: Effect[object]) -> Asker:
         """Who asks, and how far the request has come."""
-        return self.asker.come(world.read(come(self.name))) if isinstance(effect, _IN_STEPS) else self.asker
+        return self.asker.come(world.read(come(self.name))) if isinstance(effect, IN_STEPS) else self.asker
 
     def is_stuck(self, world: World) -> bool:
         return self.faults.allows(Fault.NEVER_RETURNS) and world.read(stuck(self.name))
@@ -264,16 +259,20 @@ class Process:
 
         for done, reply in outcomes:
             yield ActorStep(Label(effect, reply), after_reply(done, reply))
-        if isinstance(effect, _IN_STEPS):
-            for happened, after, at in halfway(effect, world, self.asker, asker.at):
-                yield ActorStep(Label(effect, Trouble(happened)), after.write(come(self.name), at), must=False)
+        for happened, after, at, must in self.halfway(world, effect, asker.at, outcomes):
+            yield ActorStep(Label(effect, Trouble(happened)), after.write(come(self.name), at), must=must)
         for fault, trouble, known, reply in troubled(effect, outcomes, world, asker):
             yield ActorStep(Label(effect, trouble), after_reply(known, reply), must=False, fault=fault)
         yield from self.stands(world, effect)
 
+    def halfway(self, world: World, effect: Effect[object], at: Halfway | None, outcomes: Answers) -> Steps:
+        """What the store does of several steps, after which it is not at its end."""
+        if isinstance(effect, IN_STEPS):
+            yield from stepping(effect, world, self.name, self.meaning, at, outcomes)
+
     def unasked(self, world: World, effect: Effect[object]) -> World:
         """The world in which the request is over."""
-        is_halfway = isinstance(effect, _IN_STEPS) and world.read(come(self.name)) is not None
+        is_halfway = isinstance(effect, IN_STEPS) and world.read(come(self.name)) is not None
         return world.write(come(self.name), None) if is_halfway else world
 
     def stands(self, world: World, effect: Effect[object]) -> Iterator[ActorStep]:
@@ -313,9 +312,6 @@ class Process:
             dead = dead.write(stuck(self.name), value=False)
         return ActorStep(label, dead, must=False, fault=fault)
 
-
-_IN_STEPS: Final = (UpsertOne, *MANY)
-"""What the store may do in several steps."""
 
 _AT_ONCE: Final = (Now, Sleep, Note, InTransaction, CommitTransaction, AbortTransaction, FindOne, FindAll)
 """What waits for nobody else."""
@@ -390,20 +386,19 @@ class Network:
             if any(unchanged(request, other) for other in flying[:index]):
                 continue
             left = world.write(FLIGHT, flying[:index] + flying[index + 1 :])
-            if isinstance(request.effect, MANY):
-                begun = parts(request.effect, left)
-                for part in begun:
-                    left = under_way(left, request.sender, part)
-                yield ActorStep(Label(Delivers(request), Trouble(f"begun: {len(begun)} documents, one by one")), left)
-                continue
-            if isinstance(request.effect, UpsertOne) and (insert := found_none(request.effect, left)):
-                later = under_way(left, request.sender, insert)
-                yield ActorStep(Label(Delivers(request), Trouble(FOUND_NONE)), later, must=False)
+            meaning = self.meaning or perform
+            if isinstance(request.effect, IN_STEPS):
+                whole = () if request.come else answers(meaning, request.effect, left, request.sender)
+                for happened, after, at, must in stepping(
+                    request.effect, left, request.sender, meaning, request.come, whole
+                ):
+                    later = under_way(after, request.sender, request.effect, at)
+                    yield ActorStep(Label(Delivers(request), Trouble(happened)), later, must=must)
             yield from self.arrives(request, left)
 
     def arrives(self, request: Flying, left: World) -> Iterator[ActorStep]:
         """It is done and a majority has it, or it goes behind what no majority has."""
-        meaning = self.meaning or perform
+        meaning = Asker(request.sender, self.meaning or perform, Faults()).come(request.come).meaning
         if not (writes := left.read(UNCONFIRMED)):
             for done, reply in meaning(request.effect, left, request.sender):
                 yield ActorStep(Label(Delivers(request), reply), done)

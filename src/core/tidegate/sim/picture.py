@@ -67,7 +67,10 @@ def status(process: ProcessActor, place: object) -> Value:
         return pictured(stands)
     rest = pictured(attrs.evolve(stands, running=()))
     assert isinstance(rest, Document)
-    running = sorted(f"{each.command}: {process.at(each)}" for each in stands.running)
+    running = sorted(
+        f"{each.command}: {process.at(each)}{f', {len(each.come.left)} left to do' if each.come else ''}"
+        for each in stands.running
+    )
     return Document(tuple((key, tuple(running) if key == "running" else item) for key, item in rest.items))
 
 

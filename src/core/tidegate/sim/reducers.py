@@ -33,7 +33,7 @@ from typing import Any, TypeAlias, TypeVar, cast, final
 import attrs
 
 from tidegate.model.documents import exactly
-from tidegate.model.effects import Cancel, Effect, Program, Refused, Sleep
+from tidegate.model.effects import Ambiguous, Cancel, Effect, Failure, Program, Refused, Sleep
 from tidegate.model.errors import ControlFlow, Misuse, Nondeterministic, TidegateError, shown
 from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
@@ -42,11 +42,26 @@ from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unchanged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
+from tidegate.sim.halfway import stepping
 from tidegate.sim.lines import told, used_at
 from tidegate.sim.packing import Lens
-from tidegate.sim.requests import ANSWERED, Asker, Halfway, halfway, replies, troubled
+from tidegate.sim.requests import ANSWERED, Asker, replies, troubled
 from tidegate.sim.scenario import ActorStep, Label, Trouble, by_itself
-from tidegate.sim.world import CLOCK, QUANTUM, Cell, Meaning, Plain, World, inbox, life, notes, perform, place, unpaused
+from tidegate.sim.world import (
+    CLOCK,
+    QUANTUM,
+    Cell,
+    Halfway,
+    Meaning,
+    Plain,
+    World,
+    inbox,
+    life,
+    notes,
+    perform,
+    place,
+    unpaused,
+)
 
 __all__ = [
     "Completed",
@@ -128,6 +143,11 @@ class Completed:
         return str(self.command)
 
 
+def _so_far(each: Running) -> Running:
+    """The same under other names."""
+    return each if each.come is None else attrs.evolve(each, come=each.come.in_order())
+
+
 @final
 @attrs.frozen
 class Machine:
@@ -156,8 +176,8 @@ class Machine:
             tuple(sorted(self.commands, key=plain_text)),
             tuple(sorted(self.arrived, key=plain_text)),
             tuple(sorted(self.stuck, key=plain_text)),
-            tuple(sorted(self.running, key=plain_text)),
-            tuple(sorted(self.begun, key=plain_text)),
+            tuple(sorted(map(_so_far, self.running), key=plain_text)),
+            tuple(sorted((attrs.evolve(each, come=each.come.in_order()) for each in self.begun), key=plain_text)),
         )
 
 
@@ -317,9 +337,9 @@ class ReducerProcess:
         for done, reply in outcomes:
             answered = self.after_reply(done, rest, command, reply)
             yield ActorStep(Label(command, reply), answered, must=not _same(world, answered))
-        for happened, after, at in halfway(command, world, self.asker, come):
+        for happened, after, at, must in stepping(command, world, self.name, self.meaning, come, outcomes):
             begun = attrs.evolve(rest, begun=(*rest.begun, BegunCommand(command, at))).in_order()
-            yield ActorStep(Label(command, Trouble(happened)), after.write(self.place, begun), must=False)
+            yield ActorStep(Label(command, Trouble(happened)), after.write(self.place, begun), must=must)
         for fault, trouble, after, reply in troubled(command, outcomes, world, asker):
             yield ActorStep(
                 Label(command, trouble), self.after_reply(after, rest, command, reply), must=False, fault=fault
@@ -393,9 +413,9 @@ class ReducerProcess:
         outcomes = replies(effect, world, asker)
         for done, reply in outcomes:
             yield ActorStep(Label(effect, reply), after(done, reply))
-        for happened, known, at in halfway(effect, world, self.asker, running.come):
+        for happened, known, at, must in stepping(effect, world, self.name, self.meaning, running.come, outcomes):
             begun = attrs.evolve(rest, running=(*rest.running, attrs.evolve(running, come=at))).in_order()
-            yield ActorStep(Label(effect, Trouble(happened)), known.write(self.place, begun), must=False)
+            yield ActorStep(Label(effect, Trouble(happened)), known.write(self.place, begun), must=must)
         for fault, trouble, known, reply in troubled(effect, outcomes, world, asker):
             yield ActorStep(Label(effect, trouble), after(known, reply), must=False, fault=fault)
         yield from self.never_returns(world, rest, running.command, effect)
@@ -453,12 +473,13 @@ class ReducerProcess:
         must_be_value(step.state, "the state of a reducer")
         after = attrs.evolve(machine, state=step.state)
         begun: list[Effect[object]] = []
-        ended: list[Effect[object]] = []
+        ended: list[tuple[Effect[object], Failure]] = []
         for command in step.commands:
             if isinstance(command, Cancel):
                 taken = command.effect
                 if self.ends(taken) and exactly(taken) in map(exactly, _made(after)):
-                    ended.append(taken)
+                    is_begun = any(exactly(each.command) == exactly(taken) for each in after.begun)
+                    ended.append((taken, (Ambiguous if is_begun else Refused)("taken back")))
                 after = _taken_back(after, taken)
                 begun = [other for other in begun if exactly(other) != exactly(command.effect)]
             elif self.at_once(command):
@@ -487,10 +508,10 @@ class ReducerProcess:
             here = world.read(self.place)
             if isinstance(here, Machine):
                 world = self.stands(world, here, command, self.behaviour(command).start(0))
-        for command in ended:
+        for command, told_so in ended:
             here = world.read(self.place)
             if isinstance(here, Machine):
-                world = self.after_reply(world, here, command, Refused("taken back"))
+                world = self.after_reply(world, here, command, told_so)
         return world
 
 

@@ -12,29 +12,21 @@
     refusals        Refused                          not done: user code, a sink, dead letters, a commit
     clocks          another time                     not changed (`tidegate.sim.clocks`)
 
-Without any fault, a write of many documents is done at once or one document after the other, and an upsert whose filter says more
-than the id may find none, and insert later: others act in between (`halfway`). What begins to match meanwhile is written, too,
-or not.
+What takes the store several steps is in `tidegate.sim.halfway`.
 
 Each strikes what the scenario says that it may strike. Nobody else is asked for a note or a sleep, so the network has no
 part in them; the store has one clock, a machine another. What the store is asked is not user code, so that does not raise.
-
-Known not to work
-    - A write of many documents goes on in steps only while a majority has all that was written; and its single documents are
-      not taken back.
-    - Of one that arrives late, the documents are those that match when it begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain, combinations
 from types import MappingProxyType
-from typing import Final, TypeAlias, cast, final, get_args
+from typing import Final, TypeAlias, final, get_args
 
 import attrs
 
-from tidegate.model.documents import AllOf, Eq, equalities, parts_of
 from tidegate.model.effects import (
     Ambiguous,
     Call,
@@ -48,14 +40,11 @@ from tidegate.model.effects import (
     Sleep,
     is_too_late,
 )
-from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import (
-    BulkUpdate,
     DeleteOne,
     FindAll,
     FindOne,
     FindOneAndUpdate,
-    InsertMany,
     InsertOne,
     Operation,
     StoreTime,
@@ -67,45 +56,30 @@ from tidegate.sim.aging import plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
+from tidegate.sim.halfway import Answers, answers, ending
 from tidegate.sim.scenario import Trouble
-from tidegate.sim.transactions import all_confirmed
 from tidegate.sim.world import (
     FLIGHT,
     MANY,
     UNCONFIRMED,
     Flying,
-    Key,
+    Halfway,
     Many,
     Meaning,
     Outcomes,
     Part,
-    PartsDone,
     World,
     parts,
     target,
-    to_insert,
 )
 
-__all__ = [
-    "ANSWERED",
-    "FOUND_NONE",
-    "OPERATIONS",
-    "Answers",
-    "Asker",
-    "Halfway",
-    "found_none",
-    "halfway",
-    "replies",
-    "troubled",
-    "under_way",
-]
+__all__ = ["ANSWERED", "OPERATIONS", "Asker", "replies", "troubled", "under_way"]
 
 
 _NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = (*get_args(Operation), InTransaction, CommitTransaction, AbortTransaction)
 """What a document store is asked."""
-FOUND_NONE: Final = "it finds none, and has not inserted yet"
 ANSWERED: Final = (*OPERATIONS, StoreTime, Now, Sleep, Note)
 """What always has an answer in the end, for no code of the user's gives it."""
 _READS: Final = (FindOne, FindAll)
@@ -121,41 +95,6 @@ _REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
         Fault.COMMIT_REFUSED: "the group has moved on",
     }
 )
-
-
-@final
-@attrs.frozen
-class Halfway:
-    """How far the store has come with a request.
-
-    Attributes:
-        left: What it is about to do; of an upsert that has found none, to insert.
-        passed: Which documents it has written.
-        tally: What has become of them.
-    """
-
-    left: tuple[Part, ...]
-    passed: tuple[Key, ...] = ()
-    tally: PartsDone = attrs.field(factory=PartsDone)
-
-    def rest(self, effect: Effect[object], world: World, who: str, meaning: Meaning) -> Outcomes:
-        """What becomes of the request from here on, done at once."""
-        if isinstance(effect, UpsertOne):
-            insert = cast("InsertOne", self.left[0])
-            for done, reply in meaning(insert, world, who):
-                yield done, insert.doc if reply is None else reply
-        elif not self.left or self.tally.failure is not None:
-            yield all_confirmed(world), self.tally.reply(cast("Many", effect))
-        else:
-            for done, after in self.onward(cast("Many", effect), world, who, meaning):
-                yield from after.rest(effect, done, who, meaning)
-
-    def onward(self, effect: Many, world: World, who: str, meaning: Meaning) -> Iterator[tuple[World, Halfway]]:
-        """After the next document."""
-        part = self.left[0]
-        for done, reply in meaning(part, world, who):
-            passed = (*self.passed, cast("Key", target(part)))
-            yield done, Halfway(self.left[1:], passed, self.tally.plus(effect, part, reply))
 
 
 @final
@@ -182,53 +121,12 @@ class Asker:
         if at is None:
             return self
 
-        def rest(effect: Effect[object], world: World, who: str) -> Outcomes:
-            return at.rest(effect, world, who, self.meaning)
+        def ends(effect: Effect[object], world: World, who: str) -> Outcomes:
+            return ending(at, effect, world, who, self.meaning)
 
-        return attrs.evolve(self, meaning=rest, at=at)
-
-
-def halfway(
-    effect: Effect[object], world: World, asker: Asker, at: Halfway | None
-) -> Iterator[tuple[str, World, Halfway]]:
-    """One step of a request that takes the store several: what happens in words, the world after it, and how far it has come.
-
-    Args:
-        effect: The request.
-        world: Where.
-        asker: Who asks.
-        at: How far it has come; None before the first step.
-    """
-    if isinstance(effect, UpsertOne):
-        if at is None and (insert := found_none(effect, world)):
-            yield FOUND_NONE, world, Halfway((insert,))
-        return
-    if not isinstance(effect, MANY) or world.read(UNCONFIRMED):
-        return
-    here = Halfway(parts(effect, world)) if at is None else at
-    if here.tally.failure is not None:
-        return
-    if isinstance(effect, (BulkUpdate, InsertMany)):
-        if len(here.left) < 2:
-            return
-    elif not here.left:  # what has begun to match meanwhile
-        here = attrs.evolve(here, left=tuple(each for each in parts(effect, world) if target(each) not in here.passed))
-    for done, after in here.onward(effect, world, asker.name, asker.meaning) if here.left else ():
-        yield f"{plain_text(after.passed[-1])} is done, the rest is not", done, after
+        return attrs.evolve(self, meaning=ends, at=at)
 
 
-def found_none(effect: UpsertOne, world: World) -> InsertOne | None:
-    """What it inserts if it finds none, and does not look again; a server does so only for a filter of the id alone."""
-    if len(equalities(effect.where)) == 1 and all(isinstance(each, (AllOf, Eq)) for each in parts_of(effect.where)):
-        return None
-    try:
-        return to_insert(effect, world)
-    except Refused:
-        return None
-
-
-Answers: TypeAlias = tuple[tuple[World, object], ...]
-"""What becomes of a request without any fault: worlds, each with the reply."""
 _Troubles: TypeAlias = Iterator[tuple[Fault, Trouble, World, object]]
 """Which fault, in words, the world after it, and the reply that the caller gets."""
 
@@ -237,16 +135,7 @@ def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
     """What becomes of the request without any fault; nothing while it must wait."""
     if isinstance(effect, Now) and asker.host != HOST:
         return (readings(asker.host, asker.name, world),)
-    outcomes: object = asker.meaning(effect, world, asker.name)
-    found: tuple[object, ...] = tuple(outcomes) if isinstance(outcomes, Iterable) else (outcomes,)
-    if not all(type(each) is tuple and len(each) == 2 for each in found):
-        raise Misuse(
-            f"a meaning has an outcome {shown(found[0] if len(found) == 1 else found)} for {effect}",
-            where=asker.name,
-            why="an outcome is the world after it, and the reply",
-            todo="yield (world, reply) for each outcome; for none, while it must wait, yield nothing",
-        )
-    return cast("Answers", found)
+    return answers(asker.meaning, effect, world, asker.name)
 
 
 def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
@@ -274,7 +163,11 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
     def may(kind: Fault, happened: World) -> World | None:
         return spent(happened, kind) if asker.faults.strikes(kind, effect) else None
 
-    if asker.at is None:  # what strikes a request halfway, and nobody hears of, could as well have struck it before
+    if asker.at is not None:
+        has_written = isinstance(effect, MANY) and (asker.at.done.total or asker.at.done.refused)
+        if has_written and (after := may(Fault.PARTLY_DONE, world)):
+            yield Fault.PARTLY_DONE, Trouble("no reply: it ends there"), after, _NO_REPLY
+    else:  # what strikes later, and nothing comes of, could as well have struck before
         if after := may(Fault.UNSENT, world):
             yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
         if after := may(Fault.DROPPED, world):
@@ -313,24 +206,28 @@ def _all_done(some: tuple[Part, ...], world: World, asker: Asker) -> Iterator[Wo
             yield from _all_done(some[1:], done, asker)
 
 
-def under_way(world: World, who: str, effect: Effect[object]) -> World:
-    """The world in which the request arrives any time later."""
-    return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect)), key=plain_text)))
+def under_way(world: World, who: str, effect: Effect[object], come: Halfway | None = None) -> World:
+    """The world in which the request arrives any time later, or goes on."""
+    return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect, come)), key=plain_text)))
 
 
 def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
     for done, reply, overwritten in noted(asker.meaning, effect, world, asker.name):
-        is_write = isinstance(effect, _WRITES) or overwritten
-        if is_write and isinstance(reply, Refused) and world.read(UNCONFIRMED):  # that is what the driver tells
-            if after := spent(world, Fault.NOT_DURABLE):
-                happened = Trouble(f"{plain_text(reply)}, and no majority has confirmed why")
-                yield Fault.NOT_DURABLE, happened, after, reply
-            continue
-        after = None if isinstance(reply, Failure) or not is_write else spent(done, Fault.NOT_DURABLE)
-        if after is not None:
+        is_write, told = bool(isinstance(effect, _WRITES) or overwritten), reply
+        if isinstance(reply, Failure):  # of two errors a driver tells this one
+            is_write &= not is_too_late(reply) and bool(
+                unconfirmed(world, done, overwritten, alone=True).read(UNCONFIRMED)
+            )
+        else:
+            told = _UNCONFIRMED_REPLY
+        if is_write and (after := spent(done, Fault.NOT_DURABLE)):
             alone = asker.faults.strikes(Fault.ROLLED_BACK, effect)
-            happened = Trouble("done, but no majority has confirmed it")
-            yield Fault.NOT_DURABLE, happened, unconfirmed(world, after, overwritten, alone=alone), _UNCONFIRMED_REPLY
+            happened = Trouble(
+                "done, but no majority has confirmed it"
+                if told is _UNCONFIRMED_REPLY
+                else f"{plain_text(reply)}, and no majority has confirmed what is there"
+            )
+            yield Fault.NOT_DURABLE, happened, unconfirmed(world, after, overwritten, alone=alone), told
 
 
 def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:

@@ -25,7 +25,7 @@ from tidegate.sim.packing import Lens, Looked, Overflow, Packed, Packing
 from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Actor, ActorStep, Label, ProcessActor, Scenario
 from tidegate.sim.transactions import OPEN, Known
-from tidegate.sim.world import CLOCK, FLIGHT, MOVES, NOTES, QUANTUM, Cell, Plain, World
+from tidegate.sim.world import CLOCK, FLIGHT, MOVES, NOTES, QUANTUM, Cell, Flying, Halfway, Plain, World
 
 __all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "in_order", "remembered"]
 
@@ -245,12 +245,14 @@ _OVERWRITTEN: Final = frozenset({EARLIER.name[0], UNCONFIRMED.name[0]})
 
 def in_order(kind: str, value: object) -> object:
     """What a cell holds, in the order that cells of this kind keep: by names and texts, which renaming and time change."""
-    if isinstance(value, (Machine, Known)):
+    if isinstance(value, (Machine, Known, Halfway)):
         return value.in_order()
     if kind == IDS:
         return natural(cast("tuple[Key, ...]", value))
     if kind in _OVERWRITTEN:
         return tuple(map(by_name, cast("tuple[Overwritten, ...]", value)))
+    if kind == FLIGHT.name[0]:
+        value = tuple(each.in_order() for each in cast("tuple[Flying, ...]", value))
     order = _SORTED.get(kind)
     return value if order is None else tuple(sorted(cast("tuple[object, ...]", value), key=order))
 

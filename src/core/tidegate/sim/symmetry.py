@@ -40,7 +40,7 @@ from tidegate.sim.cells import First
 from tidegate.sim.packing import Packed, Slot
 from tidegate.sim.reducers import Machine, ReducerProcess, Running
 from tidegate.sim.space import Space, Stepper, in_order
-from tidegate.sim.world import BUDGET, IDS, PROCESS, Cell, Plain
+from tidegate.sim.world import BUDGET, IDS, PROCESS, Cell, Halfway, Plain
 
 __all__ = ["Renaming", "Symmetry", "since_the_beginning"]
 
@@ -118,7 +118,7 @@ class Renaming:
                 )
             programs = own.behaviour(each.command), other.behaviour(command)
             node = self.after_the_same(*programs, each.node, self.pair)
-            running += (Running(command, node, each.until),)
+            running += (Running(command, node, each.until, cast("Halfway | None", self.value(each.come))),)
         return attrs.evolve(cast("Machine", self.value(attrs.evolve(machine, running=()))), running=running)
 
     def place(self, process: str, at: object) -> object:

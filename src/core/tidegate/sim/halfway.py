@@ -1,0 +1,223 @@
+"""Requests that take the store several steps, between which others act.
+
+    a write of many documents   is done at once, or one document after the other, in any order
+    an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
+                                inserts later
+
+What begins to match a write meanwhile is written, too, or not; what it has written is not written again. A refusal ends an
+update of many, and a server that is told to end it (`Fault.PARTLY_DONE`) leaves it where it is.
+
+A meaning does all of it at once. Whether it does so document by document is seen by comparing: where a meaning of the
+user's answers otherwise than for one document after the other, or lets wait what they need not wait for, nothing is added.
+
+Known not to work
+    - Of more than `APART_MAX` documents all but the last ones are written in one step.
+    - What begins to match only as time passes, or is deleted and inserted again under an update, is not met.
+    - What has been written halfway is not taken back unless something before it is; and a failover does not end it.
+    - A time that is put in is that of the document's own step; a server has one for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias, cast
+
+from tidegate.model.documents import AllOf, Eq, OlderThan, equalities, parts_of
+from tidegate.model.effects import Effect, Failure, Refused, is_too_late
+from tidegate.model.errors import Misuse, shown
+from tidegate.model.operations import DeleteMany, InsertOne, UpdateMany, UpsertOne
+from tidegate.sim.aging import plain_text, same
+from tidegate.sim.failover import noted, unconfirmed
+from tidegate.sim.transactions import all_confirmed
+from tidegate.sim.world import (
+    MANY,
+    UNCONFIRMED,
+    Halfway,
+    Key,
+    Many,
+    Meaning,
+    Outcomes,
+    Part,
+    World,
+    document,
+    parts,
+    target,
+    to_insert,
+)
+
+__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "stepping"]
+
+APART_MAX: Final = 6
+"""Between how many documents, the last of a write, others may act."""
+IN_STEPS: Final = (UpsertOne, *MANY)
+"""What the store may do in several steps."""
+
+Answers: TypeAlias = tuple[tuple[World, object], ...]
+"""What becomes of a request: worlds, each with the reply."""
+Steps: TypeAlias = Iterator[tuple[str, World, Halfway, bool]]
+"""What happens in words, the world after it, how far the request has come, and whether it must go on so."""
+
+
+def answers(meaning: Meaning, effect: Effect[object], world: World, who: str) -> Answers:
+    """What becomes of the request; nothing while it must wait.
+
+    Raises:
+        Misuse: The meaning yields something else.
+    """
+    outcomes: object = meaning(effect, world, who)
+    found: tuple[object, ...] = tuple(outcomes) if isinstance(outcomes, Iterable) else (outcomes,)
+    if not all(type(each) is tuple and len(each) == 2 for each in found):
+        raise Misuse(
+            f"a meaning has an outcome {shown(found[0] if len(found) == 1 else found)} for {effect}",
+            where=who,
+            why="an outcome is the world after it, and the reply",
+            todo="yield (world, reply) for each outcome; for none, while it must wait, yield nothing",
+        )
+    return cast("Answers", found)
+
+
+def stepping(  # noqa: PLR0917
+    effect: Effect[object], world: World, who: str, meaning: Meaning, at: Halfway | None, whole: Answers
+) -> Steps:
+    """One step of a request, after which it is not at its end.
+
+    Args:
+        effect: The request.
+        world: Where.
+        who: Who asks.
+        meaning: What its requests mean.
+        at: How far it has come; None before the first step.
+        whole: What becomes of it at once, before the first step.
+    """
+    if isinstance(effect, UpsertOne):
+        insert = None if at is not None else _found_none(effect, world)
+        if insert is not None and _is_meant(whole, _inserting(insert, world, who, meaning)):
+            yield "it finds none, and has not inserted yet", world, Halfway((insert,)), False
+    elif isinstance(effect, MANY):
+        here = at
+        if here is None:
+            here = Halfway(parts(effect, world))
+            if not _is_done_apart(effect, here.left, world, who, meaning, whole):
+                return
+        for happened, done, after in _onward(effect, here, world, who, meaning):
+            if not after.is_over or (isinstance(effect, _BY_FILTER) and after.done.failure is None):
+                yield f"{happened}, and goes on", done, after, at is not None and bool(after.left)
+        if at is not None and isinstance(effect, _BY_FILTER):
+            for part in _new(effect, at, world):
+                for reply, done, after in _after(effect, at, part, world, who, meaning):
+                    if after.done.failure is None:
+                        yield f"{_said(part, reply)}, and goes on", done, after, False
+
+
+def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning: Meaning) -> Outcomes:
+    """What becomes of a request with its last step, if the next one may be that."""
+    if isinstance(effect, UpsertOne):
+        yield from _inserting(cast("InsertOne", at.left[0]), world, who, meaning)
+    elif not at.left:
+        yield all_confirmed(world), at.done.reply(cast("Many", effect))
+    else:
+        for _, done, after in _onward(cast("Many", effect), at, world, who, meaning):
+            if after.is_over:
+                yield all_confirmed(done), after.done.reply(cast("Many", effect))
+
+
+_BY_FILTER: Final = (UpdateMany, DeleteMany)
+
+
+def _onward(
+    effect: Many, at: Halfway, world: World, who: str, meaning: Meaning
+) -> Iterator[tuple[str, World, Halfway]]:
+    """After any of the documents; of too many, after all but the last ones."""
+    if (first := len(at.left) - APART_MAX) > 0:
+        come = [(world, at)]
+        for part in at.left[:first]:
+            come = [
+                (done, after)
+                for before, so_far in come
+                for _, done, after in (
+                    _after(effect, so_far, part, before, who, meaning)
+                    if so_far.done.failure is None
+                    else ((None, before, so_far),)
+                )
+            ]
+        for done, after in come:
+            yield f"{first} documents", done, after
+        return
+    for part in at.left:
+        for reply, done, after in _after(effect, at, part, world, who, meaning):
+            yield _said(part, reply), done, after
+
+
+def _after(  # noqa: PLR0917
+    effect: Many, at: Halfway, part: Part, world: World, who: str, meaning: Meaning
+) -> Iterator[tuple[object, World, Halfway]]:
+    """The reply to that part, and what is there after it; a majority need not have it before the end."""
+    left = tuple(each for each in at.left if each is not part)
+    passed = at.passed if isinstance(effect, DeleteMany) else (*at.passed, cast("Key", target(part)))
+    if not world.read(UNCONFIRMED):
+        each = iter(answers(meaning, part, world, who))
+    else:
+        each = (
+            (unconfirmed(world, done, overwritten, alone=True), reply)
+            for done, reply, overwritten in noted(meaning, part, world, who)
+        )
+    for done, reply in each:
+        yield reply, done, Halfway(left, passed, at.done.plus(effect, part, reply)).in_order()
+
+
+def _said(part: Part, reply: object) -> str:
+    return f"{plain_text(target(part))}: {plain_text(reply)}"
+
+
+def _new(effect: UpdateMany | DeleteMany, at: Halfway, world: World) -> tuple[Part, ...]:
+    """What has begun to match since it began, other than by its age."""
+    if any(isinstance(each, OlderThan) for each in parts_of(effect.where)):
+        return ()
+    known = {*at.passed, *map(target, at.left)}
+    return tuple(each for each in parts(effect, world) if target(each) not in known)
+
+
+def _found_none(effect: UpsertOne, world: World) -> InsertOne | None:
+    """What it inserts if it finds none, and does not look again; a server does so only for a filter of the id alone."""
+    if len(equalities(effect.where)) == 1 and all(isinstance(each, (AllOf, Eq)) for each in parts_of(effect.where)):
+        return None
+    try:
+        return to_insert(effect, world)
+    except Refused:
+        return None
+
+
+def _inserting(insert: InsertOne, world: World, who: str, meaning: Meaning) -> Answers:
+    return tuple((done, insert.doc if reply is None else reply) for done, reply in answers(meaning, insert, world, who))
+
+
+# --- whether a meaning does as the store does ---------------------------------------------------------------------------
+
+
+def _is_meant(whole: Answers, apart: Answers) -> bool:
+    return len(whole) == len(apart) and all(
+        same(reply, other) for (_, reply), (_, other) in zip(whole, apart, strict=True)
+    )
+
+
+def _is_done_apart(  # noqa: PLR0917
+    effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
+) -> bool:
+    """Does the meaning do with one part after the other what it does with the whole?"""
+    done, so_far = world, Halfway(each)
+    for part in each:
+        found = answers(meaning, part, done, who)
+        if not found:
+            return all(isinstance(reply, Failure) and is_too_late(reply) for _, reply in whole)
+        if len(found) > 1:
+            return False
+        ((done, reply),) = found
+        so_far = Halfway((), (), so_far.done.plus(effect, part, reply))
+        if so_far.done.failure is not None:
+            break
+    if any(isinstance(reply, Failure) and is_too_late(reply) for _, reply in whole):
+        return True
+    if len(whole) != 1 or not same(whole[0][1], so_far.done.reply(effect)):
+        return False
+    where = [document(effect.collection, cast("Key", target(part))) for part in each]
+    return all(same(whole[0][0].read(cell), done.read(cell)) for cell in where)
