@@ -335,16 +335,16 @@ def test_who_is_cancelled_leaves_no_claim(at: int) -> None:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ({"key": ""}, "cannot name a record"),
+        ({"key": ""}, "the name of a record must be"),
         ({"key": "none"}, "no record 'none' to lock"),
         ({"collection": "a..b"}, "not a name of a collection"),
-        ({"attempts": 0}, "cannot be a number of attempts"),
+        ({"attempts": 0}, "a number of attempts must be"),
         ({"pauses": 1}, "what lies between attempts"),
         ({"stale": timedelta(-1)}, "is too short"),
         ({"stale": 5}, "stale must be a timedelta, got int 5"),
         ({"margin": 5}, "margin must be a timedelta, got int 5"),
         ({"margin": timedelta(microseconds=STALE + 1)}, "is longer than stale="),
-        ({"store": 7}, "not a store"),
+        ({"store": 7}, "a store must be callable, got int 7"),
     ],
     ids=str,
 )

@@ -210,7 +210,7 @@ BAD: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     (("explore", "binary.py:x"), 2, "cannot load binary.py"),
     (("explore", "relative.py:x"), 2, "attempted relative import"),
     # what shows when it is explored
-    (("explore", "broken.py:no_effect"), 2, "a program awaited a int, which is not an effect"),
+    (("explore", "broken.py:no_effect"), 2, "a program awaited an int, which is not an effect"),
     (("explore", "broken.py:nondeterministic"), 4, "with the same replies a program was first about to"),
     (("explore", "broken.py:bad_law"), 3, "why: ZeroDivisionError"),
     (("explore", "--no-store", "broken.py:bad_law"), 3, "in the law 'a law'"),

@@ -647,7 +647,7 @@ def test_what_is_no_position_and_a_client_of_another_event_loop_are_misuse(mongo
         for asked in (changes.locate, changes.check, lambda: changes.read(position)):
             with pytest.raises(Misuse, match="of another event loop"):
                 await asked()
-        with pytest.raises(Misuse, match="not a position"):
+        with pytest.raises(Misuse, match="a position must be"):
             await changes.read(None)  # type: ignore[arg-type]
 
     with asyncio.Runner() as its:

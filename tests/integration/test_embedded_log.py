@@ -73,9 +73,9 @@ def test_each_line_is_a_record(tmp_path: Path) -> None:
     [
         ("{", "it is no JSON"),
         ("5", "a record is an object, and no int"),
-        ("{}", "None cannot name a topic"),
+        ("{}", "the name of a topic must be"),
         ('{"topic": "orders", "valu": "x"}', "did you mean value?"),
-        ('{"topic": "orders", "partition": -1}', "-1 cannot be a partition"),
+        ('{"topic": "orders", "partition": -1}', "a partition must be an integer from 0 on, got -1"),
         ('{"topic": "orders", "value": 5}', "a key or a value is text, and no int"),
         ('{"topic": "orders", "value": {"base64": "!"}}', "it is no JSON, or no base 64"),
         ('{"topic": "orders", "value": "\\ud800"}', "it is no JSON, or no base 64"),

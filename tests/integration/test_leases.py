@@ -730,12 +730,12 @@ def test_who_is_interrupted_while_he_waits_waits_no_more() -> None:
 @pytest.mark.parametrize(
     ("bad", "said"),
     [
-        ({"key": ""}, "cannot name a lease"),
-        ({"terms": 5}, "not the terms of a lease"),
+        ({"key": ""}, "the name of a lease must be"),
+        ({"terms": 5}, "the terms of a lease must be"),
         ({"patience": timedelta(0)}, "patience=0:00:00 is too short"),
         ({"patience": 5}, "patience must be a timedelta, got int 5"),
         ({"collection": "a..b"}, "not a name of a collection"),
-        ({"store": 7}, "not a store"),
+        ({"store": 7}, "a store must be callable, got int 7"),
     ],
     ids=str,
 )

@@ -36,7 +36,7 @@ from tidegate.invocations.admission import Rule as Admission
 from tidegate.invocations.registration import Registered, Registrar
 from tidegate.model.documents import ID, Add, AddToSet, Document, Eq, Field, Foreign, In, Push, Put, Value
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied, NotDurable, Now, Refused, Unreadable
-from tidegate.model.errors import Misuse, TidegateError, UnknownEffect
+from tidegate.model.errors import Misuse, TidegateError, UnknownEffect, typed
 from tidegate.model.instants import MILLISECOND, Instant, instant
 from tidegate.model.operations import (
     NO_INDEXES,
@@ -824,7 +824,7 @@ def test_a_closed_client_of_an_event_loop_is_a_misuse(mongod: MongoServer, datab
 @pytest.mark.parametrize("asked", [SECRET, {"$where": SECRET}, None, Now()], ids=lambda asked: type(asked).__name__)
 def test_what_is_no_operation_is_refused(mongod: MongoServer, database: str, ask: Ask, asked: Any) -> None:
     """By its type; what it holds is not shown."""
-    with pytest.raises(UnknownEffect, match=f"a {type(asked).__name__} where an operation belongs") as raised:
+    with pytest.raises(UnknownEffect, match=f"{typed(asked)} where an operation belongs") as raised:
         ask(mongod.uri, database, asked)
 
     assert SECRET not in str(raised.value)
@@ -1049,6 +1049,16 @@ def test_a_mongod_that_is_not_a_replica_set_is_named(standalone: int, connected:
 
     assert f"the MongoDB at mongodb://{LOOPBACK}:{standalone} is not a replica set" in message
     assert "rs.initiate()" in message
+
+
+@pytest.mark.mongo
+@each_way
+def test_a_replica_set_of_another_name_is_named(mongod: MongoServer, connected: Callable[[str], bool]) -> None:
+    hosts = mongod.uri.partition("?")[0]
+    message = refusal(connected, f"{hosts}?replicaSet=other&serverSelectionTimeoutMS=500")
+
+    assert "is not in the replica set that the URI names" in message
+    assert "help: correct replicaSet in the URI" in message
 
 
 @each_way

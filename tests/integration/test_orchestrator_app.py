@@ -9,6 +9,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -222,6 +223,9 @@ def test_a_run_that_failed_is_tried_again_as_often_as_that_is_allowed(
     assert (tries.count("third"), tries.count("never"), tries.count("picky")) == (3, 3, 1)
     said = [(each.levelname, each.getMessage()) for each in caplog.records if "has failed" in each.getMessage()]
     assert Counter(level for level, _ in said) == {"WARNING": 4, "ERROR": 2}
+    first = re.compile("the handler of picky, invocation [0-9a-f]{32}, attempt 1, has failed: ValueError: no reason")
+    assert sum(first.match(what) is not None for _, what in said) == 1
+    assert {"attempt 1,", "attempt 2,", "attempt 3,"} == {what[what.index("attempt") :][:10] for _, what in said}
     assert all("called again in 0 s" in what for level, what in said if level == "WARNING")
     assert "hunter2" not in "".join(what for _, what in said)
 
@@ -1033,10 +1037,10 @@ def test_many_are_enqueued_at_once(mongodb: str, database: str, store: str) -> N
             more = await add.enqueue_many([(7, 7), (8,)], keys=["a", "b"])
             again = await add.enqueue_many([(1,)], keys=["a"])
             assert ([each.is_new for each in more], again[0].is_new) == ([True, True], False)
-            with pytest.raises(Misuse, match="the argument one of add is a str"):
+            with pytest.raises(Misuse, match="the argument one of add must be an int, got str"):
                 _ = await add.enqueue_many([(1,), ("x",)])
             for call in ("ab", {"one": 1, "other": 2}):
-                with pytest.raises(Misuse, match="is not the arguments of a call"):
+                with pytest.raises(Misuse, match="the arguments of a call must be a tuple or a list"):
                     _ = await add.enqueue_many([call])  # type: ignore[list-item]
             with pytest.raises(Misuse, match="a str is no keys"):
                 _ = await add.enqueue_many([(1,), (2,)], keys="ab")
@@ -1066,7 +1070,7 @@ def test_what_is_paused_is_taken_by_nobody_until_it_is_resumed(mongodb: str, dat
             async def two() -> int:
                 return 2
 
-            with pytest.raises(Misuse, match="a str is not a collection"):
+            with pytest.raises(Misuse, match="str is not a collection"):
                 _ = await app.pause(queues="slow")
             with pytest.raises(Misuse, match="there is no task 'three'"):
                 _ = await app.pause(tasks=["three"])
@@ -1685,7 +1689,7 @@ async def one(number: int) -> int:
 
 EVENT: Final = on_event("a")
 WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
-    "no handler": (lambda app: app.task()(7), "a int is not a handler"),  # type: ignore[call-overload]
+    "no handler": (lambda app: app.task()(7), "a handler must be callable, got int 7"),  # type: ignore[call-overload]
     "no such type": (lambda app: app.task()(unknown_annotation), "names Undefined"),
     "a name of an option": (lambda app: app.task(name="x")(lambda key: key), "a parameter is called key"),
     "any number of arguments": (lambda app: app.task(name="x")(lambda *given: given), "any number of arguments"),
@@ -1698,11 +1702,11 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
     "a rate of another kind": (lambda _: Rate(1, per=5), "per must be a timedelta, got int 5"),  # type: ignore[arg-type]
     "a drain of another kind": (lambda _: Orchestrator(Embedded(), "x", drain=5), "drain must be a timedelta"),  # type: ignore[arg-type]
     "a limit of ages": (lambda app: app.task(timeout=timedelta.max)(good), "is too long"),
-    "a priority": (lambda app: app.task(priority=101)(good), "101 cannot be a priority"),
-    "retries": (lambda app: app.task(retries=-1)(good), "-1 cannot be a number of retries"),
+    "a priority": (lambda app: app.task(priority=101)(good), "priority must be an integer from -100 to 100, got 101"),
+    "retries": (lambda app: app.task(retries=-1)(good), "retries must be an integer from 0 on, got -1"),
     "an error": (lambda app: app.task(retry_for="OSError")(good), "is no class of errors"),  # type: ignore[arg-type]
-    "how many run": (lambda app: app.task(max_running=2)(good), "how many run at a time"),  # type: ignore[arg-type]
-    "a key": (lambda _: MaxRunning.per("to"), "what calls have in common"),  # type: ignore[arg-type]
+    "how many run": (lambda app: app.task(max_running=2)(good), "max_running must be a MaxRunning, got int 2"),  # type: ignore[arg-type]
+    "a key": (lambda _: MaxRunning.per("to"), "key must be callable, got str"),  # type: ignore[arg-type]
     "a key of what is not there": (
         lambda app: app.task(max_running=MaxRunning.per(lambda to: to))(good),
         "the key of its max_running wants to",
@@ -1711,8 +1715,8 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
         lambda app: app.task(processes=True, name="x")(lambda: 1),
         "that has no name in its module",
     ),
-    "triggers that are one": (lambda app: app.task(triggers=EVENT)(one), "a When is not when a task starts"),  # type: ignore[arg-type]
-    "triggers that are none": (lambda app: app.task(triggers=7)(one), "a int is not when a task starts"),  # type: ignore[arg-type]
+    "triggers that are one": (lambda app: app.task(triggers=EVENT)(one), "triggers must be an Iterable, got When"),  # type: ignore[arg-type]
+    "triggers that are none": (lambda app: app.task(triggers=7)(one), "triggers must be an Iterable, got int 7"),  # type: ignore[arg-type]
     "a trigger twice": (lambda app: app.task(triggers=[EVENT, EVENT])(anything), "is declared twice"),
     "a condition twice": (lambda app: app.task(triggers=[EVENT & EVENT])(anything), "a condition comes twice"),
     "no time": (lambda app: app.task(triggers=[(EVENT & on_event("b")).within(AT_ONCE)])(anything), "is too short"),
@@ -1732,19 +1736,25 @@ WRONG: Final[dict[str, tuple[Callable[[Orchestrator], object], str]]] = {
         ),
         "their filters are different functions",
     ),
-    "an error of a trigger": (lambda _: on_exception("x", OSError()), "a OSError is not a type of errors"),  # type: ignore[arg-type]
+    "an error of a trigger": (
+        lambda _: on_exception("x", OSError()),  # type: ignore[arg-type]
+        "a type of errors must be a string or a type, got OSError",
+    ),
     "a service without parentheses": (lambda app: app.service(anything), r"write @app.service\(\)"),  # type: ignore[arg-type]
     "a service that holds the loop up": (lambda app: app.service()(len), "the service 'len' is a plain function"),  # type: ignore[arg-type]
-    "a service that is none": (lambda app: app.service("x")(7), "a int is not a handler"),  # type: ignore[arg-type]
+    "a service that is none": (lambda app: app.service("x")(7), "a handler must be callable, got int 7"),  # type: ignore[arg-type]
     "a cron of a setting": (lambda _: ServiceRules(purge="61 * * * *"), "is no cron expression"),
-    "settings": (lambda _: Orchestrator("mongodb://h", settings={}), "a dict is not what an orchestrator is told"),  # type: ignore[arg-type]
-    "an observer": (lambda _: Orchestrator(Embedded(), "x", observers=[7]), "a int is not an observer"),  # type: ignore[list-item]
-    "no observers": (lambda _: Orchestrator(Embedded(), "x", observers=7), "a int is not observers"),  # type: ignore[arg-type]
+    "settings": (
+        lambda _: Orchestrator("mongodb://h", settings={}),  # type: ignore[arg-type]
+        "settings must be an OrchestratorSettings, got dict",
+    ),
+    "an observer": (lambda _: Orchestrator(Embedded(), "x", observers=[7]), "an observer must be callable, got int 7"),  # type: ignore[list-item]
+    "no observers": (lambda _: Orchestrator(Embedded(), "x", observers=7), "observers must be an Iterable, got int 7"),  # type: ignore[arg-type]
     "an observer whom nobody awaits": (
         lambda _: Orchestrator(Embedded(), "x", observers=[good]),  # type: ignore[list-item]
         "good is an async function",
     ),
-    "a store": (lambda _: Orchestrator(7, "x"), "a int is no store"),
+    "a store": (lambda _: Orchestrator(7, "x"), "an int is no store"),
     "no database": (lambda _: Orchestrator(Embedded()), "an app needs a database"),
     "the database of a server": (
         lambda _: Orchestrator(Embedded(), "local"),
@@ -1768,7 +1778,7 @@ def test_who_calls_with_something_else_hears_of_it() -> None:
     send = app.task()(good)
 
     async def run() -> None:
-        with pytest.raises(Misuse, match="the argument mail of good is a str, and is to be a Mail"):
+        with pytest.raises(Misuse, match="the argument mail of good must be a Mail, got str"):
             _ = await send.enqueue("hunter2")
         with pytest.raises(Misuse, match="missing a required argument"):
             _ = await send.enqueue()

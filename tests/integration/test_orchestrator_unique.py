@@ -141,7 +141,7 @@ def test_what_cannot_be_unique_is_said_at_once() -> None:
         _ = app.task(name="x", unique=True)(index)  # type: ignore[arg-type]
     with pytest.raises(Misuse, match="the key of its unique wants mail"):
         _ = app.task(name="x", unique=Unique.per(lambda mail: mail))(index)
-    with pytest.raises(Misuse, match="what calls have in common"):
+    with pytest.raises(Misuse, match="key must be callable, got str"):
         _ = Unique.per("page")  # type: ignore[arg-type]
 
     async def run() -> None:

@@ -106,7 +106,7 @@ def test_what_is_not_replayed_is_a_warning(run: Run, pytester: pytest.Pytester) 
     assert done.ret == 0
     assert "was recorded in 'coupons.py:coupon': 'coupon' is explored, and nothing is replayed" in done.stdout.str()
     done = run("def test_it(sim):\n    sim.explore(coupon)\n")
-    assert "a function is not a scenario: is it a function that makes one, and was not called?" in done.stdout.str()
+    assert "a scenario must be a Scenario, got function" in done.stdout.str()
 
 
 def test_a_replay_in_a_mended_program_says_where_it_diverges(

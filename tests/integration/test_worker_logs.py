@@ -101,9 +101,9 @@ def test_a_failure_that_is_tried_again_is_a_warning_of_one_line(caplog: pytest.L
     first, last = [each for each in caplog.records if "handler failed" in each.getMessage()]
     assert (first.levelno, first.exc_info) == (logging.WARNING, None)
     said, _, where = first.getMessage().partition(" (")
-    assert said == "handler failed at orders-3 @0, and is called again: ValueError: out of stock"
+    assert said == "handler failed at orders-3 @0, attempt 1, and is called again: ValueError: out of stock"
     assert Path(where.partition(":")[0]).name == Path(__file__).name
-    assert last.levelno == logging.ERROR
+    assert (last.levelno, last.getMessage()) == (logging.ERROR, "handler failed at orders-3 @0, attempt 2")
     assert last.exc_info is not None
 
 

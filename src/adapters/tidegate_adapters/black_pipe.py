@@ -153,15 +153,15 @@ class Rule:
     def __attrs_post_init__(self) -> None:
         if self.command is not None:
             check_name(self.command, "a command")
-        check_type(self.action, Action, "an action")
+        check_type(self.action, Action, "action")
         if self.where is not None:
-            check_callable(self.where, "a predicate of commands")
-        check_int(self.skip, "a number of requests to skip", 0)
+            check_callable(self.where, "where")
+        check_int(self.skip, "skip", 0)
         if self.times is not None:
-            check_int(self.times, "a number of times", 1)
-        check_type(self.probability, (int, float), "a probability")
+            check_int(self.times, "times", 1)
+        check_type(self.probability, (int, float), "probability")
         check_lengths(self, delay=0)
-        check_type(self.reply, Mapping, "a reply")
+        check_type(self.reply, Mapping, "reply")
         if not 0 < self.probability <= 1:
             raise Misuse(f"{self.probability} cannot be a probability", why="it is above 0 and at most 1")
         if bool(self.delay) != (self.action in _DELAYS):

@@ -34,7 +34,7 @@ from bson.errors import InvalidDocument
 
 from tidegate.model.documents import DEPTH_MAX, Document, Foreign, Value, checked
 from tidegate.model.effects import Unreadable
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.instants import MILLISECOND, Instant, instant, moment
 from tidegate.model.values import check_type
 
@@ -172,7 +172,7 @@ def unreadable(document: object, where: str, error: Misuse) -> Unreadable:
         error: What is wrong with it.
     """
     key = document.get("_id") if isinstance(document, Mapping) else None
-    named = f"a {type(key).__name__}"
+    named = f"{typed(key)}"
     if not isinstance(key, (Mapping, list)):
         with suppress(Misuse):
             _ = loaded({"_id": key}, where)
@@ -234,7 +234,7 @@ def _foreign(value: object, where: _Place) -> Foreign:
         element = b"\0"
     if element[0] not in _NAMES:
         raise Misuse(
-            f"a field holds a {type(value).__name__}, which has no counterpart in tidegate",
+            f"a field holds {typed(value)}, which has no counterpart in tidegate",
             where=shown(_written(where)),
             why="programs compare what they read, and this would compare wrongly",
             todo="store it as a string, an integer, a float, bytes, a date, an array or an object",

@@ -48,7 +48,7 @@ from typing import Any, Final, NamedTuple, final
 
 from tidegate.model.documents import ID, Document, Field, Foreign, Value
 from tidegate.model.effects import Ambiguous, Refused
-from tidegate.model.errors import MissingExtra, Misuse, TidegateError
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError, typed
 from tidegate.model.instants import MILLISECOND, SECOND, Instant, seconds
 from tidegate.model.operations import check_collection
 from tidegate.model.values import check_type, check_types
@@ -133,7 +133,7 @@ class ChangeStream:
     ) -> None:
         if not isinstance(client, AsyncMongoClient):
             raise Misuse(
-                f"a {type(client).__name__} where an AsyncMongoClient belongs",
+                f"{typed(client)} where an AsyncMongoClient belongs",
                 todo="hand in what connect_async(uri) returns",
             )
         check_types(watched, str, "a name of a collection")

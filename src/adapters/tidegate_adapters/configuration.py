@@ -64,7 +64,7 @@ from typing import (
 
 import attrs
 
-from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown, typed
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration, duration, seconds
 from tidegate_adapters.printable import Secret, is_secret_name, redacted
 
@@ -220,7 +220,7 @@ def _read(file: Path) -> Mapping[str, object]:
     except RecursionError:
         raise Misuse(f"cannot read {file}", why="it is nested too deeply") from None
     if not isinstance(found, dict):
-        raise Misuse(f"{file} holds no table, but a {type(found).__name__}")
+        raise Misuse(f"{file} holds no table, but {typed(found)}")
     return cast("dict[str, object]", found)
 
 
@@ -245,7 +245,7 @@ def _yaml(text: str) -> object:
 def _table(tables: Mapping[str, object], name: str, file: Path) -> Mapping[str, object]:
     found = tables.get(name, {})
     if not isinstance(found, dict):
-        raise Misuse(f"{name} is no table, but a {type(found).__name__}", where=str(file))
+        raise Misuse(f"{name} is no table, but {typed(found)}", where=str(file))
     return cast("dict[str, object]", found)
 
 
@@ -472,7 +472,7 @@ def _time(raw: object) -> datetime:
 
 def _secret(raw: object) -> str:
     if not isinstance(raw, str):
-        raise _WrongError(f"a {type(raw).__name__} is no text")
+        raise _WrongError(f"{typed(raw)} is no text")
     return str(raw)
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias, cast
 from uuid import uuid4
 
-from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.errors import MissingExtra, Misuse, typed
 from tidegate.model.operations import Indexes
 from tidegate_adapters.sites import Site
 
@@ -43,7 +43,7 @@ def check_store(store: AppStore) -> None:
     """Raise Misuse unless it is a store of documents."""
     if not isinstance(store, (str, AsyncMongoClient)) and not callable(getattr(store, "awaited", None)):
         raise Misuse(
-            f"a {type(store).__name__} is no store of documents",
+            f"{typed(store)} is no store of documents",
             todo="pass a URI, an AsyncMongoClient, or an Embedded() of tidegate_adapters.embedded",
         )
 
@@ -52,9 +52,7 @@ def check_session(session: object, kind: type[AsyncClientSession | ClientSession
     """Raise Misuse unless it is a session of this kind, in a transaction: else what is written stands there at once."""
     if not isinstance(session, kind):
         of = "a MongoClient" if kind is ClientSession else "an AsyncMongoClient"
-        raise Misuse(
-            f"a {type(session).__name__} where a session of {of} belongs", todo="pass what start_session() returns"
-        )
+        raise Misuse(f"{typed(session)} where a session of {of} belongs", todo="pass what start_session() returns")
     if not session.in_transaction:
         raise Misuse(
             "session=, and no transaction of it",

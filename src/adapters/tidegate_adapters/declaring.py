@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
+from difflib import get_close_matches
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from types import ModuleType
@@ -21,11 +22,13 @@ from tidegate.retries.backoff import LONGEST, Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
 
 __all__ = [
+    "check_known",
     "check_lengths",
     "is_async_handler",
     "is_loading",
     "length_of",
     "loading",
+    "meant",
     "module_from",
     "observers_of",
     "place_of",
@@ -66,6 +69,41 @@ def check_called_with_one(handler: Callable[..., object], name: str, what: str, 
         raise Misuse(f"{name} cannot be called with {what}", todo=f"write async def {name}({word}): ...") from None
     except ValueError:  # nobody knows what it takes
         pass
+
+
+_FORMER: Final[Mapping[str, str]] = {
+    "executors": "concurrency",
+    "max_workers": "concurrency",
+    "running_max": "concurrency",
+    "threads": "concurrency",
+    "workers": "concurrency",
+    "handler_timeout": "timeout",
+    "filter": "where",
+    "retry": "retries",
+    "cron": "triggers",
+}
+"""By what others call an option: what it is called here."""
+
+
+def meant(name: str, options: Iterable[str]) -> str:
+    """The option that a wrong name is nearest to, as a question; "" if none is near."""
+    there = [*options]
+    found = [_FORMER[name]] if _FORMER.get(name) in there else get_close_matches(name, there, n=1)
+    return "".join(f"did you mean {each}?" for each in found)
+
+
+def check_known(call: Callable[..., object], what: str, unknown: Iterable[str]) -> None:
+    """Raise Misuse if there are options that a function does not have.
+
+    Args:
+        call: The function.
+        what: What has the options.
+        unknown: Their names.
+    """
+    options = [each.name for each in signature(call).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    for name in unknown:
+        todo = meant(name, options) or f"there are: {', '.join(options)}"
+        raise Misuse(f"{name} is not an option of {what}", todo=todo)
 
 
 def check_task_name(name: object) -> None:
@@ -143,13 +181,8 @@ def length_of(length: object, what: str, least: Duration) -> Duration:
     Raises:
         Misuse: It is of another type, shorter, or longer than a century.
     """
-    if not isinstance(length, timedelta):
-        number = length if type(length) in {int, float} else "..."
-        raise Misuse(
-            f"{what} must be a timedelta, got {type(length).__name__} {shown(length)}",
-            todo=f"write timedelta(seconds={number})",
-        )
-    found = duration(length)
+    check_type(length, timedelta, what)
+    found = duration(cast("timedelta", length))
     if found < least:
         raise Misuse(f"{what}={length} is too short", why=f"the least is {seconds(least)}")
     if found > LONGEST:
@@ -163,8 +196,13 @@ def check_lengths(given: object, **least: Duration) -> None:
         _ = length_of(getattr(given, what), what, shortest)
 
 
-def timeout_of(timeout: timedelta | None, *, is_async: bool) -> Duration | None:
+def timeout_of(timeout: timedelta | None, *, is_async: bool, instead: str = "") -> Duration | None:
     """How long a handler may take, in microseconds; None for any time.
+
+    Args:
+        timeout: What is said.
+        is_async: Whether the handler can be interrupted.
+        instead: What else to do where it cannot.
 
     Raises:
         Misuse: It is no length of time, or the handler runs in a thread.
@@ -175,7 +213,7 @@ def timeout_of(timeout: timedelta | None, *, is_async: bool) -> Duration | None:
         raise Misuse(
             "timeout=, for a plain function",
             why="a thread cannot be interrupted",
-            todo="make it an async def, or leave timeout out",
+            todo=f"make it an async def, {instead}or leave timeout out",
         )
     return length_of(timeout, "timeout", MILLISECOND)
 
@@ -215,7 +253,7 @@ def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:
         return retries
     policy = Policy()
     if retries is not None:
-        check_int(retries, "a number of retries", 0)
+        check_int(retries, "retries", 0)
         assert isinstance(retries, int), "it was checked"
         policy = Policy(attempts_max=retries + 1)
     if backoff is None:

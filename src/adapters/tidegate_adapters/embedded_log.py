@@ -30,7 +30,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
-from tidegate_adapters.handlers import Called, pattern_of
+from tidegate_adapters.handlers import Called, pattern_of, unread_and_sends
 from tidegate_adapters.kafka_ports import (
     Client,
     Connect,
@@ -409,7 +409,11 @@ class EmbeddedRun:
         return self._began, sum(self._log.positions.values())
 
     def _handled(self, handle: Called) -> Called:
-        counted = self._counted(handle)
+        async def checked(given: Record | tuple[Record, ...]) -> object:
+            aside, sends = unread_and_sends(await handle(given))  # a wrong reply is a failure of the handler
+            return (*aside, *sends) or None
+
+        counted = self._counted(checked)
 
         async def handled(given: Record | tuple[Record, ...]) -> object:
             reply = await counted(given)

@@ -36,7 +36,7 @@ from tidegate.consumer.transactions import (
     take_over,
 )
 from tidegate.model.effects import Ambiguous, Effect, Failure, Sleep
-from tidegate.model.errors import UnknownEffect
+from tidegate.model.errors import UnknownEffect, typed
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
 from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters import kafka_ports as ports
@@ -181,7 +181,7 @@ class Transactions:
                 async with asyncio.timeout(_LASTS_S):
                     await self._asked(effect)
             case _:
-                raise UnknownEffect(f"a {type(effect).__name__} in a transaction")
+                raise UnknownEffect(f"{typed(effect)} in a transaction")
         return None
 
     async def _fenced(self, partition: TopicPartition) -> int:

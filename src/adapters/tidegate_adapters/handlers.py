@@ -30,7 +30,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import attrs
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate.model.values import check_callable
@@ -143,7 +143,7 @@ def unread_and_sends(reply: object) -> tuple[tuple[Unread, ...], tuple[Send, ...
                 unread.append(each)
             case _:
                 raise Misuse(
-                    f"a handler has returned a {type(each).__name__}",
+                    f"a handler has returned {typed(each)}",
                     why="what it returns is sent before its record counts as done",
                     todo="return None, a Send, or an iterable of them",
                 )

@@ -23,7 +23,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from enum import Enum, unique
-from inspect import isasyncgenfunction, iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final, get_args
 
 import attrs
@@ -213,9 +213,11 @@ class Worker:
         observer_failures_max: int | None = None,
         **options: object,
     ) -> None:
-        if isinstance(topics, str) or not isinstance(topics, Iterable):
-            raise Misuse(f"{topics!r} are not topics", todo="pass a list of names")
-        check_type(consumer, ConsumerRules, "what a consumer does")
+        given: object = topics
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            todo = f"write [{given!r}]" if isinstance(given, str) else ""
+            raise Misuse(f"topics must be a list of names, got {shown(given)}", todo=todo)
+        check_type(consumer, ConsumerRules, "consumer")
         if consumer.executors not in (CONCURRENCY, concurrency):
             raise Misuse(
                 f"a consumer with {consumer.executors} executors",
@@ -235,7 +237,7 @@ class Worker:
             start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace, metrics_host, exactly_once,
             observer_failures_max,
         )  # fmt: skip
-        check_options(options)
+        check_options(options, signature(Worker).parameters)
         _times(consumer.partition.drain, options)
         if handlers is None:
             raise Misuse("nothing handles the records", todo="pass a function of one record, or one by topic")
@@ -409,7 +411,7 @@ def _with_failures(
     """The rules with what is said in short."""
     part = rules.partition
     if on_failure is not None:
-        check_type(on_failure, OnFailure, "what becomes of a record that has failed")
+        check_type(on_failure, OnFailure, "on_failure")
         part = attrs.evolve(part, failure_policy=_POLICIES[on_failure])
     if retries is not None:
         part = attrs.evolve(part, fanout=attrs.evolve(part.fanout, retries_max=retries))

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from copy import copy
 from datetime import datetime
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, final, get_args, get_origin, get_type_hints
 
@@ -23,7 +22,8 @@ from tidegate.consumer.commit_answers import CommitFailure
 from tidegate.model.errors import MissingExtra, Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
-from tidegate.model.values import check_int
+from tidegate.model.values import check_int, check_type
+from tidegate_adapters.declaring import meant
 from tidegate_adapters.handlers import undecoded
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.worker_settings import ClientOptions
@@ -304,16 +304,21 @@ def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
         ) from None
 
 
-def check_options(options: Mapping[str, object]) -> None:
+def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> None:
     """Raise Misuse unless the client has options of these names, and takes what they are set to.
 
     aiokafka looks at few of them: with others it fails with an error of Python's, or fetches nothing.
+
+    Args:
+        options: Those, with their values.
+        others: Names of options that are not the client's.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
-            near = "".join(f"did you mean {each}?" for each in get_close_matches(name, _OPTIONS, n=1))
-            why = "the worker says that itself" if name in _NOT_OPTIONS else "aiokafka's consumer has no such option"
-            raise Misuse(f"{name} is not an option of a worker", why=why, todo=near)
+            why = "the worker says that itself" if name in _NOT_OPTIONS else "neither it nor aiokafka's consumer has it"
+            raise Misuse(
+                f"{name} is not an option of a worker", why=why, todo=meant(name, others) or meant(name, _OPTIONS)
+            )
         kind = _KINDS.get(name)
         if value is None or kind is None:
             continue
@@ -323,7 +328,7 @@ def check_options(options: Mapping[str, object]) -> None:
             if value not in get_args(kind):
                 raise Misuse(f"{shown(value)} cannot be {name}", todo=f"choose one of {', '.join(get_args(kind))}")
         elif not isinstance(value, kind):
-            raise Misuse(f"{name} cannot be a {type(value).__name__}", todo=f"set it to a {kind.__name__}")
+            check_type(value, kind, name)
 
 
 async def start(consumer: Client) -> None:

@@ -92,7 +92,7 @@ from tidegate.model.documents import (
     equalities,
 )
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, Refused, Unreadable
-from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError, UnknownEffect, shown, typed, with_article
 from tidegate.model.instants import MILLISECOND, ClockName, ClockReading, Duration, Instant, reckoned
 from tidegate.model.operations import (
     NO_INDEXES,
@@ -413,7 +413,7 @@ def _within(session: Any, kind: type[Any], client: object, unique: Unique, index
         return {}
     if not isinstance(session, kind):
         raise Misuse(
-            f"a {type(session).__name__} where a {kind.__name__} belongs",
+            f"{typed(session)} where {with_article(kind.__name__)} belongs",
             todo="pass what start_session() of the client returns",
         )
     if session.client is not client:
@@ -624,7 +624,7 @@ def _opened(client: MongoClient[Any] | AsyncMongoClient[Any], database: str, kin
     """The database's handle, from which those of its collections take over all concerns."""
     if not isinstance(client, kind):
         raise Misuse(
-            f"a {type(client).__name__} where a {kind.__name__} belongs",
+            f"{typed(client)} where {with_article(kind.__name__)} belongs",
             todo="Mongo and make_unique take what connect(uri) returns, AsyncMongo and make_unique_async what connect_async does",
         )
     if not client.write_concern.acknowledged:
@@ -773,7 +773,7 @@ SIMPLE: Final = Collation("simple")
 def _check_alone(within: Mapping[str, Any], effect: Transactional) -> None:
     if within:
         raise Misuse(
-            f"a {type(effect).__name__} in a session of yours",
+            f"{typed(effect)} in a session of yours",
             why="whose transaction is begun and ended by you",
             todo="use a store without a session, or await the operations themselves",
         )
@@ -900,7 +900,7 @@ def _loaded(collection: str, answer: Mapping[str, Any] | None) -> Document | Unr
 
 def _unknown(effect: object) -> UnknownEffect:
     return UnknownEffect(
-        f"a {type(effect).__name__} where an operation belongs",
+        f"{typed(effect)} where an operation belongs",
         why="a database carries out what tidegate.model.operations holds, and nothing else",
         todo="hand other effects to handlers of their own: choosing(documents(...), local())",
     )
@@ -1155,6 +1155,11 @@ def _clear_errors(uri: str) -> Generator[None, None, None]:
     try:
         yield
     except ConnectionFailure as error:
+        if "No replica set members available" in str(error):
+            raise TidegateError(
+                f"the MongoDB at {masked(uri)} is not in the replica set that the URI names",
+                todo="correct replicaSet in the URI: db.hello().setName in mongosh says how the set there is called",
+            ) from None
         raise TidegateError(
             f"no MongoDB answers at {masked(uri)}",
             why=_cut(str(error).partition(", Timeout:")[0]),

@@ -39,7 +39,7 @@ from uuid import uuid4
 import attrs
 
 from tidegate.model.effects import Program, Refused
-from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown, typed
 from tidegate.model.values import check_int, check_name
 from tidegate.payloads.upload_records import Content, Damaged, Found
 from tidegate.payloads.uploads import (
@@ -250,7 +250,7 @@ class _Intake:
             return
         if not isinstance(piece, (bytes, bytearray, memoryview)):
             raise Misuse(
-                f"a {type(piece).__name__} in a payload",
+                f"{typed(piece)} in a payload",
                 why="it is made of bytes",
                 todo="encode text; open files as 'rb'",
             )
@@ -302,7 +302,7 @@ def _pieces(source: object) -> Iterator[object]:
     if isinstance(source, Iterable) and not isinstance(source, (str, Mapping)):
         return iter(source)
     raise Misuse(
-        f"a {type(source).__name__} is no payload",
+        f"{typed(source)} is no payload",
         todo="pass bytes, a file opened as 'rb', or whatever gives bytes piece by piece",
     )
 
@@ -376,8 +376,8 @@ class _Settings:
     store: PayloadStore = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        check_int(self.threshold, "a threshold in bytes", 0, THRESHOLD)
-        check_int(self.chunk_bytes, "a number of bytes in a chunk", 1, THRESHOLD)
+        check_int(self.threshold, "threshold", 0, THRESHOLD)
+        check_int(self.chunk_bytes, "chunk_bytes", 1, THRESHOLD)
         check_name(self.codec, "a codec")
         if self.codec not in _CODECS:
             raise Misuse(f"{shown(self.codec)} makes nothing smaller", todo=f"there are: {', '.join(_CODECS)}")

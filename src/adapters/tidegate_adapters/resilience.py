@@ -125,12 +125,12 @@ class Rules:
     breaker: CircuitBreaker = BREAKER
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.retries, Policy, "a policy")
+        check_type(self.retries, Policy, "retries")
         if isinstance(self.retries.backoff, Cron):
             raise Misuse("a kit does not try again by a cron", todo="use Fixed, Linear, Exponential or Series")
         check_lengths(self, attempt=1, **({} if self.deadline is None else {"deadline": 1}))
-        check_type(self.budget, Budget, "a budget")
-        check_type(self.breaker, CircuitBreaker, "a breaker")
+        check_type(self.budget, Budget, "budget")
+        check_type(self.breaker, CircuitBreaker, "breaker")
 
 
 _RULES: Final = Rules()

@@ -147,7 +147,7 @@ class Sim:
             Misuse: The scenario, or a program in it, breaks a contract.
         """
         __tracebackhide__ = True
-        check_type(scenario, Scenario, "a scenario: is it a function that makes one, and was not called?")
+        check_type(scenario, Scenario, "a scenario", "call it, if it is a function that makes one")
         self.begin_anew_with_each_test_case()
         identity = f"{self.item.nodeid}#{self.places + 1}" if self.places else self.item.nodeid
         sought = self.item.config.pluginmanager.get_plugin(SOUGHT)

@@ -14,7 +14,7 @@ from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 
-from tidegate.model.errors import TidegateError
+from tidegate.model.errors import TidegateError, typed
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.kafka_ports import Client, Received, theirs
 from tidegate_adapters.raw_records import RawBatches
@@ -60,7 +60,7 @@ async def read(consumer: Client, partition: TopicPartition, position: int) -> Fo
     if not hasattr(consumer, "_fetcher"):
         raise TidegateError(
             f"what cannot be decoded in {partition} cannot be read otherwise",
-            why=f"a {type(consumer).__name__} has neither read_raw nor aiokafka's fetcher",
+            why=f"{typed(consumer)} has neither read_raw nor aiokafka's fetcher",
             todo="give the client read_raw, as docs/worker.md says of another client",
         )
     place, private = theirs(partition), cast("Any", consumer)

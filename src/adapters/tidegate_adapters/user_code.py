@@ -29,6 +29,7 @@ from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.fanout import DeliverRecords, Report, Start, TasksReported
 from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent, event_for
 from tidegate.model.effects import Refused
+from tidegate.model.errors import shown
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import Record, Send
 from tidegate_adapters.exactly_once import Transactions
@@ -170,9 +171,10 @@ class UserCode:
         where = placed(record.of, record.offset, attempt)
         say(
             logging.ERROR,
-            "skipped %s @%s, which cannot be decoded",
+            "skipped %s @%s, attempt %s, which cannot be decoded",
             record.of,
             record.offset,
+            attempt,
             error=aside.error,
             extra=where,
         )
@@ -256,7 +258,8 @@ class UserCode:
         self._done(work, done)
         for delay, offsets in parked.items():
             where = placed(work.partition, tuple(offsets), handle.attempt)
-            say(logging.INFO, "%s of %s are parked for %s", offsets, work.partition, seconds(delay), extra=where)
+            text = "the handler raised Later at %s @%s, attempt %s: it is called again in %s"
+            say(logging.INFO, text, work.partition, shown(offsets), handle.attempt, seconds(delay), extra=where)
             put_off = RecordsParked(tuple(offsets), delay, handle.attempt)
             self._tell(WorkReported(work.partition, work.generation, put_off))
         if self._tallies is not None:  # it is on the way of each record
@@ -304,16 +307,17 @@ class UserCode:
         self, work: Work, offset: int | tuple[int, ...], error: BaseException, attempt: int | None = None
     ) -> None:
         """A line; with a traceback, which takes longer than all else that a failure costs, where it is not called again."""
-        where = placed(work.partition, offset, attempt)
+        where, at = placed(work.partition, offset, attempt), "%s @%s" if attempt is None else "%s @%s, attempt %s"
+        about = (work.partition, offset) if attempt is None else (work.partition, offset, attempt)
         if isinstance(error, Refused):
-            say(logging.WARNING, "interrupted: %s", work, extra=where)
+            say(logging.WARNING, f"{at}: interrupted: %s", *about, work, extra=where)
             return
         if attempt is not None and attempt <= self._rules.fanout.retries_max and not self._rules.hooks:
-            what = "handler failed at %s @%s, and is called again: %s (%s)"
-            say(logging.WARNING, what, work.partition, offset, message(error), place(error), extra=where)
+            what = f"handler failed at {at}, and is called again: %s (%s)"
+            say(logging.WARNING, what, *about, message(error), place(error), extra=where)
             return
-        what = "handler failed at %s @%s" if isinstance(work.request, Handle | Start) else "hook failed for %s @%s"
-        say(logging.ERROR, what, work.partition, offset, error=error, extra=where)
+        what = "handler failed at" if isinstance(work.request, Handle | Start) else "hook failed for"
+        say(logging.ERROR, f"{what} {at}", *about, error=error, extra=where)
 
 
 _OFFSET: Final = attrgetter("offset")

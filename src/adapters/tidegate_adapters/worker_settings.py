@@ -190,7 +190,7 @@ class WorkerSettings:
 
     def __attrs_post_init__(self) -> None:
         if not self.topics or not all(self.topics):
-            raise Misuse(f"{self.topics!r} are not topics", todo="pass a list of names")
+            raise Misuse(f"topics must be a list of names, got {self.topics!r}")
         for text, what in (
             *((each, "a topic") for each in self.topics),
             (self.bootstrap, "an address"),
@@ -198,7 +198,7 @@ class WorkerSettings:
         ):
             check_type(text, str, what)
         if self.dead_letter is not None:
-            check_type(self.dead_letter, str, "a topic of dead letters")
+            check_type(self.dead_letter, str, "dead_letter")
         letters = letter_topic(self.dead_letter or "", "topic")
         for topic in (*self.topics, *filter(None, [letters])):
             _check_topic(topic)
@@ -212,22 +212,22 @@ class WorkerSettings:
         _check_addresses(self.bootstrap)
         if not self.group:
             raise Misuse("a worker needs a consumer group", why="its commits are the group's")
-        check_type(self.consumer, ConsumerRules, "what a consumer does")
-        check_type(self.undecodable, Undecodable, "what becomes of a record that cannot be decoded")
-        check_int(self.concurrency, "a number of handlers at a time", 1)
+        check_type(self.consumer, ConsumerRules, "consumer")
+        check_type(self.undecodable, Undecodable, "undecodable")
+        check_int(self.concurrency, "concurrency", 1)
         object.__setattr__(self, "consumer", _with_executors(self.consumer, self.concurrency))
         if self.timeout is not None:
             _ = length_of(self.timeout, "timeout", MILLISECOND)
         _ = length_of(self.stalled_after, "stalled_after", 1)
         self._check_times()
-        check_type(self.exactly_once, bool, "whether answers are committed together with their records")
+        check_type(self.exactly_once, bool, "exactly_once")
         if self.observer_failures_max is not None:
-            check_int(self.observer_failures_max, "failures of an observer in a row", 1)
+            check_int(self.observer_failures_max, "observer_failures_max", 1)
         if self.metrics_port is not None:
-            check_int(self.metrics_port, "a port", 0, 65_535)
+            check_int(self.metrics_port, "metrics_port", 0, 65_535)
         check_name(self.metrics_host, "an address to listen on")
         if self.start_time is not None:
-            check_type(self.start_time, datetime, "a time to start at")
+            check_type(self.start_time, datetime, "start_time")
             if self.start_time.tzinfo is None:
                 raise Misuse(f"{self.start_time} has no time zone", todo="write datetime(..., tzinfo=UTC)")
             if self.start_time.timestamp() < 0:
@@ -236,7 +236,7 @@ class WorkerSettings:
                     why="no record is, for Kafka counts time from there on",
                     todo="leave start_time out to start at the beginning",
                 )
-        check_type(self.start_offsets, Mapping, "offsets to start at, by partition")
+        check_type(self.start_offsets, Mapping, "start_offsets")
         for partition, offset in self.start_offsets.items():
             check_type(partition, TopicPartition, "a partition to start in")
             check_int(offset, "an offset to start at", 0)

@@ -143,7 +143,7 @@ def test_every_reply_to_every_command_is_one_event(command: Command, reply: obje
 
 def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
     """Whatever else the handler of a commit answers is its bug, and not taken for a success."""
-    with pytest.raises(Misuse, match="was answered by a int"):
+    with pytest.raises(Misuse, match="was answered by an int"):
         event_for(Commit(TP, 3, 5), 5)
 
 

@@ -1141,12 +1141,12 @@ def test_each_answer_is_one_line() -> None:
         (lambda: Rule(Control.KEYS), "'keys' does not go with the keys"),
         (lambda: Rule(Control.TASK, ("a",)), "'task' does not go with the keys"),
         (lambda: Rule(Control.KEYS, ("a", "a")), "named twice"),
-        (lambda: Rule(Control.KEYS, ("",)), "cannot name an argument"),
+        (lambda: Rule(Control.KEYS, ("",)), "the name of an argument must be"),
         (lambda: Call("task", (("a", "1"), ("a", "2"))), "given twice"),
         (lambda: Call("task", (("a", "1", "2"),)), "not a pair"),  # type: ignore[arg-type]
-        (lambda: Call("task", (("a", 1),)), "a int is not a string"),  # type: ignore[arg-type]
+        (lambda: Call("task", (("a", 1),)), "must be a string, got int 1"),  # type: ignore[arg-type]
         (lambda: Reservation((Place("x", 1), Place("x", 2))), "two places"),
-        (lambda: decide_running(Reservation(), "x", FIRST, {}, at_most=0), "cannot be a number of places"),
+        (lambda: decide_running(Reservation(), "x", FIRST, {}, at_most=0), "a number of places must be"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:

@@ -663,9 +663,9 @@ def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "complaint"),
     [
-        (lambda: Item("", item("killed").record, START), "cannot name an invocation"),
-        (lambda: Patience(pending_max=0), "cannot be a limit"),
-        (lambda: Patience(passing_max=0), "cannot be a limit"),
+        (lambda: Item("", item("killed").record, START), "the name of an invocation must be"),
+        (lambda: Patience(pending_max=0), "a limit in microseconds must be"),
+        (lambda: Patience(passing_max=0), "a limit in microseconds must be"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:

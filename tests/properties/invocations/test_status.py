@@ -364,7 +364,7 @@ def test_a_new_record_that_is_acquired_needs_a_runner() -> None:
         (lambda: TABLE["elsewhere"], "no status 'elsewhere'"),
         (lambda: StatusDefinition("x", {"y"}, added=(Added("z", "so"),)), "'z' cannot be the edges added to 'x'"),
         (lambda: StatusDefinition("x", {"y"}, added=(Added("y", "so"),) * 2), "'y', 'y' cannot be the edges added"),
-        (lambda: Added("y", ""), "cannot name the reason of an edge"),
+        (lambda: Added("y", ""), "the name of the reason of an edge must be"),
         (lambda: Added("", "so"), "cannot name a status"),
     ],
 )
@@ -417,14 +417,14 @@ def test_a_name_is_a_string_that_is_not_empty(name: str) -> None:
         lambda: StatusRecord(name, None, 1),
         lambda: StatusRecord("taken", name, 1),
     ):
-        with pytest.raises(Misuse, match="cannot name"):
+        with pytest.raises(Misuse, match=r"the name of a (runner|status) must be"):
             _ = wrong()
 
 
 @pytest.mark.parametrize("number", [-1, True, 1.0, "1", None])
 def test_a_version_is_a_natural_number(number: int) -> None:
     """No bool, no float, and from 1 on."""
-    with pytest.raises(Misuse, match="cannot be the version"):
+    with pytest.raises(Misuse, match="the version of a record must be"):
         StatusRecord("free", None, number)
     with pytest.raises(Misuse, match="from 1 on"):
         StatusRecord("free", None, 0)

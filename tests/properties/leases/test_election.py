@@ -674,7 +674,7 @@ def test_what_becomes_of_a_command_is_an_event() -> None:
     assert event_for(End(3), None, at(1)) == WorkEnded(at(1), 3)
     assert event_for(StartTimer(3), None, at(1)) == TimerFired(at(1))
     assert event_for(Begin(3), None, at(1)) is None
-    with pytest.raises(Misuse, match="was answered a int"):
+    with pytest.raises(Misuse, match="was answered an int"):
         event_for(Look(), 1, at(1))
     with pytest.raises(Misuse, match="a Now is not a command"):
         event_for(Now(), None, at(1))

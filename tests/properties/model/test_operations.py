@@ -138,7 +138,7 @@ def test_several_filters_must_all_match(operation: Callable[..., FindOne | Delet
 @pytest.mark.parametrize("limit", [0, FOUND_MAX + 1, -1, True, 1.0])
 def test_a_find_of_several_is_bounded(limit: int) -> None:
     """From one document to as many as a reply is allowed to hold; without a filter it is about all."""
-    with pytest.raises(Misuse, match="cannot be a limit"):
+    with pytest.raises(Misuse, match="a limit must be"):
         _ = find_all("c", limit=limit)
     for good in (1, FOUND_MAX):
         assert (find_all("c", limit=good).where, find_all("c", WHERE, limit=good).limit) == (Exists(ID), good)
@@ -205,8 +205,8 @@ def bumped(*where: Filter, collection: str = "c") -> tuple[UpdateOne, ...]:
 @pytest.mark.parametrize(
     ("updates", "why"),
     [
-        ((), "0 cannot be a number of updates"),
-        (bumped(*(Eq(ID, number) for number in range(UPDATES_MAX + 1))), "cannot be a number of updates"),
+        ((), "a number of updates in a bulk must be"),
+        (bumped(*(Eq(ID, number) for number in range(UPDATES_MAX + 1))), "a number of updates in a bulk must be"),
         ((delete_one("c", WHERE),), "an update of one document"),
         (bumped(WHERE, Eq(COUNT, 1)), "without an id"),
         (bumped(WHERE, AnyOf((WHERE, WHERE))), "without an id"),
@@ -232,8 +232,11 @@ def test_a_bulk_takes_as_many_as_a_find_replies() -> None:
 @pytest.mark.parametrize(
     ("docs", "why"),
     [
-        ((), "0 cannot be a number of documents"),
-        (tuple(Document.of({"_id": number}) for number in range(INSERTS_MAX + 1)), "cannot be a number of documents"),
+        ((), "a number of documents to insert must be"),
+        (
+            tuple(Document.of({"_id": number}) for number in range(INSERTS_MAX + 1)),
+            "a number of documents to insert must be",
+        ),
         ((DOC, DOC.put(COUNT, 7)), "two documents of one id"),
         ((DOC, Document.of({"n": 1})), "needs an _id"),
         ((DOC, "x"), "a document"),

@@ -37,7 +37,7 @@ from tidegate.model.effects import (
     Refused,
     Sleep,
 )
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import (
     FOUND_MAX,
@@ -420,7 +420,7 @@ def test_what_is_no_answer_is_a_run_that_has_failed(answer: object) -> None:
 
     assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], Why.RETRIED)
     assert store.record is not None
-    assert f"answered a {type(answer).__name__}:" in str(store.record.last_error)
+    assert f"answered {typed(answer)}:" in str(store.record.last_error)
     store.later(SECOND)
     assert store.run(TASK.work_one("w1")) == Ran(store.calls[1], Why.SUCCEEDED)
 

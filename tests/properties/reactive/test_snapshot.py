@@ -459,7 +459,7 @@ def test_a_planted_bug_breaks_n10(planted: Callable[[Document, Projection], Docu
         (gives([1]), "its function gave a list that MongoDB cannot keep"),
         (gives(Pair(1, 2)), "its function gave a Pair that MongoDB cannot keep"),
         (gives({"a": 1}), "its function gave a dict that MongoDB cannot keep"),
-        (gives(2**63), "its function gave a int that MongoDB cannot keep"),
+        (gives(2**63), "its function gave an int that MongoDB cannot keep"),
         (gives(nested(DEPTH_MAX - 1)), "its function gave a tuple that MongoDB cannot keep"),
         (gives(nested(100_000)), "its function raised RecursionError"),
     ],

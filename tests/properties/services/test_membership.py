@@ -764,8 +764,8 @@ def test_neither_the_order_of_records_nor_the_epoch_matters(
         (lambda: leave(GROUP, "c", Instant(0, WALL)), "cannot compare"),
         (lambda: liveness(GROUP, "nobody", Instant(0, WALL)), "cannot compare"),
         (lambda: forgettable(GROUP, Instant(0, WALL), DEAD_AFTER), "cannot compare"),
-        (lambda: forgettable(GROUP, START, DEAD_AFTER - 1), "cannot be a retention"),
-        (lambda: Membership(dead_after=0), "cannot be a time of silence"),
+        (lambda: forgettable(GROUP, START, DEAD_AFTER - 1), "a retention in microseconds must be"),
+        (lambda: Membership(dead_after=0), "a time of silence in microseconds must be"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:

@@ -32,7 +32,7 @@ def test_equal_values_are_one_number_only_if_they_are_the_same() -> None:
 
 def test_what_may_change_is_not_written() -> None:
     """The message names the cell."""
-    with pytest.raises(Misuse, match="what the cell a would hold is a object, which is not known to be immutable"):
+    with pytest.raises(Misuse, match="what the cell a would hold is an object, which is not known to be immutable"):
         lens(Packing({})).write(A, object())
 
 

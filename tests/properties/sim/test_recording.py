@@ -186,7 +186,7 @@ HOSTILE: Final[dict[str, tuple[object, str]]] = {
     "fields that it has not": ({"$value": [f"{__name__}.Pair", {"no": 1}]}, "cannot be made"),
     "fields that do not fit": (
         {"$value": ["model.TopicPartition", {"topic": "", "partition": -1}]},
-        "cannot name a topic",
+        "the name of a topic must be",
     ),
     "an unknown name": ({"$name": [f"{__name__}.Colour", "mro"]}, "is not a Colour"),
     "a name of a class of values": ({"$name": [f"{__name__}.Pair", "left"]}, "is not a Pair"),

@@ -47,21 +47,33 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: scenario(always={"law": all_effects}, expect="another"),
         "it expects to break 'another', which is not a law of it",
     ),
-    "a negative budget": (lambda: scenario(budget=-1), "-1 cannot be a number of faults"),
-    "a budget that is a bool": (lambda: scenario(budget=True), "True cannot be a number of faults"),
+    "a negative budget": (lambda: scenario(budget=-1), "a number of faults must be an integer from 0 on, got -1"),
+    "a budget that is a bool": (
+        lambda: scenario(budget=True),
+        "a number of faults must be an integer from 0 on, got True",
+    ),
     "a bool of a kind": (
         lambda: scenario(budgets={Fault.LATE: True}),
-        "True cannot be a number of faults that are late",
+        "a number of faults that are late must be an integer from 0 on, got True",
     ),
-    "moves that are a bool": (lambda: Clock(SECOND, moves=True), "True cannot be a number of moves"),
-    "a horizon that is a bool": (lambda: Clock(SECOND, horizon=True), "True cannot be a horizon"),
+    "moves that are a bool": (
+        lambda: Clock(SECOND, moves=True),
+        "a number of moves of a clock must be an integer from 0 on, got True",
+    ),
+    "a horizon that is a bool": (
+        lambda: Clock(SECOND, horizon=True),
+        "a horizon in microseconds must be an integer from 0 on, got True",
+    ),
     "a negative budget of a kind": (
         lambda: scenario(budgets={Fault.LATE: -1}),
-        "-1 cannot be a number of faults that are late",
+        "a number of faults that are late must be an integer from 0 on, got -1",
     ),
-    "no quantum": (lambda: Clock(0), "0 cannot be a quantum"),
+    "no quantum": (lambda: Clock(0), "a quantum in microseconds must be an integer from 1 on, got 0"),
     "a quantum finer than documents": (lambda: Clock(1_500), "a quantum of 1500 us"),
-    "a horizon in the future": (lambda: Clock(SECOND, horizon=-SECOND), "-1000000 cannot be a horizon"),
+    "a horizon in the future": (
+        lambda: Clock(SECOND, horizon=-SECOND),
+        "a horizon in microseconds must be an integer from 0 on, got -1000000",
+    ),
     "a horizon finer than documents": (lambda: Clock(MILLISECOND, horizon=1_500), "a horizon of 1500 us"),
     "a law about longer than the horizon": (
         lambda: scenario(
@@ -69,14 +81,20 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         ),
         "the law 'L' asks whether 1 s are over, and the horizon is 1 s",
     ),
-    "a law about less than no time": (lambda: NoLongerThan(-1, lambda _: None), "-1 cannot be a length of time"),
-    "negative moves": (lambda: Clock(SECOND, moves=-1), "-1 cannot be a number of moves"),
+    "a law about less than no time": (
+        lambda: NoLongerThan(-1, lambda _: None),
+        "a length of time in microseconds must be an integer from 0 on, got -1",
+    ),
+    "negative moves": (
+        lambda: Clock(SECOND, moves=-1),
+        "a number of moves of a clock must be an integer from 0 on, got -1",
+    ),
     "a budget that fits nowhere": (lambda: scenario(budget=10**7), "a budget of 10000000 faults"),
     "moves that fit nowhere": (lambda: Clock(SECOND, moves=10**7), "10000000 moves"),
     "negative rebalances": (lambda: scenario(world=Plain().write(REBALANCES, -1)), "a budget of -1 rebalances"),
     "rebalances of text": (
         lambda: scenario(world=Plain().write(REBALANCES, cast("int", "x"))),
-        "a str is not a number of rebalances",
+        "a number of rebalances must be",
     ),
     "an owner that is no member": (
         lambda: scenario(world=Plain().write(GROUP, Group(1, ("a",), ("c",)))),
@@ -90,18 +108,21 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: scenario(actors=(process("a"), process("b", meaning=when_quiet((process("a"),))))),
         "b is about a process 'a'",
     ),
-    "a network with no meaning": (lambda: Network(cast("Any", "none")), "a str is not a meaning"),
+    "a network with no meaning": (
+        lambda: Network(cast("Any", "none")),
+        "a meaning of effects must be callable, got str",
+    ),
     "a crash of a process": (lambda: Crash("c", cast("Any", (process("a"),)), dead("a")), "a reducer that runs there"),
     "a crash that nobody sees": (lambda: Crash("c", (), cast("Any", dead)), "the cell that tells whether it is dead"),
     "a start that prepares nothing": (
         lambda: Restart("r", (), dead("a"), cast("Any", 3)),
-        "is not what prepares the world",
+        "what prepares the world for who starts again must be callable",
     ),
-    "less than nothing kept": (lambda: Forgetful(keep=-1), "-1 cannot be a number of changes"),
-    "collections that are a text": (lambda: Stream("s", cast("Any", "rows")), "a str is not a tuple"),
+    "less than nothing kept": (lambda: Forgetful(keep=-1), "a number of changes must be an integer from 0 on, got -1"),
+    "collections that are a text": (lambda: Stream("s", cast("Any", "rows")), "str is not a tuple"),
     "a stream of its own record": (lambda: Stream("s", ("streams",)), "the stream s watches streams"),
-    "a key that is a text": (lambda: begun(0, cast("Any", "k")), "a str is not the key of a record"),
-    "pages of nothing": (lambda: broker(most=0), "0 cannot be a number of records"),
+    "a key that is a text": (lambda: begun(0, cast("Any", "k")), "the key of a record must be"),
+    "pages of nothing": (lambda: broker(most=0), "a number of records that a fetch answers at most must be"),
     "a group without lanes": (lambda: Coordinator("t", cast("Any", "x")), "what says which process has a partition"),
 }
 
@@ -159,7 +180,7 @@ def test_a_stream_without_its_record_or_a_position_is_misuse() -> None:
     """Begun without, or asked from somewhere else."""
     stream = Stream("s", ("rows",))
     for effect in (ResetHistory(0, 1), Save(0, 0, After(3)), Read(0, After("x")), Read(0, cast("Any", None))):
-        with pytest.raises(Misuse, match=r"there is no record of the stream s|is not a "):
+        with pytest.raises(Misuse, match=r"there is no record of the stream s|must be an? "):
             list(stream.meaning()(effect, Plain(), "p"))
 
 
@@ -196,8 +217,11 @@ INSTEAD: dict[str, tuple[Callable[[Any], object], str]] = {
     "a coroutine": (lambda any_: Process("a", any_(closed(returns()))), 'Process\\("a", factory'),
     "a bare fault": (lambda any_: Process("a", factory(returns), any_(Fault.LATE)), "write Faults.of"),
     "a list of faults": (lambda any_: Faults(any_([Fault.LATE])), "write Faults.of"),
-    "no host": (lambda any_: Process("a", factory(returns), host=any_("h")), "is not the machine"),
-    "no name": (lambda any_: Process(any_(1), factory(returns)), "is not the name of a process"),
+    "no host": (
+        lambda any_: Process("a", factory(returns), host=any_("h")),
+        "the machine that it runs on must be a Host, got str",
+    ),
+    "no name": (lambda any_: Process(any_(1), factory(returns)), "the name of a process must be a string, got int 1"),
     "a filter of a dict": (lambda any_: find_one("rows", any_({"_id": 1})), "write a term, such as Eq"),
     "a field that is a text": (lambda any_: Document.of({"n": 1})[any_("n")], "as in Field"),
     "a time of Python": (lambda any_: Put(Field[Instant]("at"), any_(datetime.now(UTC))), "hand in frozen"),
@@ -256,7 +280,7 @@ def test_a_run_is_bounded_to_fewer_faults_and_never_to_more() -> None:
     allowed = [bounded.bounded(None, faults_max).allowance() for faults_max in (None, 4, 3, 2, 0)]
     whole = {FAULTS: 3, bound(Fault.LATE): 2}
     assert allowed == [whole, whole, whole, {FAULTS: 2}, {FAULTS: 0}]
-    with pytest.raises(Misuse, match="-1 cannot be a number of faults"):
+    with pytest.raises(Misuse, match="a number of faults must be an integer from 0 on, got -1"):
         bounded.at_most(-1)
 
 

@@ -331,5 +331,5 @@ def test_what_cannot_be_shrunk_is_reported() -> None:
         shrink(good, attrs.evolve(scenario, actors=(Counter(NOISE, 9, "noise"),)))
     with pytest.raises(Misuse, match="does not break 'c' by its last step"):
         shrink(attrs.evolve(good, law="c"), scenario)
-    with pytest.raises(Misuse, match="-1 cannot be a budget of replays"):
+    with pytest.raises(Misuse, match="a budget of replays must be an integer from 0 on, got -1"):
         shrink(good, scenario, replays_max=-1)

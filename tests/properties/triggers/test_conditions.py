@@ -504,7 +504,7 @@ def test_an_id_is_made_of_json() -> None:
 def test_a_filter_is_a_function_and_a_result_a_value() -> None:
     """What cannot be called judges nothing, and what no document can hold was not a result."""
     not_a_function: Any = "yes"
-    with pytest.raises(Misuse, match="cannot be called"):
+    with pytest.raises(Misuse, match="must be callable"):
         Judge("yes", not_a_function)
     not_a_value: Any = object()
     with pytest.raises(Misuse, match="cannot stand in a document"):

@@ -873,7 +873,7 @@ def test_what_was_uploaded_and_is_none_of_it_keeps_no_other() -> None:
         store.run(evaluator(given, ON_A).notice(context, "r"))
     store.trouble = dict.fromkeys(range(99), lambda at, effect: "[1]" if isinstance(effect, Ask) else at.do(effect))
     answer = store.run(evaluator(given, ON_A).evaluate("p1"))
-    assert [each.reason for each in answer.skipped] == ["a tuple is not arguments that were uploaded"]
+    assert [each.reason for each in answer.skipped] == ["arguments that were uploaded must be a Document, got tuple"]
     assert sorted(type(run.state).__name__ for run in store.runs) == ["Fired", "Held"]
 
 

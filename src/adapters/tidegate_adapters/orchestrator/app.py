@@ -25,7 +25,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, cast, final
 from uuid import uuid4
 
 import attrs
@@ -68,7 +68,7 @@ from tidegate_adapters.connecting import (
     life_name,
 )
 from tidegate_adapters.crons import next_after
-from tidegate_adapters.declaring import is_async_handler, observers_of
+from tidegate_adapters.declaring import check_known, is_async_handler, observers_of
 from tidegate_adapters.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.mongo_errors import retold
@@ -138,13 +138,15 @@ class Orchestrator:
         metrics: CollectorRegistry | None = None,
         tracer_provider: TracerProvider | None = None,
         observers: Iterable[DispatchObserver] = (),
+        **_unknown: Never,
     ) -> None:
+        check_known(Orchestrator, "Orchestrator", _unknown)
         check_store(store)
         if settings is None:
             if database is None:
                 raise Misuse("an app needs a database", todo='write Orchestrator(uri, database="jobs")')
             settings = OrchestratorSettings(database=database, concurrency=concurrency, drain=drain)
-        check_type(settings, OrchestratorSettings, "what an orchestrator is told")
+        check_type(settings, OrchestratorSettings, "settings")
         if isinstance(store, str):
             settings = attrs.evolve(settings, uri=store)
         elif settings.uri is not None:
@@ -177,7 +179,7 @@ class Orchestrator:
 
     def task(
         self,
-        *,
+        *_wrong: Never,
         name: str | None = None,
         queue: str = DEFAULT_QUEUE,
         priority: int = 0,
@@ -190,6 +192,7 @@ class Orchestrator:
         rate: Rate | None = None,
         processes: bool = False,
         triggers: Iterable[When] = (),
+        **_unknown: Never,
     ) -> TaskDecorator:
         """Declare a task: the decorated function is called once for each invocation that is enqueued.
 
@@ -217,6 +220,9 @@ class Orchestrator:
         Raises:
             Misuse: An option is of the wrong type, out of range, or does not fit another; or the name is taken.
         """
+        if _wrong:
+            raise Misuse("a task without options", todo="write @app.task(), with parentheses")
+        check_known(self.task, "app.task", _unknown)
 
         def decorate(handler: Callable[..., Any]) -> Task[..., Any]:
             made = declared(
@@ -244,7 +250,9 @@ class Orchestrator:
             Misuse: The name is taken, the app is served, or it is no async function.
         """
         if name is not None:
-            check_name(name, "a service; write @app.service(), with its parentheses")
+            if callable(name):
+                raise Misuse("a service without a name", todo="write @app.service(), with parentheses")
+            check_name(name, "a service")
 
         def decorate(work: Work) -> Work:
             found = name or getattr(work, "__name__", "")
@@ -267,9 +275,9 @@ class Orchestrator:
         Raises:
             Misuse: It cannot.
         """
-        check_type(triggers, Iterable, "when a task starts", "write triggers=[on_cron(...)]")
+        check_type(triggers, Iterable, "triggers", "write triggers=[on_cron(...)]")
         found = tuple(triggers)
-        check_types(found, When, "when a task starts")
+        check_types(found, When, "a trigger")
         mine = [each.of(made.name) for each in found]
         if len({each.id for each in mine}) < len(mine):
             raise Misuse(
@@ -313,7 +321,7 @@ class Orchestrator:
         Raises:
             Misuse: As for a new one.
         """
-        check_type(settings, OrchestratorSettings, "what an orchestrator is told")
+        check_type(settings, OrchestratorSettings, "settings")
         store = settings.uri if self._store is None else self._store
         made = Orchestrator(store, settings=settings, metrics=self._metrics, observers=self._observers)
         made._spans, made._works, made.made_from = self._spans, dict(self._works), self

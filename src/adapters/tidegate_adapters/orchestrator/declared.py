@@ -58,10 +58,10 @@ class MaxRunning:
     waits: bool = attrs.field(default=True, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        check_int(self.at_most, "a number of invocations at a time", 1)
-        check_type(self.waits, bool, "whether one that finds no place waits")
+        check_int(self.at_most, "at_most", 1)
+        check_type(self.waits, bool, "waits")
         if self.key is not None:
-            check_callable(self.key, "what calls have in common", "write MaxRunning.per(lambda mail: mail.to)")
+            check_callable(self.key, "key", "write MaxRunning.per(lambda mail: mail.to)")
 
     @classmethod
     def per(cls, key: Callable[..., object], at_most: int = 1, *, waits: bool = True) -> MaxRunning:
@@ -99,9 +99,9 @@ class Unique:
     key: Callable[..., object] | None = attrs.field(default=None, kw_only=True, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.must_agree, bool, "whether calls must agree")
+        check_type(self.must_agree, bool, "must_agree")
         if self.key is not None:
-            check_callable(self.key, "what calls have in common", "write Unique.per(lambda mail: mail.to)")
+            check_callable(self.key, "key", "write Unique.per(lambda mail: mail.to)")
 
     @classmethod
     def per(cls, key: Callable[..., object], *, must_agree: bool = False) -> Unique:
@@ -155,7 +155,7 @@ class Rate:
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "rule", rates.Rate(self.at_most, length_of(self.per, "per", 1), self.burst))
         if self.key is not None:
-            check_callable(self.key, "what calls have in common", "write Rate(10, per=..., key=lambda mail: mail.to)")
+            check_callable(self.key, "key", "write Rate(10, per=..., key=lambda mail: mail.to)")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -371,14 +371,14 @@ def declared(
     try:
         check_task_name(found)
         check_name(queue, "a queue")
-        check_int(priority, "a priority", PRIORITY_MIN, PRIORITY_MAX)
+        check_int(priority, "priority", PRIORITY_MIN, PRIORITY_MAX)
         if max_running is not None:
-            check_type(max_running, MaxRunning, "how many run at a time", "write MaxRunning(2), or MaxRunning.per(...)")
+            check_type(max_running, MaxRunning, "max_running", "write MaxRunning(2), or MaxRunning.per(...)")
         if unique is not None:
-            check_type(unique, Unique, "of which one waits at a time", "write Unique(), or Unique.per(...)")
+            check_type(unique, Unique, "unique", "write Unique(), or Unique.per(...)")
         if rate is not None:
-            check_type(rate, Rate, "how many begin in a time", "write Rate(10, per=timedelta(seconds=1))")
-        check_type(processes, bool, "whether it is called in a process of its own")
+            check_type(rate, Rate, "rate", "write Rate(10, per=timedelta(seconds=1))")
+        check_type(processes, bool, "processes")
         if processes:
             _check_named(handler)
         signed = _signature(handler, found)
@@ -394,10 +394,10 @@ def declared(
         return Declared(
             name=found, handler=handler, is_async=is_async, is_process=processes, queue=queue, priority=priority,
             policy=policy_of(retries, backoff), retry_for=_errors(retry_for),
-            timeout=timeout_of(timeout, is_async=is_async or processes), max_running=max_running,
+            timeout=timeout_of(timeout, is_async=is_async or processes, instead="pass processes=True, "), max_running=max_running,
             unique=unique, rate=rate,
             parameters={each.name: _codec(each, hints) for each in signed.parameters.values()},
-            result=codec_of(hints.get("return", UNTYPED)), signature=signed,
+            result=codec_of(hints.get("return", UNTYPED)), signature=_resolved(signed, hints),
         )  # fmt: skip
     except TidegateError as error:
         error.where = ", ".join(filter(None, (f"the task {found!r}", place_of(handler), error.where)))
@@ -426,6 +426,12 @@ def _hints(handler: Callable[..., Any]) -> Mapping[str, Any]:
             why="arguments and results are written by their annotations",
             todo="define it in the module of the function, before it, and not under TYPE_CHECKING",
         ) from None
+
+
+def _resolved(signed: Signature, hints: Mapping[str, Any]) -> Signature:
+    """The same with its annotations instead of their texts: messages show it."""
+    parameters = [each.replace(annotation=hints.get(name, each.annotation)) for name, each in signed.parameters.items()]
+    return signed.replace(parameters=parameters, return_annotation=hints.get("return", signed.return_annotation))
 
 
 def _codec(parameter: Parameter, hints: Mapping[str, Any]) -> TextCodec:

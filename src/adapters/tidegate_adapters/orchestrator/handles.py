@@ -20,7 +20,7 @@ from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation import CANCELLED, FAILED, SUCCESS
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.waiting import Absent, Awaited, Ended, Open, Waiting
-from tidegate.model.errors import Misuse, TidegateError, shown
+from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.operations import FOUND_MAX
 from tidegate_adapters.declaring import length_of
@@ -311,7 +311,7 @@ class Handle(Generic[R]):
         """The value of the text of a result."""
         text = found if isinstance(found, str) else cast("Ended", found).result
         if not isinstance(text, str):
-            raise Misuse(f"the result of {shown(self.id)} is a {type(text).__name__}", why="results are kept as text")
+            raise Misuse(f"the result of {shown(self.id)} is {typed(text)}", why="results are kept as text")
         return self._codec.value(text, f"the result of {shown(self.id)}")
 
 

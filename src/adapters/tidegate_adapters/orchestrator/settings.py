@@ -140,10 +140,12 @@ class OrchestratorSettings:
 
     def __attrs_post_init__(self) -> None:
         check_database(self.database)
-        check_type(self.uri, (str, NoneType), "a URI of MongoDB")
+        check_type(self.uri, (str, NoneType), "uri")
         if self.uri is not None and "://" not in self.uri:
-            raise Misuse("what should be a URI is none", todo="write mongodb://host:port/?replicaSet=name")
-        check_type(self.prefix, str, "a prefix of collections")
+            raise Misuse(
+                "uri must begin with mongodb:// or mongodb+srv://", todo="write mongodb://host:port/?replicaSet=name"
+            )
+        check_type(self.prefix, str, "prefix")
         if not _PREFIX.fullmatch(self.prefix):
             raise Misuse(
                 f"{shown(self.prefix)} cannot begin the name of a collection", todo="use letters, digits and _"
@@ -155,26 +157,30 @@ class OrchestratorSettings:
             raise Misuse(f"the queues {shown(self.queues)}", why="there is one at least, and each is named once")
         if self.name is not None:
             check_name(self.name, "a process")
-        check_int(self.concurrency, "a number of handlers at a time", 1)
-        check_int(self.batch, "a number of invocations", 1, UPDATES_MAX)
+        check_int(self.concurrency, "concurrency", 1)
+        check_int(self.batch, "batch", 1, UPDATES_MAX)
         check_lengths(
             self, drain=0, leave=MILLISECOND, beat_every=MILLISECOND, paused_every=MILLISECOND, result_every=MILLISECOND,
             stalled_after=1,
         )  # fmt: skip
-        check_lengths(self, dead_after=duration(self.beat_every) + 1)
+        check_lengths(self, dead_after=0)
+        if self.dead_after <= self.beat_every:
+            raise Misuse(
+                f"dead_after={self.dead_after} is too short", todo=f"make it longer than beat_every={self.beat_every}"
+            )
         check_lengths(self, **{what: 0 for what in ("keep_finished", "keep_failed") if getattr(self, what) is not None})
-        check_type(self.polling, PollingBounds, "the bounds of an interval")
-        check_int(self.inline_bytes, "a number of bytes", _KIB, 15 * _KIB * _KIB)
-        check_int(self.warn_bytes, "a number of bytes", 1)
-        for port in (self.metrics_port, self.page_port):
+        check_type(self.polling, PollingBounds, "polling")
+        check_int(self.inline_bytes, "inline_bytes", _KIB, 15 * _KIB * _KIB)
+        check_int(self.warn_bytes, "warn_bytes", 1)
+        for port, what in ((self.metrics_port, "metrics_port"), (self.page_port, "page_port")):
             if port is not None:
-                check_int(port, "a port", 0, 65_535)
+                check_int(port, what, 0, 65_535)
         check_name(self.metrics_host, "an address to listen on")
         check_name(self.page_host, "an address to listen on")
-        check_type(self.page_token, (str, NoneType), "a token")
+        check_type(self.page_token, (str, NoneType), "page_token")
         check_place(self.page_host, self.page_token)
-        check_type(self.services, ServiceRules, "how processes share their turns")
-        check_int(self.deaths_max, "a number of deaths", 1)
+        check_type(self.services, ServiceRules, "services")
+        check_int(self.deaths_max, "deaths_max", 1)
 
     @property
     def absent_after(self) -> Duration:

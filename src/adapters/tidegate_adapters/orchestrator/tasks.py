@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, final, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, final, overload
 from uuid import uuid4
 
 import attrs
@@ -105,6 +105,12 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.declared.name}>"
+
+    if not TYPE_CHECKING:  # a type checker finds what is not there by itself
+
+        def __getattr__(self, name: str) -> object:
+            todo = f": write await {self!r}.enqueue(...), or enqueue_sync(...)" if name in _ELSEWHERE else ""
+            raise AttributeError(f"a task has no {name}{todo}")
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the function here and now."""
@@ -242,6 +248,10 @@ class Task(Generic[P, R]):
             tenant=tenant, trace=self.app.traceparent(), deadline=self.declared.timeout,
             parent=None if current is None else current.run.key, root=None if current is None else current.root,
         )  # fmt: skip
+
+
+_ELSEWHERE: Final = frozenset({"apply_async", "delay", "enqueue_async", "kiq", "send", "submit"})
+"""What calls a task later in other libraries."""
 
 
 class TaskDecorator(Protocol):

@@ -29,7 +29,7 @@ from zoneinfo import ZoneInfo
 
 import attrs
 
-from tidegate.model.errors import MissingExtra, Misuse, check_failure
+from tidegate.model.errors import MissingExtra, Misuse, check_failure, with_article
 
 try:
     from cattrs.preconf.json import make_converter
@@ -78,7 +78,7 @@ class TextCodec:
             _check_same(value, self.loaded(json.loads(text)), keeps_zones=self.keeps_zones)
         except BaseException as error:  # noqa: BLE001  of the user's types
             check_failure(error)
-            raise self._wrong(f"{what} is a {type(value).__name__}", error) from None
+            raise self._wrong(f"{what} must be {with_article(self.kind)}, got {type(value).__name__}", error) from None
         return text
 
     def value(self, text: str, what: str) -> Any:
@@ -91,16 +91,15 @@ class TextCodec:
             return self.loaded(json.loads(text))
         except BaseException as error:  # noqa: BLE001  of the user's types
             check_failure(error)
-            raise self._wrong(f"{what} cannot be read", error) from None
+            raise self._wrong(f"{what} cannot be read as {with_article(self.kind)}", error) from None
 
     def _wrong(self, what: str, error: BaseException) -> Misuse:
-        return Misuse(
-            f"{what}, and is to be a {self.kind}",
-            why=f"as JSON it would come back as something else: {error}"
-            if isinstance(error, _ChangedError)
-            else f"to write it as JSON, and to read it, raises {type(error).__name__}",
-            todo="pass what the annotation of the function says, or annotate what you pass",
-        )
+        why = ""
+        if isinstance(error, _ChangedError):
+            why = f"as JSON it would come back as something else: {error}"
+        elif not isinstance(error, _WrongTypeError):
+            why = f"to write it as JSON, and to read it, raises {type(error).__name__}"
+        return Misuse(what, why=why, todo="pass what the annotation says, or annotate the parameter with what you pass")
 
 
 def codec_of(annotation: Any) -> TextCodec:

@@ -27,7 +27,7 @@ import attrs
 
 from tidegate.invocations.invocation import CANCELLED, FAILED, REROUTED, RETRY, RUNNING, SUCCESS
 from tidegate.model.documents import Document, Value
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.instants import Duration, duration
 from tidegate.model.values import check_callable, check_name, check_type, check_types
 from tidegate.retries.schedule import ZONE, Missed, Schedule
@@ -170,7 +170,7 @@ class When:
         )
 
     def _joined(self, other: object, logic: Logic, sign: str) -> When:
-        check_type(other, When, "when a task starts", "join what on_cron(), on_event() and their like return")
+        check_type(other, When, "a trigger", "join what on_cron(), on_event() and their like return")
         parts = (self, cast("When", other))
         if any(len(each.conditions) > 1 and each.logic is not logic for each in parts):
             raise Misuse(
@@ -250,7 +250,7 @@ def on_exception(task: OfTask, *errors: type[BaseException] | str, where: Where 
         errors: By which types of errors, or types below them, by their names; any unless some are named.
         where: Of which arguments.
     """
-    check_types(errors, (str, type), "a type of errors, as of on_exception(send, OSError)")
+    check_types(errors, (str, type), "a type of errors")
     names = frozenset(each if isinstance(each, str) else each.__name__ for each in errors)
     return When((OnException(_task(task), names, _filter(where)),))
 
@@ -271,7 +271,7 @@ def on_event(code: str, *, where: Where = None) -> When:
 def _task(task: object) -> str:
     name = task if isinstance(task, str) else getattr(task, "__name__", None)
     if not isinstance(name, str):
-        raise Misuse(f"a {type(task).__name__} is no task", todo="pass a task of the app, or its name")
+        raise Misuse(f"{typed(task)} is no task", todo="pass a task of the app, or its name")
     return name
 
 

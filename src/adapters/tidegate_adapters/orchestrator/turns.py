@@ -63,12 +63,12 @@ class ServiceRules:
     purge: str = "17 * * * *"
 
     def __attrs_post_init__(self) -> None:
-        check_int(self.processes, "a number of processes", 1)
+        check_int(self.processes, "processes", 1)
         check_lengths(
             self, interval=1, spread=0, stabilisation=0, check_every=MILLISECOND, margin=0, round_every=MILLISECOND,
             pending_max=1,
         )  # fmt: skip
-        check_type(self.keep, Retention, "how long rows are kept")
+        check_type(self.keep, Retention, "keep")
         for cron in (self.recover, self.purge):
             check_cron(Schedule(cron).expression)
         _ = self.patience

@@ -249,7 +249,9 @@ class Workers:
                 return None
             case Interrupt(runs, why):
                 for each in runs:
-                    log.warning("interrupted a handler of %s: %s", each.task, why.value, extra=_fields(command, each))
+                    log.warning(
+                        "interrupted the handler of %s: %s", _named(each), why.value, extra=_fields(command, each)
+                    )
                 ended = frozenset(runs)
                 return InterruptEach(lambda of, given: isinstance(of, Handle) and given in ended)
             case StartDispatchTimer(duration):
@@ -405,7 +407,7 @@ class Workers:
         """Call a handler; how it has succeeded, or has ended otherwise in a child."""
         job, declared = self._taken[run].job, self._declared[run.task]
         uploads, payload = self._post.uploads, job.payload
-        arguments = job.arguments if payload is None else await _insisted(lambda: uploads.arguments(payload))
+        arguments = job.arguments if payload is None else await _insisted(run, lambda: uploads.arguments(payload))
         call = self._in_child if declared.is_process else self._in_here
         with nullcontext() if self._spans is None else self._spans.of(self._taken[run]) as span:
             text = await call(run, declared, arguments)
@@ -415,7 +417,7 @@ class Workers:
                 if span is not None:
                     span.failed(text)
                 return text
-        upload = await _insisted(lambda: uploads.kept(upload_name(run.key, run.version), text))
+        upload = await _insisted(run, lambda: uploads.kept(upload_name(run.key, run.version), text))
         return Succeeded(text) if upload is None else Succeeded(upload=upload)
 
     async def _in_child(self, run: Run, declared: Declared, arguments: Document) -> str | Failed | GivenBack:
@@ -479,7 +481,7 @@ class Workers:
             ended = ended._replace(reply=GivenBack(delay=ended.reply.delay))
         if isinstance(ended.reply, GivenBack):
             later = seconds(ended.reply.delay or 0)
-            log.info("the handler of %s asks to be called again in %s", run.task, later, extra=where)
+            log.info("the handler of %s asks to be called again in %s", _named(run), later, extra=where)
             return ended.reply
         if isinstance(ended.reply, BaseException):
             declared = self._declared[run.task]
@@ -491,7 +493,7 @@ class Workers:
             self._say_failed(run, ended.reply.policy, f"{kept.type}: {kept.message}", None)
             return ended.reply
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("the handler of %s has returned after %.3f s", run.task, ended.seconds, extra=where)
+            log.debug("the handler of %s has returned after %.3f s", _named(run), ended.seconds, extra=where)
         return cast("Succeeded", ended.reply)
 
     def _say_failed(self, run: Run, policy: Policy | None, why: str, error: BaseException | None) -> None:
@@ -504,11 +506,11 @@ class Workers:
         if isinstance(verdict, Retry):
             again = seconds(verdict.at - now)
             log.warning(
-                "the handler of %s has failed, and is called again in %s: %s", run.task, again, why, extra=where
+                "the handler of %s has failed, and is called again in %s: %s", _named(run), again, why, extra=where
             )
-            log.debug("where %s has failed", run.task, exc_info=error, extra=where)
+            log.debug("where the handler of %s has failed", _named(run), exc_info=error, extra=where)
         else:
-            log.error("the handler of %s has failed: %s", run.task, why, exc_info=error, extra=where)
+            log.error("the handler of %s has failed: %s", _named(run), why, exc_info=error, extra=where)
 
     def _start_timer(self, duration: Duration) -> None:
         """In the place of the one before."""
@@ -567,13 +569,13 @@ async def _in_any_case(awaited: asyncio.Future[None]) -> None:
         raise cancelled
 
 
-async def _insisted(ask: Callable[[], Awaitable[T]]) -> T:
+async def _insisted(run: Run, ask: Callable[[], Awaitable[T]]) -> T:
     """What is answered about an upload, once anybody answers: of what a handler has done, or is to do, an outage says nothing."""
     while True:
         try:
             return await ask()
         except PayloadUnsettled as unsettled:
-            log.warning("it is asked again: %s", redacted(str(unsettled)))
+            log.warning("%s is asked again for what is uploaded: %s", _named(run), redacted(str(unsettled)))
 
 
 def _answered(reply: object) -> object:
@@ -594,4 +596,11 @@ def _run_end(outcome: Outcome, taken: TakenRun, *, is_listened: bool) -> ending.
 def _fields(command: object, given: object) -> Mapping[str, object]:
     """The fields of a line of the log."""
     del command
-    return {"task": given.task, "invocation": given.key, "version": given.version} if isinstance(given, Run) else {}
+    if not isinstance(given, Run):
+        return {}
+    return {"task": given.task, "invocation": given.key, "version": given.version, "attempt": given.tries}
+
+
+def _named(run: Run) -> str:
+    """A run in a line of the log."""
+    return f"{run.task}, invocation {run.key}, attempt {run.tries},"

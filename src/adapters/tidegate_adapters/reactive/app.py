@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, final
 
 import attrs
 
@@ -42,7 +42,7 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeat
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
-from tidegate_adapters.declaring import observers_of
+from tidegate_adapters.declaring import check_known, observers_of
 from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
@@ -107,7 +107,9 @@ class Reactive:
         settings: ReactiveSettings | None = None,
         metrics: CollectorRegistry | None = None,
         observers: Iterable[PoolObserver] = (),
+        **_unknown: Never,
     ) -> None:
+        check_known(Reactive, "Reactive", _unknown)
         check_store(store)
         if settings is None:
             if database is None:
@@ -115,7 +117,7 @@ class Reactive:
             settings = ReactiveSettings(
                 database=database, application=application, concurrency=concurrency, drain=drain
             )
-        check_type(settings, ReactiveSettings, "what an app of reactive tasks is told")
+        check_type(settings, ReactiveSettings, "settings")
         if isinstance(store, str):
             settings = attrs.evolve(settings, uri=store)
         elif settings.uri is not None:
@@ -152,6 +154,7 @@ class Reactive:
         cleanup: CleanUp = CLEAN_UP,
         database: str | None = None,
         name: str | None = None,
+        **_unknown: Never,
     ) -> Callable[[H], H]:
         """Declare a task: the decorated function is called once for each document that is new, or of which something that is
         watched has changed, after it was quiet for a while.
@@ -185,6 +188,7 @@ class Reactive:
         """
         if callable(collection):
             raise Misuse("a task without a collection", todo='write @app.task("orders"), with parentheses')
+        check_known(self.task, "app.task", _unknown)
 
         def decorate(handler: H) -> H:
             made = declared(

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import FILTERS, Filter, OlderThan, filter_of, parts_of
-from tidegate.model.errors import Misuse, TidegateError, shown
+from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import MILLISECOND, Duration
 from tidegate.model.operations import check_collection
 from tidegate.model.values import check_int, check_type
@@ -131,9 +131,9 @@ def declared(
     check_called_with_one(handler, found, "one change", "change")
     try:
         check_task_name(found)
-        check_type(on_new_version, OnNewVersion, "what a new version means", "pass a member of OnNewVersion")
-        check_type(cleanup, CleanUp, "when records go", "pass CleanUp(delete_when=..., keep_for=timedelta(...))")
-        check_int(version, "the version of a handler", 1)
+        check_type(on_new_version, OnNewVersion, "on_new_version")
+        check_type(cleanup, CleanUp, "cleanup", "pass CleanUp(delete_when=..., keep_for=timedelta(...))")
+        check_int(version, "version", 1)
         if database is not None:
             check_database(database)
         check_collection(collection)
@@ -170,7 +170,7 @@ def _watched(watch: object) -> Projection:
         case Sequence():
             return Projection(tuple(watch))
         case _:
-            raise Misuse(f"a {type(watch).__name__} is nothing to watch", todo='write watch=["total", "address.city"]')
+            raise Misuse(f"{typed(watch)} is nothing to watch", todo='write watch=["total", "address.city"]')
 
 
 def _filter(where: Where) -> Filter | None:

@@ -167,9 +167,9 @@ class PlannerRules:
     drain: timedelta = timedelta(seconds=5)
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.terms, Terms, "the terms of a lease")
-        check_type(self.stream, ChangeStreamConsumer, "how changes are collected")
-        check_int(self.batch, "a number of documents", 1, FOUND_MAX)
+        check_type(self.terms, Terms, "terms")
+        check_type(self.stream, ChangeStreamConsumer, "stream")
+        check_int(self.batch, "batch", 1, FOUND_MAX)
         check_lengths(self, sweep=0, pause=1, drain=0)
 
 

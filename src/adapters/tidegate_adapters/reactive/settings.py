@@ -78,18 +78,20 @@ class ReactiveSettings:
     def __attrs_post_init__(self) -> None:
         check_database(self.database)
         check_name(self.application, "an application")
-        check_type(self.uri, (str, NoneType), "a URI of MongoDB")
+        check_type(self.uri, (str, NoneType), "uri")
         if self.uri is not None and "://" not in self.uri:
-            raise Misuse("what should be a URI is none", todo="write mongodb://host:port/?replicaSet=name")
-        check_int(self.concurrency, "a number of handlers at a time", 1)
-        check_int(self.batch, "a number of runs", 1, FOUND_MAX)
+            raise Misuse(
+                "uri must begin with mongodb:// or mongodb+srv://", todo="write mongodb://host:port/?replicaSet=name"
+            )
+        check_int(self.concurrency, "concurrency", 1)
+        check_int(self.batch, "batch", 1, FOUND_MAX)
         check_lengths(self, drain=0, leave=MILLISECOND, paused_every=MILLISECOND, stalled_after=1)
-        check_type(self.polling, PollingBounds, "the bounds of an interval")
-        check_type(self.planner, PlannerRules, "how a process plans")
-        for port in (self.metrics_port, self.page_port):
+        check_type(self.polling, PollingBounds, "polling")
+        check_type(self.planner, PlannerRules, "planner")
+        for port, what in ((self.metrics_port, "metrics_port"), (self.page_port, "page_port")):
             if port is not None:
-                check_int(port, "a port", 0, 65_535)
+                check_int(port, what, 0, 65_535)
         check_name(self.metrics_host, "an address to listen on")
         check_name(self.page_host, "an address to listen on")
-        check_type(self.page_token, (str, NoneType), "a token")
+        check_type(self.page_token, (str, NoneType), "page_token")
         check_place(self.page_host, self.page_token)

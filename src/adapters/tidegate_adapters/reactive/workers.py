@@ -208,7 +208,9 @@ class Pool:
                 return Call(lambda: run(task.give_back(self._worker, hands)))
             case Interrupt(name, runs, why):
                 for each in runs:
-                    log.warning("interrupted a handler of %s: %s", name, why.value, extra=_fields(command, each))
+                    log.warning(
+                        "interrupted the handler of %s: %s", _named(name, each), why.value, extra=_fields(command, each)
+                    )
                 return InterruptEach(lambda of, given: isinstance(of, Handle) and of.task == name and given in runs)
 
     def _event_for(self, command: PoolCommand, reply: object) -> PoolEvent | None:
@@ -234,11 +236,20 @@ class Pool:
         if isinstance(answer, str):
             error = ended.reply if isinstance(ended.reply, BaseException) else None
             where = _fields(command, ended.given)
-            log.error("the handler of %s has failed: %s", command.task, answer, exc_info=error, extra=where)
+            log.error(
+                "the handler of %s has failed: %s",
+                _named(command.task, ended.given),
+                answer,
+                exc_info=error,
+                extra=where,
+            )
         elif log.isEnabledFor(logging.DEBUG):
             took = f"{ended.seconds:.3f} s"
             log.debug(
-                "the handler of %s has returned after %s", command.task, took, extra=_fields(command, ended.given)
+                "the handler of %s has returned after %s",
+                _named(command.task, ended.given),
+                took,
+                extra=_fields(command, ended.given),
             )
         return answer
 
@@ -310,6 +321,12 @@ def _failure(error: BaseException) -> str:
     except Exception:  # noqa: BLE001  the user's own __str__
         text = ""
     return redacted(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _named(task: str, run: object) -> str:
+    """A run in a line of the log."""
+    assert isinstance(run, Run), "handlers are called with runs"
+    return f"{task}, document {named(run.key)}, attempt {run.claim.attempts},"
 
 
 def _fields(command: object, given: object) -> Mapping[str, object]:

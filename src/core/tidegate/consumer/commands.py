@@ -57,7 +57,7 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_tuple, check_type
@@ -631,7 +631,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
                     kind = MetadataRefused if reply == METADATA_REFUSED else CommitRefused
                     return kind(partition, generation, position)
                 case _:
-                    raise Misuse(f"{command} was answered by a {type(reply).__name__}", todo="answer None or a Failure")
+                    raise Misuse(f"{command} was answered by {typed(reply)}", todo="answer None or a Failure")
         case StartDrainTimer(partition, generation, stage):
             return DrainTimerFired(partition, generation, stage)
         case StartRetryTimer(partition, generation, start):
@@ -639,7 +639,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
         case Release() | Interrupt() | Cancel() | WorkUnanswered() | CommitsUnanswered():
             return None
         case _:
-            raise Misuse(f"a {type(command).__name__} is not a command of a partition")
+            raise Misuse(f"{typed(command)} is not a command of a partition")
 
 
 def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled | RecordsParked:
@@ -680,7 +680,7 @@ def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled | Reco
             return WindowDelivered(window)
         case _:
             raise Misuse(
-                f"a {type(reply).__name__} is not an answer to {work}",
+                f"{typed(reply)} is not an answer to {work}",
                 todo="answer Tasks to Arrange, a Report to Judge, None to the others, or an event of the window",
             )
 
@@ -722,7 +722,7 @@ def check_event(event: Event) -> None:
             _check_request(request)
         case Assigned(_, _, committed, metadata, end):
             check_int(committed, "a position", 0, OFFSET_MAX + 1)
-            check_type(metadata, (str, NoneType), "the metadata of a commit, or None")
+            check_type(metadata, (str, NoneType), "the metadata of a commit,")
             check_int(end, "the end of a log", 0)
         case Revoked(_, in_flight):
             check_tuple(in_flight, InFlight, "a record in flight")
@@ -739,7 +739,7 @@ def check_event(event: Event) -> None:
         case DrainTimerFired(_, _, stage):
             check_type(stage, Stage, "a stage of draining")
         case RetryTimerFired(_, _, start):
-            check_type(start, (Handle, Start, NoneType), "what is to start again, or None")
+            check_type(start, (Handle, Start, NoneType), "what is to start again,")
             if isinstance(start, Handle):
                 _check_request(start)
         case Measured(_, _, size, age):

@@ -254,7 +254,7 @@ def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
         Misuse: An argument is of another type, or the tracker begins at no position.
     """
     _ = low_watermark(tracker)  # which looks at where the tracker begins, as whoever takes one does
-    check_type(before, (Survey, NoneType), "a survey or None")
+    check_type(before, (Survey, NoneType), "a survey")
     return Survey(tracker, stretch_of(tracker.pages or NOTHING, None if before is None else before.stretch))
 
 

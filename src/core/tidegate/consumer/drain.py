@@ -198,10 +198,10 @@ class InFlight:
     def __attrs_post_init__(self) -> None:
         check_int(self.offset, "an offset", 0)
         check_int(self.age, "an age in microseconds", 0)
-        check_type(self.expected, (int, NoneType), "an expected duration or None")
+        check_type(self.expected, (int, NoneType), "an expected duration")
         if self.expected is not None:
             check_int(self.expected, "an expected duration in microseconds", 0)
-        check_type(self.stoppable, bool, "whether work can be interrupted")
+        check_type(self.stoppable, bool, "stoppable")
 
     @property
     def rest(self) -> Duration | None:

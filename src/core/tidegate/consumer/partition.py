@@ -274,7 +274,7 @@ class PartitionRules:
     def __attrs_post_init__(self) -> None:
         check_int(self.running_max, "a number of tasks", 0)
         check_int(self.window_max, "a number of records", 1)
-        check_type(self.hooks, bool, "whether there are hooks")
+        check_type(self.hooks, bool, "hooks")
         check_type(self.fanout, Rules, "rules of fan-out")
         check_type(self.ordering, Ordering, "an ordering")
         check_type(self.failure_policy, FailurePolicy, "what follows a failure")

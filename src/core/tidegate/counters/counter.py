@@ -47,7 +47,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Lt, Put, Remove
-from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.errors import INT64_MAX, Misuse, typed
 from tidegate.model.operations import UpdateOne, update_one
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
@@ -125,7 +125,7 @@ def _integer(record: Document, field: Field[int]) -> int:
 
 def _rounded(held: object) -> int:
     if type(held) is not int:
-        raise Misuse(f"a {type(held).__name__} stands where a counter has an integer", todo="is it another's record?")
+        raise Misuse(f"{typed(held)} stands where a counter has an integer", todo="is it another's record?")
     return held
 
 

@@ -273,7 +273,7 @@ def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool
     """
     check_type(purpose, Purpose, "a purpose")
     check_type(place, Place, "a place")
-    check_type(record, (StatusRecord, NoneType), "a record or None")
+    check_type(record, (StatusRecord, NoneType), "a record")
     return _is_held(purpose, place, record)
 
 
@@ -398,7 +398,7 @@ class Found:
 
     def __attrs_post_init__(self) -> None:
         check_type(self.call, Call, "a call")
-        check_type(self.record, (StatusRecord, NoneType), "a record or None")
+        check_type(self.record, (StatusRecord, NoneType), "a record")
 
 
 def decide_registration(
@@ -477,7 +477,7 @@ def decide_running(
     check_name(invocation, "an invocation")
     check_type(record, StatusRecord, "a record")
     check_type(known, Mapping, "what is known of invocations")
-    check_types(known.values(), (StatusRecord, NoneType), "a record or None")
+    check_types(known.values(), (StatusRecord, NoneType), "a record")
     check_int(at_most, "a number of places", 1)
     check_type(reroute, bool, "whether it is rerouted")
     if PENDING not in INVOCATION.following(record.status):

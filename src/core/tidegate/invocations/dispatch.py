@@ -82,7 +82,7 @@ import attrs
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.effects import Effect, Failure, Refused
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
 from tidegate.model.operations import UPDATES_MAX
 from tidegate.model.reducer import Step
@@ -231,7 +231,7 @@ class Run:
         check_name(self.task, "a task")
         if self.longest is not None:
             check_int(self.longest, "the longest duration of a handler in microseconds", 1)
-        check_type(self.policy, (Policy, NoneType), "a policy or None")
+        check_type(self.policy, (Policy, NoneType), "a policy")
         check_int(self.tries, "a number of runs", 1)
         check_int(self.deaths, "a number of deaths", 0)
 
@@ -293,7 +293,7 @@ class Stray:
         check_name(self.key, "an invocation")
         check_type(self.record, StatusRecord, "a record")
         check_int(self.tries, "a number of runs", 0)
-        check_type(self.limited_by, (str, NoneType), "a set of invocations or None")
+        check_type(self.limited_by, (str, NoneType), "a set of invocations")
 
 
 _Runs: TypeAlias = tuple[Run, ...]
@@ -632,7 +632,7 @@ def dispatch_event_for(command: Effect[object], reply: object, at: Instant) -> D
         case Interrupt() | Resume():
             return None
         case _:
-            raise Misuse(f"a {type(command).__name__} is not a command of a dispatch")
+            raise Misuse(f"{typed(command)} is not a command of a dispatch")
     _check_event(event)
     return event
 
@@ -796,7 +796,7 @@ def _check_event(event: object) -> None:
                 check_int(len(order), "the length of a pair", 2, 2)
                 check_type(order[0], Run, "a run")
                 if order[1] not in _ASKED:
-                    raise Misuse(f"a {type(order[1]).__name__} is nothing that is asked of a run")
+                    raise Misuse(f"{typed(order[1])} is nothing that is asked of a run")
         case Announced(_, due):
             check_type(due, (Instant, NoneType), "the time at which something is due")
         case HeldChanged(_, held):

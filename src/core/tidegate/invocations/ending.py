@@ -188,7 +188,7 @@ class Failed:
 
     def __attrs_post_init__(self) -> None:
         check_type(self.error, RunError, "the error of a run")
-        check_type(self.policy, (Policy, NoneType), "a policy or None")
+        check_type(self.policy, (Policy, NoneType), "a policy")
 
 
 @final
@@ -207,8 +207,8 @@ class GivenBack:
     delay: Duration | None = None
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.due, (Instant, NoneType), "an instant or None")
-        check_type(self.counts, bool, "whether it was a try")
+        check_type(self.due, (Instant, NoneType), "an instant")
+        check_type(self.counts, bool, "counts")
         if self.delay is not None:
             check_delay(self.delay, "a delay in microseconds", 0)
             if self.due is not None:
@@ -258,9 +258,9 @@ class RunEnd:
             raise Misuse(f"{self.key!r} has no owner", why="nobody runs it, so no run of it has ended")
         check_type(self.end, (Succeeded, Failed, GivenBack, Cancelled), "how a run has ended")
         check_int(self.tries, "a number of runs that have begun", 1)
-        check_type(self.failing_since, (Instant, NoneType), "an instant or None")
-        check_type(self.is_listened, bool, "whether triggers listen")
-        check_type(self.due, (Instant, NoneType), "an instant or None")
+        check_type(self.failing_since, (Instant, NoneType), "an instant")
+        check_type(self.is_listened, bool, "is_listened")
+        check_type(self.due, (Instant, NoneType), "an instant")
 
 
 def upload_name(key: str, version: int) -> str:

@@ -132,7 +132,7 @@ class Enqueue:
         if len({each.key for each in self.wanted}) < len(self.wanted):
             raise Misuse("two invocations of one id", todo="give each its own, or leave one out")
         check_name(self.request, "a request")
-        check_type(self.looks_first, bool, "whether it looks first")
+        check_type(self.looks_first, bool, "looks_first")
         check_collection(self.records)
         check_attempts(self.attempts, self.pauses)
         check_type(self.parts, EnqueueParts, "the parts of a command")

@@ -102,7 +102,7 @@ class Job:
         ):  # fmt: skip
             if name is not None:
                 check_name(name, what)
-        check_type(self.deadline, (int, NoneType), "a time in microseconds or None")
+        check_type(self.deadline, (int, NoneType), "a time in microseconds")
         if self.deadline is not None:
             check_int(self.deadline, "a time in microseconds", 1)
         if self.payload is not None and self.arguments.items:

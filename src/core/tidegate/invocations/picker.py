@@ -144,9 +144,9 @@ class Picker:
         check_name(self.request, "a request")
         if self.limited_by is not None:
             check_name(self.limited_by, "a set of invocations")
-        check_type(self.expected, (StatusRecord, NoneType), "a record or None")
+        check_type(self.expected, (StatusRecord, NoneType), "a record")
         check_int(self.at_most, "a number of places", 1)
-        check_type(self.reroute, bool, "whether it is rerouted")
+        check_type(self.reroute, bool, "reroute")
         check_attempts(self.attempts, self.pauses)
         check_collection(self.records)
         check_collection(self.places)

@@ -130,7 +130,7 @@ class Wish:
         check_type(self.record, StatusRecord, "a record")
         check_name(self.limited_by, "a set of invocations")
         check_int(self.at_most, "a number of places", 1)
-        check_type(self.since, (Instant, NoneType), "an instant or None")
+        check_type(self.since, (Instant, NoneType), "an instant")
 
 
 Freed: TypeAlias = tuple[tuple[str, int], ...]

@@ -246,7 +246,7 @@ class Purging:
         Raises:
             Refused: The store refuses for good.
         """
-        check_type(until, (Instant, NoneType), "an instant or None")
+        check_type(until, (Instant, NoneType), "an instant")
         removed = 0
         is_done = True
         for definition in INVOCATION.definitions:
@@ -360,7 +360,7 @@ class Purging:
         Raises:
             Refused: The store refuses for good.
         """
-        check_type(until, (Instant, NoneType), "an instant or None")
+        check_type(until, (Instant, NoneType), "an instant")
         removed = 0
         while True:
             try:
@@ -381,7 +381,7 @@ class Purging:
         Raises:
             Refused: The store refuses for good.
         """
-        check_type(until, (Instant, NoneType), "an instant or None")
+        check_type(until, (Instant, NoneType), "an instant")
         removed = 0
         after: tuple[Value, ...] = ()
         idle = OlderThan(WRITTEN_AT, self.meter_age)

@@ -64,7 +64,7 @@ class Rate:
     def __attrs_post_init__(self) -> None:
         check_delay(self.per, "the time of a rate in microseconds", 1)
         check_int(self.at_most, "a number of invocations in a time", 1, self.per)
-        check_type(self.burst, (int, NoneType), "a number of invocations at once or None")
+        check_type(self.burst, (int, NoneType), "a number of invocations at once")
         if self.burst is not None:
             check_int(self.burst, "a number of invocations at once", 1, self.at_most)
 

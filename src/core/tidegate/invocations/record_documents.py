@@ -141,7 +141,7 @@ def new_record(
     check_name(key, "a record")
     check_type(first, StatusRecord, "a record")
     check_type(now, Instant, "an instant")
-    check_type(due, (Instant, NoneType), "an instant or None")
+    check_type(due, (Instant, NoneType), "an instant")
     check_type(more, Document, "a document")
     waits = () if due is None else ((DUE.name, due),)
     if due is not None and due - now > 0:
@@ -212,7 +212,7 @@ def viewed(record: Document | None) -> StatusRecord | None:
     Raises:
         Misuse: The document is not a record: a field is missing or of the wrong type.
     """
-    check_type(record, (Document, NoneType), "a document or None")
+    check_type(record, (Document, NoneType), "a document")
     if record is None:
         return None
     return StatusRecord(needed(record, STATUS), record.get(OWNER), needed(record, VERSION))

@@ -157,9 +157,9 @@ class Registrar:
         check_type(self.call, Call, "a call")
         check_type(self.rule, Rule, "a rule")
         check_name(self.request, "a request")
-        check_type(self.must_agree, bool, "whether calls must agree")
-        check_type(self.job, (Job, NoneType), "a job or None")
-        check_type(self.due, (Instant, int, NoneType), "an instant, a time in microseconds, or None")
+        check_type(self.must_agree, bool, "must_agree")
+        check_type(self.job, (Job, NoneType), "a job")
+        check_type(self.due, (Instant, int, NoneType), "an instant, a time in microseconds,")
         if isinstance(self.due, int):
             check_int(self.due, "a time in microseconds", 0)
         check_type(self.origin, Document, "where a call comes from")

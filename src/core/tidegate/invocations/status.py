@@ -287,7 +287,7 @@ def decide_transition(
         Misuse: The target or the runner is empty or no string, or the table or the record is of the wrong type.
     """
     check_type(table, StatusTable, "a table of statuses")
-    check_type(record, (StatusRecord, NoneType), "a record or None")
+    check_type(record, (StatusRecord, NoneType), "a record")
     check_name(target, "a status")
     if runner is not None:
         check_name(runner, "a runner")

@@ -155,8 +155,8 @@ class Takeable:
         check_int(self.at_most, "a number of places", 1)
         if self.held_back is not None:
             check_int(self.held_back, "a time in microseconds", 1)
-        check_type(self.rate, (Rate, NoneType), "a rate or None")
-        check_type(self.is_heard, bool, "whether triggers hear of it")
+        check_type(self.rate, (Rate, NoneType), "a rate")
+        check_type(self.is_heard, bool, "is_heard")
 
 
 @final
@@ -230,7 +230,7 @@ def next_turn(tenants: tuple[str | None, ...], limit: int) -> str | None:
     Returns:
         The last one whose share was not cut short, or that had all of this turn; None to begin with the first one.
     """
-    check_tuple(tenants, (str, NoneType), "a tenant or None")
+    check_tuple(tenants, (str, NoneType), "a tenant")
     check_int(limit, "a number of invocations", 1)
     if len(tenants) < limit or not tenants or tenants[-1] is None:
         return None

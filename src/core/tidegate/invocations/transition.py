@@ -175,7 +175,7 @@ class Transition:
         check_name(self.key, "a record")
         check_name(self.request, "a request")
         check_attempts(self.attempts, self.pauses)
-        check_type(self.expected, (StatusRecord, NoneType), "a record or None")
+        check_type(self.expected, (StatusRecord, NoneType), "a record")
         check_tuple(self.also, UPDATES, "an update")
         check_type(self.parts, TransitionParts, "the parts of a transition")
         check_type(self.table, StatusTable, "a table of statuses")

@@ -67,7 +67,7 @@ from tidegate.leases.lease import (
     takeover_delay,
 )
 from tidegate.model.effects import Effect, Failure
-from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.errors import INT64_MAX, Misuse, typed
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_type
@@ -217,7 +217,7 @@ def event_for(command: Effect[object], reply: object, at: Instant) -> ElectionEv
                 return Unanswered(at, command)
             if reply is None or isinstance(reply, Lease):
                 return Answered(at, command, reply)
-            raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer a Lease, None or a Failure")
+            raise Misuse(f"{command} was answered {typed(reply)}", todo="answer a Lease, None or a Failure")
         case End(epoch):
             return WorkEnded(at, epoch)
         case StartTimer():
@@ -225,7 +225,7 @@ def event_for(command: Effect[object], reply: object, at: Instant) -> ElectionEv
         case Begin():
             return None
         case _:
-            raise Misuse(f"a {type(command).__name__} is not a command of a candidate")
+            raise Misuse(f"{typed(command)} is not a command of a candidate")
 
 
 # --- states -----------------------------------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ class Candidate:
             case Stopped():
                 return Step(state)
             case _:
-                raise Misuse(f"a {type(state).__name__} is not a state of a candidate")
+                raise Misuse(f"{typed(state)} is not a state of a candidate")
 
     def leads(self, state: ElectionState, now: Instant) -> Leads | DoesNotLead:
         """Whether the candidate leads. Its work asks BEFORE each thing that it does.
@@ -578,7 +578,7 @@ def _check_event(event: ElectionEvent) -> None:
     match event:
         case Answered(_, request, lease):
             check_type(request, (Look, Swap), "a request")
-            check_type(lease, (Lease, type(None)), "a lease or None")
+            check_type(lease, (Lease, type(None)), "a lease")
         case Unanswered(_, request):
             check_type(request, (Look, Swap), "a request")
         case WorkEnded(_, epoch):

@@ -95,7 +95,7 @@ def lease_of(record: Document | None) -> Lease | None:
     Raises:
         Misuse: It is not the record of a lease.
     """
-    check_type(record, (Document, NoneType), "a document or None")
+    check_type(record, (Document, NoneType), "a document")
     if record is None or record.held(_VERSION) == 0:
         return None
     return Lease(

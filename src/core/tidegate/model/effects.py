@@ -28,7 +28,7 @@ from typing import Final, Generic, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.model.errors import UnknownEffect
+from tidegate.model.errors import UnknownEffect, typed
 from tidegate.model.instants import PPM, Duration, Instant, jittered, seconds
 from tidegate.model.values import check_int, check_type, field_names
 
@@ -60,7 +60,7 @@ def checked_effect(asked: object) -> Effect[object]:
     """What a program awaited, if it is an effect."""
     if not isinstance(asked, Effect):
         raise UnknownEffect(
-            f"a program awaited a {type(asked).__name__}, which is not an effect",
+            f"a program awaited {typed(asked)}, which is not an effect",
             why="programs await effects and nothing else: no sleep of an event loop, no future, no generator of values",
             todo="ask the world with an effect, such as find_one(...), Sleep(...) or Call(...)",
         )
@@ -217,7 +217,7 @@ class Call(Effect[object]):
     def __attrs_post_init__(self) -> None:
         check_type(self.name, str, "the name of user code")
         check_type(self.arguments, tuple, "the arguments of user code")
-        check_type(self.catches, bool, "whether a program hears of errors")
+        check_type(self.catches, bool, "catches")
 
     def __str__(self) -> str:
         return f"call {self.name}({', '.join(map(_text, self.arguments))})"

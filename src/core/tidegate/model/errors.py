@@ -11,7 +11,7 @@ from typing import Final, final
 
 __all__ = [
     "INT64_MAX", "NUMBER_MAX", "ControlFlow", "InternalError", "MissingExtra", "Misuse", "Nondeterministic", "TidegateError", "UnknownEffect",
-    "check_failure", "shown",
+    "check_failure", "shown", "typed", "with_article",
 ]  # fmt: skip
 
 _SHOWN_MAX: Final = 120
@@ -126,8 +126,20 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  a message about what is wrong must not fail itself
-        return f"a {type(value).__name__}"
+        return typed(value)
     return _cut(text, _SHOWN_MAX)
+
+
+def typed(value: object) -> str:
+    """The type of a value in a message: "an int"."""
+    return with_article(type(value).__name__)
+
+
+def with_article(noun: str) -> str:
+    """A noun with its article, as far as its first letter tells."""
+    if not isinstance(noun, str):
+        raise Misuse(f"a noun must be a string, got {type(noun).__name__}")
+    return f"{'an' if noun[:1].lower() in set('aeiou') else 'a'} {noun}"
 
 
 def _cut(text: str, length: int) -> str:

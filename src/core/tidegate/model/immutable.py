@@ -23,7 +23,7 @@ from typing import Final, cast
 
 from tidegate.model.documents import Document, Value, show
 from tidegate.model.effects import Failure
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
 from tidegate.model.values import check_callable, check_type, error_state, field_names
@@ -42,9 +42,7 @@ def must_be_value(item: object, what: str) -> None:
     """Raise Misuse unless the item is immutable all the way down: replies and events become part of states."""
     if not is_value(item):
         place, part = mutable_part(item, "")
-        holds = (
-            f"holds a {type(part).__name__} in `{place.removeprefix('.')}`" if place else f"is a {type(item).__name__}"
-        )
+        holds = f"holds {typed(part)} in `{place.removeprefix('.')}`" if place else f"is {typed(item)}"
         kind = type(part)
         has_known = isinstance(part, _CONTENT) or frozen_fields(kind) is not None  # type: ignore[arg-type]  # a class is hashable
         more = _more(part) if has_known else []

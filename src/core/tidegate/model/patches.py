@@ -45,7 +45,7 @@ from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
 import attrs
 
 from tidegate.model.documents import DEPTH_MAX, Document, Foreign, Value, checked, exactly, frozen, show
-from tidegate.model.errors import NUMBER_MAX, Misuse, shown
+from tidegate.model.errors import NUMBER_MAX, Misuse, shown, typed
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.values import check_tuple, check_types
 
@@ -396,7 +396,7 @@ def _decoded(json: object, depth: int) -> Value:
         case float() if math.isfinite(json):
             return json
         case _:
-            raise Misuse(f"a {type(json).__name__} is not plain JSON, or not as it is written")
+            raise Misuse(f"{typed(json)} is not plain JSON, or not as it is written")
 
 
 def _document(json: dict[str, object], depth: int) -> Document:

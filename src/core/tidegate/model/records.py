@@ -74,10 +74,10 @@ class Record:
         check_name(self.topic, "a topic")
         check_int(self.partition, "a partition", 0)
         check_int(self.offset, "an offset", 0)
-        check_type(self.key, (bytes, NoneType), "a key: bytes, or None")
-        check_type(self.value, (bytes, NoneType), "a value: bytes, or None")
+        check_type(self.key, (bytes, NoneType), "a key")
+        check_type(self.value, (bytes, NoneType), "a value")
         _check_headers(self.headers)
-        check_type(self.timestamp, (Instant, NoneType), "a time or None")
+        check_type(self.timestamp, (Instant, NoneType), "a time")
 
     @property
     def of(self) -> TopicPartition:
@@ -109,8 +109,8 @@ class Send:
 
     def __attrs_post_init__(self) -> None:
         check_name(self.topic, "a topic")
-        check_type(self.value, (bytes, NoneType), "a value: bytes, or None")
-        check_type(self.key, (bytes, NoneType), "a key: bytes, or None")
+        check_type(self.value, (bytes, NoneType), "a value")
+        check_type(self.key, (bytes, NoneType), "a key")
         _check_headers(self.headers)
         if self.partition is not None:
             check_int(self.partition, "a partition", 0)
@@ -131,4 +131,4 @@ def _check_header(header: tuple[str, bytes | None]) -> None:
     if len(header) != 2:
         raise Misuse(f"a header of {len(header)} parts", why="it is a name with a value")
     check_type(header[0], str, "the name of a header")
-    check_type(header[1], (bytes, NoneType), "the value of a header: bytes, or None")
+    check_type(header[1], (bytes, NoneType), "the value of a header")

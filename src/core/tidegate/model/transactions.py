@@ -95,7 +95,7 @@ class InTransaction(Effect[Reply_co]):
                 why="an id that is taken ends the transaction, so nobody could be told how many were free",
                 todo="use insert_one, or an upsert",
             )
-        check_type(self.begins, bool, "whether the transaction begins")
+        check_type(self.begins, bool, "begins")
 
     def __str__(self) -> str:
         return f"{self.transaction}{' begins' if self.begins else ''}: {self.operation}"

@@ -1,7 +1,7 @@
 """Checks of arguments, for public functions and for values that users construct: a wrong one is Misuse, at the entrance.
 
 Where type checkers are used they find it first. Where they are not, a wrong type must be an error that says what is wrong,
-not an AttributeError somewhere inside. Messages about types name the type and do not show the value: it may be secret.
+not an AttributeError somewhere inside. Messages about types show short numbers, and no other value: it may be secret.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cache
 from types import GetSetDescriptorType, MemberDescriptorType, NoneType
 from typing import Final, cast
 
-from tidegate.model.errors import NUMBER_MAX, Misuse, shown
+from tidegate.model.errors import NUMBER_MAX, Misuse, shown, typed, with_article
 
 __all__ = [
     "check_callable",
@@ -26,6 +26,7 @@ __all__ = [
     "check_types",
     "error_state",
     "field_names",
+    "got",
     "is_run",
 ]
 
@@ -33,8 +34,8 @@ __all__ = [
 def check_type(value: object, kinds: type | tuple[type, ...], what: str, todo: str = "") -> None:
     """Raise Misuse unless `value` is an instance of one of `kinds`."""
     if not isinstance(value, kinds):
-        todo = todo or _remedy(value, kinds if isinstance(kinds, tuple) else (kinds,))
-        raise Misuse(f"a {type(value).__name__} is not {what}", why="it is of another type", todo=todo)
+        wanted = kinds if isinstance(kinds, tuple) else (kinds,)
+        raise Misuse(f"{what} must be {_wanted(wanted)}, got {got(value)}", todo=todo or _remedy(value, wanted))
 
 
 _MADE_BY: Final[Mapping[tuple[str, str], str]] = {
@@ -42,11 +43,40 @@ _MADE_BY: Final[Mapping[tuple[str, str], str]] = {
     ("dict", "Document"): "write Document.of({...})",
     ("list", "tuple"): "write tuple(...) of it",
     ("generator", "tuple"): "write tuple(...) of it",
+    ("dict", "Put"): "write Put(field, value) for $set, Add for $inc, Remove for $unset",
     ("function", "Scenario"): "call it, if it makes a scenario; a program becomes one by Scenario(actors=(Process(name, factory(program)),), ...)",
 }  # fmt: skip
 """By the type of a value and that which is wanted: how the one becomes the other."""
-_CALLED: Final[Mapping[type, str]] = {int: "a whole number", bool: "True or False", str: "a string", float: "a number"}
-_MEMBERS_MAX: Final = 8
+_CALLED: Final[Mapping[type, str]] = {
+    int: "an integer",
+    bool: "True or False",
+    str: "a string",
+    float: "a number",
+    bytes: "bytes",
+    NoneType: "None",
+}
+_NAMED_MAX: Final = 8
+_ARTICLES_MAX: Final = 3
+_SHOWN_MAX: Final = 8
+"""How many characters of a number are shown: more may be a secret."""
+
+
+def got(value: object) -> str:
+    """A value of a wrong type, as a message shows it: its type, and a short number itself."""
+    return "None" if value is None else f"{type(value).__name__} {_short(value)}".rstrip()
+
+
+def _short(number: object) -> str:
+    text = shown(number) if type(number) in {int, float, bool} else ""
+    return "" if len(text) > _SHOWN_MAX or text == typed(number) else text
+
+
+def _wanted(kinds: tuple[type, ...]) -> str:
+    if len(kinds) > _ARTICLES_MAX:
+        return (
+            f"one of {', '.join(kind.__name__ for kind in kinds[:_NAMED_MAX])}{', ...' if kinds[_NAMED_MAX:] else ''}"
+        )
+    return " or ".join(_CALLED.get(kind, with_article(kind.__name__)) for kind in kinds)
 
 
 def _remedy(value: object, kinds: tuple[type, ...]) -> str:
@@ -55,17 +85,18 @@ def _remedy(value: object, kinds: tuple[type, ...]) -> str:
         if found := _MADE_BY.get((type(value).__name__, kind.__name__)):
             return found
         if kind is timedelta:
-            return "write timedelta(seconds=...)"
-        if issubclass(kind, Enum) and len(kind) <= _MEMBERS_MAX:
-            return f"write one of {', '.join(map(str, kind))}"
-    wanted = [_CALLED.get(kind, f"a {kind.__name__}") for kind in kinds if kind is not NoneType]
-    return f"pass {' or '.join(wanted)}" if len(wanted) <= 3 else ""
+            return f"write timedelta(seconds={'...' if isinstance(value, bool) else _short(value) or '...'})"
+        if issubclass(kind, Enum):
+            meant = [each for each in kind if isinstance(value, str) and value.upper() == each.name]
+            if meant or len(kind) <= _NAMED_MAX:
+                return f"write {'' if meant else 'one of '}{', '.join(map(str, meant or kind))}"
+    return ""
 
 
 def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise Misuse unless `values` is a collection (not a string) of instances of one of `kinds`."""
     if not isinstance(values, Collection) or isinstance(values, (str, bytes)):
-        raise Misuse(f"a {type(values).__name__} is not a collection", why=f"each of it is {what}")
+        raise Misuse(f"{got(values)} is not a collection", todo=f"pass a list or a tuple, each item {what}")
     for value in values:
         check_type(value, kinds, what)
 
@@ -73,7 +104,7 @@ def check_types(values: object, kinds: type | tuple[type, ...], what: str) -> No
 def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> None:
     """Raise Misuse unless `values` is a tuple of instances of one of `kinds`."""
     if not isinstance(values, tuple):
-        raise Misuse(f"a {type(values).__name__} is not a tuple, each of it {what}", why="it is of another type")
+        raise Misuse(f"{got(values)} is not a tuple", todo=f"pass a tuple, each item {what}")
     for value in values:
         if not isinstance(value, kinds):
             check_type(value, kinds, what)
@@ -82,13 +113,13 @@ def check_tuple(values: object, kinds: type | tuple[type, ...], what: str) -> No
 def check_callable(value: object, what: str, todo: str = "") -> None:
     """Raise Misuse unless `value` can be called."""
     if not callable(value):
-        raise Misuse(f"a {type(value).__name__} is not {what}", why="it cannot be called", todo=todo)
+        raise Misuse(f"{what} must be callable, got {got(value)}", todo=todo)
 
 
 def check_name(name: object, what: str) -> None:
     """Raise Misuse unless `name` is a string that is not empty."""
     if not isinstance(name, str) or not name:
-        raise Misuse(f"{shown(name)} cannot name {what}", why="a name is a string that is not empty")
+        raise Misuse(f"the name of {what} must be a string that is not empty, got {shown(name)}")
 
 
 def check_int(number: object, what: str, least: int, most: int = NUMBER_MAX) -> None:
@@ -96,7 +127,7 @@ def check_int(number: object, what: str, least: int, most: int = NUMBER_MAX) -> 
     if type(number) is not int or not least <= number <= most:
         to = "on" if most == NUMBER_MAX else f"to {most}"
         todo = f"write {number.strip()}" if isinstance(number, str) and number.strip().isdecimal() else ""
-        raise Misuse(f"{shown(number)} cannot be {what}", why=f"it is an integer from {least} {to}", todo=todo)
+        raise Misuse(f"{what} must be an integer from {least} {to}, got {shown(number)}", todo=todo)
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:

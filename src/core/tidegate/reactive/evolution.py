@@ -76,7 +76,7 @@ class EvolutionPolicy:
 
     def __attrs_post_init__(self) -> None:
         check_type(self.on_new_version, OnNewVersion, "what a new version means")
-        check_type(self.reconciles, bool, "whether documents are looked at again")
+        check_type(self.reconciles, bool, "reconciles")
 
 
 @final

@@ -184,7 +184,7 @@ def _check_query(query: FindChanged | FindOrphaned) -> None:
     check_collection(query.collection)
     check_collection(query.records if isinstance(query, FindChanged) else query.source)
     check_name(query.task, "a task")
-    check_type(query.where, (*FILTERS, NoneType), "a filter or None")
+    check_type(query.where, (*FILTERS, NoneType), "a filter")
     if query.where is not None and any(isinstance(part, OlderThan) for part in parts_of(query.where)):
         raise Misuse(
             "a filter of a reactive task asks how old something is", why="no change reports when that becomes true"
@@ -243,7 +243,7 @@ _PROCESSED: Final = frozenset(status.value for status in PROCESSED)
 def is_orphaned(query: FindOrphaned, doc: Document | None) -> bool:
     """Whether the document of a record is gone, or as good as gone."""
     check_type(query, FindOrphaned, "a question of a planner")
-    check_type(doc, (Document, NoneType), "a document or None")
+    check_type(doc, (Document, NoneType), "a document")
     return doc is None or not _matches(query.where, doc)
 
 

@@ -91,7 +91,7 @@ from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
 import attrs
 
 from tidegate.model.effects import Effect, Failure
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import PPM, SECOND, Duration, Instant, seconds
 from tidegate.model.operations import FOUND_MAX
 from tidegate.model.reducer import Step
@@ -565,7 +565,7 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
         case Interrupt() | Granted():
             return None
         case _:
-            raise Misuse(f"a {type(command).__name__} is not a command of a pool")
+            raise Misuse(f"{typed(command)} is not a command of a pool")
     _check_event(event)
     return event
 

@@ -98,7 +98,7 @@ from tidegate.model.effects import (
     Unreadable,
     is_too_late,
 )
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import MILLISECOND, Duration, Instant, micros
 from tidegate.model.operations import (
     FOUND_MAX,
@@ -256,7 +256,7 @@ def answered(reply: object) -> HandlerAnswer:
     """What a handler has returned, as its answer: nothing else than these two is taken for a success, or for anything."""
     if reply is None or isinstance(reply, Later):
         return reply
-    return f"the handler answered a {type(reply).__name__}: None is a success; raise Later(...) to be called again"
+    return f"the handler answered {typed(reply)}: None is a success; raise Later(...) to be called again"
 
 
 @final
@@ -485,7 +485,7 @@ class ReactiveTask:
         check_collection(self.source)
         check_collection(self.records)
         check_type(self.watched, Projection, "what is watched")
-        check_type(self.where, (*FILTERS, NoneType), "a filter or None")
+        check_type(self.where, (*FILTERS, NoneType), "a filter")
         check_type(self.rules, tasks.TaskRules, "how a task is run")
         check_type(self.policy, backoff.Policy, "a policy")
         check_type(self.cleaning, orphans.CleanUp, "when records go")

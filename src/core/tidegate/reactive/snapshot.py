@@ -64,7 +64,7 @@ from tidegate.model.documents import (
     frozen,
     numeric,
 )
-from tidegate.model.errors import Misuse, check_failure, shown
+from tidegate.model.errors import Misuse, check_failure, shown, typed
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.patches import Added, Patch, difference
 from tidegate.model.values import check_callable, check_int, check_name, check_type
@@ -170,7 +170,7 @@ class Projection:
             Misuse: Something is left out (0, false), or has another form than these.
         """
         if not isinstance(watched, Mapping):
-            raise Misuse(f"a {type(watched).__name__} is not a projection", todo='write {"status": 1}')
+            raise Misuse(f"{typed(watched)} is not a projection", todo='write {"status": 1}')
         for path, form in watched.items():
             if form is not True and (type(form) is not int or form != 1) and not isinstance(form, Computed):
                 raise Misuse(
@@ -431,7 +431,7 @@ def _computed(document: Document, way: _Way, computed: Computed) -> tuple[Value]
     try:
         checked(value, _dotted(way), len(way))
     except Misuse:
-        return NotComputed(_dotted(way), f"its function gave a {type(value).__name__} that MongoDB cannot keep")
+        return NotComputed(_dotted(way), f"its function gave {typed(value)} that MongoDB cannot keep")
     return (value,)
 
 

@@ -217,7 +217,7 @@ def look(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, n
     """
     check_type(schedule, Schedule, "a schedule")
     check_callable(next_after, "a port that names the next instant")
-    check_type(cell, (ScheduleCell, NoneType), "a cell or None")
+    check_type(cell, (ScheduleCell, NoneType), "a cell")
     check_type(now, Instant, "an instant")
     due = _next(next_after, schedule.expression, now if cell is None else cell.last)
     if isinstance(due, Broken):

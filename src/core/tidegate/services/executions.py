@@ -44,7 +44,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.atomic_service import (
@@ -169,7 +169,7 @@ class Gate:
 
     def __attrs_post_init__(self) -> None:
         check_int(self.token, "a token", 0 if self.active is None else 1)
-        check_type(self.active, (Execution, NoneType), "an execution or None")
+        check_type(self.active, (Execution, NoneType), "an execution")
         if self.active is not None and self.active.end is not None:
             raise Misuse(f"{self.active} is over", why="what stands in the gate is under way")
 
@@ -335,7 +335,7 @@ def ended(
         Misuse: The outcome is not an end, the row is another run's, an argument is of the wrong type, or `now` was read on
             another clock.
     """
-    check_type(execution, (Execution, NoneType), "an execution or None")
+    check_type(execution, (Execution, NoneType), "an execution")
     check_type(run, AtomicServiceRun, "a run")
     check_type(now, Instant, "an instant")
     check_type(reason, str, "a reason")
@@ -422,10 +422,10 @@ def in_range(
     check_types(executions, Execution, "an execution")
     check_type(since, Instant, "an instant")
     check_type(until, Instant, "an instant")
-    check_type(runner_id, (str, NoneType), "the id of a runner or None")
+    check_type(runner_id, (str, NoneType), "the id of a runner")
     check_int(duration_min, "a duration in microseconds", 0)
     if type(limit) is not int:
-        raise Misuse(f"a {type(limit).__name__} is not a limit", why="it is an integer")
+        raise Misuse(f"{typed(limit)} is not a limit", why="it is an integer")
     found = [
         each
         for each in executions

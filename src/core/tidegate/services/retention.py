@@ -65,7 +65,7 @@ class Row:
     def __attrs_post_init__(self) -> None:
         check_name(self.id, "a row")
         check_type(self.start, Instant, "an instant")
-        check_type(self.end, (Instant, NoneType), "an instant or None")
+        check_type(self.end, (Instant, NoneType), "an instant")
         if self.end is not None and self.end - self.start < 0:
             raise Misuse(f"{self.id!r} ends before it starts", why=f"from {self.start} to {self.end}")
 

@@ -114,8 +114,8 @@ class Process:
         check_type(self.faults, Faults, "which faults may strike", "write Faults.of(Fault.CRASH_BEFORE, ...)")
         check_callable(self.meaning, "a meaning of effects")
         check_type(self.host, Host, "the machine that it runs on")
-        check_type(self.comes_back, bool, "whether a process comes back")
-        check_type(self.raises, bool, "whether a process raises what leaves open what was done")
+        check_type(self.comes_back, bool, "comes_back")
+        check_type(self.raises, bool, "raises")
         if self.comes_back and self.faults.allows(Fault.RESTART):
             raise Misuse(
                 f"{self.name} comes back, and may be restarted by a fault",

@@ -12,7 +12,7 @@ from types import FunctionType, MethodType
 
 import attrs
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Faults
 
@@ -31,7 +31,7 @@ def check_alike(groups: Iterable[tuple[str, ...]], actors: Mapping[str, object],
         one, two = actors[first], actors[other]
         if not hasattr(two, "status"):
             raise Misuse(
-                f"{other} is a {type(two).__name__}, and no process",
+                f"{other} is {typed(two)}, and no process",
                 where=where,
                 why="processes are interchangeable, and nothing else is",
                 todo="take it out of the scenario's `symmetric`",
@@ -39,7 +39,7 @@ def check_alike(groups: Iterable[tuple[str, ...]], actors: Mapping[str, object],
         mine, theirs = _parts(one), _parts(two)
         differs = [name for name, part in mine.items() if part != theirs.get(name)]
         if type(one) is not type(two) or differs:
-            is_what = f"one is a {type(one).__name__}, the other a {type(two).__name__}"
+            is_what = f"one is {typed(one)}, the other {typed(two)}"
             raise Misuse(
                 f"{first} and {other} are not interchangeable",
                 where=where,

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from types import FunctionType, MethodType
 from typing import Final
 
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.immutable import frozen_fields
 
 __all__ = ["check_apart"]
@@ -44,14 +44,14 @@ def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
         for name, item in parts:
             if isinstance(item, Iterator):
                 raise Misuse(
-                    f"{process} is given a {type(item).__name__} (`{name}`), which a run of its program uses up",
+                    f"{process} is given {typed(item)} (`{name}`), which a run of its program uses up",
                     where=where,
                     why="programs are run again and again, and each run would get what the others left",
                     todo="make it a tuple, or let the program make it",
                 )
             if hidden := _hidden(item):
                 raise Misuse(
-                    f"{process} is given a {type(item).__name__} (`{name}`) with something that equality does not see: "
+                    f"{process} is given {typed(item)} (`{name}`) with something that equality does not see: "
                     f"{', '.join(hidden)}",
                     where=where,
                     why="two runs that differ in nothing else would be taken for one",
@@ -61,7 +61,7 @@ def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
             if owner != process:
                 names = " and ".join(f"`{each}`" for each in dict.fromkeys((known, name)))
                 raise Misuse(
-                    f"{owner} and {process} share a {type(item).__name__} ({names})",
+                    f"{owner} and {process} share {typed(item)} ({names})",
                     where=where,
                     why="what one puts there the other sees at once, and no step shows it",
                     todo="keep it in the world; or give each its own; or make it a tuple, a frozenset or frozen attrs",

@@ -22,9 +22,10 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 import attrs
 
+from tidegate.model import operations
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Effect, Failure, NotDurable, Program, Sleep, checked_effect
-from tidegate.model.errors import ControlFlow, Misuse, TidegateError, UnknownEffect
+from tidegate.model.errors import ControlFlow, Misuse, TidegateError, UnknownEffect, typed
 from tidegate.model.immutable import frozen_fields, must_be_value
 from tidegate.model.instants import Duration
 from tidegate.model.unawaited import check_awaited
@@ -201,7 +202,7 @@ class ProgramAutomaton:
                 f"no program begins: {error}", why="it is called with the number of its life", todo=todo
             ) from None
         if not (hasattr(program, "send") and hasattr(program, "throw")):
-            raise Misuse(f"a {type(program).__name__} is no program", where=f"process {self.process}", todo=todo)
+            raise Misuse(f"{typed(program)} is no program", where=f"process {self.process}", todo=todo)
         return program
 
     def after(self, node: int, reply: object) -> int:
@@ -462,12 +463,25 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
     except (KeyboardInterrupt, ControlFlow):
         raise
     except BaseException as error:  # noqa: BLE001  a bug in the program is a finding, not the end of the search
-        said = _ADDRESS.sub("", told(error))
-        if said == _NO_LOOP:
-            said += "; a program awaits effects, such as Sleep, and nothing of asyncio"
-        return Raised(said, raised_at(error))
+        return Raised(_without_effects(error) or _ADDRESS.sub("", told(error)), raised_at(error))
     try:
         return Asking(checked_effect(asked))
     except UnknownEffect as unknown:
         unknown.where = awaited_at(program)
         raise
+
+
+def _without_effects(error: BaseException) -> str:
+    """What to write where a program has called asyncio or pymongo; "" where the error is of its own."""
+    frames, at = [], error.__traceback__
+    while at is not None:
+        frames.append(at.tb_frame)
+        at = at.tb_next
+    modules = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
+    called = next((frame.f_code.co_name for frame, of in zip(frames, modules, strict=True) if of == modules[-1]), "")
+    if modules[-1] == "asyncio" and told(error) == _NO_LOOP:
+        return f"{_NO_LOOP}: a program awaits effects and nothing of asyncio: write await Sleep(...)"
+    if modules[-1] == "pymongo":  # its own text has ids, which are others each time
+        effect = called if called in operations.__all__ else "find_one"
+        return f"{type(error).__name__}: a program asks the database by effects: write await {effect}(...), and nothing of pymongo"
+    return ""

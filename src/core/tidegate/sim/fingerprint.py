@@ -35,7 +35,7 @@ import attrs
 
 from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.immutable import frozen_fields, holds_more, is_value, may_hold_more, mutable_part
 
 __all__ = ["Canon", "Unmergeable", "fingerprint", "referents"]
@@ -92,7 +92,7 @@ def fingerprint(
             case GeneratorType():
                 frame, awaited = inner.gi_frame, inner.gi_yieldfrom
             case _:
-                return Unmergeable(f"it awaits a {type(inner).__name__}")
+                return Unmergeable(f"it awaits {typed(inner)}")
         assert frame is not None, "a suspended program has a frame"
         code = frame.f_code
         name = f"{code.co_filename.replace(BACKSLASH, SLASH).rpartition(SLASH)[2]}:{frame.f_lineno} {code.co_qualname}"
@@ -101,7 +101,7 @@ def fingerprint(
             return Unmergeable(f"{name}: no known await")
         handled = _being_handled(inner) if point.handled else None
         if handled is not None and canon.key(handled) is None:
-            return Unmergeable(f"{name}: it awaits while it handles a {type(handled).__name__}, which is not a value")
+            return Unmergeable(f"{name}: it awaits while it handles {typed(handled)}, which is not a value")
         held = frame.f_locals
         if code.co_cellvars or code.co_freevars:
             for cell in _cells(inner):
@@ -117,7 +117,7 @@ def fingerprint(
         if None in keys:
             local = point.live[keys.index(None)]
             place, part = mutable_part(held[local], local)
-            return Unmergeable(f"{name}: local {place} is a {type(part).__name__}, which is not immutable")
+            return Unmergeable(f"{name}: local {place} is {typed(part)}, which is not immutable")
         # Code is equal wherever it says the same, so what it finds by name is told, too.
         caught = None if handled is None else _kept("", handled, canon, seen)
         frames.append((code, point.at, *keys, stack, caught, frame.f_globals.get))
@@ -230,7 +230,7 @@ def _across(item: object) -> str:
     """What a frame keeps on its value stack, for people."""
     if getattr(item, "__name__", "") in {"__exit__", "__aexit__"}:
         return f"it awaits inside a `with` of a {type(getattr(item, '__self__', item)).__name__}"
-    return f"it keeps a {type(item).__name__} across the await, which is not known to be immutable"
+    return f"it keeps {typed(item)} across the await, which is not known to be immutable"
 
 
 def _resting(item: object, canon: Canon, seen: _Met) -> _Key | None:

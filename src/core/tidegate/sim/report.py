@@ -187,7 +187,7 @@ def explore(
         InternalError: The simulator itself failed.
         Exception: Whatever a law, a meaning or a step of the scenario raises.
     """
-    check_type(scenario, Scenario, "a scenario", 'write Scenario(name="...", ...)')
+    check_type(scenario, Scenario, "the scenario")
     check_type(how, Exploration, "how a scenario is explored", "write explore(scenario, Exploration(...))")
     check_callable(proceed, "what answers whether to go on", "write proceed=lambda progress: True")
     if onward is not None:

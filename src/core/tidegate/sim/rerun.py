@@ -25,7 +25,7 @@ import attrs
 
 from tidegate.model.documents import exactly, show
 from tidegate.model.effects import Program
-from tidegate.model.errors import TidegateError
+from tidegate.model.errors import TidegateError, typed
 from tidegate.sim.automaton import Birth, ProcessStatus, ProgramAutomaton, Raised, check_again, resume
 from tidegate.sim.fingerprint import Canon
 from tidegate.sim.lines import defined_at, told
@@ -373,7 +373,7 @@ class CallCase:
 
 def _brief(value: object) -> str:
     text = show(value)
-    return text if len(text) <= _SHOWN_MAX else f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN_MAX else f"{typed(value)}"
 
 
 Case: TypeAlias = ProgramCase | CallCase

@@ -31,7 +31,7 @@ from typing import Final, TypeAlias, TypeVar, cast, final
 
 import attrs
 
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.sim.aging import InstantRefused
 from tidegate.sim.attempts import Attempts, why_absolute
@@ -241,7 +241,7 @@ class Sampler:
         todo = "pass seeding=random.Random"
         check_callable(seeding, "what makes a generator of a seed", todo)
         if not hasattr(made := seeding(plan.seed), "getrandbits"):
-            raise Misuse(f"seeding makes a {type(made).__name__}, which is no generator of random numbers", todo=todo)
+            raise Misuse(f"seeding makes {typed(made)}, which is no generator of random numbers", todo=todo)
         self.scenario, self.plan, self.seeding = scenario, plan, seeding
         clock = scenario.clock
         self.at_first = _Walker(scenario, None if clock is None or clock.horizon is not None else "")

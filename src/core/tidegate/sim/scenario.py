@@ -25,11 +25,11 @@ import attrs
 
 from tidegate.model.documents import show
 from tidegate.model.effects import Effect
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import FindOne, FindOneAndUpdate
 from tidegate.model.transactions import InTransaction
-from tidegate.model.values import check_callable, check_int, check_tuple, check_type
+from tidegate.model.values import check_callable, check_int, check_tuple, check_type, got
 from tidegate.sim.alike import check_alike
 from tidegate.sim.apart import check_apart
 from tidegate.sim.automaton import ProgramAutomaton
@@ -335,7 +335,9 @@ class Scenario:
         names = [actor.name for actor in self.actors]
         if len(set(names)) != len(names):
             raise Misuse(
-                f"two actors have one name: {names}", where=f"scenario {self.name}", todo="give each a name of its own"
+                f"two actors have one name: {names}",
+                where=f"scenario {self.name}",
+                todo="rename one: each actor has a name of its own",
             )
         if CLOCK_LANE in names and self.clock is not None:
             raise Misuse(
@@ -487,12 +489,16 @@ class Scenario:
         """Raise Misuse if a field is of another type."""
         for text in (self.name, self.summary):
             check_type(text, str, "the name or the summary of a scenario")
-        check_type(self.world, Plain, "a world to begin with", 'write world_with({"rows": (Document.of({...}), ...)})')
+        if not isinstance(self.world, Plain):
+            raise Misuse(
+                f"the world must be made by world_with, got {got(self.world)}",
+                todo='write world_with({"rows": (Document.of({...}), ...)})',
+            )
         check_type(self.actors, tuple, "a tuple of actors", 'write (Process("a", factory(program, ...)), ...)')
         for actor in self.actors:
             if not isinstance(getattr(actor, "name", None), str) or not callable(getattr(actor, "steps", None)):
                 raise Misuse(
-                    f"a {type(actor).__name__} is not an actor",
+                    f"{typed(actor)} is not an actor",
                     where=f"scenario {self.name}",
                     why="an actor has a name, and steps",
                     todo='write Process("a", factory(program, ...))',

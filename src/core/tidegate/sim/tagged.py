@@ -46,7 +46,7 @@ import attrs
 
 from tidegate.model.documents import DEPTH_MAX, Document, Field, Foreign, show
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused, Unreadable
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, with_article
 from tidegate.model.instants import Instant
 from tidegate.model.patches import Json, from_json, to_json
 from tidegate.model.values import field_names, is_run
@@ -308,12 +308,12 @@ def _made(kind: type, fields: dict[str, object]) -> object:
     except (TypeError, ValueError) as error:
         if isinstance(error, Misuse):
             raise
-        raise Misuse(f"a recording holds a {kind.__name__} that cannot be made", why=str(error)) from error
+        raise Misuse(f"a recording holds {with_article(kind.__name__)} that cannot be made", why=str(error)) from error
 
 
 def _member(kind: type, name: str) -> object:
     if not issubclass(kind, Enum) or name not in kind.__members__:
-        raise Misuse(f"a recording holds {show(name)}, which is not a {kind.__name__}")
+        raise Misuse(f"a recording holds {show(name)}, which is not {with_article(kind.__name__)}")
     return kind[name]
 
 

@@ -118,7 +118,7 @@ class AttemptOutcome(Enum):
 
 def attempt_outcome(failure: Failure | None) -> AttemptOutcome:
     """What a reply says of the sink; None for success."""
-    check_type(failure, (Failure, NoneType), "a failure or None")
+    check_type(failure, (Failure, NoneType), "a failure")
     return AttemptOutcome.ANSWERED if failure is None or isinstance(failure, Refused) else AttemptOutcome.UNANSWERED
 
 

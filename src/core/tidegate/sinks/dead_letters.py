@@ -73,7 +73,7 @@ class DeadLetter:
         check_name(self.sink, "a sink")
         _check_text(self.sink, "a sink")
         check_int(self.index, "the index of a payload", 0, INT64[-1])
-        check_type(self.payload, (bytes, NoneType), "a payload: bytes, or None")
+        check_type(self.payload, (bytes, NoneType), "a payload")
         check_int(self.attempts, "a number of attempts", 1, INT64[-1])
         _check_instant(self.first_failed)
         _check_instant(self.last_failed)

@@ -128,7 +128,7 @@ class DeliveryRules:
 
     def __attrs_post_init__(self) -> None:
         check_type(self.sending, Policy, "a policy")
-        check_type(self.dead_lettering, (Policy, NoneType), "a policy or None")
+        check_type(self.dead_lettering, (Policy, NoneType), "a policy")
         for action, when in ((self.refused, "a refusal"), (self.lasting, "the last attempt")):
             check_type(action, Action, "an action")
             if action is Action.RETRY:

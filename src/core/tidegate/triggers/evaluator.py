@@ -448,7 +448,7 @@ class Evaluator:
             Refused: The store said no, definitely, to the questions that all depends on.
         """
         check_name(by, "a pass")
-        check_type(until, (Instant, NoneType), "an instant or None")
+        check_type(until, (Instant, NoneType), "an instant")
         skipped: tuple[Skipped, ...] = ()
         # What is said of one must not keep the others: a refusal, a document that cannot be read.
         try:
@@ -737,7 +737,7 @@ class Evaluator:
         Raises:
             Refused: The store refuses for good.
         """
-        check_type(until, (Instant, NoneType), "an instant or None")
+        check_type(until, (Instant, NoneType), "an instant")
         after: tuple[Value, ...] = ()
         try:
             while True:

@@ -412,7 +412,7 @@ def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, no
     mine = Held(by, now + claims.expiry)
     if run is None:
         return Claimed(TriggerRun(firing, mine))
-    check_type(run, TriggerRun, "a run or None")
+    check_type(run, TriggerRun, "a run")
     if run.id != firing.id:
         raise Misuse("the record is of another run", why=f"{run.id} is not {firing.id}")
     match run.state:

@@ -27,7 +27,7 @@ from typing import Final, TypeAlias, TypeVar, assert_never, cast, final
 import attrs
 
 from tidegate.model.documents import Document
-from tidegate.model.errors import INT64_MAX, Misuse, check_failure
+from tidegate.model.errors import INT64_MAX, Misuse, check_failure, typed
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.patches import Json, to_json
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type, check_types
@@ -278,7 +278,7 @@ def _made(name: str, function: Callable[[_Of], object], of: _Of) -> Provided | N
     except BaseException as error:  # noqa: BLE001  one provider must not stop the triggers of others
         check_failure(error)
         return NotProvided((f"{name!r} raised {type(error).__name__}",))
-    return NotProvided((f"{name!r} answered a {type(answer).__name__}, which is not a document",))
+    return NotProvided((f"{name!r} answered {typed(answer)}, which is not a document",))
 
 
 # --- triggers -----------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.documents import show
 from tidegate.model.effects import Ambiguous, Cancel, Effect, NotApplied, NotDurable, Refused
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_tuple, check_type
@@ -438,7 +438,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
                     kind = MetadataRefused if reply == METADATA_REFUSED else CommitRefused
                     return kind(partition, generation, position)
                 case _:
-                    raise Misuse(f"{command} was answered by a {type(reply).__name__}", todo="answer None or a Failure")
+                    raise Misuse(f"{command} was answered by {typed(reply)}", todo="answer None or a Failure")
         case StartDrainTimer(partition, generation, stage):
             return DrainTimerFired(partition, generation, stage)
         case StartRetryTimer(partition, generation, start):
@@ -446,7 +446,7 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
         case Release() | Interrupt() | Cancel():
             return None
         case _:
-            raise Misuse(f"a {type(command).__name__} is not a command of a partition")
+            raise Misuse(f"{typed(command)} is not a command of a partition")
 
 
 def _report_of(work: Work, reply: object) -> FanoutEvent:
@@ -483,7 +483,7 @@ def _report_of(work: Work, reply: object) -> FanoutEvent:
             return WindowDelivered(window)
         case _:
             raise Misuse(
-                f"a {type(reply).__name__} is not an answer to {work}",
+                f"{typed(reply)} is not an answer to {work}",
                 todo="answer Tasks to Arrange, a Report to Judge, None to the others, or an event of the window",
             )
 

@@ -57,7 +57,7 @@ def test_a_query_is_a_term(name: str) -> None:
         ({"a": {"$gt": None}}, "cannot be a limit"),
         ({"": 1}, "cannot name a field"),
         ({"a": object()}, "cannot stand in a document"),
-        (["a"], "is not a query"),
+        (["a"], "a query must be a Mapping, got list"),
     ],
     ids=lambda each: str(each) if "object at" not in str(each) else "an object of no kind",
 )

@@ -10,7 +10,7 @@ import attrs
 
 from tidegate.consumer._offsets import check_numbers, ranges
 from tidegate.consumer.watermark import OFFSET_MAX
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.values import check_int, check_type
 
 __all__ = [
@@ -84,9 +84,7 @@ class Tasks:
 
     def __attrs_post_init__(self) -> None:
         if type(self.offsets) is not tuple or not {*map(type, self.offsets)} <= {tuple}:
-            raise Misuse(
-                f"a {type(self.offsets).__name__} does not list tasks", todo="pass a tuple with a tuple of offsets each"
-            )
+            raise Misuse(f"{typed(self.offsets)} does not list tasks", todo="pass a tuple with a tuple of offsets each")
         check_numbers(tuple(chain.from_iterable(self.offsets)), "offsets", OFFSET_MAX)
         check_numbers(self.succeeded, "positions of tasks", len(self.offsets) - 1)
         check_numbers(self.failed, "positions of tasks", len(self.offsets) - 1)

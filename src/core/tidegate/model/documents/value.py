@@ -18,7 +18,7 @@ import attrs
 
 from tidegate.model.documents.bson import Foreign
 from tidegate.model.documents.printing import one_line, show
-from tidegate.model.errors import Misuse, shown
+from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.instants import MILLISECOND, STORE, Instant, instant
 from tidegate.model.values import check_int, check_type, error_state, field_names
 
@@ -102,7 +102,7 @@ class Document:
         height = 0
         for item in self.items:
             if type(item) is not tuple or len(item) != 2:
-                raise Misuse(f"a {type(item).__name__} is not a key and value")
+                raise Misuse(f"{typed(item)} is not a key and value")
             key, value = item
             if type(key) is not str or "\0" in key or not key.isascii():
                 _check_key(key)
@@ -251,8 +251,13 @@ def _frozen(value: object, where: str, depth: int) -> Value:
         case _ if type(value).__module__ == "bson.objectid":  # pymongo's, which the core does without
             return Foreign("objectId", cast("_ObjectId", value).binary)
         case _:
-            todo = "tidegate_adapters.mongo.document_of takes what pymongo reads" if _is_of_pymongo(value) else ""
-            raise Misuse(f"a {type(value).__name__} cannot stand in a document", where=where, todo=todo)
+            todo = _AS_FOREIGN if _is_of_pymongo(value) else ""
+            raise Misuse(f"{typed(value)} cannot stand in a document", where=where, todo=todo)
+
+
+_AS_FOREIGN: Final = (
+    "a type that only BSON has is a Foreign; tidegate_adapters.mongo.document_of makes one of what pymongo reads"
+)
 
 
 def _is_of_pymongo(value: object) -> bool:
@@ -333,7 +338,7 @@ _PLAIN: Final = frozenset({bool, float, bytes, NoneType, Foreign})
 
 
 def _stranger(value: object, where: str) -> Misuse:
-    what = f"a {type(value).__name__} cannot stand in a document"
+    what = f"{typed(value)} cannot stand in a document"
     if not isinstance(value, (int, float, str, bytes, tuple)):
         todo = "hand in frozen(...) of it; that takes dicts, lists, datetimes with a time zone and pymongo's ObjectIds"
         return Misuse(what, where=where, todo=todo)

@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never, final
 import attrs
 
 from tidegate.model.documents import Value
-from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.errors import INT64_MAX, Misuse, typed
 from tidegate.model.instants import SECOND, Duration, micros
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
@@ -215,7 +215,7 @@ class ChangeStreamConsumer:
             case Stopped():
                 return Step(state)
             case _:
-                raise Misuse(f"a {type(state).__name__} is not a state of a consumer")
+                raise Misuse(f"{typed(state)} is not a state of a consumer")
 
     def _following(self, state: Following, event: StreamEvent) -> StreamStep:
         match event:

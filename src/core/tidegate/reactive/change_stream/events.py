@@ -12,7 +12,7 @@ import attrs
 
 from tidegate.model.documents import Value, exactly
 from tidegate.model.effects import Effect, Failure, Refused
-from tidegate.model.errors import INT64_MAX, Misuse
+from tidegate.model.errors import INT64_MAX, Misuse, typed
 from tidegate.model.immutable import must_be_value
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.change_stream.commands import (
@@ -178,7 +178,7 @@ def check_event(event: object) -> None:
         case TimerFired(command):
             check_type(command, StartTimer, "a wait")
         case _:
-            raise Misuse(f"a {type(event).__name__} is not an event of a consumer")
+            raise Misuse(f"{typed(event)} is not an event of a consumer")
 
 
 def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
@@ -214,5 +214,5 @@ def event_for(command: Effect[object], reply: object) -> StreamEvent | None:
             if reply is None or isinstance(reply, Failure):
                 return CommandDone(command) if reply is None else CommandFailed(command)
         case _:
-            raise Misuse(f"a {type(command).__name__} is not a command of a consumer")
-    raise Misuse(f"{command} was answered a {type(reply).__name__}", todo="answer what it asks for, or a Failure")
+            raise Misuse(f"{typed(command)} is not a command of a consumer")
+    raise Misuse(f"{command} was answered {typed(reply)}", todo="answer what it asks for, or a Failure")

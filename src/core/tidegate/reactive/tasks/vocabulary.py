@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.model.documents import Document
-from tidegate.model.errors import Misuse
+from tidegate.model.errors import Misuse, typed
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.debounce import Debounce
@@ -53,7 +53,7 @@ class TaskRules:
     def __attrs_post_init__(self) -> None:
         check_type(self.debounce, Debounce, "a debounce")
         check_int(self.lease, "a lease in microseconds", 1)
-        check_type(self.resets_on_change, bool, "whether a change resets")
+        check_type(self.resets_on_change, bool, "resets_on_change")
         check_int(self.history_max, "a number of runs", 0)
         check_int(self.snapshot_bytes_max, "a number of bytes", 0)
 
@@ -118,7 +118,7 @@ class Succeeded:
 def _kept_text(error: object) -> str:
     """An error's text as it can be kept."""
     if not isinstance(error, str):
-        raise Misuse(f"a {type(error).__name__} is not the text of an error", why="it is of another type")
+        raise Misuse(f"{typed(error)} is not the text of an error", why="it is of another type")
     return error.encode("utf-8", "replace").decode()[:ERROR_MAX] or "unknown error"
 
 
