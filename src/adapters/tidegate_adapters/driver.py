@@ -41,7 +41,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from random import randint
 from types import CodeType, CoroutineType, MappingProxyType
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final, get_args
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeAlias, TypeVar, final, get_args
 
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Refused, Sleep, checked_effect
 from tidegate.model.errors import Misuse, UnknownEffect
@@ -55,19 +55,29 @@ from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate.retries.pauses import Attempted
 
 __all__ = [
-    "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",
+    "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "Store", "choosing", "documents", "local", "local_async", "run",
     "run_async",
 ]  # fmt: skip
 
 
 T = TypeVar("T")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 Handle: TypeAlias = Callable[[Effect[object]], object]
 AsyncHandle: TypeAlias = Callable[[Effect[object]], Awaitable[object]]
 
 Handlers: TypeAlias = Mapping[type[Effect[Any]], Callable[[Any], R]]
 """Type of effect -> what carries such an effect out. R is `object`, or `Awaitable[object]` in an event loop."""
+
+
+class Store(Protocol[R_co]):
+    """A store that carries out operations on documents: `Mongo`, `AsyncMongo`, `Embedded`."""
+
+    is_store: ClassVar[bool]
+
+    def __call__(self, effect: Any, /) -> R_co: ...
+
 
 _NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
 CLOSINGS_MAX: Final = 100
@@ -80,7 +90,7 @@ _VALUES: Final = frozenset((*_STORED, Now, Sleep))
 """Effects that take nothing but values when they are made."""
 
 
-def run(program: Program[T], handle: Handle | Handlers[object]) -> T:
+def run(program: Program[T], handle: Handle | Handlers[object] | Store[object]) -> T:
     """Run a program to its end.
 
     Args:
@@ -128,7 +138,9 @@ def run(program: Program[T], handle: Handle | Handlers[object]) -> T:
     return asked[0]
 
 
-async def run_async(program: Program[T], handle: AsyncHandle | Handlers[Awaitable[object]]) -> T:
+async def run_async(
+    program: Program[T], handle: AsyncHandle | Handlers[Awaitable[object]] | Store[Awaitable[object]]
+) -> T:
     """Run a program to its end in an event loop.
 
     Args:
@@ -309,7 +321,7 @@ def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
 
 
 def _completed(
-    handle: Callable[[Effect[object]], R] | Handlers[R], own: Callable[[], Handlers[R]]
+    handle: Callable[[Effect[object]], R] | Handlers[R] | Store[R], own: Callable[[], Handlers[R]]
 ) -> Callable[[Effect[object]], R]:
     if isinstance(handle, Mapping):
         return choosing(own(), handle)
