@@ -39,6 +39,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from random import randint
 from types import CodeType, CoroutineType, MappingProxyType
 from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeAlias, TypeVar, final, get_args
@@ -95,8 +96,8 @@ def run(program: Program[T], handle: Handle | Handlers[object] | Store[object]) 
 
     Args:
         program: A program that has not begun.
-        handle: Carries one effect out and answers it. A store (`Mongo`, `Embedded`) and a table of handlers are completed by
-            `local()`: the clock, sleep and notes.
+        handle: Carries one effect out and answers it. A store (`Mongo`, `Embedded`), a table of handlers, and a handle of `choosing`
+            are completed by `local()`: the clock, sleep and notes.
 
     Returns:
         What the program returns.
@@ -145,8 +146,8 @@ async def run_async(
 
     Args:
         program: A program that has not begun.
-        handle: Carries one effect out and answers it. A store (`AsyncMongo`) and a table of handlers are completed by
-            `local_async()`: the clock, sleep and notes.
+        handle: Carries one effect out and answers it. A store (`AsyncMongo`), a table of handlers, and a handle of `choosing` are
+            completed by `local_async()`: the clock, sleep and notes.
 
     Returns:
         What the program returns.
@@ -307,22 +308,23 @@ def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
     Raises:
         UnknownEffect: An effect is asked for that none of them knows.
     """
-    chosen = {kind: each for table in handlers for kind, each in table.items()}
+    return partial(_chosen, {kind: each for table in handlers for kind, each in table.items()})
 
-    def handle(effect: Effect[object]) -> R:
-        if type(effect) not in chosen:
-            raise UnknownEffect(
-                f"no handler knows {type(effect).__name__}",
-                todo=f"give one to choosing(); there are: {', '.join(sorted(kind.__name__ for kind in chosen))}",
-            )
-        return chosen[type(effect)](effect)
 
-    return handle
+def _chosen(handlers: Handlers[R], effect: Effect[object]) -> R:
+    if type(effect) not in handlers:
+        raise UnknownEffect(
+            f"no handler knows {type(effect).__name__}",
+            todo=f"give one to choosing(); there are: {', '.join(sorted(kind.__name__ for kind in handlers))}",
+        )
+    return handlers[type(effect)](effect)
 
 
 def _completed(
     handle: Callable[[Effect[object]], R] | Handlers[R] | Store[R], own: Callable[[], Handlers[R]]
 ) -> Callable[[Effect[object]], R]:
+    if isinstance(handle, partial) and handle.func is _chosen and not handle.args[0].keys() >= _ALWAYS:
+        handle = handle.args[0]  # or a pause, which comes only after a failure, would end a run whose write may be done
     if isinstance(handle, Mapping):
         return choosing(own(), handle)
     return choosing(own(), documents(handle)) if getattr(handle, "is_store", False) else handle
