@@ -249,6 +249,8 @@ def is_key(value: object) -> bool:
 
 def check_key(key: object, what: str) -> None:
     """Raise Misuse unless the value can be the `_id` of a document that exists: any value that MongoDB allows, but for null and ""."""
+    if type(key) is str and key:  # as most are; the filter checks the rest
+        return
     checked(key, what)
     if key is None or key == "" or isinstance(key, tuple) or is_regex(key):
         raise Misuse(
