@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import bson
 import pytest
-from bson import Decimal128, ObjectId
+from bson import Binary, Decimal128, Int64, ObjectId, Timestamp
 from hypothesis import example, given
 
 from tidegate import strategies
@@ -112,9 +113,12 @@ def test_a_document_of_a_plain_client_is_taken_over() -> None:
     """With what `Document.of` refuses and names this function for: datetimes without a time zone, and types of BSON alone."""
     plain = {"_id": ObjectId(), "at": datetime(2020, 1, 1), "n": Decimal128("1.50"), "l": [{"a": None}]}  # noqa: DTZ001
     assert natural(document_of(plain)) == {**plain, "at": datetime(2020, 1, 1, tzinfo=UTC)}
-    for bad in ({"at": plain["at"]}, {"n": plain["n"]}):
+    for bad in ({"at": plain["at"]}, {"n": Timestamp(1, 1)}):
         with pytest.raises(Misuse, match="document_of"):
             Document.of(bad)
+    uuid = UUID(int=7)  # a client with another representation of UUIDs than the default reads them so
+    for scalar in (plain["_id"], plain["n"], uuid, Binary.from_uuid(uuid), Binary(b"x", 5), Int64(7), Binary(b"x", 0)):
+        assert Document.of({"_id": scalar}) == document_of({"_id": scalar})
     for wrong in ({"a": 1 << 70}, {"a": object()}, {1: 2}, None):
         with pytest.raises(Misuse):
             document_of(wrong)  # type: ignore[arg-type]

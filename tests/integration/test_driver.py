@@ -480,7 +480,11 @@ def test_a_cancelled_task_closes_its_program_and_stays_cancelled() -> None:
 # Handlers
 
 
-@pytest.mark.parametrize("make", [Embedded, lambda: documents(Embedded())], ids=["a store", "a table"])
+@pytest.mark.parametrize(
+    "make",
+    [Embedded, lambda: documents(Embedded()), lambda: choosing(documents(Embedded()))],
+    ids=["a store", "a table", "a choice"],
+)
 def test_a_store_or_a_table_is_completed_by_this_machine(make: Callable[[], Any]) -> None:
     """So a program that waits before it tries again does not end by an effect that nobody knows."""
 

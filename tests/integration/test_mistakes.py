@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pymongo
 import pytest
-from bson import Decimal128
+from bson import Timestamp
 
 from tidegate import sim
 from tidegate.consumer.watermark import OffsetTracker, completed
@@ -279,7 +279,7 @@ SIMULATED: Final[tuple[Row, ...]] = (
     ("70 confluent", lambda: OffsetTracker(-1001), "-1001 is not a position | help: pass the position at which the consumer begins"),
     ("71", lambda: completed(OffsetTracker(40), 40), "40 is not a batch | help: pass a tuple"),  # type: ignore[arg-type]
     ("73", lambda: Runner("a", datetime(2026, 1, 1)), "has no time zone | attach its tzinfo"),  # noqa: DTZ001
-    ("74", lambda: Document.of({"_id": 1, "d": Decimal128("1")}), "a Decimal128 cannot stand in a document | where: d | a type that only BSON has is a Foreign"),
+    ("74", lambda: Document.of({"_id": 1, "d": Timestamp(1, 1)}), "a Timestamp cannot stand in a document | where: d | a type that only BSON has is a Foreign"),
 )  # fmt: skip
 
 

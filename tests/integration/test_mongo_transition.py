@@ -8,11 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias, final
+from uuid import UUID
 
 import attrs
 import pytest
+from bson import Binary, Decimal128, Int64, ObjectId
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.collection import Collection
 from tests.integration.mongo_loop import in_loop
@@ -26,7 +28,7 @@ from tidegate.invocations.record_documents import HISTORY, OWNER, REQUEST, STATU
 from tidegate.invocations.scenarios.transition import TransitionProgram
 from tidegate.invocations.specimens.transition import OWNER_NOT_CHECKED, REQUEST_ID_IGNORED, ambiguous_is_refused
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, Transition
+from tidegate.invocations.transition import Granted, Transition, transition
 from tidegate.model.documents import ID, Document, Eq, Push
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, Program
 from tidegate.model.history import HISTORY_MAX, Change
@@ -34,7 +36,7 @@ from tidegate.model.operations import InsertOne, Operation, UpdateOne, find_one
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.bson_values import CODEC, loaded
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.mongo import AsyncMongo, Mongo
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
@@ -338,3 +340,40 @@ def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: Transiti
     raced = compete(in_threads, THREADS, 400, retry_writes=False, program=bug)
     with pytest.raises(AssertionError):
         check(raced)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ObjectId("0" * 24),
+        UUID(int=7),
+        7,
+        Int64(2**40),
+        "x",
+        Decimal128("1.50"),
+        1.5,
+        True,
+        datetime(2020, 1, 1, tzinfo=UTC),
+        {"b": 1, "a": 2},
+        b"x",
+    ],
+    ids=repr,
+)
+def test_a_document_of_an_application_is_adopted_whatever_its_id(mongodb: str, database: str, key: object) -> None:
+    """It has a status, and neither a version nor an owner. Two commands at one time: one version each."""
+    stored = Binary.from_uuid(key) if isinstance(key, UUID) else key
+    with connect(mongodb) as client:
+        rows, handle = client[database].orders, Mongo(client, database)
+        rows.insert_many(
+            [{"_id": stored, "status": "registered", "total": 5}, {"_id": "other", "status": "registered"}]
+        )
+
+        def move(target: str) -> object:
+            return run(transition("orders", INVOCATION, key, target, runner="r1", request=f"to {target}"), handle)
+
+        assert [str(move(target)) for target in ("pending", "running")] == ["granted: version 1", "granted: version 2"]
+        assert "not allowed" in str(move("pending"))
+        found = rows.find_one({"_id": stored})
+        assert found is not None
+        assert (found["status"], found["owner"], found["version"], found["total"]) == ("running", "r1", 2, 5)
+        assert rows.count_documents({"status": "registered"}) == 1

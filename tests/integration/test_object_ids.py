@@ -1,9 +1,10 @@
-"""pymongo's ObjectId is a value, and may be the id of a document: in a real MongoDB, embedded, and simulated."""
+"""An ObjectId and a UUID are values, and may be the id of a document: in a real MongoDB, embedded, and simulated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 from bson import ObjectId
@@ -23,33 +24,36 @@ ORDER: Final = Field[Foreign]("order")
 FIRST, SECOND = ObjectId("0123456789abcdef01234567"), ObjectId("ffffffffffffffffffffffff")
 
 
-def by(key: ObjectId) -> Eq[Foreign]:
+def by(key: ObjectId | UUID) -> Eq[Foreign]:
     value = frozen(key)
     assert isinstance(value, Foreign)
     return Eq(OWN_ID, value)
 
 
-async def told() -> tuple[object, ...]:
-    """What a store answers of two documents whose ids are ObjectIds."""
-    await insert_one("rows", Document.of({"_id": SECOND, "order": FIRST}))
-    await insert_one("rows", Document.of({"_id": FIRST}))
+async def told(first: ObjectId | UUID, second: ObjectId | UUID) -> tuple[object, ...]:
+    """What a store answers of two documents with these ids."""
+    await insert_one("rows", Document.of({"_id": second, "order": first}))
+    await insert_one("rows", Document.of({"_id": first}))
     taken = ""
     try:
-        await insert_one("rows", Document.of({"_id": FIRST}))
+        await insert_one("rows", Document.of({"_id": first}))
     except Refused as refused:
         taken = refused.reason
-    changed = await find_one_and_update("rows", by(FIRST), Put(ORDER, by(SECOND).value))
+    changed = await find_one_and_update("rows", by(first), Put(ORDER, by(second).value))
     held = await find_all("rows", limit=5)
-    return taken, changed, held, await delete_one("rows", by(SECOND)), await find_one("rows", by(SECOND))
+    return taken, changed, held, await delete_one("rows", by(second)), await find_one("rows", by(second))
 
 
-def test_a_document_is_kept_and_found_under_an_object_id(mongodb: str, database: str) -> None:
+@pytest.mark.parametrize(("first", "second"), [(FIRST, SECOND), (UUID(int=7), FIRST), (UUID(int=7), UUID(int=8))])
+def test_a_document_is_kept_and_found_under_its_id(
+    mongodb: str, database: str, first: ObjectId | UUID, second: ObjectId | UUID
+) -> None:
     """In MongoDB and embedded alike; several are in the order of their ids."""
-    first = Document.of({"_id": FIRST, "order": SECOND})
-    expected = (DUPLICATE_KEY, first, (first, Document.of({"_id": SECOND, "order": FIRST})), 1, None)
+    changed = Document.of({"_id": first, "order": second})
+    expected = (DUPLICATE_KEY, changed, (changed, Document.of({"_id": second, "order": first})), 1, None)
     with connect(mongodb) as client:
-        assert run(told(), choosing(documents(Mongo(client, database)))) == expected
-    assert run(told(), choosing(documents(Embedded()))) == expected
+        assert run(told(first, second), choosing(documents(Mongo(client, database)))) == expected
+    assert run(told(first, second), choosing(documents(Embedded()))) == expected
 
 
 def test_a_scenario_has_documents_under_object_ids() -> None:

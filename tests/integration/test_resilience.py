@@ -147,8 +147,33 @@ class Count:
         return self.counted(data) == 0
 
 
+@final
+class SetFields:
+    """Of a document that is there, or of one that is inserted, by a unique key that is not the id."""
+
+    command = "update"
+
+    def __init__(self, *, is_upsert: bool) -> None:
+        self.is_upsert = is_upsert
+
+    def prepare(self, data: Data) -> None:
+        data.things.create_index("mail", unique=True)
+        data.things.insert_many([{"mail": "other"}, *([] if self.is_upsert else [{"mail": "ann", "at": 0}])])
+
+    def ask(self, kit: Any) -> Any:
+        return (kit.upsert if self.is_upsert else kit.set_fields)("things", "ann", {"at": 1}, by="mail")
+
+    def is_done(self, data: Data) -> bool:
+        assert data.kit.find_one("things", "ann", by="mail").reply["at"] == 1  # type: ignore[union-attr]
+        return data.things.count_documents({"mail": "ann"}) == 1 and data.things.count_documents({}) == 2
+
+    def is_undone(self, data: Data) -> bool:
+        return data.things.count_documents({"at": 1}) == 0
+
+
 CALLS: Final[Mapping[str, Callable[[], Call]]] = {
     "insert": Insert, "delete": lambda: Delete(1), "delete many": lambda: Delete(3), "count": Count,
+    "set fields": lambda: SetFields(is_upsert=False), "upsert": lambda: SetFields(is_upsert=True),
 }  # fmt: skip
 
 
@@ -411,6 +436,34 @@ def test_whoever_has_begun_before_a_circuit_opens_waits_for_it(
 
     assert isinstance(kit.insert("things", {"_id": 1}), Done)
     assert pipe.count("insert", Action.ANSWER) == 2
+
+
+@pytest.mark.parametrize("retries", [False, True])
+def test_attempts_are_all_that_were_sent(pipe: BlackPipe, database: str, *, retries: bool) -> None:
+    """Also those of the two steps of a count, whose replies are lost, and what the driver sends again by itself."""
+    with MongoClient[Raw](pipe.uri, retryWrites=retries, event_listeners=[Attempts()]) as client:
+        kit = Kit(client, database, attrs.evolve(PATIENT, retries=attrs.evolve(RULES.retries, attempts_max=5)))
+        pipe.obey(Rule("update", Action.CUT_REPLY, times=2), Rule("insert", Action.CUT_REPLY, times=2))
+
+        assert kit.count("counters", "visits", "t") == Done(None, 5)
+        assert kit.upsert("things", 1, {"a": 2}) == Done(None, 1)
+        assert kit.find_one("things", 1) == Done({"_id": 1, "a": 2})
+
+
+def test_one_of_two_upserts_finds_what_the_other_has_inserted(
+    pipe: BlackPipe, client: MongoClient[Raw], database: str
+) -> None:
+    """What the server refuses as a duplicate of the key is sent again; of another key it is refused."""
+    client[database]["things"].create_index("mail", unique=True)
+    client[database]["things"].create_index("name", unique=True)
+    raced = {"index": 0, "code": 11000, "errmsg": "E11000", "keyPattern": {"mail": 1}, "keyValue": {"mail": "ann"}}
+    pipe.obey(Rule("update", Action.ANSWER, times=1, reply={"ok": 1.0, "n": 0, "writeErrors": [raced]}))
+    kit = Kit(client, database, PATIENT)
+
+    assert kit.upsert("things", "ann", {"name": "Ann"}, by="mail") == Done(None, 2)
+    assert isinstance(kit.upsert("things", "bob", {"name": "Ann"}, by="mail"), NotDone)
+    assert kit.delete("things", "ann", by="mail") == Done(1)
+    assert kit.set_fields("things", "ann", {"name": "Eve"}, by="mail") == Done(0)
 
 
 def test_what_is_refused_is_sent_once(pipe: BlackPipe, client: MongoClient[Raw], database: str) -> None:
@@ -713,6 +766,12 @@ def test_bad_input_is_misuse_and_nothing_is_sent(mongod: MongoServer, database: 
             lambda: kit.delete("things", object()),
             lambda: kit.delete("things", UUID(int=1)),  # the client does not say how it is written
             lambda: kit.delete_many("things", {"a": UUID(int=1)}),
+            lambda: kit.find_one("things", object()),
+            lambda: kit.find_one("things", 1, by="$where"),
+            lambda: kit.set_fields("things", 1, {}),
+            lambda: kit.set_fields("things", 1, {"a": object()}),
+            lambda: kit.set_fields("things", 1, {"_id": 2}),
+            lambda: kit.upsert("things", 1, {"mail": 2}, by="mail"),
             lambda: kit.delete_many("things", None),  # type: ignore[arg-type]
             lambda: kit.count("counters", "", "t"),
             lambda: kit.count("counters", "visits", ""),

@@ -80,6 +80,7 @@ CACHES: Final = {
     "triggers.scenarios.evaluator.run_of": "a run as laws want it, for a while",
     "invocations.scenarios.transition.versions": "a history as laws want it, once per journal",
     "sim.faults.bound": "the cells of budgets, one for each kind of fault",
+    "sim.actors.come": "the cells that say how far the store has come with a request, by process",
     "sim.actors.stuck": "the cells that say whether user code never returns, by process",
     "sim.log.log": "the cells of logs, by partition",
     "sim.log.made_anew": "the cells of how often logs were made anew",

@@ -27,6 +27,7 @@ from types import NoneType
 from typing import Any, Final, TypeAlias, cast
 
 import bson
+from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
@@ -145,7 +146,8 @@ def document_of(document: Mapping[str, Any]) -> Document:
     """The document of tidegate for one that any client of pymongo has read, to take a snapshot of it, say.
 
     Args:
-        document: With values as pymongo gives them: a datetime without a time zone is in UTC, as it is there.
+        document: With values as pymongo gives them: a datetime without a time zone is in UTC, as it is there. A `uuid.UUID` is
+            written in the standard form (`Binary` of subtype 4).
 
     Returns:
         The document.
@@ -155,12 +157,15 @@ def document_of(document: Mapping[str, Any]) -> Document:
     """
     check_type(document, Mapping, "a document")
     try:
-        as_stored = bson.encode(document)
+        as_stored = bson.encode(document, codec_options=_STANDARD_UUIDS)
     except (InvalidDocument, OverflowError, RecursionError, TypeError) as error:
         raise Misuse(
             "this is no document of MongoDB", why=str(error), todo="pass what a client of pymongo has read"
         ) from None
     return loaded(bson.decode(as_stored, cast("CodecOptions[Any]", CODEC)), "what was given")
+
+
+_STANDARD_UUIDS: Final = CodecOptions[dict[str, Any]](uuid_representation=UuidRepresentation.STANDARD)
 
 
 def unreadable(document: object, where: str, error: Misuse) -> Unreadable:

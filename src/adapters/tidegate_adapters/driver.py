@@ -39,9 +39,10 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from random import randint
 from types import CodeType, CoroutineType, MappingProxyType
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar, final, get_args
+from typing import Any, ClassVar, Final, NoReturn, Protocol, TypeAlias, TypeVar, final, get_args
 
 from tidegate.model.effects import Call, Effect, Failure, Note, Now, Program, Refused, Sleep, checked_effect
 from tidegate.model.errors import Misuse, UnknownEffect
@@ -55,19 +56,29 @@ from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate.retries.pauses import Attempted
 
 __all__ = [
-    "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "choosing", "documents", "local", "local_async", "run",
+    "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "Store", "choosing", "documents", "local", "local_async", "run",
     "run_async",
 ]  # fmt: skip
 
 
 T = TypeVar("T")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 Handle: TypeAlias = Callable[[Effect[object]], object]
 AsyncHandle: TypeAlias = Callable[[Effect[object]], Awaitable[object]]
 
 Handlers: TypeAlias = Mapping[type[Effect[Any]], Callable[[Any], R]]
 """Type of effect -> what carries such an effect out. R is `object`, or `Awaitable[object]` in an event loop."""
+
+
+class Store(Protocol[R_co]):
+    """A store that carries out operations on documents: `Mongo`, `AsyncMongo`, `Embedded`."""
+
+    is_store: ClassVar[bool]
+
+    def __call__(self, effect: Any, /) -> R_co: ...
+
 
 _NO_CALLS: Final[Mapping[str, Any]] = MappingProxyType({})
 CLOSINGS_MAX: Final = 100
@@ -80,13 +91,13 @@ _VALUES: Final = frozenset((*_STORED, Now, Sleep))
 """Effects that take nothing but values when they are made."""
 
 
-def run(program: Program[T], handle: Handle | Handlers[object]) -> T:
+def run(program: Program[T], handle: Handle | Handlers[object] | Store[object]) -> T:
     """Run a program to its end.
 
     Args:
         program: A program that has not begun.
-        handle: Carries one effect out and answers it. A store (`Mongo`, `Embedded`) and a table of handlers are completed by
-            `local()`: the clock, sleep and notes.
+        handle: Carries one effect out and answers it. A store (`Mongo`, `Embedded`), a table of handlers, and a handle of `choosing`
+            are completed by `local()`: the clock, sleep and notes.
 
     Returns:
         What the program returns.
@@ -128,13 +139,15 @@ def run(program: Program[T], handle: Handle | Handlers[object]) -> T:
     return asked[0]
 
 
-async def run_async(program: Program[T], handle: AsyncHandle | Handlers[Awaitable[object]]) -> T:
+async def run_async(
+    program: Program[T], handle: AsyncHandle | Handlers[Awaitable[object]] | Store[Awaitable[object]]
+) -> T:
     """Run a program to its end in an event loop.
 
     Args:
         program: A program that has not begun.
-        handle: Carries one effect out and answers it. A store (`AsyncMongo`) and a table of handlers are completed by
-            `local_async()`: the clock, sleep and notes.
+        handle: Carries one effect out and answers it. A store (`AsyncMongo`), a table of handlers, and a handle of `choosing` are
+            completed by `local_async()`: the clock, sleep and notes.
 
     Returns:
         What the program returns.
@@ -295,22 +308,23 @@ def choosing(*handlers: Handlers[R]) -> Callable[[Effect[object]], R]:
     Raises:
         UnknownEffect: An effect is asked for that none of them knows.
     """
-    chosen = {kind: each for table in handlers for kind, each in table.items()}
+    return partial(_chosen, {kind: each for table in handlers for kind, each in table.items()})
 
-    def handle(effect: Effect[object]) -> R:
-        if type(effect) not in chosen:
-            raise UnknownEffect(
-                f"no handler knows {type(effect).__name__}",
-                todo=f"give one to choosing(); there are: {', '.join(sorted(kind.__name__ for kind in chosen))}",
-            )
-        return chosen[type(effect)](effect)
 
-    return handle
+def _chosen(handlers: Handlers[R], effect: Effect[object]) -> R:
+    if type(effect) not in handlers:
+        raise UnknownEffect(
+            f"no handler knows {type(effect).__name__}",
+            todo=f"give one to choosing(); there are: {', '.join(sorted(kind.__name__ for kind in handlers))}",
+        )
+    return handlers[type(effect)](effect)
 
 
 def _completed(
-    handle: Callable[[Effect[object]], R] | Handlers[R], own: Callable[[], Handlers[R]]
+    handle: Callable[[Effect[object]], R] | Handlers[R] | Store[R], own: Callable[[], Handlers[R]]
 ) -> Callable[[Effect[object]], R]:
+    if isinstance(handle, partial) and handle.func is _chosen and not handle.args[0].keys() >= _ALWAYS:
+        handle = handle.args[0]  # or a pause, which comes only after a failure, would end a run whose write may be done
     if isinstance(handle, Mapping):
         return choosing(own(), handle)
     return choosing(own(), documents(handle)) if getattr(handle, "is_store", False) else handle

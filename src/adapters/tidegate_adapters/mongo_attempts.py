@@ -37,12 +37,17 @@ Requests: TypeAlias = list[Reply]
 REQUESTS: Final[ContextVar[Requests | None]] = ContextVar("REQUESTS", default=None)
 """Those of the operation that is under way in this thread or task; whoever carries one out sets it, and resets it."""
 
+SENT: Final[ContextVar[list[str] | None]] = ContextVar("SENT", default=None)
+"""The names of the commands that the driver sends in this thread or task, reads included."""
+
 
 @final
 class Attempts(CommandListener):
     """Adds each request to those of the operation that is under way."""
 
     def started(self, event: CommandStartedEvent) -> None:
+        if (sent := SENT.get()) is not None:
+            sent.append(event.command_name)
         requests = REQUESTS.get()
         if requests is not None and event.command_name in _WRITES:
             requests.append({})

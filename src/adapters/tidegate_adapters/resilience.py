@@ -11,7 +11,10 @@ It is the rule of "How To Write Resilient MongoDB Applications" (Davis 2016): wh
 server refuses is not, and only what is recognised when it comes twice is offered at all.
 
     insert        under an id of one's own; a duplicate of it with one's own content is a success
-    delete        by the id
+    find_one      a read, by a unique key
+    set_fields    $set of one document, by a unique key
+    upsert        the same; it inserts the document if there is none
+    delete        by a unique key
     delete_many   whatever matches
     count         one more, in two steps with a token, exactly once (`tidegate.counters.increments`); `sweep` counts what
                   callers left behind, `counted` reads
@@ -47,8 +50,19 @@ import attrs
 from tidegate.counters.counter import Counted, Full, counter_of, new_counter, token_field
 from tidegate.counters.increments import increment, sweep, sweep_all
 from tidegate.model.documents import ID, Eq
-from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, NotDurable, Program, Refused, Sleep
-from tidegate.model.errors import MissingExtra, Misuse
+from tidegate.model.effects import (
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Program,
+    Refused,
+    Sleep,
+    duplicate_key,
+)
+from tidegate.model.errors import MissingExtra, Misuse, shown
 from tidegate.model.instants import SECOND, WALL, Instant, duration
 from tidegate.model.operations import Operation as StoreOperation
 from tidegate.model.operations import UpdateOne, check_collection, find_one, insert_one
@@ -80,7 +94,7 @@ try:
 
     from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
     from tidegate_adapters.mongo import AsyncMongo, Mongo
-    from tidegate_adapters.mongo_attempts import REQUESTS, Attempts, Requests, before, listens
+    from tidegate_adapters.mongo_attempts import REQUESTS, SENT, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_codes import CODES
     from tidegate_adapters.mongo_elections import settled
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_deletions
@@ -98,6 +112,9 @@ BREAKER: Final = CircuitBreaker(threshold=100, cooldown=SECOND)
 _INSERT: Final = Call("insert")
 _LOOK: Final = Call("look")
 _DELETE: Final = Call("delete")
+_FIND: Final = Call("find")
+_SET: Final = Call("set")
+_COMMANDS: Final = {"find", "insert", "update", "delete", "findAndModify"}
 _HANDLE: Final[Mapping[str, Any]] = {
     "read_preference": ReadPreference.PRIMARY,
     "write_concern": WriteConcern("majority", j=True),
@@ -184,6 +201,7 @@ class _Bounds:
     Attributes:
         may_count: A step of an increment was done, or may be.
         failures: How many attempts have failed on the way.
+        resent: How many requests the driver has sent again by itself.
         has_failed: The last attempt has.
         stopped: Why nothing was sent any more.
         last: How the last attempt has failed, for people.
@@ -194,7 +212,7 @@ class _Bounds:
         deadline = shared.rules.deadline
         self._until = None if deadline is None else _now() + duration(deadline)
         self.may_count = self.has_failed = False
-        self.failures = 0
+        self.failures = self.resent = 0
         self.stopped: Refused | None = None
         self.last = ""
 
@@ -223,6 +241,17 @@ class _Bounds:
             self.last = f"; before that: {reply.reason}"
         if isinstance(effect, UpdateOne):
             self.may_count |= reply == 1 or isinstance(reply, (Ambiguous, NotDurable))
+
+    @contextmanager
+    def counting(self) -> Generator[None, None, None]:
+        """Count what the driver sends again in the block: an effect is one command, beside those for indexes and the like."""
+        sent: list[str] = []
+        earlier = SENT.set(sent)
+        try:
+            yield
+        finally:
+            SENT.reset(earlier)
+            self.resent += max(0, sum(name in _COMMANDS for name in sent) - 1)
 
     def fits(self, pause: Sleep) -> bool:
         """Tell whether there is time for a pause. Where there is not, nothing is sent after it either."""
@@ -282,9 +311,9 @@ def _said(result: object, _: _Bounds) -> Any:
 def _told(order: _Order[T], result: object, bounds: _Bounds) -> Sent[T]:
     """What a caller is told: that the kit has sent nothing any more is no refusal of what was asked."""
     sent = order.ended(result, bounds)
-    if bounds.stopped is None or isinstance(sent, Done):
-        return sent
-    return attrs.evolve(sent, failure=NotApplied(bounds.stopped.reason), attempts=bounds.failures)
+    if bounds.stopped is not None and not isinstance(sent, Done):
+        sent = attrs.evolve(sent, failure=NotApplied(bounds.stopped.reason), attempts=bounds.failures)
+    return attrs.evolve(sent, attempts=sent.attempts + bounds.resent)
 
 
 def _insert(
@@ -363,6 +392,60 @@ def _delete(
 
 _EXPRESSIONS: Final = (b"$expr\0", b"$where\0")
 """By which a filter may fail at one document, and not at another, as BSON writes them."""
+
+
+def _by(key: object, by: str) -> dict[str, object]:
+    """The filter for a unique key."""
+    check_name(by, "a unique key")
+    if by.startswith("$"):
+        raise Misuse(f"{shown(by)} cannot name a unique key", todo='name the field of a unique index, as in by="email"')
+    return {by: {"$eq": key}}
+
+
+def _find(rules: Rules, collection: str, where: Mapping[str, Any], codec: bson.CodecOptions[Any]) -> _Order[Any]:
+    check_collection(collection)
+    _ = _encoded(where, codec, "key")
+    raw: bson.CodecOptions[Any] = codec.with_options(document_class=RawBSONDocument)
+
+    def ended(sent: Any, _: _Bounds) -> Any:
+        is_found = isinstance(sent, Done) and sent.reply is not None
+        return attrs.evolve(sent, reply=bson.decode(sent.reply, codec)) if is_found else sent
+
+    find = _Ask(
+        lambda held: held.with_options(codec_options=raw).find_one(where),
+        lambda found: found and found.raw,  # an answer to a program is immutable
+        is_write=False,
+    )
+    return _Order(collection, lambda: send(_FIND, Operation.READ, rules.retries), {_FIND.name: find}, ended)
+
+
+def _set(
+    rules: Rules,
+    collection: str,
+    where: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    codec: bson.CodecOptions[Any],
+    *,
+    is_upsert: bool,
+) -> _Order[Any]:
+    check_collection(collection)
+    check_type(fields, Mapping, "the fields to set", "give a dict in MongoDB's words")
+    _ = _encoded(where, codec, "key"), _encoded(fields, codec, "fields")
+    if not fields or "_id" in fields or not where.keys().isdisjoint(fields):
+        raise Misuse(
+            f"{shown(list(fields))} cannot be the fields to set",
+            why="there is at least one, and neither the _id nor the key of the document changes",
+        )
+
+    def failed_once(error: DriverError, before: Before) -> Failure:
+        said = failure(error, before)
+        # Another upsert has inserted the document at the same time: sent again, this one finds it.
+        is_raced = is_upsert and said.reason == duplicate_key(*where).reason
+        return NotApplied(said.reason) if is_raced else said
+
+    update = methodcaller("update_one", where, {"$set": dict(fields)}, upsert=is_upsert)
+    asks = {_SET.name: _Ask(update, lambda answer: None if is_upsert else answer.matched_count, failed_once)}
+    return _Order(collection, lambda: send(_SET, Operation.RECOGNISED, rules.retries), asks, _said)
 
 
 def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
@@ -489,12 +572,65 @@ class Kit:
         """
         return self._carry_out(_insert(self._rules, collection, document, self._client.codec_options))
 
-    def delete(self, collection: str, key: object) -> Sent[int]:
-        """Delete the document of that id.
+    def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
+        """Read one document.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            by: The field of the unique key.
+
+        Returns:
+            `Done` with the document as pymongo reads it, or with None if there is none; else `NotDone`.
+
+        Raises:
+            Misuse: The key has no BSON form, or the collection or the field cannot have that name.
+        """
+        return _read(self._carry_out(_find(self._rules, collection, _by(key, by), self._client.codec_options)))
+
+    def set_fields(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[int]:
+        """Set fields of one document to values (`$set`). A request that is sent again overwrites what others have set meanwhile.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            fields: The new values by field, or by dotted path.
+            by: The field of the unique key.
+
+        Returns:
+            `Done` with how many documents the last attempt has matched, 1 or 0; `NotDone`, or `Unknown`.
+
+        Raises:
+            Misuse: The key or a field has no BSON form, the fields are empty or contain the key, or a name is not valid.
+        """
+        where, codec = _by(key, by), self._client.codec_options
+        return self._carry_out(_set(self._rules, collection, where, fields, codec, is_upsert=False))
+
+    def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
+        """Set fields of one document, as `set_fields`; the document is inserted if there is none.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            fields: The new values by field, or by dotted path.
+            by: The field of the unique key. It has a unique index, or two upserts at one time insert two documents.
+
+        Returns:
+            `Done`, `NotDone` or `Unknown`.
+
+        Raises:
+            Misuse: As `set_fields`.
+        """
+        where, codec = _by(key, by), self._client.codec_options
+        return self._carry_out(_set(self._rules, collection, where, fields, codec, is_upsert=True))
+
+    def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
+        """Delete the document of that key.
 
         Args:
             collection: Where.
-            key: The `_id`, which nobody uses again.
+            key: The `_id`, or the value of the field `by`. A document that others insert under it meanwhile may be deleted, too.
+            by: The field of the unique key.
 
         Returns:
             `Done` if there is none, with how many the last attempt has deleted; `NotDone`, or `Unknown`.
@@ -503,7 +639,7 @@ class Kit:
             Misuse: The id has no BSON form, or the collection cannot have that name.
         """
         return self._carry_out(
-            _delete(self._rules, collection, {"_id": {"$eq": key}}, self._client.codec_options, is_many=False)
+            _delete(self._rules, collection, _by(key, by), self._client.codec_options, is_many=False)
         )
 
     def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
@@ -576,7 +712,7 @@ class Kit:
             era = bounds.begun()
             if isinstance(era, Failure):
                 return era
-            with pymongo.timeout(bounds.patience):
+            with bounds.counting(), pymongo.timeout(bounds.patience):
                 try:
                     reply = handle(effect)
                 except Failure as failed:
@@ -605,10 +741,26 @@ class AsyncKit:
         """As `Kit.insert`."""
         return await self._carry_out(_insert(self._rules, collection, document, self._client.codec_options))
 
-    async def delete(self, collection: str, key: object) -> Sent[int]:
+    async def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
+        """As `Kit.find_one`."""
+        return _read(await self._carry_out(_find(self._rules, collection, _by(key, by), self._client.codec_options)))
+
+    async def set_fields(
+        self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id"
+    ) -> Sent[int]:
+        """As `Kit.set_fields`."""
+        where, codec = _by(key, by), self._client.codec_options
+        return await self._carry_out(_set(self._rules, collection, where, fields, codec, is_upsert=False))
+
+    async def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
+        """As `Kit.upsert`."""
+        where, codec = _by(key, by), self._client.codec_options
+        return await self._carry_out(_set(self._rules, collection, where, fields, codec, is_upsert=True))
+
+    async def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
         """As `Kit.delete`."""
         return await self._carry_out(
-            _delete(self._rules, collection, {"_id": {"$eq": key}}, self._client.codec_options, is_many=False)
+            _delete(self._rules, collection, _by(key, by), self._client.codec_options, is_many=False)
         )
 
     async def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
@@ -646,7 +798,7 @@ class AsyncKit:
             era = bounds.begun()
             if isinstance(era, Failure):
                 return era
-            with pymongo.timeout(bounds.patience):
+            with bounds.counting(), pymongo.timeout(bounds.patience):
                 try:
                     reply = await handle(effect)
                 except Failure as failed:

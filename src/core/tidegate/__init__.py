@@ -30,7 +30,10 @@ from tidegate.model.errors import Misuse, TidegateError
 
 if TYPE_CHECKING:
     from tidegate.decisions import (
+        Accepted,
+        Assigned,
         AtomicService,
+        Changed,
         Document,
         Gate,
         OffsetTracker,
@@ -53,8 +56,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AtomicService", "Document", "ExitCode", "Gate", "Misuse", "OffsetTracker", "Projection", "Runner", "StatusDefinition",
-    "StatusRecord", "StatusTable", "Thresholds", "TidegateError", "__version__", "decide_atomic_service_claim",
+    "Accepted", "Assigned", "AtomicService", "Changed", "Document", "ExitCode", "Gate", "Misuse", "OffsetTracker", "Projection",
+    "Runner", "StatusDefinition", "StatusRecord", "StatusTable", "Thresholds", "TidegateError", "__version__", "decide_atomic_service_claim",
     "decide_backpressure", "decide_status_transition", "diff_snapshots", "offset_to_commit", "plan_backpressure",
     "take_snapshot", "track_committed", "track_completed", "track_delivered",
 ]  # fmt: skip

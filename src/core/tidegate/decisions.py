@@ -18,16 +18,16 @@ from tidegate.consumer.watermark import acknowledged as track_committed
 from tidegate.consumer.watermark import committable as offset_to_commit
 from tidegate.consumer.watermark import completed as track_completed
 from tidegate.consumer.watermark import delivered as track_delivered
-from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
+from tidegate.invocations.status import Accepted, StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.status import decide_transition as decide_status_transition
 from tidegate.model.documents import Document
-from tidegate.reactive.snapshot import Projection
+from tidegate.reactive.snapshot import Changed, Projection
 from tidegate.reactive.snapshot import changed as diff_snapshots
 from tidegate.reactive.snapshot import snapshot as take_snapshot
-from tidegate.services.atomic_service import AtomicService, Runner, decide_atomic_service_claim
+from tidegate.services.atomic_service import Assigned, AtomicService, Runner, decide_atomic_service_claim
 
 __all__ = [
-    "AtomicService", "Document", "Gate", "OffsetTracker", "Projection", "Runner", "StatusDefinition", "StatusRecord",
+    "Accepted", "Assigned", "AtomicService", "Changed", "Document", "Gate", "OffsetTracker", "Projection", "Runner", "StatusDefinition", "StatusRecord",
     "StatusTable", "Thresholds", "decide_atomic_service_claim", "decide_backpressure", "decide_status_transition",
     "diff_snapshots", "offset_to_commit", "plan_backpressure", "take_snapshot", "track_committed", "track_completed",
     "track_delivered",

@@ -643,7 +643,7 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
                 if fault in actor.faults and is_possible:
                     yield Move(after, fault=fault)
             at = process.begun
-            if "partly_done" in actor.faults and at is not None and ask.verb in MANY and (at.total or at.refused):
+            if "partly_done" in actor.faults and at and at.left and ask.verb in MANY and (at.total or at.refused):
                 yield Move(replied(state, Failed("ambiguous")), fault="partly_done")
             if "not_durable" in actor.faults:
                 for after, reply in _unconfirmed(actor, state, ask, outcomes):

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from itertools import chain, repeat
+from itertools import chain, product, repeat
 from typing import Final, TypeAlias, TypeVar, cast, final
+from uuid import UUID
 
 import attrs
 import pytest
@@ -57,12 +58,21 @@ from tidegate.invocations.transition import (
     Unknown,
     transition,
 )
-from tidegate.model.documents import ID, AllOf, Document, Eq, Push, Put, PutServerTime, Remove
+from tidegate.model.documents import ID, AllOf, Document, Eq, Foreign, Push, Put, PutServerTime, Remove, frozen
 from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.history import HISTORY_MAX, Change, Forgotten
 from tidegate.model.instants import Instant
-from tidegate.model.operations import DeleteOne, FindOne, FindOneAndUpdate, StoreTime, UpdateOne, find_one, insert_one
+from tidegate.model.operations import (
+    DeleteOne,
+    FindOne,
+    FindOneAndUpdate,
+    StoreTime,
+    UpdateOne,
+    find_one,
+    insert_one,
+    is_key,
+)
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
 from tidegate.sim.world import Plain, document, perform, world_with
@@ -509,6 +519,43 @@ def test_a_record_without_a_history_begins_one() -> None:
     assert history(store.record) == (Change(4, "mine", "held"),)
 
 
+BARE: Final = Document.of({"_id": KEY, "status": "free"})
+"""A document that an application made, without an owner, a version or a history."""
+
+
+@pytest.mark.parametrize("given", [{}, {"owner": None, "version": None}, {"version": 0}], ids=str)
+@pytest.mark.parametrize("way", [answered, lost_reply, dropped, unsent, not_durable])
+def test_a_record_that_was_there_before_is_adopted(given: dict[str, object], way: Way) -> None:
+    """Its first transition makes version 1, once, whatever becomes of the request."""
+    store = Store(world_with({RECORDS: (Document.of({**dict(BARE.items), **given}),)}))
+
+    assert run(command(), store, answered, way) == granted(1)
+    assert history(store.record) == (Change(1, "mine", "held"),)
+    assert run(command("free", request="next"), store) == granted(2, "free")
+
+
+def test_one_of_two_adopts_a_record() -> None:
+    """The write of the slower one no longer matches, also if the winner has set the same status and owner again."""
+    store = Store(world_with({RECORDS: (BARE,)}))
+    rivals = after(lambda each: (rival("lent", request="a")(each), rival("free", request="b")(each)))
+
+    assert run(command(), store, answered, rivals) == granted(3)
+
+
+@pytest.mark.parametrize(
+    "key", [7, Foreign("objectId", b"object id 12"), UUID(int=7), Document.of({"a": 1}), Instant(0)], ids=repr
+)
+def test_a_record_has_an_id_of_any_type(key: object) -> None:
+    """A document that is there is found by it; to make one needs an id of the types that inserts take."""
+    found = run(attrs.evolve(command(), key=key), Store(), lambda *_: BARE, lambda *_: 1)
+    assert found == granted(1)
+    if is_key(frozen(key)):
+        assert run(attrs.evolve(command("free"), key=key), Store()) == granted(1, "free")
+    else:
+        with pytest.raises(Misuse, match="an ObjectId or a UUID"):
+            run(attrs.evolve(command("free"), key=key), Store())
+
+
 # --- a request is late ------------------------------------------------------------------------------------------------
 
 
@@ -692,11 +739,16 @@ def test_a_record_that_was_deleted_after_a_lost_reply_is_unknown(way: Way) -> No
 # --- misuse -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", ["", None, 1, b"x", ("x",)])
-@pytest.mark.parametrize("name", ["key", "request", "target"])
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        *product(("request", "target"), ["", None, 1, b"x", ("x",)]),
+        *product(("key",), ["", None, ("x",), Foreign("regex", b"x\0\0")]),
+    ],
+)
 def test_a_wish_needs_names(name: str, bad: object) -> None:
-    """Id, request and target are strings that are not empty."""
-    with pytest.raises(Misuse, match="the name of "):
+    """Request and target are strings that are not empty; the id is what MongoDB takes for one."""
+    with pytest.raises(Misuse, match=r"must be|cannot|name of"):
         attrs.evolve(command(), **{name: bad})  # type: ignore[arg-type]
 
 
@@ -729,8 +781,7 @@ def test_records_are_in_a_collection(bad: str) -> None:
         ({"status": 7}, "the name of a status must be"),
         ({"status": ...}, "has no 'status'"),
         ({"owner": 7}, "the name of a runner must be"),
-        ({"version": ...}, "has no 'version'"),
-        ({"version": 2.0}, r"the version of a record must be an integer from 1 on, got 2\.0"),
+        ({"version": 2.0}, r"the version of a record must be an integer from 0 on, got 2\.0"),
         ({"history": 7}, "not a collection"),
         ({"history": (7,)}, "a version in the history of a record must be a Document, got int 7"),
         ({"history": ({"version": 2, "status": "held"},)}, "has no 'request'"),
@@ -764,7 +815,7 @@ def test_the_function_refuses_bad_input_before_it_asks_for_anything() -> None:
     """Misuse is raised where the program would ask first."""
     program = transition(RECORDS, TABLE, "", "held", runner="r1", request="mine")
 
-    with pytest.raises(Misuse, match="the name of a record must be"):
+    with pytest.raises(Misuse, match="cannot name a record"):
         fed(program, Store().do)
 
 

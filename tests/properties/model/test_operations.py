@@ -263,6 +263,7 @@ def test_many_are_inserted_under_ids_of_their_own(docs: tuple[Document, ...], wh
         {"_id": True},
         {"_id": 1.0},
         {"_id": b"x"},
+        {"_id": Foreign("binData", b"\1\0\0\0\5x")},
         {"_id": Foreign("timestamp", bytes(7) + b"\1")},
         {"_id": Instant(0)},
         {"_id": ("x",)},
@@ -270,8 +271,8 @@ def test_many_are_inserted_under_ids_of_their_own(docs: tuple[Document, ...], wh
     ],
 )
 def test_an_inserted_document_has_a_scalar_id(bad: dict[str, object]) -> None:
-    """A string, an integer or an ObjectId: an id that is a document or an array can be read as a query."""
-    with pytest.raises(Misuse, match="_id that is a string, an integer or an ObjectId") as raised:
+    """A string, an integer, an ObjectId or a UUID, which are equal only if they are the same."""
+    with pytest.raises(Misuse, match="_id that is a string, an integer, an ObjectId or a UUID") as raised:
         _ = insert_one("c", Document.of({**bad, "secret": SECRET}))
 
     assert SECRET not in str(raised.value)

@@ -215,6 +215,7 @@ def test_others_look_in_between_the_documents_that_a_command_writes(
     assert ended == {
         (("go", "stop"), (0, 0)),
         (("go", "stop"), (1, 0)),
+        (("go", "stop"), (0, 1)),
         (("go", "stop"), (1, 1)),
         (("go", "2", "stop"), (1, 1)),
         *late,

@@ -49,6 +49,7 @@ from tidegate.model.documents import (
     Field,
     Fields,
     Filter,
+    In,
     Push,
     Put,
     PutServerTime,
@@ -58,16 +59,19 @@ from tidegate.model.documents import (
 )
 from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.instants import Duration, Instant
+from tidegate.model.operations import check_key
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
 __all__ = [
     "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DEATHS", "DUE", "ERROR", "FAILING_SINCE", "HELD",
-    "HISTORY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RATED_BY", "RECORD",
+    "HISTORY", "KEY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RATED_BY", "RECORD",
     "REQUEST", "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TIMED", "TIMES", "TRACE", "TRIES", "VERSION",
     "VIEW", "WAITS", "VersionMade", "changes", "history", "new_record", "unchanged", "versions", "viewed",
 ]  # fmt: skip
 
+KEY: Final = Field[Value](ID.name)
+"""The id of a record that was there before: of any type."""
 STATUS: Final = Field[str]("status")
 OWNER: Final = Field[str | None]("owner")
 VERSION: Final = Field[int]("version")
@@ -114,7 +118,7 @@ _NOTHING: Final = Document()
 
 
 def new_record(
-    key: str,
+    key: Value,
     first: StatusRecord,
     request: str,
     now: Instant,
@@ -138,7 +142,7 @@ def new_record(
     Raises:
         Misuse: An argument is empty or of the wrong type.
     """
-    check_name(key, "a record")
+    check_key(key, "a record")
     check_type(first, StatusRecord, "a record")
     check_type(now, Instant, "an instant")
     check_type(due, (Instant, NoneType), "an instant")
@@ -190,20 +194,23 @@ _STATUS_BECOMES: Final = _remembered(partial(Put, STATUS))
 _OWNER_BECOMES: Final = _remembered(partial(Put, OWNER))
 _CHANGES_NOW: Final = PutServerTime(CHANGED_AT)
 _MADE_NOW: Final = tuple(PutServerTime(each) for each in TIMES)
+_HAS_NO_VERSION: Final = In(Field[int | None](VERSION.name), (0, None))
+"""None matches a field that is missing."""
 _IS_DUE_NOW: Final = PutServerTime(DUE)
 _IS_NOT_DUE: Final = Remove(DUE)
 
 
-def unchanged(key: str, expected: StatusRecord) -> Filter:
+def unchanged(key: Value, expected: StatusRecord) -> Filter:
     """The filter of a write that is for this record alone, as it was when that was decided.
 
     Args:
         key: Its id.
         expected: What it was.
     """
-    check_name(key, "a record")
+    check_key(key, "a record")
     check_type(expected, StatusRecord, "a record")
-    return AllOf((Eq(ID, key), _STATUS_IS(expected.status), _OWNER_IS(expected.owner), Eq(VERSION, expected.version)))
+    is_version = Eq(VERSION, expected.version) if expected.version else _HAS_NO_VERSION
+    return AllOf((Eq(KEY, key), _STATUS_IS(expected.status), _OWNER_IS(expected.owner), is_version))
 
 
 def viewed(record: Document | None) -> StatusRecord | None:

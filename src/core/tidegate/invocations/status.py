@@ -12,7 +12,7 @@ Laws
     S1  Nothing leaves a final status.
     S2  A record has an owner where its status acquires or requires one, and none where its status releases it.
     S3  Only the owner leaves a status that requires it, unless the status entered overrides ownership.
-    S4  Every accepted transition makes exactly one version; the first is 1.
+    S4  Every accepted transition makes exactly one version; the first is 1, also of a record that had none.
     S5  Only edges of the table are taken.
 
 The checks come in this order: edge, owner, runner, new owner. An edge that the system which a table was taken from
@@ -191,7 +191,10 @@ class StatusTable:
 @final
 @attrs.frozen
 class StatusRecord:
-    """What a decision needs to know of a record. Invariants: 1 <= version; the owner is a runner's id or None."""
+    """What a decision needs to know of a record. Invariants: 0 <= version; the owner is a runner's id or None.
+
+    Version 0 is a record that was there before its transitions were decided here, and has no version yet.
+    """
 
     status: str
     owner: str | None
@@ -201,7 +204,7 @@ class StatusRecord:
         check_name(self.status, "a status")
         if self.owner is not None:
             check_name(self.owner, "a runner")
-        check_int(self.version, "the version of a record", 1)
+        check_int(self.version, "the version of a record", 0)
 
     def __str__(self) -> str:
         return f"{self.status!r}{'' if self.owner is None else f' of {self.owner!r}'} at version {self.version}"

@@ -13,7 +13,8 @@ Four round trips of the array-push lock become two, or one for who moved the rec
 `expected`), and there is nothing to clean up after a crash.
 
 The record is a document, as `tidegate.invocations.record_documents` says; a new one is dated by the store's time, asked for
-just before it is inserted.
+just before it is inserted. A document that others made is adopted by its first transition: it needs a `status`, and a
+missing owner or version counts as no owner and version 0.
 
 Laws, over the full history of a record as a perfect observer has seen it:
     TR1  each version is the one before plus one; none is skipped, none made twice.
@@ -42,7 +43,10 @@ from typing import Final, TypeAlias, final
 import attrs
 
 from tidegate.invocations.record_documents import (
+    KEY,
+    OWNER,
     RECORD,
+    STATUS,
     VERSION,
     VIEW,
     changes,
@@ -52,11 +56,11 @@ from tidegate.invocations.record_documents import (
     viewed,
 )
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
-from tidegate.model.documents import ID, UPDATES, Document, Eq, Update
+from tidegate.model.documents import UPDATES, Document, Eq, Update, Value, frozen
 from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
 from tidegate.model.history import Forgotten, RequestOutcome, Superseded, Won, outcome_of
 from tidegate.model.instants import Instant
-from tidegate.model.operations import StoreTime, check_collection, find_one, update_one
+from tidegate.model.operations import StoreTime, check_collection, check_key, find_one, update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
@@ -136,6 +140,10 @@ class Outdated:
 TransitionOutcome: TypeAlias = Granted | Denied | GaveUp | Unknown | Outdated
 
 
+def _key(key: object) -> Value:
+    return key if type(key) is str else frozen(key, "the id of a record")
+
+
 @final
 @attrs.frozen
 class Transition:
@@ -146,7 +154,7 @@ class Transition:
     Attributes:
         collection: Where the records are.
         table: The rules.
-        key: The record's id.
+        key: The record's id, as pymongo has it. A record that is not there can be made under a str, an int, an ObjectId or a UUID.
         target: The status to enter.
         runner: Who asks; None where nobody in particular does.
         request: An id used for this command only.
@@ -160,7 +168,7 @@ class Transition:
 
     collection: str
     table: StatusTable
-    key: str
+    key: Value = attrs.field(converter=_key)
     target: str
     runner: str | None
     request: str
@@ -172,7 +180,7 @@ class Transition:
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
-        check_name(self.key, "a record")
+        check_key(self.key, "a record")
         check_name(self.request, "a request")
         check_attempts(self.attempts, self.pauses)
         check_type(self.expected, (StatusRecord, NoneType), "a record")
@@ -248,8 +256,8 @@ class Transition:
 
     async def _look(self, sent: Accepted | None) -> tuple[StatusRecord | None, RequestOutcome | None]:
         """The record as it is, and what became of the request that was sent, if one was."""
-        record = await find_one(self.collection, Eq(ID, self.key), fields=VIEW if sent is None else RECORD)
-        return viewed(record), None if sent is None else self.parts.outcome(self, record, sent.version - 1)
+        record = await find_one(self.collection, Eq(KEY, self.key), fields=VIEW if sent is None else RECORD)
+        return _seen(record), None if sent is None else self.parts.outcome(self, record, sent.version - 1)
 
 
 # --- what it is made of -----------------------------------------------------------------------------------------------
@@ -259,6 +267,13 @@ def _decide(command: Transition, actual: StatusRecord | None) -> Accepted | Deni
     if command.expected is not None and actual is not command.expected and actual != command.expected:
         return Outdated(command.expected, actual)
     return decide_transition(command.table, actual, command.target, command.runner)
+
+
+def _seen(record: Document | None) -> StatusRecord | None:
+    """The record. One without a version is adopted: its next transition makes version 1."""
+    if record is None or record.get(VERSION) is not None:
+        return viewed(record)
+    return StatusRecord(needed(record, STATUS), record.get(OWNER), 0)
 
 
 def _changes(command: Transition, verdict: Accepted) -> tuple[Update, ...]:
@@ -286,7 +301,7 @@ async def _time() -> Instant:
 def _outcome(command: Transition, record: Document | None, sent: int) -> RequestOutcome:
     if record is None:
         return outcome_of(0, (), sent, command.request)
-    return outcome_of(needed(record, VERSION), history(record), sent, command.request)
+    return outcome_of(record.get(VERSION) or 0, history(record), sent, command.request)
 
 
 @final
@@ -316,7 +331,7 @@ PARTS: Final[TransitionParts] = TransitionParts()
 async def transition(
     collection: str,
     table: StatusTable,
-    key: str,
+    key: object,
     target: str,
     *,
     runner: str | None,
@@ -329,7 +344,7 @@ async def transition(
     Args:
         collection: Where the records are.
         table: The rules.
-        key: The record's id.
+        key: The record's id, as pymongo has it. A record that is not there can be made under a str, an int, an ObjectId or a UUID.
         target: The status to enter.
         runner: Who asks; None where nobody in particular does.
         request: An id used for this command only.

@@ -70,7 +70,7 @@ from tidegate.model.documents import (
     parts_of,
     show,
 )
-from tidegate.model.documents.bson import ZERO_TIMESTAMP, is_object_id
+from tidegate.model.documents.bson import ZERO_TIMESTAMP, is_object_id, is_regex, is_uuid
 from tidegate.model.documents.orders import check_sort
 from tidegate.model.documents.value import check_field_name
 from tidegate.model.effects import Effect
@@ -81,9 +81,9 @@ from tidegate.model.values import check_int, check_tuple, check_type
 __all__ = [
     "FOUND_MAX", "INSERTS_MAX", "NO_INDEXES", "UPDATES_MAX", "BulkUpdate", "DeleteMany", "DeleteOne", "FindAll", "FindOne",
     "FindOneAndUpdate", "Index", "Indexes", "InsertMany", "InsertOne", "Operation", "StoreTime", "Unique", "UpdateMany", "UpdateOne",
-    "UpsertOne", "bulk_update", "check_collection", "check_indexes", "check_inserted", "check_unique", "delete_many",
-    "delete_one", "find_all", "find_one", "find_one_and_update", "insert_many", "insert_one", "is_key", "update_many", "update_one",
-    "upsert_one",
+    "UpsertOne", "bulk_update", "check_collection", "check_indexes", "check_inserted", "check_key", "check_unique",
+    "delete_many", "delete_one", "find_all", "find_one", "find_one_and_update", "insert_many", "insert_one", "is_key", "update_many",
+    "update_one", "upsert_one",
 ]  # fmt: skip
 
 _COLLECTION_BYTES_MAX: Final = 191
@@ -244,7 +244,20 @@ def _key_of(where: Filter) -> Value:
 
 def is_key(value: object) -> bool:
     """Tell whether it may be the id of a document."""
-    return type(value) in {str, int} or is_object_id(value)
+    return type(value) in {str, int} or is_object_id(value) or is_uuid(value)
+
+
+def check_key(key: object, what: str) -> None:
+    """Raise Misuse unless the value can be the `_id` of a document that exists: any value that MongoDB allows, but for null and ""."""
+    if type(key) is str and key:  # as most are; the filter checks the rest
+        return
+    checked(key, what)
+    if key is None or key == "" or isinstance(key, tuple) or is_regex(key):
+        raise Misuse(
+            f"{shown(key)} cannot name {what}",
+            why="an _id is a text that is not empty, or another value, but not null, an array or a regular expression",
+            todo="pass the _id of the document",
+        )
 
 
 def check_inserted(doc: Document) -> None:
@@ -252,8 +265,9 @@ def check_inserted(doc: Document) -> None:
     check_type(doc, Document, "a document", "make one: Document.of({'_id': ..., ...})")
     if not is_key(doc.held(ID)):
         raise Misuse(
-            "a document needs an _id that is a string, an integer or an ObjectId",
-            why="an id that is a document or an array can be read as a query",
+            "a document needs an _id that is a string, an integer, an ObjectId or a UUID",
+            why="tidegate inserts under ids that are equal only if their types and bytes are",
+            todo="make the _id one of these, and keep the other value in a field with a unique index",
         )
     for key, value in doc.items:
         check_field_name(key)

@@ -63,7 +63,7 @@ class Done(Generic[T]):
 
     Attributes:
         reply: What was answered to the last attempt: where there were several, an earlier one may have done it.
-        attempts: How many were made.
+        attempts: How many were made. The kit counts what the driver sends again by itself, too.
     """
 
     reply: T

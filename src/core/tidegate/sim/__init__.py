@@ -10,7 +10,7 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
     automaton, lines, fingerprint, determinism
                                           a suspended program as a value, and which line of it asks
     apart, alike                          that programs share nothing but the world, and which processes differ in nothing
-    actors, reducers, requests, failover  who moves, and what may become of a request
+    actors, reducers, requests, halfway, failover  who moves, and what may become of a request
     group, log, streams, planners         simulated servers: a Kafka group, a partitioned log, a change stream, what planners ask
     packing, space, judging, steppers     a state as an int; laws and steps, remembered
     symmetry                              what a search leaves out

@@ -84,7 +84,7 @@ EARLIER: Final = Cell[tuple[Overwritten, ...]](("earlier",), ())
 
 
 Key: TypeAlias = str | int | Foreign
-"""What the id of a document may be (`is_key`); of what only BSON has, an ObjectId."""
+"""What the id of a document may be (`is_key`); of what only BSON has, an ObjectId or a UUID."""
 
 
 class Order(Protocol):

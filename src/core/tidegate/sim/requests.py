@@ -164,7 +164,7 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
         return spent(happened, kind) if asker.faults.strikes(kind, effect) else None
 
     if asker.at is not None:
-        has_written = isinstance(effect, MANY) and (asker.at.done.total or asker.at.done.refused)
+        has_written = isinstance(effect, MANY) and asker.at.left and (asker.at.done.total or asker.at.done.refused)
         if has_written and (after := may(Fault.PARTLY_DONE, world)):
             yield Fault.PARTLY_DONE, Trouble("no reply: it ends there"), after, _NO_REPLY
     else:  # what strikes later, and nothing comes of, could as well have struck before

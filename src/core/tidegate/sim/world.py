@@ -248,7 +248,7 @@ def inbox(process: str) -> Cell[tuple[object, ...]]:
 def document(collection: str, key: Key) -> Cell[Document | None]:
     if isinstance(key, str):
         return Cell((DOCUMENTS, collection, key), None)
-    typed = ("int", str(key)) if isinstance(key, int) else ("objectId", key.payload.hex())
+    typed = ("int", str(key)) if isinstance(key, int) else (key.type, key.payload.hex())
     return Cell((DOCUMENTS, collection, *typed), None)
 
 

@@ -18,7 +18,7 @@ from tidegate.model.values import check_type
 
 __all__ = [
     "DECIMAL", "FOREIGN", "ZERO_TIMESTAMP", "Foreign", "code_and_scope", "is_decimal", "is_number", "is_object_id", "is_regex",
-    "numeric",
+    "is_uuid", "numeric",
 ]  # fmt: skip
 
 _REGEX: Final = "regex"
@@ -133,6 +133,14 @@ def is_regex(value: object) -> bool:
 def is_object_id(value: object) -> bool:
     """Tell whether it is an ObjectId."""
     return isinstance(value, Foreign) and value.type == _OBJECT_ID
+
+
+def is_uuid(value: object) -> bool:
+    """Tell whether it is a UUID: binary data of subtype 4, or 3 as older drivers write it."""
+    return isinstance(value, Foreign) and value.type == "binData" and value.payload[4] in _UUIDS
+
+
+_UUIDS: Final = (3, 4)
 
 
 def is_decimal(value: object) -> bool:

@@ -7,12 +7,12 @@ how deep it is. What makes two values the same (`exactly`) stands here, because 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum, Flag
 from types import NoneType
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, final
 
 import attrs
 
@@ -214,7 +214,7 @@ def _name_of(field: object) -> str:
 
 
 def frozen(value: object, where: str = "value") -> Value:
-    """A plain Python value as a Value: a dict becomes a document, an ObjectId of pymongo a `Foreign`.
+    """A plain Python value as a Value: a dict becomes a document, a UUID or an ObjectId of pymongo a `Foreign`.
 
     Args:
         value: What is to stand in a document.
@@ -231,6 +231,8 @@ def _frozen(value: object, where: str, depth: int) -> Value:
     if depth > DEPTH_MAX + 1:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where=shown(where))
     match value:
+        case _ if type(value).__module__ in _CLIENTS:
+            return _CLIENTS[type(value).__module__](value)
         case Document() | Instant() | Foreign() | None | bool() | int() | float() | str() | bytes():
             return value
         case datetime() if value.tzinfo is None:
@@ -248,8 +250,6 @@ def _frozen(value: object, where: str, depth: int) -> Value:
         case list() | tuple():
             each = enumerate(cast("Sequence[object]", value))
             return tuple(_frozen(item, f"{where}[{index}]", depth + 1) for index, item in each)
-        case _ if type(value).__module__ == "bson.objectid":  # pymongo's, which the core does without
-            return Foreign("objectId", cast("_ObjectId", value).binary)
         case _:
             todo = _AS_FOREIGN if _is_of_pymongo(value) else ""
             raise Misuse(f"{typed(value)} cannot stand in a document", where=where, todo=todo)
@@ -264,9 +264,19 @@ def _is_of_pymongo(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "bson"
 
 
-class _ObjectId(Protocol):
-    @property
-    def binary(self) -> bytes: ...
+def _binary(subtype: int, content: bytes) -> Foreign | bytes:
+    head = len(content).to_bytes(4, "little") + bytes([subtype])
+    return Foreign("binData", head + content) if subtype else bytes(content)
+
+
+_CLIENTS: Final[Mapping[str, Callable[[Any], Value]]] = {
+    "bson.objectid": lambda value: Foreign("objectId", value.binary),
+    "bson.decimal128": lambda value: Foreign("decimal", value.bid),
+    "bson.binary": lambda value: _binary(value.subtype, value),
+    "bson.int64": int,
+    "uuid": lambda value: _binary(4, value.bytes),
+}
+"""How scalars that pymongo reads and writes become values, by the modules of their types, which the core does not import."""
 
 
 def _named(key: object) -> str:

@@ -69,7 +69,19 @@ __all__ = ["filters", "inserted", "operations", "sorts", "updates"]
 _HOUR: Final = 60 * MINUTE
 _YEAR: Final = 365 * 24 * _HOUR
 _IDS: Final[SearchStrategy[str | int | Foreign]] = st.sampled_from(
-    ("x", "y", 1, "x", "y", 1, 2, "$a", "", Foreign("objectId", b"object id 12"))
+    (
+        "x",
+        "y",
+        1,
+        "x",
+        "y",
+        1,
+        2,
+        "$a",
+        "",
+        Foreign("objectId", b"object id 12"),
+        Foreign("binData", b"\x10\0\0\0\x04of a UUID: 16 by"),
+    )
 )
 _NAMES: Final = st.one_of(st.sampled_from(("a", "b", "c")), st.sampled_from(("a", "b", "c")), field_names())
 _FIELDS: Final = _NAMES.filter(lambda name: name != ID.name).map(Field[Any])
