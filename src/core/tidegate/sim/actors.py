@@ -360,7 +360,7 @@ def stuck(process: str) -> Cell[bool]:
 @lru_cache(CELLS_KEPT)
 def come(process: str) -> Cell[Halfway | None]:
     """How far the store has come with what the process asks."""
-    return Cell(("come", process), None)
+    return Cell(("halfway", process), None)
 
 
 @final
@@ -400,7 +400,7 @@ class Network:
         """It is done and a majority has it, or it goes behind what no majority has."""
         meaning = Asker(request.sender, self.meaning or perform, Faults()).come(request.come).meaning
         if not (writes := left.read(UNCONFIRMED)):
-            for done, reply in meaning(request.effect, left, request.sender):
+            for done, reply in answers(meaning, request.effect, left, request.sender):
                 yield ActorStep(Label(Delivers(request), reply), done)
             return
         for done, reply, overwritten in noted(meaning, request.effect, left, request.sender):

@@ -139,8 +139,11 @@ def _never_reached(found: Explored, ages: set[Duration]) -> tuple[str, ...]:
                 mapped(value, look)
     most = max(times) - min(times + held)
     why = "time stands" if max(times) == times[0] else f"only {seconds(max(times) - times[0])} pass"
-    todo = "its clock more moves" + (", or a horizon" if clock and clock.horizon is None else "")
-    todo = "the scenario clock=Clock(quantum, horizon=...)" if clock is None else todo
+    moves = any(
+        Fault.STALL in getattr(getattr(each, "faults", None), "kinds", ()) for each in found.search.scenario.actors
+    )
+    todo = "its clock more moves" + (", or a horizon" if clock and clock.horizon is None and not moves else "")
+    todo = f"the scenario clock=Clock(quantum, {'moves' if moves else 'horizon'}=...)" if clock is None else todo
     return tuple(
         f"nothing ever becomes {seconds(age)} old, as a filter asks (OlderThan), because {why}; give {todo}"
         for age in sorted(ages)

@@ -26,6 +26,8 @@ Laws
     TX4  A transaction is committed once or never, whatever is asked again or comes late.
 
 Known not to work
+    - A statement is one step. On a server, two of many documents each may hold what the other one wants, and both are over; and
+      between the beginning of a first statement and its write others may write.
     - What a transaction inserts comes behind what was inserted meanwhile, in natural order; in MongoDB it may come before it.
 """
 
