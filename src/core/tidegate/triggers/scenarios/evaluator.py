@@ -607,6 +607,7 @@ SCENARIOS: Final = (
             reported=("b1", "a2"),
             budget=1,
             moves=0,
+            faults=IN_TIME,
         ),
         thorough=partial(triggers, trigger=ON_BOTH, reported=("b1", "a2", "b2"), moves=1),
         large=partial(triggers, trigger=ON_BOTH, reported=("b1", "a2", "b2"), budget=2, moves=3),
