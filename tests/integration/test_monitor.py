@@ -397,7 +397,7 @@ def test_what_is_no_port_is_refused(port: int) -> None:
 
     async def handle(_: Record) -> None: ...
 
-    with pytest.raises(Misuse, match="a port"):
+    with pytest.raises(Misuse, match="_port must be"):
         Worker(["orders"], handle, bootstrap="b:1", group="g", metrics_port=port)
 
 

@@ -340,8 +340,8 @@ async def _spoil(collection: str) -> None:
     [
         ({"page_host": "0.0.0.0"}, "without a token"),  # noqa: S104  it is refused
         ({"page_token": "short"}, "at least 16 characters"),
-        ({"page_token": 7}, "a token"),
-        ({"page_port": 65_536}, "a port"),
+        ({"page_token": 7}, "page_token must be"),
+        ({"page_port": 65_536}, "page_port must be"),
         ({"page_host": ""}, "an address"),
         *(
             ({what: 5}, f"{what} must be a timedelta, got int 5")

@@ -29,7 +29,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a failure is the last": Bug(ending._written, "if not isinstance(verdict, Retry):", "if True:"),
     "a failure is never the last": Bug(ending._written, "decide(policy, run.tries, since,", "decide(policy, 1, since,"),
     "a result is kept under another run": Bug(Workers._in_here, "return declared.result.text(result,", "return declared.result.text('another', "),
-    "writes are not guarded": Bug(record_documents.unchanged, "_STATUS_IS(expected.status), _OWNER_IS(expected.owner), Eq(VERSION, expected.version)", ""),
+    "writes are not guarded": Bug(record_documents.unchanged, "_STATUS_IS(expected.status), _OWNER_IS(expected.owner), is_version", ""),
     "a claim that another was faster with counts": Bug(settling._became, "return Outdated(move.expected, viewed(record))", "return Granted(verdict.record)"),
     "two may run of those that exclude each other": Bug(Taker._placed, "return await self.parts.place(self._placing(wishes)) if wishes else Placed()", "return Placed(has=tuple(wish.key for wish in wishes))", shown_by=("nothing", 9)),
     "who is refused is due no more": Bug(placing._waits, "Put(DUE, due), Put(LATER, due)", "Remove(DUE), Put(LATER, due)", ("nothing", "command"), shown_by=("command", 108)),

@@ -336,7 +336,7 @@ def test_records_are_listed_counted_and_retried(run: Run, orders: Orders, asking
         [{"_id": 7, "fails": 1}, {"_id": "7", "fails": 1}, {"_id": FIRST}, {"_id": SECOND, "fails": 1}]
     )
     running.until("done")
-    running.until("bill has failed", 3)
+    running.until("attempt 1, has failed", 3)
     orders.until(["completed", "failed", "failed", "failed"])
     running.asked(signal.SIGTERM, "SIGTERM: draining")
     assert running.code() == ExitCode.TERMINATED

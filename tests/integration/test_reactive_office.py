@@ -222,9 +222,9 @@ def got(port: int, path: str, content: object = None) -> Any:
     [
         ({"page_host": "0.0.0.0"}, "the page at 0.0.0.0 without a token"),  # noqa: S104  it is refused
         ({"page_token": "short"}, "a token of the page has at least 16 characters"),
-        ({"page_token": 7}, "a token"),
-        ({"page_port": 65_536}, "a port"),
-        ({"metrics_port": -1}, "a port"),
+        ({"page_token": 7}, "page_token must be"),
+        ({"page_port": 65_536}, "page_port must be"),
+        ({"metrics_port": -1}, "metrics_port must be"),
         ({"metrics_host": ""}, "an address to listen on"),
         ({"page_host": ""}, "an address to listen on"),
         ({"stalled_after": timedelta(0)}, "stalled_after=0:00:00 is too short"),

@@ -586,7 +586,7 @@ FOUND_AT: Mapping[str, int] = {
     "requests under way are not looked at": 8,
     "states that differ in high bits are one": 4,
     "requests under way are counted": 8,
-    "notes are known by their names": 2,
+    "notes are known by their names": 12,
     "all sleepers share an alarm": 195,
     "two programs are taken for one": 8,
     "a variable is forgotten": 12,

@@ -172,7 +172,7 @@ def count(state: State) -> int:
 
 def is_partly_done(state: State) -> bool:
     other = state.read(document("rows", "y"))
-    return other is not None and other[N] != count(state)
+    return other is not None and other[N] != count(state) and failed_with(state, Ambiguous)
 
 
 def failed_with(state: State, kind: type[Failure] = Failure, reason: str = "") -> bool:
