@@ -174,8 +174,8 @@ def settling(
 SCENARIOS: Final = (
     Shipped(
         "transition.bulk",
-        partial(settling, budget=2),
-        thorough=partial(settling, budget=3),
-        large=partial(settling, budget=6),
+        partial(settling, budget=1),
+        thorough=partial(settling, budget=2),
+        large=partial(settling, budget=4),
     ),
 )
