@@ -623,7 +623,7 @@ SCENARIOS: Final = (
             moves=2,
             faults=CRASHES,
         ),
-        thorough=partial(triggers, trigger=ON_MINUTE, events=(), budget=1, moves=2),
+        thorough=partial(triggers, trigger=ON_MINUTE, events=(), budget=1, moves=2, faults=IN_TIME),
         large=partial(triggers, trigger=ON_MINUTE, events=(), evaluators=3, budget=2, moves=4),
     ),
     Shipped(
