@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random  # noqa: TID251  seeded
 from typing import Final
 
@@ -10,10 +11,11 @@ import attrs
 import pytest
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.model.documents import ID, Document, Eq, Field, OlderThan, PutServerTime
-from tidegate.model.effects import Ambiguous, Call, Note, Program, Sleep
+from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, OlderThan, PutServerTime
+from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program, Sleep
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import delete_one, find_one, insert_one, update_one
+from tidegate.model.operations import delete_one, find_one, insert_many, insert_one, update_many, update_one
+from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.cells import Reads
@@ -21,11 +23,11 @@ from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.group import Coordinator
-from tidegate.sim.reducers import Crash
+from tidegate.sim.reducers import Crash, ReducerProcess
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Actor, Clock, Law, NoLongerThan, Scenario
 from tidegate.sim.streams import Forgetful
-from tidegate.sim.world import Cell, Plain, calling, contents, document, notes, world_with
+from tidegate.sim.world import Cell, Plain, calling, contents, document, inbox, notes, world_with
 
 
 async def says() -> str:
@@ -337,6 +339,60 @@ def test_an_age_that_nothing_reaches_is_reported(clock: Clock | None, began: int
     assert len(found) == bool(why)
     for told in found:
         assert told.startswith(f"nothing ever becomes 3 s old, as a filter asks (OlderThan), because {why}")
+
+
+N: Final = Field[int]("n")
+ADD: Final = update_many("rows", Exists(ID), Add(N, 1))
+
+
+def rows(number: int, held: object = 0) -> tuple[Document, ...]:
+    return tuple(Document.of({"_id": str(each), "n": held}) for each in range(number))
+
+
+async def adds_and_inserts(number: int) -> None:
+    with suppress(Ambiguous):
+        await ADD
+    await insert_many("rows", *rows(number))
+
+
+def commands(_: object, event: object) -> Step[object, Effect[object]]:
+    return Step(event, (ADD,) if event == "go" else ())
+
+
+def adding(number: int, *faults: Fault) -> tuple[Actor, ...]:
+    return Process("p", factory(adds_and_inserts, number), Faults.of(*faults)), Network()
+
+
+def commanding(carried_out: Callable[[Effect[object]], Program[object] | None] = lambda _: None) -> tuple[Actor, ...]:
+    return (ReducerProcess("p", "", commands, lambda *_: None, carried_out=carried_out),)
+
+
+@pytest.mark.parametrize(
+    ("actors", "there", "told"),
+    [
+        (adding(6), rows(6), []),
+        (adding(1), rows(8), ["adds_and_inserts: UpdateMany of 8"]),
+        (adding(1), rows(7, "no number"), ["adds_and_inserts: UpdateMany of 7"]),
+        (adding(7), (), ["adds_and_inserts: InsertMany of 7"]),
+        (adding(7), rows(6), ["adds_and_inserts: InsertMany of 7"]),
+        (adding(7, Fault.LATE), rows(6), ["adds_and_inserts: UpdateMany of 7", "adds_and_inserts: InsertMany of 7"]),
+        (commanding(), rows(6), []),
+        (commanding(), rows(7), ["commands: UpdateMany of 7"]),
+        (commanding(lambda _: adds_and_inserts(1)), rows(7), ["adds_and_inserts: UpdateMany of 7"]),
+    ],
+)
+def test_a_write_of_too_many_documents_is_reported(
+    actors: tuple[Actor, ...], there: tuple[Document, ...], told: list[str]
+) -> None:
+    """Who asked for it, and how many they were as it began; not if it began beyond a bound."""
+    world = world_with({"rows": there}).write(inbox("p"), ("go",))
+    many = scenario(world=world, actors=actors)
+
+    def said(how: Exploration) -> list[str]:
+        found = [line for line in explore(many, how).uncovered if "all but the last 6 are written in one step" in line]
+        return [line.partition(" ")[2].partition(" documents of rows: ")[0] for line in found]
+
+    assert (said(EXHAUSTIVE), said(Exploration(depth_max=0))) == (told, [])
 
 
 @pytest.mark.parametrize("require_sometimes", [False, True])

@@ -4,6 +4,7 @@
     faults   that some process allows or another actor makes, that the budgets allow, and that never struck; that cannot, as the
              budget is one; or that nobody brings to an end
     goals    that were never reached
+    writes   of so many documents that most of them were written in one step (`tidegate.sim.halfway`)
     ages     in filters that nothing reaches, because time stands or the clock has too few moves
     laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
              about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
@@ -21,34 +22,40 @@ meant to or not. An actor that has neither `faults` nor says which it `makes`, a
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, TypeAlias, cast
 
 from tidegate.model.documents import OlderThan
-from tidegate.model.effects import Sleep
+from tidegate.model.effects import Effect, Sleep
 from tidegate.model.errors import shown
 from tidegate.model.immutable import mapped
 from tidegate.model.instants import Duration, Instant, seconds
+from tidegate.model.operations import BulkUpdate, InsertMany
 from tidegate.sim.actors import Network, Process
+from tidegate.sim.aging import same
 from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.cells import EARLIER
 from tidegate.sim.clocks import HOST
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.growth import DEPTH_MIN, growing
-from tidegate.sim.packing import Looked
+from tidegate.sim.halfway import APART_MAX, too_many
+from tidegate.sim.lines import decided_at
+from tidegate.sim.packing import Lens, Looked
+from tidegate.sim.reducers import Machine, ReducerProcess
 from tidegate.sim.sample import Sampled
-from tidegate.sim.scenario import NoLongerThan, Scenario
+from tidegate.sim.scenario import Actor, NoLongerThan, Scenario
 from tidegate.sim.search import Explored
 from tidegate.sim.sizing import rounded
-from tidegate.sim.world import CLOCK, DOCUMENTS, IDS, NOTES
+from tidegate.sim.steppers import Remembering
+from tidegate.sim.world import CLOCK, DOCUMENTS, FLIGHT, IDS, MANY, NOTES, Flying, Many, perform
 
 __all__ = ["absent", "cannot_follow", "missed", "never", "uncovered", "unsure"]
 
 
 def uncovered(found: Explored) -> tuple[str, ...]:
     """Each in words."""
-    return (*_unlooked(found), *never(found), *_alone(found), *_untimely(found), *_between(found))
+    return (*_unlooked(found), *never(found), *_alone(found), *_untimely(found), *_between(found), *_in_one_step(found))
 
 
 def _alone(found: Explored) -> tuple[str, ...]:
@@ -153,6 +160,85 @@ def _never_reached(found: Explored, ages: set[Duration]) -> tuple[str, ...]:
 
 _HOLDING: Final = frozenset({DOCUMENTS, "session"})
 """Kinds of cells that hold documents: also an open transaction does."""
+
+
+def _in_one_step(found: Explored) -> tuple[str, ...]:
+    """Writes of so many documents that most of them were written in one step."""
+    packing, most = found.search.space.packing, dict[tuple[str, str, str], int]()
+    there = {
+        name[1]: max(len(cast("tuple[object, ...]", keys)) for keys in slot.values)
+        for name, slot in packing.slots.items()
+        if name[0] == IDS
+    }
+    for stepper in found.search.steppers:
+        actor = stepper.actor if isinstance(stepper, Remembering) else None
+        if not isinstance(actor, (Process, ReducerProcess, Network)):
+            continue
+        slot = packing.slots.get(FLIGHT.name if isinstance(actor, Network) else actor.place.name)
+        meaning = (actor.meaning or perform) if isinstance(actor, Network) else actor.meaning
+        if slot is None:
+            continue
+        asked = {at: large for at, held in enumerate(slot.seen) if (large := _large(_asked(actor, held), there))}
+        for key in stepper.memo if asked else ():
+            for who, effect, where in asked.get((key >> slot.shift) & slot.low, ()):
+                world = Lens(packing, key, Looked())
+                if not isinstance(actor, Process) or actor.asking(world, effect).at is None:
+                    told = (where or _asked_at(found, who, effect), type(effect).__name__, effect.collection)
+                    most[told] = too_many(effect, world, who, meaning, most.get(told, 0))
+    return tuple(
+        f"{where}: {kind} of {number} documents of {collection}: all but the last {APART_MAX} are written in one step, so what "
+        "others may do between them was not explored; let the scenario have fewer documents, or split the write"
+        for (where, kind, collection), number in most.items()
+        if number
+    )
+
+
+_Asked: TypeAlias = tuple[str, Many, str]
+"""Who asks the store to write, what, and at which line, if that is known."""
+
+
+def _large(asked: Iterable[tuple[str, object, str]], there: Mapping[str, int]) -> list[_Asked]:
+    """Those that may write too many documents; `there` is how many a collection ever had."""
+    found: list[_Asked] = []
+    for who, effect, where in asked:
+        if isinstance(effect, MANY):
+            match effect:
+                case InsertMany(docs=named) | BulkUpdate(updates=named):
+                    most = len(named)
+                case _:
+                    most = there.get(effect.collection, 0)
+            if most > APART_MAX:
+                found.append((who, effect, where))
+    return found
+
+
+def _asked(actor: Actor, held: object) -> Iterator[tuple[str, Effect[object], str]]:
+    """What was asked and has not begun; `held` is where an actor stands, or all that is under way."""
+    match actor, held:
+        case Process(), int():
+            node = actor.behaviour.nodes[held]
+            if isinstance(node.status, Asking):
+                yield actor.name, node.status.effect, node.src
+        case ReducerProcess(), Machine():
+            yield from ((actor.name, command, "") for command in held.commands)
+            for running in held.running:
+                node = actor.behaviour(running.command).nodes[running.node]
+                if running.come is None and isinstance(node.status, Asking):
+                    yield actor.name, node.status.effect, node.src
+        case Network(), tuple():
+            flying = cast("tuple[Flying, ...]", held)
+            yield from ((each.sender, each.effect, "") for each in flying if each.come is None)
+        case _:
+            pass
+
+
+def _asked_at(found: Explored, who: str, effect: Effect[object]) -> str:
+    """The lines where it may have asked for that, or where a reducer decides it."""
+    process = found.search.space.processes.get(who)
+    nodes = [node for each in (process.automata if process else ()) for node in each.nodes]
+    asks = (node for node in nodes if isinstance(node.status, Asking) and same(node.status.effect, effect))
+    lines = " or ".join(dict.fromkeys(node.src for node in asks))
+    return lines or (decided_at(process.step) if isinstance(process, ReducerProcess) else who)
 
 
 def missed(found: Explored | Sampled) -> tuple[str, ...]:

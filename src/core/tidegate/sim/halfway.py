@@ -11,7 +11,7 @@ A meaning does all of it at once. Whether it does so document by document is see
 user's answers otherwise than for one document after the other, or lets wait what they need not wait for, nothing is added.
 
 Known not to work
-    - Of more than `APART_MAX` documents all but the last ones are written in one step.
+    - Of more than `APART_MAX` documents all but the last ones are written in one step; an exhaustive search tells (`uncovered`).
     - What begins to match only as time passes, or is deleted and inserted again under an update, is not met.
     - What has been written halfway is not taken back unless something before it is; and a failover does not end it.
     - A time that is put in is that of the document's own step; a server has one for all.
@@ -45,7 +45,7 @@ from tidegate.sim.world import (
     to_insert,
 )
 
-__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "stepping"]
+__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "stepping", "too_many"]
 
 APART_MAX: Final = 6
 """Between how many documents, the last of a write, others may act."""
@@ -119,6 +119,15 @@ def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning:
         for _, done, after in _onward(cast("Many", effect), at, world, who, meaning):
             if after.is_over:
                 yield all_confirmed(done), after.done.reply(cast("Many", effect))
+
+
+def too_many(effect: Many, world: World, who: str, meaning: Meaning, known: int = 0) -> int:
+    """How many documents it writes, if those are so many that its first step is that of several; else what is known."""
+    each = parts(effect, world)
+    if len(each) <= max(APART_MAX, known):
+        return known
+    is_apart = _is_done_apart(effect, each, world, who, meaning, answers(meaning, effect, world, who))
+    return len(each) if is_apart else known
 
 
 _BY_FILTER: Final = (UpdateMany, DeleteMany)
