@@ -119,6 +119,8 @@ RETURNING = 0.2
 LOOKING = 0.4
 UPSERTING = 0.08
 """The share of those with stale reads in which a process finds all documents after writes of two."""
+REFUSED = 0.1
+"""The share of those whose processes begin by inserting the same document, if writes may be taken back."""
 MOVES = 3
 """Relative and absolute time are compared up to so many moves of the clock."""
 
@@ -576,6 +578,7 @@ def drawn(seed: str) -> Little:
     returns = Random(f"{seed} gone and back").random() < RETURNING
     looks = Random(f"{seed} looks at several").random() < LOOKING
     upserts = Random(f"{seed} looks first").random() < UPSERTING
+    is_refused = Random(f"{seed} refusals").random() < REFUSED
     while True:
         draw = Draw(random)
         little = draw.little()
@@ -590,6 +593,8 @@ def drawn(seed: str) -> Little:
             little = with_a_look_at_several(little)
         if upserts:
             little = with_upserts(little)
+        if is_refused:
+            little = with_refusals(little)
         try:
             found = search(little, states_max=STATES_MAX, relative=draw.is_relative)
         except TooLargeError:
@@ -624,6 +629,15 @@ def with_upserts(little: Little) -> Little:
             for nth, each in enumerate(little.actors)
         )
     )
+
+
+def with_refusals(little: Little) -> Little:
+    """Where writes may be taken back: each process begins by inserting the same, and says whether it was refused."""
+    if not any({"not_durable", "rolled_back"} <= each.faults for each in little.actors):
+        return little
+    insert = Do(Ask("insert", changes=(Term("Put", "v", Const(1)),), value=Const("z")))
+    caught = Try((insert,), "refused", (Set("b", Const("lost")),)), Do(Ask("note", name="n", value=Var("b")))
+    return little._replace(actors=tuple(each._replace(program=(*caught, *each.program)) for each in little.actors))
 
 
 def with_a_look_at_several(little: Little) -> Little:

@@ -24,6 +24,7 @@ from tests.properties.sim.test_search import PLANTED as PLANTED_IN_THE_SEARCH
 
 from tidegate.consumer.commands import Lost, Records
 from tidegate.model.documents import ID, AllOf, Document, Exists
+from tidegate.model.effects import Refused
 from tidegate.model.errors import TidegateError
 from tidegate.reactive.change_stream import After
 from tidegate.sim.actors import STARTS_AGAIN, Network, Process
@@ -166,6 +167,17 @@ def leaves_what_was_not_alone(unconfirmed: Callable[..., Any]) -> Callable[..., 
     return lambda before, after, overwritten, *, alone: unconfirmed(
         before, after, overwritten if alone else (), alone=alone
     )
+
+
+def leaves_unconfirmed_who_is_refused(performed: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda effect, world, who, size_max: (
+        (after.write(UNCONFIRMED, world.read(UNCONFIRMED)) if isinstance(reply, Refused) else after, reply)
+        for after, reply in performed(effect, world, who, size_max)
+    )
+
+
+def but_for_who_is_refused(not_durable: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *asked: (each for each in not_durable(*asked) if not isinstance(each[-1], Refused))
 
 
 def goes_on_at_what_was_told(number_of: Callable[..., Any]) -> Callable[..., Any]:
@@ -525,6 +537,8 @@ PLANTED: Mapping[str, Patch] = {
     "the oldest writes are taken back": (Failover, "steps", takes_back_the_oldest),
     "what was written behind it stays": (module("requests"), "unconfirmed", leaves_what_was_not_alone),
     "a majority confirms no earlier writes": (module("world"), "all_confirmed", instead(lambda world: world)),
+    "who is refused waits for no majority": (module("world"), "_performed", leaves_unconfirmed_who_is_refused),
+    "who is refused always waits for a majority": (module("requests"), "_not_durable", but_for_who_is_refused),
     "a write of many is one step": (module("halfway"), "_onward", instead(lambda *_: ())),
     "an upsert looks and inserts at once": (module("halfway"), "_found_none", instead(lambda *_: None)),
     "what is late begins anew": (
@@ -644,6 +658,8 @@ FOUND_AT: Mapping[str, int] = {
     "the oldest writes are taken back": 12,
     "what was written behind it stays": 681,
     "a majority confirms no earlier writes": 10,
+    "who is refused waits for no majority": 203,
+    "who is refused always waits for a majority": 203,
     "a write of many is one step": 33,
     "an upsert looks and inserts at once": 15,
     "what is late begins anew": 15,
