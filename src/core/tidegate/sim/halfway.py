@@ -10,6 +10,13 @@ update of many, and a server that is told to end it (`Fault.PARTLY_DONE`) leaves
 A meaning does all of it at once. Whether it does so document by document is seen by comparing: where a meaning of the
 user's answers otherwise than for one document after the other, or lets wait what they need not wait for, nothing is added.
 
+Laws, whatever others do in between
+    HW1  No document is written twice by one request; one that is inserted again is another one.
+    HW2  The reply counts the documents that its steps wrote; who is refused has written none.
+    HW3  If nobody else acts and no document is refused, it comes to what all of it at once comes to, in any order.
+    HW4  A refusal ends an update of many: nothing is written after it.
+    HW5  An upsert that found none inserts what it would have inserted then, or is refused.
+
 Known not to work
     - Of more than `APART_MAX` documents all but the last ones are written in one step; an exhaustive search tells (`uncovered`).
     - What begins to match only as time passes, or is deleted and inserted again under an update, is not met.

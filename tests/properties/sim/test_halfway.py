@@ -1,0 +1,148 @@
+"""Requests that take the store several steps: what holds however they go, whatever others do in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+import pytest
+from hypothesis import find, given
+from hypothesis import strategies as st
+
+from tidegate.model import operations as ask
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
+from tidegate.model.effects import Effect, Failure, Refused
+from tidegate.sim import halfway
+from tidegate.sim.halfway import answers, ending, stepping
+from tidegate.sim.world import Halfway, PartsDone, World, contents, perform, world_with
+
+N: Final = Field[int]("n")
+EFFECTS: Final[tuple[Effect[object], ...]] = (
+    ask.update_many("rows", Exists(N), Add(N, 1)),
+    ask.update_many("rows", Eq(N, 0), Add(N, 1)),
+    ask.delete_many("rows", Exists(N)),
+    ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(N, 1)) for key in "ab")),
+    ask.insert_many("rows", *(Document.of({"_id": key, "n": 1}) for key in ("b", "c", "new"))),
+    ask.upsert_one("rows", AllOf((Eq(ID, "new"), Eq(N, 1))), Add(N, 1)),
+)
+OTHERS: Final[tuple[Effect[object], ...]] = (
+    ask.insert_one("rows", Document.of({"_id": "new", "n": 1, "m": 1})),
+    ask.delete_one("rows", Eq(ID, "a")),
+    ask.update_one("rows", Eq(ID, "b"), Put(N, 0)),
+    ask.update_one("rows", Eq(ID, "a"), Put(Field("n"), "no number")),
+)
+Case: TypeAlias = tuple[Effect[object], tuple[object, ...], list[Effect[object]]]
+"""A request, what is in the documents "a", "b" and so on, and what others ask for meanwhile."""
+CASES: Final[st.SearchStrategy[Case]] = st.tuples(
+    st.sampled_from(EFFECTS),
+    st.lists(st.sampled_from((0, 0, 5, "no number")), min_size=1, max_size=3).map(tuple),
+    st.lists(st.sampled_from(OTHERS), max_size=2, unique=True),
+)
+
+
+@attrs.frozen
+class Run:
+    """One way to the end of a request."""
+
+    effect: Effect[object]
+    before: World
+    wrote: tuple[tuple[object, ...], ...]  # the ids, by each of its steps
+    is_alone: bool  # nobody else did anything
+    world: World  # at the end
+    reply: object
+
+    @property
+    def written(self) -> list[object]:
+        return [key for step in self.wrote for key in step]
+
+
+def rows(world: World) -> dict[object, Document]:
+    return {doc[ID]: doc for doc in contents(world, "rows")}
+
+
+def changed(before: World, after: World) -> tuple[object, ...]:
+    old, new = rows(before), rows(after)
+    return tuple(key for key in {**old, **new} if old.get(key) != new.get(key))
+
+
+def runs(case: Case) -> Iterator[Run]:
+    """All of them."""
+    effect, held, others = case
+    docs = tuple(Document.of({"_id": key, "n": each}) for key, each in zip("abc", held, strict=False))
+    before = world_with({"rows": docs})
+
+    def onward(world: World, at: Halfway | None, did: int, *wrote: tuple[object, ...]) -> Iterator[Run]:
+        whole = () if at else answers(perform, effect, world, "p")
+        for _, after, come, _ in stepping(effect, world, "p", perform, at, whole):
+            yield from onward(after, come, did, *wrote, changed(world, after))
+        if at is not None:
+            for after, reply in ending(at, effect, world, "p", perform):
+                yield Run(effect, before, (*wrote, changed(world, after)), not did, after, reply)
+            if did < len(others):
+                ((after, _),) = perform(others[did], world, "q")
+                yield from onward(after, at, did + 1, *wrote)
+
+    return onward(before, None, 0)
+
+
+def counts(run: Run) -> bool:
+    told = 0 if isinstance(run.reply, Refused) else run.reply
+    return not isinstance(told, int) or len(run.written) == told
+
+
+def comes_to_the_whole(run: Run) -> bool:
+    ((world, reply),) = perform(run.effect, run.before, "p")
+    return not run.is_alone or isinstance(reply, Failure) or (rows(run.world), run.reply) == (rows(world), reply)
+
+
+def inserts_or_is_refused(run: Run) -> bool:
+    ((_, meant),) = perform(run.effect, run.before, "p")
+    return not isinstance(run.effect, ask.UpsertOne) or (
+        run.written == [] if isinstance(run.reply, Refused) else run.reply == meant == rows(run.world)["new"]
+    )
+
+
+LAWS: Final[Mapping[str, Callable[[Run], bool]]] = {
+    "HW1": lambda run: len(run.written) == len(set(run.written)),
+    "HW2": counts,
+    "HW3": comes_to_the_whole,
+    "HW4": lambda run: (
+        not (isinstance(run.effect, ask.UpdateMany) and isinstance(run.reply, Failure) and run.wrote[-1])
+    ),
+    "HW5": inserts_or_is_refused,
+}
+
+
+@given(CASES)
+def test_whatever_others_do_in_between_its_laws_hold(case: Case) -> None:
+    """Laws HW1, HW2, HW3, HW4 and HW5."""
+    for run in runs(case):
+        assert [name for name, law in LAWS.items() if not law(run)] == [], run
+
+
+def goes_on(plus: Callable[..., PartsDone]) -> Callable[..., PartsDone]:
+    return lambda self, effect, part, reply: (
+        attrs.evolve(self, refused=1) if isinstance(reply, Failure) else plus(self, effect, part, reply)
+    )
+
+
+PLANTED: Final[Mapping[str, tuple[object, str, Callable[[Any], Any]]]] = {
+    "HW1": (
+        halfway,
+        "_new",
+        lambda new: lambda effect, at, world: new(effect, attrs.evolve(at, passed=at.passed[1:]), world),
+    ),
+    "HW2": (PartsDone, "plus", lambda plus: lambda self, effect, part, reply: plus(self, effect, part, reply and 1)),
+    "HW3": (halfway, "all_confirmed", lambda _: lambda world: world_with({"rows": contents(world, "rows")[1:]})),
+    "HW4": (PartsDone, "plus", goes_on),
+    "HW5": (halfway, "_inserting", lambda _: lambda _, world, who, meaning: answers(meaning, EFFECTS[-1], world, who)),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_planted_bug_breaks_a_law(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document is forgotten that was passed, or counted wrong, or dropped; an update goes on; an upsert looks again."""
+    owner, name, planted = PLANTED[law]
+    monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
+    find(CASES, lambda case: not all(map(LAWS[law], runs(case))))
