@@ -319,8 +319,15 @@ def _may_differ(kind: type, name: str, *but: str) -> bool:
     """Do methods of the class, but for some, assign to an attribute of its objects, or look it up in a way of their own?"""
     methods = (each for base in kind.__mro__ for each in vars(base).values() if isinstance(each, FunctionType))
     return isinstance(_static(kind, "__getattribute__"), FunctionType) or any(
-        f".{name}" in outline(each.__code__).rebound for each in methods if each.__name__ not in but
+        _mentions(each.__code__, name) and f".{name}" in outline(each.__code__).rebound
+        for each in methods
+        if each.__name__ not in but
     )
+
+
+def _mentions(code: CodeType, name: str) -> bool:
+    """Is it among the names of a function, or of one in it? A quick look, for most are not."""
+    return name in code.co_names or any(isinstance(each, CodeType) and _mentions(each, name) for each in code.co_consts)
 
 
 def _static(kind: type, name: str) -> object:

@@ -36,7 +36,7 @@ Known not to work: a step law sees no change where a step overwrites one instant
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NoReturn, TypeVar, cast, final
 
 from tidegate.model.documents import Document, exactly, show
@@ -46,7 +46,7 @@ from tidegate.model.instants import ClockName, Duration, Instant, seconds
 from tidegate.model.values import field_names
 
 __all__ = [
-    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "check_use", "holds_instant", "horizon_of", "packed", "plain", "plain_str", "plain_text", "same", "settled", "unchanged",
+    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "by_text", "check_use", "holds_instant", "horizon_of", "packed", "plain", "plain_str", "plain_text", "same", "settled", "unchanged",
 ]  # fmt: skip
 
 
@@ -336,6 +336,12 @@ def unchanged(one: object, other: object) -> bool:
 def plain_text(value: object) -> str:
     """The one-line form of a value that code sees."""
     return _computed(show, value)
+
+
+def by_text(values: Iterable[V]) -> tuple[V, ...]:
+    """Sorted by their one-line forms."""
+    found = tuple(values)
+    return found if len(found) < 2 else tuple(sorted(found, key=plain_text))
 
 
 def plain_str(value: object) -> str:

@@ -20,7 +20,7 @@ be left, but where somebody is unlucky for ever, is no livelock here: strong fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, final
 
 import attrs
@@ -33,7 +33,7 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.packing import Lens, Looked, Overflow, Packed
 from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.scenario import CLOCK_LANE
-from tidegate.sim.space import Space, Stepper, remembered
+from tidegate.sim.space import KnownSteps, Space, Stepper, remembered
 from tidegate.sim.steppers import Overwriting, Remembering
 from tidegate.sim.transactions import open_transactions
 from tidegate.sim.world import CLOCK
@@ -61,6 +61,14 @@ class Graph:
     space: Space
     steppers: Sequence[Stepper]
     least: Callable[[Packed], Packed] | None
+    known: list[tuple[Mapping[int, KnownSteps], list[int], int, int, Callable[[Packed], KnownSteps]]] = attrs.field(
+        init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        last = sorted(self.steppers, key=lambda each: not isinstance(each, Remembering))  # who works steps out anew
+        known = [(each.memo, each.masks, each.shift, each.low, each.learn) for each in last]
+        object.__setattr__(self, "known", known)
 
     def looks_at(self, states: Sequence[Packed], bits: int) -> bool:
         """Do steps of the states look at these bits?"""
@@ -79,6 +87,24 @@ class Graph:
                 if must:
                     after = state + step
                     yield stepper.name, after if self.least is None else self.least(after)
+
+    def ahead(self, state: Packed, restful: set[Packed]) -> list[Packed]:
+        """Where steps that must happen lead to; empty if one leads to where it is restful, or none must happen."""
+        found: list[Packed] = []
+        musts, least = self.space.kinds.musts, self.least
+        for memo, masks, shift, low, learn in self.known:  # as in `Search.expand`
+            try:
+                kind, steps = memo[state & masks[(state >> shift) & low]]
+            except (KeyError, IndexError):
+                kind, steps = learn(state)
+            if kind & 1:
+                for step, must in zip(steps, musts[kind], strict=True):
+                    if must:
+                        after = state + step if least is None else least(state + step)
+                        if after in restful:
+                            return []
+                        found.append(after)
+        return found
 
 
 def waiting(space: Space, state: Packed) -> tuple[str, ...]:
@@ -143,12 +169,7 @@ def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
     waiting_for: dict[Packed, list[Packed]] = {}
     for layer in reversed(layers):
         for state in reversed(layer):
-            ahead: list[Packed] = []
-            for _, after in graph.following(state):
-                if after in restful:
-                    ahead = []
-                    break
-                ahead.append(after)
+            ahead = graph.ahead(state, restful)
             for after in ahead:
                 waiting_for.setdefault(after, []).append(state)
             todo = [] if ahead else [state]

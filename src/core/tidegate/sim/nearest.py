@@ -60,8 +60,8 @@ def _passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int,
     for number in range(len(path) - 1, 0, -1):
         begin, wrong = path[number - 1], path[number]
         could = _ways(search, begin)
-        for after in _sound(search, begin, could or ()):
-            if after != wrong and (rest := _to_rest(search, after, seen, states_max)):
+        for after in _sound(search, begin, could or (), {wrong}):
+            if rest := _to_rest(search, after, seen, states_max):
                 yield number, (*path[:number], *rest)
         if could is not None and not any(way.step.must for way in could) and _rests_well(search, begin):
             yield number, path[:number]  # nothing had to come then
@@ -70,9 +70,9 @@ def _passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int,
 def _to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) -> Path:
     """A way from the state to one at rest that breaks no law; empty if there is none."""
     way: list[Packed] = []
-    todo = [iter((state,))]
+    todo = [iter(() if state in seen else (state,))]
     while todo:
-        following = next((after for after in todo[-1] if after not in seen), None)
+        following = next(todo[-1], None)
         if following is None or len(seen) >= states_max:
             todo.pop()
             if way:
@@ -83,7 +83,7 @@ def _to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) 
         could = _ways(search, following)
         if could is not None and not any(each.step.must for each in could) and _rests_well(search, following):
             return tuple(way)
-        todo.append(iter(_sound(search, following, could or ())))
+        todo.append(_sound(search, following, could or (), seen))
     return ()
 
 
@@ -97,10 +97,11 @@ def _ways(search: Search, state: Packed) -> tuple[Way, ...] | None:
         return None
 
 
-def _sound(search: Search, state: Packed, could: tuple[Way, ...]) -> list[Packed]:
-    """Where steps lead that break no law, those first that must happen and faults last."""
-    in_order = sorted(could, key=lambda way: (way.step.fault is not None, not way.step.must))
-    return [way.after for way in in_order if _holds(search, state, way.after, is_at_rest=False)]
+def _sound(search: Search, state: Packed, could: tuple[Way, ...], seen: set[Packed]) -> Iterator[Packed]:
+    """Where steps lead that break no law and that were not seen, those first that must happen and faults last."""
+    for way in sorted(could, key=lambda way: (way.step.fault is not None, not way.step.must)):
+        if way.after not in seen and _holds(search, state, way.after, is_at_rest=False):
+            yield way.after
 
 
 def _holds(search: Search, state: Packed, after: Packed, *, is_at_rest: bool) -> bool:

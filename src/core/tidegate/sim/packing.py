@@ -56,7 +56,7 @@ _WIDTHS: Final[Mapping[str, int]] = {
     WAKES: 4,
     NOTES: 0,
     "paused": 0,
-    "halfway": 0,
+    "halfway": 8,
     "unconfirmed": 0,
     "open transactions": 0,
     "session": 12,

@@ -39,7 +39,7 @@ from tidegate.model.immutable import must_be_value
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_callable, check_tuple, check_type
-from tidegate.sim.aging import InstantRefused, plain, plain_str, plain_text, unchanged
+from tidegate.sim.aging import InstantRefused, by_text, plain, plain_str, plain_text, unchanged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
 from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
 from tidegate.sim.halfway import stepping
@@ -173,11 +173,11 @@ class Machine:
         """The same, sorted: where only the order of what is under way differs, it is one state."""
         return Machine(
             self.state,
-            tuple(sorted(self.commands, key=plain_text)),
-            tuple(sorted(self.arrived, key=plain_text)),
-            tuple(sorted(self.stuck, key=plain_text)),
-            tuple(sorted(map(_so_far, self.running), key=plain_text)),
-            tuple(sorted((attrs.evolve(each, come=each.come.in_order()) for each in self.begun), key=plain_text)),
+            by_text(self.commands),
+            by_text(self.arrived),
+            by_text(self.stuck),
+            by_text(map(_so_far, self.running)),
+            by_text(attrs.evolve(each, come=each.come.in_order()) for each in self.begun),
         )
 
 

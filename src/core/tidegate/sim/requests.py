@@ -52,7 +52,7 @@ from tidegate.model.operations import (
     UpsertOne,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
-from tidegate.sim.aging import plain_text, same
+from tidegate.sim.aging import by_text, plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
@@ -208,7 +208,7 @@ def _all_done(some: tuple[Part, ...], world: World, asker: Asker) -> Iterator[Wo
 
 def under_way(world: World, who: str, effect: Effect[object], come: Halfway | None = None) -> World:
     """The world in which the request arrives any time later, or goes on."""
-    return world.write(FLIGHT, tuple(sorted((*world.read(FLIGHT), Flying(who, effect, come)), key=plain_text)))
+    return world.write(FLIGHT, by_text((*world.read(FLIGHT), Flying(who, effect, come))))
 
 
 def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
