@@ -41,16 +41,31 @@ class Remembering:
         self.shift, self.low = (slot.shift, slot.low) if slot else (0, 0)
         self.masks: list[int] = []
         self.memo: dict[int, KnownSteps] = {}
+        self.own_masks: dict[int, int] = {}
+        self.own: dict[int, tuple[KnownSteps, int]] = {}
 
     def learn(self, state: Packed) -> KnownSteps:
-        looked = Looked(self.low << self.shift)
-        entry = self.space.entry(state, list(self.looking(state, looked)))
+        entry, bits = self.own_steps(state)
+        looked = Looked(bits)
         judge_steps(self.laws, state, [state + step for step in entry[1]], looked)
         at = (state >> self.shift) & self.low
         self.masks += [self.low << self.shift] * (at + 64 - len(self.masks))
         self.masks[at] |= looked.bits
         self.memo[state & self.masks[at]] = entry
         return entry
+
+    def own_steps(self, state: Packed) -> tuple[KnownSteps, int]:
+        """The steps, and the bits that they depend on: remembered apart, for laws over steps look at more."""
+        at, place = (state >> self.shift) & self.low, self.low << self.shift
+        mask = self.own_masks.get(at, place)
+        known = self.own.get(state & mask) if self.laws else None
+        if known is None:
+            looked = Looked(place)
+            known = self.space.entry(state, list(self.looking(state, looked))), looked.bits
+            if self.laws:
+                mask = self.own_masks[at] = mask | looked.bits
+                self.own[state & mask] = known
+        return known
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         return self.space.steps(self.actor, state, looked)

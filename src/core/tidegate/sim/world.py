@@ -93,7 +93,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.model.values import check_type
-from tidegate.sim.aging import plain_text, same
+from tidegate.sim.aging import by_text, plain_text, same
 from tidegate.sim.cells import (
     DOCUMENTS,
     IDS,
@@ -552,8 +552,10 @@ class Halfway:
 
     def in_order(self) -> Halfway:
         """The same: it has no order."""
-        left = tuple(sorted(self.left, key=lambda part: plain_text(target(part))))
-        return attrs.evolve(self, left=left, passed=tuple(sorted(self.passed, key=plain_text)))
+        left = self.left
+        if len(left) > 1:
+            left = tuple(sorted(left, key=lambda part: plain_text(target(part))))
+        return Halfway(left, by_text(self.passed), self.done)
 
 
 def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[World, object]:
