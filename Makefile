@@ -42,6 +42,7 @@ check: .venv/test.stamp
 thorough: .venv/test.stamp
 	@echo "== running all tests at full length (tests/length.py)$(PART:%=: the part %)"
 	TIDEGATE_AT_LENGTH=1 TIDEGATE_PART=$(PART) $(BIN)/python -m pytest --fail-on-flaky --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup
+	@test -n "$(filter-out kafka,$(PART))" || TIDEGATE_AT_LENGTH=1 TIDEGATE_KAFKA=4.1.1 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_kafka_agreement.py
 
 browser: .venv/test.stamp
 	@$(BIN)/python -m tests.integration.browser
