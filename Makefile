@@ -70,18 +70,19 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.search
 	$(BIN)/python -m benchmarks.enumeration
 	$(BIN)/python -m benchmarks.checks
-	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python -m benchmarks.sampling
 	$(BIN)/python -m benchmarks.consumer
 	$(BIN)/python -m benchmarks.watermark
-	$(BIN)/python benchmarks/metadata.py
+	$(BIN)/python -m benchmarks.metadata
 	$(BIN)/python -m benchmarks.kafka_runs
+	$(BIN)/python -m benchmarks.mongo_runs
 	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json
-	$(BIN)/python -m benchmarks.planning --documents 1000000 --json .tidegate/bench/planning.json
+	$(BIN)/python -m benchmarks.planning --json .tidegate/bench/planning.json
 	$(BIN)/python -m benchmarks.reactive --json .tidegate/bench/reactive.json
 	$(BIN)/python -m benchmarks.orchestrator --json .tidegate/bench/orchestrator.json
 	$(BIN)/python -m benchmarks.orchestrator.upkeep --json .tidegate/bench/orchestrator_upkeep.json
 	$(BIN)/python -m benchmarks.upkeep --json .tidegate/bench/upkeep.json
-	$(BIN)/python benchmarks/page.py
+	$(BIN)/python -m benchmarks.page
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
 
 .venv/bin/python:

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from benchmarks.environments import Environment
+from benchmarks.smoke import kafka, sized
 from tests.integration.servers import KafkaServer
 
 PARTITIONS: Final = 8
@@ -98,15 +99,18 @@ LATENCY: Final = (OURS, BACKGROUND, AWAITED)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=900_000)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--records", type=int, default=sized(900_000, 500))
+    parser.add_argument("--turns", type=int, default=sized(3, 1))
     parser.add_argument(
-        "--only", nargs="*", default=[], help="rows and contenders with one of these words in their name"
+        "--only",
+        nargs="*",
+        default=sized([], ["empty handler tidegate, metrics"]),
+        help="rows and contenders with one of these words in their name",
     )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     found: dict[str, dict[str, dict[str, float]]] = {}
-    with KafkaServer() as broker:
+    with kafka() as broker:
         broker.create_topic("filled", PARTITIONS)
         asyncio.run(fill(broker.bootstrap, "filled", given.records))
         for row, (workload, contenders) in TABLE.items():
