@@ -166,7 +166,7 @@ def served(
                 self.close_connection = True
 
         def do_GET(self) -> None:
-            if _is_ambiguous(self.headers) or self.headers.get("Content-Length", "0") != "0":
+            if _is_ambiguous(self.headers) or _has_body(self.headers):
                 self._refuse(_AMBIGUOUS)
             else:
                 self._answer(pages, b"")
@@ -254,6 +254,10 @@ def _is_ambiguous(headers: Message) -> bool:
     is_plain = not headers.defects and not headers.get_payload()
     is_odd = any(" " in name or "\n" in value for name, value in headers.items())  # or in two lines
     return is_odd or not is_plain or len(lengths) > 1 or "Transfer-Encoding" in headers
+
+
+def _has_body(headers: Message) -> bool:
+    return headers.get("Content-Length", "0") != "0"
 
 
 def _missing(pages: Mapping[str, Page]) -> Answer:
