@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import time
@@ -33,6 +34,7 @@ from benchmarks.environments import Environment
 from benchmarks.smoke import kafka, sized
 from tests.integration.servers import KafkaServer
 
+TOPIC: Final = f"filled-{os.getpid()}"
 PARTITIONS: Final = 8
 BYTES: Final = 100
 CONTENDERS: Final = Path(__file__).parent / "contenders"
@@ -111,8 +113,8 @@ def main() -> None:
     given = parser.parse_args()
     found: dict[str, dict[str, dict[str, float]]] = {}
     with kafka() as broker:
-        broker.create_topic("filled", PARTITIONS)
-        asyncio.run(fill(broker.bootstrap, "filled", given.records))
+        broker.create_topic(TOPIC, PARTITIONS)
+        asyncio.run(fill(broker.bootstrap, TOPIC, given.records))
         for row, (workload, contenders) in TABLE.items():
             some = [each for each in contenders if chosen(given.only, row, each) and is_there(each)]
             found[row] = rates(broker.bootstrap, workload, some, given.records, given.turns)
@@ -143,9 +145,7 @@ def rates(
     for turn in range(turns):
         for each in contenders:
             group = f"{each.name}, {workload}, {turn}".replace(" ", "-").replace(",", "").replace(":", "-")
-            said[each.name].append(
-                run(each, bootstrap, "filled", group, f"--count={records}", f"--workload={workload}")
-            )
+            said[each.name].append(run(each, bootstrap, TOPIC, group, f"--count={records}", f"--workload={workload}"))
     return {name: medians(some) for name, some in said.items()}
 
 

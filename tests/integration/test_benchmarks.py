@@ -18,7 +18,7 @@ BENCH = re.findall(
 )
 NAMES = {name for name in BENCH if name.startswith("benchmarks.")}
 """All that `make bench` runs."""
-ON_KAFKA = {"benchmarks.worker"}
+ON_KAFKA = {"benchmarks.half_open", "benchmarks.worker"}
 ON_MONGODB = {
     *("benchmarks.mongo", "benchmarks.planning", "benchmarks.reactive", "benchmarks.upkeep"),
     *("benchmarks.orchestrator", "benchmarks.orchestrator.upkeep"),
