@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -79,6 +80,20 @@ def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
         with connected(port) as asks:
             assert said(asks, PLAIN).startswith(b"HTTP/1.1 200 ")
         assert time.monotonic() - began_s < 2
+
+
+def test_a_request_that_comes_in_pieces_is_answered(port: int, acts: list[bytes]) -> None:
+    """No thread waits for its header; what follows that at once, or later, is read as well."""
+    with connected(port) as asks:
+        for piece in ("POST /act HT", "TP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r"):
+            asks.sendall(piece.encode())
+            time.sleep(0.05)
+            assert not [each.name for each in threading.enumerate() if "process_request" in each.name]
+        asks.sendall(b"\nab")
+        time.sleep(0.05)
+        answer = said(asks, f"cd{PLAIN}")
+    assert acts == [b"abcd"]
+    assert answer.count(b"HTTP/1.1 200 ") == 2
 
 
 def test_a_request_that_trickles_in_is_let_go_of(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
