@@ -42,6 +42,7 @@ check: .venv/test.stamp
 thorough: .venv/test.stamp
 	@echo "== running all tests at full length (tests/length.py)$(PART:%=: the part %)"
 	TIDEGATE_AT_LENGTH=1 TIDEGATE_PART=$(PART) $(BIN)/python -m pytest --fail-on-flaky --timeout 3600 -o faulthandler_timeout=3900 -n $(WORKERS) --dist loadgroup
+	@test -n "$(filter-out kafka,$(PART))" || TIDEGATE_AT_LENGTH=1 TIDEGATE_KAFKA=4.1.1 $(BIN)/python -m pytest --timeout 3600 tests/integration/test_kafka_agreement.py
 
 browser: .venv/test.stamp
 	@$(BIN)/python -m tests.integration.browser
@@ -69,19 +70,21 @@ bench: .venv/test.stamp
 	$(BIN)/python -m benchmarks.search
 	$(BIN)/python -m benchmarks.enumeration
 	$(BIN)/python -m benchmarks.checks
-	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python -m benchmarks.sampling
 	$(BIN)/python -m benchmarks.consumer
 	$(BIN)/python -m benchmarks.watermark
-	$(BIN)/python benchmarks/metadata.py
+	$(BIN)/python -m benchmarks.metadata
 	$(BIN)/python -m benchmarks.kafka_runs
+	$(BIN)/python -m benchmarks.mongo_runs
 	$(BIN)/python -m benchmarks.mongo --json .tidegate/bench/mongo.json
-	$(BIN)/python -m benchmarks.planning --documents 1000000 --json .tidegate/bench/planning.json
+	$(BIN)/python -m benchmarks.planning --json .tidegate/bench/planning.json
 	$(BIN)/python -m benchmarks.reactive --json .tidegate/bench/reactive.json
 	$(BIN)/python -m benchmarks.orchestrator --json .tidegate/bench/orchestrator.json
 	$(BIN)/python -m benchmarks.orchestrator.upkeep --json .tidegate/bench/orchestrator_upkeep.json
 	$(BIN)/python -m benchmarks.upkeep --json .tidegate/bench/upkeep.json
-	$(BIN)/python benchmarks/page.py
+	$(BIN)/python -m benchmarks.page
 	$(BIN)/python -m benchmarks.worker --json .tidegate/bench/worker.json
+	$(BIN)/python -m benchmarks.half_open
 
 .venv/bin/python:
 	@echo "== making a virtual environment in .venv"

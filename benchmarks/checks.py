@@ -18,13 +18,15 @@ from time import process_time
 from typing import Final, NamedTuple
 from unittest.mock import patch
 
+from benchmarks.smoke import sized
+
 from tidegate.catalogue import DESIGNS, shipped
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.report import explore
 from tidegate.sim.search import Search
 from tidegate.sim.shipping import Scope
 
-ROUNDS: Final = 3
+ROUNDS: Final = sized(3, 1)
 LARGE: Final = 100_000
 
 
@@ -71,7 +73,11 @@ def main(names: list[str]) -> None:
     print(f"{'scenario':32}{'states':>12}{'s with':>9}{'without':>9}{'more':>8}")
     rows = []
     gc.disable()
-    for name in names or [each.name for each in DESIGNS if not each.scenario(Scope.DEFAULT).expect]:
+    for name in (
+        names
+        or sized([], ["triggers.rolling"])
+        or [each.name for each in DESIGNS if not each.scenario(Scope.DEFAULT).expect]
+    ):
         rows.append(measured(name))
         shown(name, rows[-1:])
     shown("all of them", rows)

@@ -27,6 +27,7 @@ from types import FunctionType, ModuleType
 from typing import Final
 
 import attrs
+from benchmarks.smoke import sized
 
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
 from tidegate.consumer.commands import (
@@ -49,7 +50,7 @@ from tidegate.consumer.fanout import Arrange, Report, Rules, Start, Tasks, Tasks
 from tidegate.consumer.partition import Ordering, PartitionRules
 from tidegate.model.records import TopicPartition
 
-ROUNDS: Final = 5
+ROUNDS: Final = sized(5, 1)
 POLLED: Final = 500
 """How many records the client hands over at once, at most."""
 
@@ -269,9 +270,17 @@ def memory(records: int) -> str:
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", help="rows with one of these in their name, or memory")
     parser.add_argument(
-        "--records", type=int, default=20_000, help="how many a round has; behind the stuck head 50 times as many"
+        "words",
+        nargs="*",
+        default=sized([], ["windows of 1,000"]),
+        help="rows with one of these in their name, or memory",
+    )
+    parser.add_argument(
+        "--records",
+        type=int,
+        default=sized(20_000, 100),
+        help="how many a round has; behind the stuck head 50 times as many",
     )
     given = parser.parse_args()
 

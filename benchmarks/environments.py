@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
+from benchmarks.smoke import SMOKE
+
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / ".tidegate" / "contenders"
 
@@ -41,6 +43,8 @@ class Environment(NamedTuple):
         """
         if not self.packages:
             return None
+        if SMOKE:
+            return "it is a smoke run"
         python = next(_pythons(self.python), None) or shutil.which(self.python) if self.python else sys.executable
         if python is None:
             return f"there is no {self.python}"

@@ -10,9 +10,10 @@ import logging
 import time
 from collections.abc import Callable
 
+from benchmarks.smoke import sized
 from tests.integration.kafka_runs import KINDS, judged
 
-RUNS = 200
+RUNS = sized(200, 2)
 
 
 def rate(kinds: Callable[[int], tuple[str, ...]]) -> float:

@@ -1,4 +1,4 @@
-"""How far commit metadata reaches, beside Confluent's Parallel Consumer, and what it costs: `python benchmarks/metadata.py`.
+"""How far commit metadata reaches, beside Confluent's Parallel Consumer, and what it costs: `python -m benchmarks.metadata`.
 
 A row is a pattern of open offsets behind a stuck head. The reach is how many offsets 4,096 characters can tell of, with
 the same data for both; of what is regular, up to 1,048,576. Theirs is computed as they encode: one magic byte, then the shortest of
@@ -27,6 +27,8 @@ from random import Random
 from timeit import default_timer
 from typing import Final
 
+from benchmarks.smoke import sized
+
 from tidegate.consumer.commit_metadata import Alphabet, Survey, decoded, encoded, surveyed, units
 from tidegate.consumer.watermark import OffsetTracker, Run, completed, delivered, restored, successor
 
@@ -38,7 +40,7 @@ LEVEL: Final = 3
 """Zstandard's default."""
 
 BATCH: Final = 500
-ROUNDS: Final = 20
+ROUNDS: Final = sized(20, 1)
 
 CAP: Final = 1 << 20
 """Of what is regular, no more than this is looked at."""
@@ -103,7 +105,7 @@ def main() -> None:
     zstd = zstandard()
     print(f"offsets that {LIMIT:,} characters can tell of; theirs {'computed' if zstd else 'as measured earlier'}\n")
     print(f"{'':28}{'theirs':>12}{'they stop at':>14}{'ours, ASCII':>14}{'ours':>12}{'gain':>7}")
-    for name, data, measured in ROWS:
+    for name, data, measured in ROWS[: sized(len(ROWS), 1)]:
         runs = tuple(data())
         theirs, stop = (reached(runs, size, zstd) if zstd else measured * size // BYTES for size in (BYTES, STOP))
         survey = surveyed(restored(0, runs))
@@ -115,7 +117,7 @@ def main() -> None:
     )
     print(f"{'':28}{'survey':>12}{'from scratch':>14}{'size':>9}{'encode':>12}{'decode':>12}{'units':>8}")
     print(f"{'window':28}{'us a record':>12}{'us a record':>14}{'us':>9}{'us':>12}{'us':>12}{'at last':>8}")
-    for window in (1_000, 10_000, 100_000):
+    for window in sized((1_000, 10_000, 100_000), (1_000,)):
         for name, spread in (("near each other", 2 * BATCH), ("all over", window)):
             print(f"{f'{window:,}, {name}':28}{costs(window, spread)}", flush=True)
 

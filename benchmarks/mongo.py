@@ -38,10 +38,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from benchmarks.smoke import mongo, sized
 from pymongo import AsyncMongoClient, MongoClient, WriteConcern
 from pymongo import UpdateOne as RawUpdate
 from pymongo.read_concern import ReadConcern
-from tests.integration.servers import MongoServer
 
 from tidegate.invocations.array_push_lock import ArrayPushLock
 from tidegate.invocations.record_documents import changes, unchanged
@@ -377,7 +377,7 @@ def fill(uri: str, prefix: str, how_many: int) -> None:
 # --- growth -------------------------------------------------------------------------------------------------------------
 
 GROWN: Final = "grown"
-SIZES: Final = (1_000, 10_000, 100_000)
+SIZES: Final = sized((1_000, 10_000, 100_000), (100,))
 WORKERS: Final = (1, 2, 4, 8)
 WALKED: Final = 1_000
 """How many records a worker moves in turn, scattered over all."""
@@ -436,7 +436,7 @@ def show_growth(uri: str, seconds: float) -> dict[str, dict[int, Grown]]:
 
 # --- the embedded store -------------------------------------------------------------------------------------------------
 
-MANY: Final = 100_000
+MANY: Final = sized(100_000, 100)
 
 
 def embedded(records: int) -> tuple[Embedded, float]:
@@ -459,7 +459,7 @@ def write(store: Embedded, how: str, number: int) -> None:
             store(delete_one(RECORDS, Eq(ID, "new")))
 
 
-def embedded_us(store: Embedded, how: str, writes: int = 1_000, rounds: int = 7) -> float:
+def embedded_us(store: Embedded, how: str, writes: int = sized(1_000, 10), rounds: int = sized(7, 1)) -> float:
     """The median of rounds, in microseconds of CPU a write."""
     found = []
     for _ in range(rounds):
@@ -509,15 +509,17 @@ def show(figures: dict[str, Figure]) -> None:
 def main() -> None:
     """A table a number of threads or tasks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=sized(2.0, 0.01), help="of a turn")
+    parser.add_argument("--rounds", type=int, default=sized(3, 1))
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, help="these contenders, and nothing else")
     parser.add_argument("--json", type=Path)
     told = parser.parse_args()
     found: dict[str, dict[str, Figure]] = {}
     check_alike()
-    with MongoServer() as server:
-        for prefix, how_many in (("thread", 1), ("thread", 8), ("task", 1), ("task", 32)):
+    with mongo() as server:
+        for prefix, how_many in sized(
+            (("thread", 1), ("thread", 8), ("task", 1), ("task", 32)), (("thread", 1), ("task", 2))
+        ):
             fill(server.uri, prefix, how_many)
             ask = (server.uri, how_many, told.seconds, told.rounds, told.only or CONTENDERS)
             name = f"{how_many} {prefix}{'s' if how_many > 1 else ''}"

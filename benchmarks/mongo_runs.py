@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import time
 
+from benchmarks.smoke import sized
 from tests.integration.mongo_runs import WORKLOADS, judged
 
-RUNS = 200
+RUNS = sized(200, 1)
 
 
 def rate(workloads: tuple[str, ...], faults: tuple[str, ...] | None = None) -> float:

@@ -1,6 +1,6 @@
 """How quickly a page opens and steps, in a real headless Chromium.
 
-    python benchmarks/page.py [--steps 2000] [--json FILE]
+    python -m benchmarks.page [--steps 2000] [--json FILE]
 
 Reported are the size of the file, the time from asking for it to its first picture with lanes, the time a step takes from
 the key to the next frame (the median, and the slowest of a hundred), and how many rows are elements while it scrolls.
@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Final, cast
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.smoke import sized
 from tests.integration.browser import HOW_TO, Browser, chromium, running
 from tests.integration.page_runs import long
 
@@ -74,7 +72,7 @@ def main() -> int:
         print(f"the page is not measured: {HOW_TO}")
         return 0
     with tempfile.TemporaryDirectory() as name, running(Path(name) / "profile") as browser:
-        found = [measured(browser, Path(name), steps) for steps in given.steps or (20, 2_000, 20_000)]
+        found = [measured(browser, Path(name), steps) for steps in given.steps or sized((20, 2_000, 20_000), (20,))]
     for each in found:
         print(
             f"{each['steps']:>6,} steps  {each['file_kb']:>6,} kB  opens in {each['open_s']:.2f} s  "

@@ -24,10 +24,10 @@ from statistics import median
 from typing import Any, Final
 
 import bson
+from benchmarks.smoke import mongo, sized
 from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandSucceededEvent
 from pymongo.read_concern import ReadConcern
-from tests.integration.servers import MongoServer
 
 from tidegate.model.documents import ID, Document, Eq, Field, Value
 from tidegate.model.operations import find_one
@@ -166,14 +166,14 @@ CONTENDERS: Final[dict[str, Callable[[MongoClient[dict[str, Any]]], int]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--documents", type=int, default=sized(1_000_000, 200))
+    parser.add_argument("--rounds", type=int, default=sized(3, 1))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     travelled = Travelled()
     seconds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
     sizes: dict[str, int] = {}
-    with MongoServer(cache_gb=1.0) as server:
+    with mongo(cache_gb=1.0) as server:
         with MongoClient[dict[str, Any]](server.uri) as client:
             print(f"{args.documents:,} documents are written", file=sys.stderr, flush=True)
             filled(client, args.documents)

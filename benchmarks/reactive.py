@@ -34,8 +34,8 @@ from statistics import median, quantiles
 from types import TracebackType
 from typing import IO, Any, Final, Self, TypeAlias, cast
 
+from benchmarks.smoke import mongo, sized
 from pymongo import AsyncMongoClient, MongoClient, UpdateOne
-from tests.integration.servers import MongoServer
 
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.reactive_task import ReactiveTask
@@ -47,7 +47,7 @@ from tidegate_adapters.reactive import Change, Reactive
 
 DATABASE: Final = "bench"
 AT_A_TIME: Final = 50
-LATENCIES: Final = 2_000
+LATENCIES: Final = sized(2_000, 20)
 WATCHED: Final = ["at"]
 WORK_S: Final = 0.2
 
@@ -249,9 +249,9 @@ class Found(dict[str, float]):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=10_000)
-    parser.add_argument("--backlog", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--documents", type=int, default=sized(10_000, 50))
+    parser.add_argument("--backlog", type=int, default=sized(100_000, 300))
+    parser.add_argument("--rounds", type=int, default=sized(3, 1))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--as", dest="contender", nargs=4, help=argparse.SUPPRESS)
     told = parser.parse_args()
@@ -260,7 +260,7 @@ def main() -> None:
         asyncio.run(CONTENDERS[kind](uri, int(documents_), int(expected)))
         return
     found = Found()
-    with MongoServer() as server, MongoClient[dict[str, Any]](server.uri) as client:
+    with mongo() as server, MongoClient[dict[str, Any]](server.uri) as client:
         rates = [{kind: rate(client, server.uri, kind, told.documents) for kind in KINDS} for _ in range(told.rounds)]
         for kind in KINDS:
             found[f"{kind}, a second"] = median(each[kind] for each in rates)
@@ -270,8 +270,9 @@ def main() -> None:
         for kind in KINDS:
             p50, p99 = zip(*(latency(client, server.uri, kind, half) for _ in range(told.rounds)), strict=True)
             found[f"{kind}, p50 ms"], found[f"{kind}, p99 ms"] = median(p50), median(p99)
-        for kind, name, count in (("tidegate", "backlog", told.backlog), ("working", "working", told.backlog // 10)):
-            for processes in (1, 2, 4, 8):
+        rows = (("tidegate", "backlog", told.backlog), ("working", "working", told.backlog // 10))
+        for kind, name, count in rows[: sized(2, 1)]:
+            for processes in sized((1, 2, 4, 8), (1,)):
                 turns = [backlog(client, server.uri, kind, processes, count) for _ in range(told.rounds)]
                 found[f"{name}, {processes} processes, a second"] = median(a_second for a_second, _ in turns)
                 found[f"{name}, {processes} processes, MB"] = max(memory for _, memory in turns) / 1_000

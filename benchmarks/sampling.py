@@ -1,6 +1,6 @@
 """Random runs: how quick they are, how soon they find what is wrong, and how long it takes to make that small.
 
-    python benchmarks/sampling.py [--seeds N] [--cap SECONDS]
+    python -m benchmarks.sampling [--seeds N] [--cap SECONDS]
 
 1. Steps a second on the small lock, for each policy, cold: what steps do is learned on the way.
 2. Shrinking a failing run of at least 56 steps of four processes.
@@ -39,6 +39,7 @@ from time import process_time
 from typing import Final
 
 import attrs
+from benchmarks.smoke import sized
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import FlakyStrategyDefinition
@@ -88,15 +89,16 @@ def took(run: Callable[[], object]) -> float:
 
 def speed() -> None:
     print(f"{'policy':12}{'runs':>10}{'steps':>12}{'steps/s':>12}   small lock 3,3,2,1")
+    runs = sized(20_000, 20)
     for policy in (Uniform(), Pct(3), Swarm()):
         plan, steps = Plan("0", policies=(policy,), steps_max=10_000), list[int]()
 
         def walk() -> None:
-            found = sample(small_lock(3, 3, 2, 1), plan, 20_000, seeding=Random, report=lambda found: found)  # noqa: B023  called at once
+            found = sample(small_lock(3, 3, 2, 1), plan, runs, seeding=Random, report=lambda found: found)  # noqa: B023  called at once
             steps.append(found.transitions)  # noqa: B023  likewise
 
-        best = min(took(walk) for _ in range(5))
-        print(f"{policy.name:12}{20_000:>10,}{steps[0]:>12,}{steps[0] / best:>12,.0f}", flush=True)
+        best = min(took(walk) for _ in range(sized(5, 1)))
+        print(f"{policy.name:12}{runs:>10,}{steps[0]:>12,}{steps[0] / best:>12,.0f}", flush=True)
 
 
 # --- shrinking ----------------------------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ def counts_too_far(state: State) -> bool:
 def shrinking() -> None:
     scenario = attrs.evolve(small_lock(4, 4, 2, 2), always={"the count stays below 6": counts_too_far})
     print(f"\n{'seed':12}{'steps':>10}{'shrunk to':>12}{'replays':>10}{'seconds':>10}   no run is shorter than 34")
-    for number in range(1, 6):
+    for number in range(1, sized(6, 2)):
         found = sample(
             scenario,
             Plan(str(number), policies=(Uniform(),), steps_max=1_000),
@@ -122,9 +124,9 @@ def shrinking() -> None:
         path, law, search = found.broken.path, found.broken.law, found.search
         if len(path) <= 56:
             continue
-        budget = Budget(2_000, 0, lambda _: True)
+        budget = Budget(sized(2_000, 20), 0, lambda _: True)
         seconds = took(lambda: shrunk_path(search, path, law, budget))  # noqa: B023  called at once
-        small = shrunk_path(search, path, law, Budget(2_000, 0, lambda _: True))
+        small = shrunk_path(search, path, law, Budget(sized(2_000, 20), 0, lambda _: True))
         print(f"{found.seed:12}{small.before:>10}{small.run.steps:>12}{small.replays:>10,}{seconds:>10.2f}", flush=True)
 
 
@@ -241,7 +243,7 @@ def by_portfolio(name: str, number: int) -> float:
 
 def finding(seeds: int, cap: float) -> Iterator[float]:
     print(f"\n{'specimen':40}{'portfolio ms':>14}{'hypothesis ms':>15}{'ratio':>9}   median of {seeds} seeds")
-    for name in SPECIMENS:
+    for name in SPECIMENS[: sized(len(SPECIMENS), 1)]:
         ours = median(by_portfolio(name, number) for number in range(seeds))
         theirs = median(by_hypothesis(name, number, cap) for number in range(seeds))
         more = ">" if theirs >= cap else ""
@@ -252,8 +254,10 @@ def finding(seeds: int, cap: float) -> Iterator[float]:
 def main() -> None:
     """Print the three tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--cap", type=float, default=10.0, help="processor seconds of one search of Hypothesis")
+    parser.add_argument("--seeds", type=int, default=sized(10, 1))
+    parser.add_argument(
+        "--cap", type=float, default=sized(10.0, 0.1), help="processor seconds of one search of Hypothesis"
+    )
     asked = parser.parse_args()
     speed()
     shrinking()

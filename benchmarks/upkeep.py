@@ -1,6 +1,6 @@
 """What reactive tasks take of a real MongoDB, and how long it takes until another goes on.
 
-    python -m benchmarks.upkeep [--documents N] [--rounds N] [--json FILE]
+    python -m benchmarks.upkeep [--documents N] [--rounds N] [--only ROW ...] [--json FILE]
 
     space      N documents (100,000) of half a kilobyte are handled once, by one process: what their records take, what the oplog
                grew by, and the process's memory at its largest
@@ -10,7 +10,7 @@
     inside     a process is killed after `Change.complete(session)` and before the commit, so that its transaction holds the record of
                one document, which changes then: the longest time from a write to its handler, of other documents that are written ten
                times a second; and until its own run begins elsewhere. `outside` is the same in the midst of a handler without a
-               transaction. Each for a process that leads, and for one that does not
+               transaction. Each for a process that leads, and for one that does not, with a lease of `LEASE` and of the default
     node       the primary of three nodes is killed, which elect another after a second: the longest time from a write to its
                handler, of documents that are written twenty times a second
 
@@ -35,12 +35,15 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Any, Final, cast
 
+from benchmarks.smoke import mongo, sized
 from pymongo import AsyncMongoClient, MongoClient
 from tests.integration.servers import MongoServer
 from tests.integration.servers.processes import wait_until
 
 from tidegate_adapters.reactive import Change, Later, Reactive
+from tidegate_adapters.reactive.declared import LEASE as DEFAULT
 
+ROWS: Final = ("space", "killed", "deaths", "node")
 DATABASE: Final = "upkeep"
 LEASE: Final = timedelta(seconds=5)
 NODE_S: Final = 15.0
@@ -51,17 +54,18 @@ DEAD_S: Final = 25.0
 """For longer than the lease of a leader."""
 
 
-async def application(uri: str, *, holds: bool) -> None:
+async def application(uri: str, lease: timedelta, *, holds: bool) -> None:
     """Tells when a handler begins; one of a document that says so never ends, "inside" its transaction or not.
 
     Args:
         uri: Of the replica set.
+        lease: That of a run.
         holds: Whether this process takes such documents; otherwise it leaves them to another one.
     """
     mongo = AsyncMongoClient[dict[str, Any]](uri)
     app = Reactive(mongo, database=DATABASE, concurrency=50)
 
-    @app.task(collection="docs", watch=["at", "stays"], debounce=timedelta(0), lease=LEASE)
+    @app.task(collection="docs", watch=["at", "stays"], debounce=timedelta(0), lease=lease)
     async def handle(change: Change) -> None:
         stays = change.values.get("stays")
         if stays and not holds:
@@ -179,12 +183,16 @@ def killed(client: MongoClient[dict[str, Any]], uri: str) -> tuple[float, float,
     return (run - died) / 1e9, (leader - died) / 1e9, (stopped - stops) / 1e9
 
 
-def dead(client: MongoClient[dict[str, Any]], uri: str, stays: object, *, leads: bool) -> tuple[float, float]:
+def dead(
+    client: MongoClient[dict[str, Any]], uri: str, stays: object, lease: timedelta, *, leads: bool
+) -> tuple[float, float]:
     """A process is killed: the longest time from a write to its handler, of other documents, and until its run begins elsewhere: in s."""
     client.drop_database(DATABASE)
-    with served(uri, *HOLDS) if leads else served(uri) as first:
+    waits: tuple[str, ...] = ("benchmarks.upkeep", f"--lease={lease.total_seconds()}")
+    holds = (*waits, "--holds")
+    with served(uri, *(holds if leads else waits)) as first:
         until_begun(first, write(client, "first"))  # it leads
-        with served(uri) if leads else served(uri, *HOLDS) as second:
+        with served(uri, *(waits if leads else holds)) as second:
             dies, lives = (first, second) if leads else (second, first)
             held = write(client, "held", stays=stays)
             until_begun(dies, held)
@@ -225,33 +233,39 @@ def spread(taken: Sequence[float]) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--documents", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--documents", type=int, default=sized(100_000, 50))
+    parser.add_argument("--rounds", type=int, default=sized(5, 1))
+    parser.add_argument("--only", nargs="*", choices=ROWS, default=sized(ROWS, ("space",)))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--as", dest="uri", help=argparse.SUPPRESS)
+    parser.add_argument("--lease", type=float, default=LEASE.total_seconds(), help=argparse.SUPPRESS)
     parser.add_argument("--holds", action="store_true", help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.uri:
-        asyncio.run(application(told.uri, holds=told.holds))
+        asyncio.run(application(told.uri, timedelta(seconds=told.lease), holds=told.holds))
         return
     found: dict[str, Any] = {}
-    deaths: dict[str, tuple[float, ...]] = {}
-    with MongoServer() as server, MongoClient[dict[str, Any]](server.uri) as client:
-        found |= space(client, server.uri, told.documents)
-        times = zip(*(killed(client, server.uri) for _ in range(told.rounds)), strict=True)
-        for where, who in product(("inside", "outside"), ("leads", "follows")):
-            stays = "inside" if where == "inside" else True
-            rounds = [dead(client, server.uri, stays, leads=who == "leads") for _ in range(told.rounds)]
-            others, own = zip(*rounds, strict=True)
-            deaths |= {f"{where}, {who}, others": others, f"{where}, {who}, its own": own}
-    with MongoServer(nodes=3) as server:
-        nodes = [node(server) for _ in range(told.rounds)]
-    for name, taken in zip(("run", "leader", "stopped", "node"), (*times, nodes), strict=True):
-        found[f"{name}, s"] = spread(taken)
-    for name, taken in deaths.items():
-        found[f"{name}, s"] = spread(taken)
+    with mongo() as server, MongoClient[dict[str, Any]](server.uri) as client:
+        if "space" in told.only:
+            found |= space(client, server.uri, told.documents)
+        if "killed" in told.only:
+            times = zip(*(killed(client, server.uri) for _ in range(told.rounds)), strict=True)
+            found |= {
+                f"{name}, s": spread(taken) for name, taken in zip(("run", "leader", "stopped"), times, strict=True)
+            }
+        if "deaths" in told.only:
+            for lease, where, who in product((LEASE, DEFAULT), ("inside", "outside"), ("leads", "follows")):
+                stays = "inside" if where == "inside" else True
+                rounds = [dead(client, server.uri, stays, lease, leads=who == "leads") for _ in range(told.rounds)]
+                others, own = zip(*rounds, strict=True)
+                name = f"{where}, {who}, lease {lease.total_seconds():.0f} s"
+                found |= {f"{name}, others, s": spread(others), f"{name}, its own, s": spread(own)}
+                print(name, found[f"{name}, others, s"], found[f"{name}, its own, s"], file=sys.stderr, flush=True)
+    if "node" in told.only:
+        with MongoServer(nodes=3) as server:
+            found["node, s"] = spread([node(server) for _ in range(told.rounds)])
     for name, figure in found.items():
-        print(f"{name:<28}{figure if isinstance(figure, list) else round(figure, 1)}")
+        print(f"{name:<44}{figure if isinstance(figure, list) else round(figure, 1)}")
     if told.json:
         told.json.parent.mkdir(parents=True, exist_ok=True)
         told.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -29,15 +29,16 @@ from timeit import default_timer
 from typing import Final, Protocol
 
 from benchmarks.environments import ROOT, Environment
+from benchmarks.smoke import sized
 
 from tidegate.consumer.watermark import OffsetTracker, acknowledged, committable, completed, delivered, pending
 
 FIRST: Final = 1_000_000
-WINDOWS: Final = (100, 10_000, 100_000)
+WINDOWS: Final = sized((100, 10_000, 100_000), (100,))
 ORDERS: Final = ("in order", "shuffled", "stuck head")
 BATCHES: Final = (1, 500)
-COMPLETIONS: Final = 1_000
-ROUNDS: Final = 25
+COMPLETIONS: Final = sized(1_000, 100)
+ROUNDS: Final = sized(25, 1)
 SECONDS_PER_ROW: Final = 4.0
 NEWEST: Final = Environment("drakkar", ("py-drakkar==2.4.0", "attrs"), "python3.13")
 NEWEST_ONLY: Final = "--newest-only"

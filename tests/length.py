@@ -457,6 +457,7 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
 """Planted bugs that a test finds in half a second or more, and others that take long, by the test."""
 LONG: Final = (
     *(f"{test}[{name}]" for test, names in _SLOW.items() for name in names),
+    "/test_benchmarks.py::test_a_benchmark_on_mongodb_runs[benchmarks.reactive]",
     "/consumer/test_partition_totality.py::test_a_partition_that_takes_what_is_of_another_is_caught",
     "/test_mongo_agreement.py::test_every_filter_means_the_same_to_many",
     "/test_mongo_agreement.py::test_every_update_of_many_makes_the_same",

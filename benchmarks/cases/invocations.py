@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -175,7 +176,9 @@ def forgetting(size: int) -> Made[tuple[str, ...]]:
     return lambda: membership.forgettable(silent, later, 30 * MINUTE), lambda answer: len(answer) == size
 
 
-SERVICE: Final = atomic_service.AtomicService(interval=5 * MINUTE, spread=1, start_fraction_ppm=PPM)
+SERVICE: Final = atomic_service.AtomicService(
+    interval=5 * MINUTE, spread=timedelta(microseconds=1), start_fraction_ppm=PPM
+)
 
 
 @table.case(atomic_service, "is it cleared?", RUNNERS)

@@ -50,11 +50,11 @@ from uuid import uuid4
 import bson
 from benchmarks.environments import Environment
 from benchmarks.orchestrator.contenders.tally import Counted, say, window
+from benchmarks.smoke import mongo, sized
 from pymongo import AsyncMongoClient, MongoClient, UpdateOne
 from pymongo.collection import Collection
 from pymongo.monitoring import CommandListener, CommandStartedEvent
 from pymongo.write_concern import WriteConcern
-from tests.integration.servers import MongoServer
 
 from tidegate.invocations.jobs import DEFAULT_QUEUE
 from tidegate.invocations.recoverer import Recoverer
@@ -74,11 +74,11 @@ MEMBERS: Final = "orchestrator_members"
 SCRIPTS: Final = Path(__file__).parent / "contenders"
 BATCH: Final = 100
 STUCK: Final = 1_000
-TAKE_S: Final = 2.0
+TAKE_S: Final = sized(2.0, 0.1)
 SERVE_S: Final = 4.0
 ENDS: Final = 20_000
 PROCESSES: Final = (1, 4)
-WORKERS: Final = (1, 2, 4, 8)
+WORKERS: Final = sized((1, 2, 4, 8), (1,))
 IDLE: Final = 10.0
 LATENCIES: Final = 200
 FLOOD: Final = 2_000
@@ -700,11 +700,11 @@ ROWS: Final = ("claims", "kept", "ends", "latency", "stale")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    _ = parser.add_argument("--waiting", type=int, default=100_000)
-    _ = parser.add_argument("--kept", type=int, default=1_000_000)
+    _ = parser.add_argument("--waiting", type=int, default=sized(100_000, 200))
+    _ = parser.add_argument("--kept", type=int, default=sized(1_000_000, 200))
     _ = parser.add_argument("--seconds", type=float, default=TAKE_S, help="of claims; longer on a busy machine")
-    _ = parser.add_argument("--rounds", type=int, default=3)
-    _ = parser.add_argument("--only", nargs="*", choices=ROWS, default=ROWS)
+    _ = parser.add_argument("--rounds", type=int, default=sized(3, 1))
+    _ = parser.add_argument("--only", nargs="*", choices=ROWS, default=sized(ROWS, ("claims",)))
     _ = parser.add_argument("--json", type=Path)
     _ = parser.add_argument("--as", dest="contender", nargs=4, help=argparse.SUPPRESS)
     told = parser.parse_args()
@@ -713,7 +713,7 @@ def main() -> None:
         KINDS[kind](uri, database, float(number))
         return
     found: dict[str, float] = {}
-    with MongoServer() as server, Client(server.uri) as client:
+    with mongo() as server, Client(server.uri) as client:
         bench = Bench(server.uri, client, told)
         for row in told.only:
             rows: Figures = getattr(bench, row)()

@@ -34,6 +34,7 @@ from typing import Any, Final, TypeAlias
 from uuid import uuid4
 
 from benchmarks.orchestrator.__main__ import RECORDS, inserted
+from benchmarks.smoke import mongo, sized
 from benchmarks.upkeep import Process, served, until_begun
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
@@ -213,9 +214,9 @@ ROWS: Final = ("space", "killed", "stopped", "node", "step down")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=ROWS, default=ROWS)
+    parser.add_argument("--records", type=int, default=sized(100_000, 50))
+    parser.add_argument("--rounds", type=int, default=sized(3, 1))
+    parser.add_argument("--only", nargs="*", choices=ROWS, default=sized(ROWS, ("space",)))
     parser.add_argument("--json", type=Path)
     parser.add_argument("--as", dest="uri", help=argparse.SUPPRESS)
     told = parser.parse_args()
@@ -223,7 +224,7 @@ def main() -> None:
         application(told.uri)[0].run()
         return
     found: dict[str, Any] = {}
-    with MongoServer() as server, Client(server.uri) as client:
+    with mongo() as server, Client(server.uri) as client:
         if "space" in told.only:
             found |= space(client, server.uri, told.records)
         for row, number in (("killed", SIGKILL), ("stopped", SIGTERM)):

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import time
@@ -30,8 +31,10 @@ from typing import Final, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from benchmarks.environments import Environment
+from benchmarks.smoke import kafka, sized
 from tests.integration.servers import KafkaServer
 
+TOPIC: Final = f"filled-{os.getpid()}"
 PARTITIONS: Final = 8
 BYTES: Final = 100
 CONTENDERS: Final = Path(__file__).parent / "contenders"
@@ -98,17 +101,20 @@ LATENCY: Final = (OURS, BACKGROUND, AWAITED)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=900_000)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--records", type=int, default=sized(900_000, 500))
+    parser.add_argument("--turns", type=int, default=sized(3, 1))
     parser.add_argument(
-        "--only", nargs="*", default=[], help="rows and contenders with one of these words in their name"
+        "--only",
+        nargs="*",
+        default=sized([], ["empty handler tidegate, metrics"]),
+        help="rows and contenders with one of these words in their name",
     )
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     found: dict[str, dict[str, dict[str, float]]] = {}
-    with KafkaServer() as broker:
-        broker.create_topic("filled", PARTITIONS)
-        asyncio.run(fill(broker.bootstrap, "filled", given.records))
+    with kafka() as broker:
+        broker.create_topic(TOPIC, PARTITIONS)
+        asyncio.run(fill(broker.bootstrap, TOPIC, given.records))
         for row, (workload, contenders) in TABLE.items():
             some = [each for each in contenders if chosen(given.only, row, each) and is_there(each)]
             found[row] = rates(broker.bootstrap, workload, some, given.records, given.turns)
@@ -139,9 +145,7 @@ def rates(
     for turn in range(turns):
         for each in contenders:
             group = f"{each.name}, {workload}, {turn}".replace(" ", "-").replace(",", "").replace(":", "-")
-            said[each.name].append(
-                run(each, bootstrap, "filled", group, f"--count={records}", f"--workload={workload}")
-            )
+            said[each.name].append(run(each, bootstrap, TOPIC, group, f"--count={records}", f"--workload={workload}"))
     return {name: medians(some) for name, some in said.items()}
 
 

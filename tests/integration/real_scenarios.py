@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Final, cast
 
@@ -88,7 +89,7 @@ def brief_election() -> Scenario:
     return election(terms=LEASE)
 
 
-SERVICE: Final = AtomicService(interval=40 * MILLISECOND, spread=0, start_fraction_ppm=0)
+SERVICE: Final = AtomicService(interval=timedelta(milliseconds=40), spread=0, start_fraction_ppm=0)
 POLLS: Final = 4
 
 

@@ -3,19 +3,57 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.servers import MongoServer
 
 ROOT = Path(__file__).parents[2]
+BENCH = re.findall(
+    r"^\t\$\(BIN\)/python -m (\S+)", (ROOT / "Makefile").read_text().partition("\nbench:")[2], re.MULTILINE
+)
+NAMES = {name for name in BENCH if name.startswith("benchmarks.")}
+"""All that `make bench` runs."""
+ON_KAFKA = {"benchmarks.half_open", "benchmarks.worker"}
+ON_MONGODB = {
+    *("benchmarks.mongo", "benchmarks.planning", "benchmarks.reactive", "benchmarks.upkeep"),
+    *("benchmarks.orchestrator", "benchmarks.orchestrator.upkeep"),
+}
 ROOMS = re.findall(r"^\| `\w+` \| .*\?.*\|$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
 
 
-def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, *command], check=True, capture_output=True, text=True, cwd=ROOT, timeout=120)
+def run(*command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+        env={**os.environ, **environ},
+    )
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - ON_MONGODB - ON_KAFKA))
+def test_a_benchmark_of_the_core_runs(name: str) -> None:
+    """As little as there is of it (`benchmarks.smoke`): it ends well, and shows something. So do the next two."""
+    assert run("-m", name, TIDEGATE_SMOKE="1").stdout
+
+
+@pytest.mark.parametrize("name", sorted(ON_MONGODB))
+def test_a_benchmark_on_mongodb_runs(name: str, mongod: MongoServer) -> None:
+    assert name in NAMES
+    assert run("-m", name, TIDEGATE_SMOKE="1", TIDEGATE_MONGODB_URI=mongod.uri).stdout
+
+
+@pytest.mark.parametrize("name", sorted(ON_KAFKA))
+def test_a_benchmark_on_kafka_runs(name: str, kafka: str) -> None:
+    assert name in NAMES
+    assert run("-m", name, TIDEGATE_SMOKE="1", TIDEGATE_KAFKA_BOOTSTRAP=kafka).stdout
 
 
 def test_rows_are_shown_as_a_table_and_as_json(tmp_path: Path) -> None:

@@ -11,30 +11,48 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
+from unittest.mock import Mock
 
+import attrs
 import pymongo
 import pytest
 from bson import Timestamp
 
 from tidegate import sim
+from tidegate.consumer.consumer import ConsumerRules
+from tidegate.consumer.drain import Budget
+from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.watermark import OffsetTracker, completed
+from tidegate.leases.lease import Terms
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.errors import Misuse
 from tidegate.model.operations import find_one, update_one
-from tidegate.services.atomic_service import Runner
+from tidegate.retries.backoff import Exponential, Fixed, Linear, Policy, Series
+from tidegate.retries.pauses import Pauses
+from tidegate.services.atomic_service import AtomicService, Runner
+from tidegate.services.retention import Retention
 from tidegate.sim import Process, Scenario, factory, world_with
+from tidegate.sinks.circuit_breaker import CircuitBreaker
 from tidegate_adapters import targets
 from tidegate_adapters.configuration import configured, from_arguments, from_environment
 from tidegate_adapters.embedded import Embedded
 from tidegate_adapters.kafka import Later, OnFailure, Worker
-from tidegate_adapters.mongo import connect
-from tidegate_adapters.orchestrator import Orchestrator, on_cron
+from tidegate_adapters.leases import lease
+from tidegate_adapters.mongo import Mongo, connect
+from tidegate_adapters.orchestrator import Orchestrator, Rate, on_cron, on_event
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.reactive import Reactive
+from tidegate_adapters.orchestrator.turns import ServiceRules
+from tidegate_adapters.payloads import AsyncPayloads, Payloads
+from tidegate_adapters.reactive import CleanUp, Debounce, Reactive
+from tidegate_adapters.reactive.changes import Change, SyncChange
+from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.resilience import Rules
+from tidegate_adapters.testing import stall
 
 Row = tuple[str, Callable[[], object], str]
 """Its number, what is done, and what the message says; others may stand where there is a bar."""
@@ -86,8 +104,45 @@ def called(use: Callable[[Any], Awaitable[object]], handler: Any = task) -> Call
     return lambda: asyncio.run(run())
 
 
-async def result_in_five(of: Any) -> object:
-    return await (await of.enqueue(1)).result(timeout=5)
+def result_in(timeout: Any) -> Callable[[], object]:
+    async def use(of: Any) -> object:
+        return await (await of.enqueue(1)).result(timeout=timeout)
+
+    return called(use)
+
+
+def taken_over(quiet: Any) -> Callable[[], object]:
+    place: Any = SimpleNamespace(name="shop")
+    shop = reactive()
+    shop.task("orders")(handle)
+    office = Office(each.at(place) for each in shop.declared.values())
+    return lambda: asyncio.run(office.take_over("handle", "theirs", quiet=quiet))
+
+
+def throttled(kind: Any, length: Any) -> Callable[[], object]:
+    return lambda: kind.throttle(Mock(), length)
+
+
+def swept(older_than: Any) -> Callable[[], object]:
+    return lambda: Payloads(pymongo.MongoClient(connect=False), "shop").sweep(older_than)
+
+
+def swept_async(older_than: Any) -> Callable[[], object]:
+    async def run() -> object:
+        return await AsyncPayloads(pymongo.AsyncMongoClient(connect=False), "shop").sweep(older_than)
+
+    return lambda: asyncio.run(run())
+
+
+def leased(**told: Any) -> Callable[[], object]:
+    def run() -> None:
+        with (
+            pymongo.MongoClient[Any]("mongodb://localhost:1", connect=False) as client,
+            lease(Mongo(client, "shop"), "x", **told),
+        ):
+            pass
+
+    return run
 
 
 async def enqueue_plainly(of: Any) -> object:
@@ -138,7 +193,7 @@ APPS: Final[tuple[Row, ...]] = (
     ("23", lambda: reactive().task("orders", watch="total")(handle), "watch='total' is one text | help: write watch=['total']"),
     ("24", lambda: app().task(backoff=10)(task), "backoff must be a timedelta, got int 10 | help: write timedelta(seconds=10)"),
     ("24 delay", called(lambda of: of.enqueue(1, delay=5)), "delay must be a timedelta, got int 5 | help: write timedelta(seconds=5)"),
-    ("25", called(result_in_five), "timeout must be a timedelta, got int 5 | help: write timedelta(seconds=5)"),
+    ("25", result_in(5), "timeout must be a timedelta, got int 5 | help: write timedelta(seconds=5)"),
     ("25 drain", lambda: Orchestrator(Embedded(), "x", drain=5), "drain must be a timedelta, got int 5"),  # type: ignore[arg-type]
     ("26", lambda: reactive().task("orders", filter={}), "filter is not an option of app.task | help: did you mean where?"),
     ("26 retry", lambda: app().task(retry=3), "retry is not an option of app.task | help: did you mean retries?"),
@@ -166,6 +221,64 @@ APPS: Final[tuple[Row, ...]] = (
     ("48 retry_for", lambda: app().task(retry_for="ValueError")(task), "'ValueError', which is no class of errors | help: write retry_for="),
     ("48 triggers", lambda: app().task(triggers=on_cron("* * * * *"))(untyped), "triggers must be an Iterable, got When | help: write triggers=["),
     ("48 database", lambda: Orchestrator(Embedded()), 'an app needs a database | help: write Orchestrator(uri, database="jobs")'),
+)  # fmt: skip
+
+WORSE: Final = {"5": 5, "naive": datetime(2026, 1, 1), "negative": timedelta(seconds=-5)}  # noqa: DTZ001
+SAID: Final = {
+    "5": "{what} must be a timedelta, got int 5 | help: write timedelta(seconds=5)",
+    "naive": "{what} must be a timedelta, got datetime | help: write timedelta(seconds=...)",
+    "negative": "{what}=-0:00:05 is too short | why: the least is {least} | help: write timedelta({written}) or longer",
+}
+LENGTHS: Final[tuple[tuple[str, str, Callable[[Any], Callable[[], object]]], ...]] = (
+    ("stall", "length", lambda wrong: lambda: stall(wrong)),
+    ("take_over", "quiet", taken_over),
+    ("throttle", "length", lambda wrong: throttled(Change, wrong)),
+    ("throttle sync", "length", lambda wrong: throttled(SyncChange, wrong)),
+    ("result", "timeout", result_in),
+    ("sweep", "older_than", swept),
+    ("sweep async", "older_than", swept_async),
+    ("delay", "delay", lambda wrong: called(lambda of: of.enqueue(1, delay=wrong))),
+    ("late", "late", lambda wrong: lambda: on_cron("* * * * *", late=wrong)),
+    ("within", "within", lambda wrong: lambda: (on_event("a") & on_event("b")).within(wrong)),
+    ("rate", "per", lambda wrong: lambda: Rate(1, per=wrong)),
+    ("lease", "patience", lambda wrong: leased(patience=wrong)),
+    ("kit", "attempt", lambda wrong: lambda: Rules(attempt=wrong)),
+)
+"""Where a length of time is told, and by which name."""
+POSITIVE: Final = {"within", "per", "patience", "attempt"}
+
+
+def lengths() -> Iterator[Row]:
+    for place, what, use in LENGTHS:
+        least, written = ("1 us", "microseconds=1") if what in POSITIVE else ("0 s", "0")
+        for name, wrong in WORSE.items():
+            yield f"{place} {name}", use(wrong), SAID[name].format(what=what, least=least, written=written)
+
+
+MICROSECONDS: Final = "| why: a number counts microseconds | help: write timedelta(seconds=30)"
+TIMES: Final[tuple[Row, ...]] = (
+    *lengths(),
+    ("due 5", called(lambda of: of.enqueue(1, due=5)), "due must be a datetime, got int 5 | help: write datetime.now(UTC) +"),
+    ("due naive", called(lambda of: of.enqueue(1, due=WORSE["naive"])), "due=2026-01-01 00:00:00 has no time zone | help: write datetime(..., tzinfo=UTC)"),
+    ("start 5", lambda: worker(start_time=5), "start_time must be a datetime, got int 5 | help: write datetime(..., tzinfo=UTC)"),
+    ("start naive", lambda: worker(start_time=WORSE["naive"]), "start_time=2026-01-01 00:00:00 has no time zone | help: write"),
+    ("no loop", lambda: stall(FIVE), "cannot stall no loop | help: call it in a run"),
+    ("worker backoff", lambda: worker(backoff=Fixed(30)), f"backoff.interval is 30 us {MICROSECONDS}"),
+    ("worker drain", lambda: worker(consumer=ConsumerRules(partition=PartitionRules(drain=Budget(30)))), f"consumer.partition.drain.total is 30 us {MICROSECONDS}"),
+    ("series", lambda: app().task(backoff=Series((0, 30)))(task), f"backoff.intervals is 30 us {MICROSECONDS}"),
+    ("policy", lambda: app().task(retries=Policy(backoff=Exponential(30)))(task), f"retries.backoff.first is 30 us {MICROSECONDS}"),
+    ("keep", lambda: ServiceRules(keep=Retention(age=30)), f"keep.age is 30 us {MICROSECONDS}"),
+    ("debounce", lambda: reactive().task("orders", debounce=Debounce(30))(handle), f"debounce.quiet is 30 us {MICROSECONDS}"),
+    ("cleanup", lambda: reactive().task("orders", cleanup=CleanUp(keep_for=30))(handle), f"cleanup.keep_for is 30 us {MICROSECONDS}"),
+    ("types are resolved", lambda: app().task(backoff=attrs.resolve_types(Linear, include_extras=True)(30))(task), f"backoff.interval is 30 us {MICROSECONDS}"),
+    ("terms", leased(terms=Terms(ttl=30, heartbeat=10, margin=1)), f"terms.ttl is 30 us {MICROSECONDS}"),
+    ("pauses", leased(pauses=Pauses(Fixed(30))), f"pauses.delays.interval is 30 us {MICROSECONDS}"),
+    ("breaker", lambda: Rules(breaker=CircuitBreaker(cooldown=30)), f"breaker.cooldown is 30 us {MICROSECONDS}"),
+    ("interval", lambda: AtomicService(interval=30, spread=0), f"interval=30 is 30 us {MICROSECONDS}"),
+    ("spread", lambda: AtomicService(spread=30), f"spread=30 is 30 us {MICROSECONDS}"),
+    ("stabilisation", lambda: AtomicService(stabilisation=30), f"stabilisation=30 is 30 us {MICROSECONDS}"),
+    ("interval naive", lambda: AtomicService(interval=WORSE["naive"]), "interval must be a timedelta, got datetime"),  # type: ignore[arg-type]
+    ("created 5", lambda: Runner("a", 5), "created must be an Instant, got int 5 | help: pass a datetime with a time zone"),  # type: ignore[arg-type]
 )  # fmt: skip
 
 
@@ -283,7 +396,7 @@ SIMULATED: Final[tuple[Row, ...]] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("wrong", "words"), [pytest.param(*row[1:], id=row[0]) for row in (*APPS, *SIMULATED)])
+@pytest.mark.parametrize(("wrong", "words"), [pytest.param(*row[1:], id=row[0]) for row in (*APPS, *TIMES, *SIMULATED)])
 def test_a_mistake_is_answered_by_what_to_do(wrong: Callable[[], object], words: str) -> None:
     with pytest.raises(Exception) as refused:  # noqa: PT011  of one row Python says it: there is no such attribute
         wrong()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from pymongo import MongoClient
 
 from tidegate.leases.leader import FENCE, fenced
@@ -60,7 +62,7 @@ def test_who_joins_runs_and_leaves_is_on_record(mongodb: str, database: str) -> 
         assert (second.member.life, second.member.created) == (2, first.member.created)
         assert worker.member.runner == "a-2"
 
-        service = AtomicService(interval=50 * MILLISECOND, spread=0, start_fraction_ppm=0)
+        service = AtomicService(interval=timedelta(milliseconds=50), spread=0, start_fraction_ppm=0)
         runner = ServiceRunner(
             me="a-2", service=service, key="x", work=writes, polls=20, pause=20 * MILLISECOND, least=0
         )

@@ -107,7 +107,7 @@ def test_a_registry_shows_what_has_happened_and_what_is() -> None:
 
     rules = ConsumerRules(
         partition=PartitionRules(
-            fanout=Rules(1, 0, task_delivery=False, record_delivery=False, window_delivery=False), backoff=Fixed(1)
+            fanout=Rules(1, 0, task_delivery=False, record_delivery=False, window_delivery=False), backoff=Fixed(1_000)
         )
     )
     log = EmbeddedLog([*records(b"a", b"stuck", b"b"), *records(b"a", b"poison", b"b", partition=1)])

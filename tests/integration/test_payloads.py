@@ -22,6 +22,7 @@ from tests.integration.servers import MongoServer
 from tests.length import PAYLOAD_FAULTS_STEP, PAYLOAD_MIB, PAYLOAD_RACES
 
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
+from tidegate.model.instants import MILLISECOND
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
@@ -188,7 +189,7 @@ def test_a_payload_has_one_thread_beside_the_event_loop(mongodb: str, database: 
 
 def test_how_often_it_is_tried_is_told() -> None:
     """And what lies in between; by both."""
-    told: Any = {"attempts": 2, "pauses": Pauses(Fixed(1))}
+    told: Any = {"attempts": 2, "pauses": Pauses(Fixed(MILLISECOND))}
     nobody: Any = {"host": "mongodb://127.0.0.1:1", "timeoutMS": 5}
 
     async def work() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -10,6 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 import pytest
+from tests.integration.servers.nginx import nginx, proxy
 from tests.length import HALF_OPEN
 
 from tidegate_adapters import serving
@@ -18,6 +20,22 @@ from tidegate_adapters.serving import Answer, Asked, is_own_name, served
 
 PLAIN: Final = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 ADMIN: Final = "POST /act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+
+AMBIGUOUS: Final = (
+    f"Content-Length: {len(ADMIN)}",
+    "Transfer-Encoding: chunked",
+    "Transfer-Encoding:\tchunked",
+    "Transfer-Encoding : chunked",
+    "transfer-encoding: identity",
+    "X: y\r\n Transfer-Encoding: chunked\r\nContent-Length: 5",
+    f"Content-Length: 0\r\nContent-Length: {len(ADMIN)}",
+    f"Content-Length: 0, {len(ADMIN)}",
+    f"Content-Length: +{len(ADMIN)}",
+    f"Content-Length : {len(ADMIN)}",
+    f"nonsense\r\nContent-Length: {len(ADMIN)}",
+    f": empty\r\nContent-Length: {len(ADMIN)}",
+)
+"""Headers after which servers see the end of a request in different places."""
 
 
 @pytest.fixture
@@ -64,6 +82,20 @@ def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
         assert time.monotonic() - began_s < 2
 
 
+def test_a_request_that_comes_in_pieces_is_answered(port: int, acts: list[bytes]) -> None:
+    """No thread waits for its header; what follows that at once, or later, is read as well."""
+    with connected(port) as asks:
+        for piece in ("POST /act HT", "TP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r"):
+            asks.sendall(piece.encode())
+            time.sleep(0.05)
+            assert not [each.name for each in threading.enumerate() if "process_request" in each.name]
+        asks.sendall(b"\nab")
+        time.sleep(0.05)
+        answer = said(asks, f"cd{PLAIN}")
+    assert acts == [b"abcd"]
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+
+
 def test_a_request_that_trickles_in_is_let_go_of(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A time-out that began anew with each byte never ended."""
     monkeypatch.setattr(serving, "_PATIENCE_S", 0.3)
@@ -81,23 +113,7 @@ def test_one_who_keeps_its_connection_is_answered_again(port: int) -> None:
         assert said(asks, PLAIN * 3).count(b"HTTP/1.1 200 ") == 3
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        f"Content-Length: {len(ADMIN)}",
-        "Transfer-Encoding: chunked",
-        "Transfer-Encoding:\tchunked",
-        "Transfer-Encoding : chunked",
-        "transfer-encoding: identity",
-        "X: y\r\n Transfer-Encoding: chunked\r\nContent-Length: 5",
-        f"Content-Length: 0\r\nContent-Length: {len(ADMIN)}",
-        f"Content-Length: 0, {len(ADMIN)}",
-        f"Content-Length: +{len(ADMIN)}",
-        f"Content-Length : {len(ADMIN)}",
-        f"nonsense\r\nContent-Length: {len(ADMIN)}",
-        f": empty\r\nContent-Length: {len(ADMIN)}",
-    ],
-)
+@pytest.mark.parametrize("header", AMBIGUOUS)
 @pytest.mark.parametrize("method", ["GET /health", "POST /act"])
 def test_nothing_is_smuggled_in_a_request(port: int, acts: list[bytes], method: str, header: str) -> None:
     """What another server would take for the body is not taken for the next request."""
@@ -110,6 +126,35 @@ def test_nothing_is_smuggled_in_a_request(port: int, acts: list[bytes], method: 
         assert acts == []
         assert answer.count(b"HTTP/1.1 ") == 1
         assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.fixture
+def proxied(port: int) -> Iterator[int]:
+    """The page as it is seen through a real proxy, which sends all requests by one connection."""
+    binary = nginx()
+    if isinstance(binary, str):
+        pytest.skip(binary)
+    with proxy(binary, port) as found:
+        yield found
+
+
+def smuggled(proxied: int, acts: list[bytes], method: str, header: str) -> bool:
+    """Whether a request within a request, which has no content, is carried out, or an operator is given the answer of another."""
+    acts.clear()
+    with connected(proxied) as stranger, connected(proxied) as operator:
+        body = f"{len(ADMIN):x}\r\n{ADMIN}\r\n0\r\n\r\n" if header == "Transfer-Encoding: chunked" else ADMIN
+        _ = said(stranger, f"{method} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n{body}{PLAIN}")
+        answer = said(operator, PLAIN)
+    return b"" in acts or b"healthy" not in answer
+
+
+def test_nothing_is_smuggled_through_a_proxy(proxied: int, acts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that leaves the body of a GET unread, as a planted bug, is found out so."""
+    ways = [(method, header) for method in ("GET /health", "POST /act") for header in AMBIGUOUS]
+
+    assert [way for way in ways if smuggled(proxied, acts, *way)] == []
+    monkeypatch.setattr(serving, "_has_body", lambda _: False)
+    assert smuggled(proxied, acts, "GET /health", f"Content-Length: {len(ADMIN)}")
 
 
 @pytest.mark.parametrize("path", ["//[::1", "/%", "http://[::1", "/health\x00", "*"])

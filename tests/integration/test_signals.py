@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from signal import SIGTERM
-from subprocess import PIPE, Popen
+from signal import SIGINT, SIGTERM, Signals
+from subprocess import PIPE, STDOUT, Popen
 from typing import Final
 
 import pytest
+from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
+from tidegate_adapters.signals import CODES
 
 ORCHESTRATOR: Final = """
 from datetime import timedelta
@@ -82,3 +84,84 @@ def test_an_app_is_gone_in_its_time_whatever_its_handlers_do(tmp_path: Path, app
         finally:
             running.kill()
     assert (code, said) == ((0, "after\n") if handler == "ends" else (ExitCode.TERMINATED, ""))
+
+
+WORKER: Final = """
+from tidegate_adapters.kafka import Worker
+async def handle(record):
+    await HANDLER
+app = Worker(["orders"], handle, bootstrap="b:1", group="g")
+"""
+CLOSES: Final = (
+    BEFORE
+    + """
+async def closes():
+    try:
+        yield
+    finally:
+        print("closing", flush=True)
+        await asyncio.sleep(0.5)
+closing = closes()
+def exits():
+    threading.main_thread().join()
+    print("exiting", flush=True)
+    time.sleep(0.5)
+async def begins():
+    await anext(closing)
+    threading.Thread(target=exits).start()
+    print("begun", flush=True)
+    await asyncio.sleep(0.5)
+"""
+)
+KINDS: Final = {"worker": WORKER, "orchestrator": ORCHESTRATOR, "reactive": REACTIVE}
+
+
+def signalled(folder: Path, command: tuple[str | Path, ...], when: str, number: Signals) -> tuple[int, str]:
+    """The code of a command that is signalled as its handler has begun and once more later, and what it says."""
+    with Popen(command, cwd=folder, stdout=PIPE, stderr=STDOUT, text=True) as running:
+        try:
+            assert running.stdout is not None
+            lines = list[str]()
+            for word in ("begun", when):
+                lines += iter(running.stdout.readline, f"{word}\n")
+                running.send_signal(number)
+            lines += running.stdout
+        finally:
+            running.kill()
+    return running.returncode, "".join(lines)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("when", "number"),
+    [
+        ("closing", SIGTERM),
+        ("exiting", SIGINT),
+        pytest.param("closing", SIGINT, marks=pytest.mark.long),
+        pytest.param("exiting", SIGTERM, marks=pytest.mark.long),
+    ],
+)
+def test_a_second_signal_while_the_process_closes_changes_nothing(
+    tmp_path: Path, kind: str, when: str, number: Signals
+) -> None:
+    """As the loop closes, or as Python waits for threads: it ended the process by the signal, or with a traceback."""
+    (tmp_path / "app.py").write_text(CLOSES + KINDS[kind].replace("HANDLER", "begins()"))
+    (tmp_path / "records").write_text('{"topic": "orders", "value": "x"}\n')
+    options = ("--embedded", "records") if kind == "worker" else ()
+
+    code, said = signalled(tmp_path, (*INTERRUPTIBLE, kind, "run", "app.py:app", *options), when, number)
+
+    assert "Traceback" not in said, said
+    assert ",:" not in said, said
+    assert code == CODES[number], said
+
+
+def test_a_second_signal_while_the_loop_of_an_app_closes_changes_nothing(tmp_path: Path) -> None:
+    """What comes after `app.run()` is done, with the handlers of before."""
+    script = tmp_path / "app.py"
+    after = "import signal\napp.run()\nprint(signal.getsignal(signal.SIGTERM).name)\n"
+    script.write_text(CLOSES + ORCHESTRATOR.replace("HANDLER", "begins()") + after)
+
+    code, said = signalled(tmp_path, (sys.executable, "-u", script), "closing", SIGTERM)
+
+    assert (code, said.splitlines()[-2:]) == (0, ["SIG_DFL", "exiting"]), said

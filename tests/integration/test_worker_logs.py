@@ -53,7 +53,9 @@ def test_failures_and_what_is_skipped_are_told_with_their_attempt(caplog: pytest
         if record.offset == 1:
             raise ValueError
 
-    run(handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1)), b"secret", b"secret", on_failure=OnFailure.SKIP)
+    run(
+        handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1_000)), b"secret", b"secret", on_failure=OnFailure.SKIP
+    )
 
     assert told(caplog) == [
         ("handler", "orders", 3, 1, 1),
@@ -96,7 +98,7 @@ def test_a_failure_that_is_tried_again_is_a_warning_of_one_line(caplog: pytest.L
     async def handle(_: Record) -> None:
         raise ValueError("out of stock")
 
-    run(handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1)), b"a", on_failure=OnFailure.SKIP)
+    run(handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1_000)), b"a", on_failure=OnFailure.SKIP)
 
     first, last = [each for each in caplog.records if "handler failed" in each.getMessage()]
     assert (first.levelno, first.exc_info) == (logging.WARNING, None)
@@ -117,7 +119,7 @@ def test_where_it_failed_is_said_in_a_folder_that_is_gone(
     async def handle(_: Record) -> None:
         raise ValueError
 
-    run(handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1)), b"a", on_failure=OnFailure.SKIP)
+    run(handle, PartitionRules(fanout=RETRY_ONCE, backoff=Fixed(1_000)), b"a", on_failure=OnFailure.SKIP)
 
     assert [each[0] for each in told(caplog)] == ["handler", "handler", "skipped"]
     assert f"({__file__}:" in caplog.text

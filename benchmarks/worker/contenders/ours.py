@@ -4,11 +4,13 @@ windows    handlers get up to 100 records at a time
 retries    one of a hundred records fails once, and is tried again
 stuck      the handler of the first record of a partition does not end, and nothing holds that partition for it
 recorded   a recording is written
+health     metrics and health are served at the port STATUS_PORT
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from datetime import timedelta
@@ -83,6 +85,7 @@ async def main() -> None:
             concurrency=1_000 if told.variant == "thousand" else 100,
             consumer=RULES.get(told.variant, ConsumerRules()),
             metrics=registry,
+            metrics_port=int(os.environ["STATUS_PORT"]) if told.variant == "health" else None,
             batch=100 if told.variant == "windows" else None,
             retries=1 if told.variant == "retries" else None,
             backoff=timedelta(milliseconds=10) if told.variant == "retries" else None,

@@ -54,7 +54,7 @@ from tidegate.model.instants import SECOND, WALL, Duration, Instant
 from tidegate.model.operations import UpdateOne
 from tidegate.model.values import check_callable
 from tidegate.retries.pauses import Pauses
-from tidegate_adapters.declaring import length_of
+from tidegate_adapters.declaring import check_unit, length_of
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 
 __all__ = ["HeldLock", "LockBusy", "LockLost", "array_push_lock", "array_push_lock_async"]
@@ -225,6 +225,7 @@ def _checked(  # noqa: PLR0917  as they are told
     """The lock, and how much sooner the block stops."""
     check_callable(store, "a store", "hand in Mongo(client, database)")
     lock = ClaimedRecord(collection, key, uuid4().hex, attempts, pauses, length_of(stale, "stale", 0))
+    check_unit(pauses, "pauses")
     early = length_of(margin, "margin", 0)
     if early > lock.stale:
         raise Misuse(f"margin={margin} is longer than stale={stale}", why="no time would be left for the block")

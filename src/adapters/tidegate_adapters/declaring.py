@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,12 +12,12 @@ from difflib import get_close_matches
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from types import ModuleType
-from typing import Final, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import attrs
 
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import MILLISECOND, Duration, duration, seconds
+from tidegate.model.instants import MILLISECOND, SECOND, Duration, duration, seconds
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.backoff import LONGEST, Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
@@ -24,6 +25,8 @@ from tidegate_adapters.failures import near
 __all__ = [
     "check_known",
     "check_lengths",
+    "check_unit",
+    "delays_of",
     "is_async_handler",
     "is_loading",
     "length_of",
@@ -182,18 +185,53 @@ def length_of(length: object, what: str, least: Duration) -> Duration:
         Misuse: It is of another type, shorter, or longer than a century.
     """
     check_type(length, timedelta, what)
-    found = duration(cast("timedelta", length))
+    assert isinstance(length, timedelta), "it was checked"
+    found = duration(length)
     if found < least:
-        raise Misuse(f"{what}={length} is too short", why=f"the least is {seconds(least)}")
+        raise Misuse(
+            f"{what}={f'-{-length}' if found < 0 else length} is too short",
+            why=f"the least is {seconds(least)}",
+            todo=f"write {_written(least)} or longer",
+        )
     if found > LONGEST:
-        raise Misuse(f"{what}={length} is too long", why="the most is a century")
+        raise Misuse(
+            f"{what}={length} is too long", why="the most is a century", todo="write timedelta(days=36_525) or less"
+        )
     return found
+
+
+def _written(length: Duration) -> str:
+    """How a length of time is written in Python."""
+    for unit, name in ((SECOND, "seconds"), (MILLISECOND, "milliseconds")):
+        if length and length % unit == 0:
+            return f"timedelta({name}={length // unit})"
+    return f"timedelta(microseconds={length})" if length else "timedelta(0)"
 
 
 def check_lengths(given: object, **least: Duration) -> None:
     """Raise Misuse unless these attributes are lengths of time, each of so many microseconds at least."""
     for what, shortest in least.items():
         _ = length_of(getattr(given, what), what, shortest)
+
+
+_OF_TIME: Final = re.compile("Duration|microseconds")
+"""In the type of an attribute that is a length of time: as it is written, or as it was resolved."""
+
+
+def check_unit(given: attrs.AttrsInstance, what: str) -> None:
+    """Raise Misuse if an option holds a length of time below a millisecond, as of `Fixed(10)`, which was meant in seconds."""
+    for field in attrs.fields(type(given)):
+        held, name = getattr(given, field.name), f"{what}.{field.name}"
+        if attrs.has(type(held)):
+            check_unit(held, name)
+        elif _OF_TIME.search(f"{field.type}"):
+            for length in held if isinstance(held, tuple) else (held or 0,):
+                if type(length) is int and 0 < length < MILLISECOND:
+                    raise Misuse(
+                        f"{name} is {seconds(length)}",
+                        why="a number counts microseconds",
+                        todo=f"write timedelta(seconds={length})",
+                    )
 
 
 def timeout_of(timeout: timedelta | None, *, is_async: bool, instead: str = "") -> Duration | None:
@@ -250,6 +288,7 @@ def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:
     if isinstance(retries, Policy):
         if backoff is not None:
             raise Misuse("backoff=, and a policy that has one", todo="leave backoff out")
+        check_unit(retries, "retries")
         return retries
     policy = Policy()
     if retries is not None:
@@ -258,5 +297,12 @@ def policy_of(retries: object, backoff: Backoff | timedelta | None) -> Policy:
         policy = Policy(attempts_max=retries + 1)
     if backoff is None:
         return policy
-    delays = backoff if isinstance(backoff, get_args(Backoff)) else Fixed(length_of(backoff, "backoff", 0))
-    return attrs.evolve(policy, backoff=delays)
+    return attrs.evolve(policy, backoff=delays_of(backoff, get_args(Backoff)))
+
+
+def delays_of(backoff: Any, kinds: tuple[type, ...]) -> Any:
+    """A back-off of one of these kinds, or a fixed one of a timedelta."""
+    if not isinstance(backoff, kinds):
+        return Fixed(length_of(backoff, "backoff", 0))
+    check_unit(cast("attrs.AttrsInstance", backoff), "backoff")
+    return backoff

@@ -37,9 +37,9 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.model.values import check_callable, check_int, check_type
-from tidegate.retries.backoff import Delays, Fixed
+from tidegate.retries.backoff import Delays
 from tidegate_adapters import worker_monitor
-from tidegate_adapters.declaring import length_of
+from tidegate_adapters.declaring import check_unit, delays_of
 from tidegate_adapters.handlers import Called, Decode, Handlers, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import (
@@ -409,6 +409,8 @@ def _with_failures(
     jitter_ppm: int | None,
 ) -> ConsumerRules:
     """The rules with what is said in short."""
+    check_type(rules, ConsumerRules, "consumer")
+    check_unit(rules, "consumer")
     part = rules.partition
     if on_failure is not None:
         check_type(on_failure, OnFailure, "on_failure")
@@ -416,8 +418,7 @@ def _with_failures(
     if retries is not None:
         part = attrs.evolve(part, fanout=attrs.evolve(part.fanout, retries_max=retries))
     if backoff is not None:
-        delays = backoff if isinstance(backoff, get_args(Delays)) else Fixed(length_of(backoff, "backoff", 0))
-        part = attrs.evolve(part, backoff=delays)
+        part = attrs.evolve(part, backoff=delays_of(backoff, get_args(Delays)))
     if jitter_ppm is not None:
         part = attrs.evolve(part, jitter_ppm=jitter_ppm)
     return rules if part is rules.partition else attrs.evolve(rules, partition=part)

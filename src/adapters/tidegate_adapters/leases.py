@@ -80,7 +80,7 @@ from tidegate.model.programs import insert_new
 from tidegate.model.values import check_callable, check_name
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
 from tidegate.retries.repeating import repeat
-from tidegate_adapters.declaring import length_of
+from tidegate_adapters.declaring import check_unit, length_of
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 
@@ -361,6 +361,8 @@ class _Tenancy:
         check_name(key, "a lease")
         check_collection(collection)
         check_attempts(None, pauses)
+        check_unit(candidate.terms, "terms")
+        check_unit(pauses, "pauses")
         self.is_lost, self._unanswered = False, 0
         self._key, self._collection, self._pauses = key, collection, pauses
         self._patience = None if patience is None else length_of(patience, "patience", 1)

@@ -57,7 +57,7 @@ from tidegate.payloads.uploads import (
     sweep,
 )
 from tidegate.retries.pauses import PAUSES, Pauses
-from tidegate_adapters.declaring import length_of
+from tidegate_adapters.declaring import check_unit, length_of
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 
 try:
@@ -383,6 +383,7 @@ class _Settings:
             raise Misuse(f"{shown(self.codec)} makes nothing smaller", todo=f"there are: {', '.join(_CODECS)}")
         _CODECS[self.codec]()
         object.__setattr__(self, "store", PayloadStore(self.records, self.chunks, self.attempts, self.pauses))
+        check_unit(self.pauses, "pauses")
 
 
 def _check_key(key: object) -> None:

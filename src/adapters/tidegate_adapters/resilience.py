@@ -81,7 +81,7 @@ from tidegate.sinks.circuit_breaker import (
     attempt_outcome,
     recorded,
 )
-from tidegate_adapters.declaring import check_lengths
+from tidegate_adapters.declaring import check_lengths, check_unit
 
 try:
     import bson
@@ -148,6 +148,8 @@ class Rules:
         check_lengths(self, attempt=1, **({} if self.deadline is None else {"deadline": 1}))
         check_type(self.budget, Budget, "budget")
         check_type(self.breaker, CircuitBreaker, "breaker")
+        check_unit(self.retries, "retries")
+        check_unit(self.breaker, "breaker")
 
 
 _RULES: Final = Rules()

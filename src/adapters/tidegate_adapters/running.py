@@ -14,6 +14,7 @@ holds up the event loop.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import signal
@@ -34,7 +35,7 @@ from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.failures import as_of_the_server, origin, raised
 from tidegate_adapters.logs import LogFormat, log_to
 from tidegate_adapters.printable import one_line
-from tidegate_adapters.signals import CODES, ended_by_signals
+from tidegate_adapters.signals import CODES, ended_by_signals, ignore_signals
 from tidegate_adapters.targets import attribute, takes_nothing
 
 __all__ = [
@@ -202,6 +203,8 @@ def run_until_stopped(
         return Ended(caught[0] if caught else None, outcome)
 
     ended = asyncio.run(run())
+    if ended.by is not None:
+        atexit.register(ignore_signals)
     log.info("ended%s", f" by {ended.by.name}" if ended.by else "")
     return ended
 

@@ -3,7 +3,7 @@
 So it answers also while user code holds up the event loop. It is for few readers: operators, Prometheus, a platform that asks
 whether a process is healthy. Which page asks who they are, and how, is the page's business.
 
-Many who connect and do not ask hold up nobody: there are 32 connections at most, the one that has waited longest for its request
+Many who connect and do not ask hold up nobody: a connection has a thread once its header is there, there are 32 connections at most, the one that has waited longest for its request
 gives way to a new one, and a request has ten seconds from its first byte to its last. A request whose end two servers could see in
 different places (RFC 9112, section 11.2: request smuggling) is refused, and its connection closed: with a Transfer-Encoding, with
 several lengths, a GET with a body, or a header that cannot be read.
@@ -21,9 +21,11 @@ from contextlib import contextmanager, suppress
 from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader, RawIOBase
+from selectors import EVENT_READ, DefaultSelector, SelectorKey
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, final
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast, final
 from urllib.parse import urlsplit
 
 from tidegate.model.errors import Misuse
@@ -72,6 +74,28 @@ Page: TypeAlias = Callable[[Asked], Answer]
 _NO_PAGES: Final[Mapping[str, Page]] = MappingProxyType({})
 
 
+@final
+class _Heard(RawIOBase):
+    """What was read of a connection, and then what comes."""
+
+    def __init__(self, heard: bytes, rest: RawIOBase) -> None:
+        self._heard, self._rest = heard, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any, /) -> int | None:
+        if not self._heard:
+            return self._rest.readinto(room)
+        taken, self._heard = self._heard[: len(room)], self._heard[len(room) :]
+        room[: len(taken)] = taken
+        return len(taken)
+
+    def close(self) -> None:
+        self._rest.close()
+        super().close()
+
+
 class _Server(ThreadingHTTPServer):
     """Whoever goes away before the answer is no error; who stays is let go at the end, for browsers keep connections."""
 
@@ -80,10 +104,52 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, *given: Any) -> None:
         self.connections: dict[socket.socket, float | None] = {}
         """Since when each waits for a request; None while one is answered."""
+        self.heard: dict[socket.socket, bytes] = {}
+        """What was read for those that are given a thread just now."""
+        self._hears: dict[socket.socket, bytearray] = {}
+        """What was read of those that have none."""
+        self._selector, self._ends = DefaultSelector(), False
         super().__init__(*given)
 
+    def serve_forever(self, poll_interval: float = 0.5) -> None:
+        """Accept connections, and read from each until its header is there: a thread for each would cost a worker its pace."""
+        looks_s = 0.0
+        self._selector.register(self, EVENT_READ)
+        while not self._ends:
+            for key, _ in self._selector.select(poll_interval):
+                if key.fileobj is self:
+                    self._handle_request_noblock()  # type: ignore[attr-defined]  # as the method does that this overrides
+                elif key.fileobj in self._hears:  # it was not let go of just now
+                    self._hear(key)
+            if monotonic() >= looks_s:
+                self.service_actions()
+                looks_s = monotonic() + poll_interval
+
+    def shutdown(self) -> None:
+        self._ends = True
+
+    def _hear(self, key: SelectorKey) -> None:
+        connection = cast("socket.socket", key.fileobj)
+        heard, part = self._hears[connection], b""
+        try:
+            part = connection.recv(_CONTENT_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            pass
+        heard += part
+        end = heard[-len(part) - 3 :]
+        if part and b"\n\r\n" not in end and b"\n\n" not in end and len(heard) < _CONTENT_MAX:
+            return
+        if part:
+            self._selector.unregister(connection)
+            self.heard[connection] = bytes(self._hears.pop(connection))
+            super().process_request(connection, key.data)
+        else:
+            self.let_go(connection)
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Make room for a new one, and answer it in a thread."""
+        """Make room for a new one, and wait for what it asks."""
         if len(self.connections) >= _CONNECTIONS_MAX:
             waiting = {each: since for each, since in [*self.connections.items()] if since is not None}
             if not waiting:  # all are answered just now
@@ -91,10 +157,13 @@ class _Server(ThreadingHTTPServer):
                 return
             self.let_go(min(waiting, key=lambda each: waiting[each]))
         self.waits(request)
-        super().process_request(request, client_address)
+        request.setblocking(False)
+        self._hears[request] = bytearray()
+        self._selector.register(request, EVENT_READ, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         self.connections.pop(request, None)
+        self.heard.pop(request, None)
         super().shutdown_request(request)
 
     def waits(self, connection: socket.socket) -> None:
@@ -108,6 +177,10 @@ class _Server(ThreadingHTTPServer):
 
     def let_go(self, connection: socket.socket) -> None:
         self.connections.pop(connection, None)
+        if self._hears.pop(connection, None) is not None:
+            self._selector.unregister(connection)
+            self.shutdown_request(connection)
+            return
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
@@ -121,6 +194,7 @@ class _Server(ThreadingHTTPServer):
         super().server_close()
         for each in [*self.connections]:
             self.let_go(each)
+        self._selector.close()
 
     def handle_error(self, request: object, client_address: object) -> None:
         log.debug("no answer to %s, who asked %s", client_address, request, exc_info=sys.exception())
@@ -158,6 +232,10 @@ def served(
         protocol_version = "HTTP/1.1"
         server_version, sys_version = "tidegate", ""
 
+        def setup(self) -> None:
+            super().setup()
+            self.rfile = BufferedReader(_Heard(server.heard.pop(self.connection), self.rfile.detach()))
+
         def handle_one_request(self) -> None:
             if self.connection in server.connections:  # it was not let go of meanwhile
                 server.waits(self.connection)
@@ -166,7 +244,7 @@ def served(
                 self.close_connection = True
 
         def do_GET(self) -> None:
-            if _is_ambiguous(self.headers) or self.headers.get("Content-Length", "0") != "0":
+            if _is_ambiguous(self.headers) or _has_body(self.headers):
                 self._refuse(_AMBIGUOUS)
             else:
                 self._answer(pages, b"")
@@ -254,6 +332,10 @@ def _is_ambiguous(headers: Message) -> bool:
     is_plain = not headers.defects and not headers.get_payload()
     is_odd = any(" " in name or "\n" in value for name, value in headers.items())  # or in two lines
     return is_odd or not is_plain or len(lengths) > 1 or "Transfer-Encoding" in headers
+
+
+def _has_body(headers: Message) -> bool:
+    return headers.get("Content-Length", "0") != "0"
 
 
 def _missing(pages: Mapping[str, Page]) -> Answer:

@@ -23,7 +23,7 @@ from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate_adapters.declaring import is_loading
 from tidegate_adapters.logs import log_to
 
-__all__ = ["CODES", "ended_by_signals", "run_until_signalled", "stopped_by_signals"]
+__all__ = ["CODES", "ended_by_signals", "ignore_signals", "run_until_signalled", "stopped_by_signals"]
 
 CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 """The signals, and how a process ends after each."""
@@ -63,9 +63,12 @@ def run_until_signalled(
             log.info("SIGTERM or Ctrl-C lets it drain, within %s", seconds(drain + leave))
             await serve()
 
+    before = {number: signal.getsignal(number) for number in CODES}
     try:
         asyncio.run(run())
     finally:
+        for number, was in before.items():
+            signal.signal(number, was)
         for each in ends:
             each.cancel()
 
@@ -124,19 +127,31 @@ def ended_by_signals(
                 end_within(0 if len(caught) > 1 else max(total / SECOND - took_s, 0))
 
 
+def ignore_signals() -> None:
+    """For the end of a process that has an exit code already: Python would restore what they do by default, which is to end it."""
+    for number in CODES:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def stopped_by_signals(
     stop: Callable[[], None], loop: asyncio.AbstractEventLoop, log: logging.Logger
 ) -> Iterator[list[signal.Signals]]:
-    """Call `stop` in the loop at the first signal and at the second, which are told; the third ends the process."""
+    """Call `stop` in the loop at the first signal and at the second, which are told; the third ends the process.
+
+    After the block signals are handled as before, unless there was one: then the process closes already, which the second does
+    not disturb. Whoever goes on after that restores their handlers.
+    """
     before = {number: signal.getsignal(number) for number in CODES}
     caught: list[signal.Signals] = []
+    is_on = True
 
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
         caught.append(signal.Signals(number))
         if len(caught) > 2:
             os._exit(128 + number)  # by default it does nothing to the first process of a container
-        loop.call_soon_threadsafe(told)
+        if is_on:
+            loop.call_soon_threadsafe(told)
 
     def told() -> None:
         first = len(caught) == 1
@@ -149,5 +164,7 @@ def stopped_by_signals(
     try:
         yield caught
     finally:
-        for number, was in before.items():
-            signal.signal(number, was)
+        is_on = False
+        if not caught:
+            for number, was in before.items():
+                signal.signal(number, was)

@@ -164,10 +164,9 @@ def stall(length: timedelta) -> None:
     Raises:
         Misuse: It is called outside of `run`, or for a negative time.
     """
-    loop = asyncio.get_running_loop()
-    lasts = length_of(length, "length", 0)
+    lasts, loop = length_of(length, "length", 0), asyncio._get_running_loop()  # noqa: SLF001  the public one raises where there is none
     if not isinstance(loop, _SeededLoop):
-        raise Misuse(f"cannot stall {type(loop).__name__}", todo="call it in a run")
+        raise Misuse(f"cannot stall {'no loop' if loop is None else type(loop).__name__}", todo="call it in a run")
     loop.now += lasts / SECOND
 
 

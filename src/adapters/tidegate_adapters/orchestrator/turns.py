@@ -19,7 +19,7 @@ from tidegate.retries.schedule import Schedule
 from tidegate.services.atomic_service import AtomicService, Claiming, NoWindows, ShortWindow, StartUp, check_start_up
 from tidegate.services.retention import Retention
 from tidegate_adapters.crons import check_cron
-from tidegate_adapters.declaring import check_lengths
+from tidegate_adapters.declaring import check_lengths, check_unit
 
 __all__ = ["ServiceRules"]
 
@@ -69,6 +69,7 @@ class ServiceRules:
             pending_max=1,
         )  # fmt: skip
         check_type(self.keep, Retention, "keep")
+        check_unit(self.keep, "keep")
         for cron in (self.recover, self.purge):
             check_cron(Schedule(cron).expression)
         _ = self.patience
@@ -91,7 +92,7 @@ class ServiceRules:
     def service(self) -> AtomicService:
         """Whose turn it is."""
         return AtomicService(
-            interval=duration(self.interval), spread=duration(self.spread), stabilisation=duration(self.stabilisation), start_fraction_ppm=self.start_fraction_ppm
+            interval=self.interval, spread=self.spread, stabilisation=self.stabilisation, start_fraction_ppm=self.start_fraction_ppm
         )  # fmt: skip
 
     @property

@@ -250,7 +250,7 @@ class Workers:
             case Interrupt(runs, why):
                 for each in runs:
                     log.warning(
-                        "interrupted the handler of %s: %s", _named(each), why.value, extra=_fields(command, each)
+                        "interrupted the handler of %s: %s", _named(each)[:-1], why.value, extra=_fields(command, each)
                     )
                 ended = frozenset(runs)
                 return InterruptEach(lambda of, given: isinstance(of, Handle) and given in ended)

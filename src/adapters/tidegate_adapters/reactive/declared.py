@@ -29,6 +29,7 @@ from tidegate_adapters.declaring import (
     check_called_with_one,
     check_database,
     check_task_name,
+    check_unit,
     is_async_handler,
     length_of,
     place_of,
@@ -133,6 +134,7 @@ def declared(
         check_task_name(found)
         check_type(on_new_version, OnNewVersion, "on_new_version")
         check_type(cleanup, CleanUp, "cleanup", "pass CleanUp(delete_when=..., keep_for=timedelta(...))")
+        check_unit(cleanup, "cleanup")
         check_int(version, "version", 1)
         if database is not None:
             check_database(database)
@@ -156,7 +158,10 @@ def declared(
 
 
 def _debounce(debounce: object) -> Debounce:
-    return debounce if isinstance(debounce, Debounce) else Debounce(length_of(debounce, "debounce", 0))
+    if not isinstance(debounce, Debounce):
+        return Debounce(length_of(debounce, "debounce", 0))
+    check_unit(debounce, "debounce")
+    return debounce
 
 
 def _watched(watch: object) -> Projection:

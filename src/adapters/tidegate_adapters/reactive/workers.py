@@ -209,7 +209,10 @@ class Pool:
             case Interrupt(name, runs, why):
                 for each in runs:
                     log.warning(
-                        "interrupted the handler of %s: %s", _named(name, each), why.value, extra=_fields(command, each)
+                        "interrupted the handler of %s: %s",
+                        _named(name, each)[:-1],
+                        why.value,
+                        extra=_fields(command, each),
                     )
                 return InterruptEach(lambda of, given: isinstance(of, Handle) and of.task == name and given in runs)
 

@@ -28,6 +28,7 @@ Known not to work
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from enum import Enum
 from hashlib import sha256
 from typing import Final, TypeAlias, assert_never, final, get_args
@@ -55,6 +56,12 @@ FACTOR_LEAST: Final = 1_010_000
 def check_delay(delay: object, what: str, least: Duration) -> None:
     """Raise Misuse unless `delay` is a number of microseconds from `least` to a century."""
     check_int(delay, what, least, LONGEST)
+
+
+def _each(intervals: tuple[Duration | timedelta, ...]) -> tuple[Duration, ...]:
+    """In microseconds; whoever takes them checks that."""
+    check_type(intervals, tuple, "a series of intervals")
+    return tuple(map(micros, intervals))
 
 
 # --- delays -----------------------------------------------------------------------------------------------------------
@@ -104,10 +111,9 @@ class Exponential:
 class Series:
     """One delay after the other; the last one stays. Invariants: there is one; 0 <= each <= LONGEST."""
 
-    intervals: tuple[Duration, ...]
+    intervals: tuple[Duration, ...] = attrs.field(converter=_each)
 
     def __attrs_post_init__(self) -> None:
-        check_type(self.intervals, tuple, "a series of intervals")
         if not self.intervals:
             raise Misuse("a series has no interval", todo="name at least one, or use a policy of one attempt")
         for interval in self.intervals:

@@ -37,7 +37,7 @@ import attrs
 
 from tidegate.model.effects import Now, Sleep
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, seconds
+from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant, micros, seconds
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Delays, Exponential, check_delay, delay_after
 
@@ -66,12 +66,12 @@ class Pauses:
     Attributes:
         delays: How long it waits after so many attempts.
         jitter_ppm: How much of that may be taken away; all of it by default.
-        elapsed_max: How long after the first attempt another may begin, in microseconds; None for ever.
+        elapsed_max: How long after the first attempt another may begin, in microseconds or a timedelta; None for ever.
     """
 
     delays: Delays = _DELAYS
     jitter_ppm: int = PPM
-    elapsed_max: Duration | None = None
+    elapsed_max: Duration | None = attrs.field(default=None, converter=attrs.converters.optional(micros))
 
     def __attrs_post_init__(self) -> None:
         check_type(self.delays, get_args(Delays), "a back-off with delays of its own")

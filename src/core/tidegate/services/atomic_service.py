@@ -67,7 +67,7 @@ Known not to work
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -83,7 +83,34 @@ __all__ = [
     "check_start_up", "decide_atomic_service_claim", "tolerance",
 ]  # fmt: skip
 
+_AWARE: Final = "pass a datetime with a time zone"
+
 # --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _length(given: Duration | timedelta, what: str, least: Duration = MILLISECOND) -> Duration:
+    """A length of time in microseconds. A number below the least is refused, for it was meant in another unit; 0 is not."""
+    if type(given) is int and 0 < given < least:
+        raise Misuse(
+            f"{what}={given} is {seconds(given)}",
+            why="a number counts microseconds",
+            todo=f"write timedelta(seconds={given})",
+        )
+    if type(given) is not int:
+        check_type(given, timedelta, what)
+    return micros(given)
+
+
+def _interval(given: Duration | timedelta) -> Duration:
+    return _length(given, "interval", 100 * MILLISECOND)
+
+
+def _spread(given: Duration | timedelta) -> Duration:
+    return _length(given, "spread")
+
+
+def _stabilisation(given: Duration | timedelta) -> Duration:
+    return _length(given, "stabilisation")
 
 
 @final
@@ -93,16 +120,19 @@ class AtomicService:
 
     Invariants: 0 < interval; 0 <= spread < interval; 0 <= stabilisation; 0 <= start_fraction_ppm <= PPM.
 
+    Pass lengths of time as timedeltas; the attributes are microseconds. A number counts microseconds, too, and is refused
+    where it can only be meant in seconds: an interval below 100 ms, and another length below a millisecond.
+
     Attributes:
-        interval: One cycle, in microseconds, or a timedelta; and so are the others.
+        interval: One cycle.
         spread: The margin at the end of each slot.
         stabilisation: How long the slot of a new runner stays empty; 0 for not at all.
         start_fraction_ppm: How much of its window may be gone when a run starts; 0 or PPM for any.
     """
 
-    interval: Duration = attrs.field(default=5 * MINUTE, converter=micros)
-    spread: Duration = attrs.field(default=MINUTE, converter=micros)
-    stabilisation: Duration = attrs.field(default=0, converter=micros)
+    interval: Duration = attrs.field(default=5 * MINUTE, converter=_interval)
+    spread: Duration = attrs.field(default=MINUTE, converter=_spread)
+    stabilisation: Duration = attrs.field(default=0, converter=_stabilisation)
     start_fraction_ppm: int = PPM // 2
 
     def __attrs_post_init__(self) -> None:
@@ -119,7 +149,7 @@ class AtomicService:
     def cycle_start(self, now: Instant | datetime) -> Instant:
         """When the cycle began that holds the instant; cycles are counted from the epoch, the same for all."""
         now = as_instant(now)
-        check_type(now, Instant, "an instant")
+        check_type(now, Instant, "now", _AWARE)
         return now + -(now.at % self.interval)
 
 
@@ -133,7 +163,7 @@ class Runner:
 
     def __attrs_post_init__(self) -> None:
         check_name(self.id, "a runner")
-        check_type(self.created, Instant, "an instant")
+        check_type(self.created, Instant, "created", _AWARE)
 
 
 @final
@@ -348,7 +378,7 @@ def decide_atomic_service_claim(
     check_type(runners, tuple, "a tuple of runners")
     check_types(runners, Runner, "a runner")
     now = as_instant(now)
-    check_type(now, Instant, "an instant")
+    check_type(now, Instant, "now", _AWARE)
     interval, count = service.interval, len(runners)
     cycle_start = service.cycle_start(now)
     position = next((place for place, runner in enumerate(runners) if runner.id == runner_id), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from hypothesis import strategies as st
@@ -40,9 +41,9 @@ def atomic_services(draw: DrawFn, intervals: SearchStrategy[int] = _LENGTHS, *, 
     interval = draw(intervals)
     margins = st.sampled_from((0, 1, interval // 5, interval // 3)).filter(lambda spread: spread < interval)
     return AtomicService(
-        interval=interval,
-        spread=draw(margins),
-        stabilisation=draw(st.integers(0, 2 * interval)) if grace else 0,
+        interval=timedelta(microseconds=interval),
+        spread=timedelta(microseconds=draw(margins)),
+        stabilisation=timedelta(microseconds=draw(st.integers(0, 2 * interval)) if grace else 0),
         start_fraction_ppm=draw(st.sampled_from((0, 1, PPM // 3, PPM // 2, PPM - 1, PPM))),
     )
 
