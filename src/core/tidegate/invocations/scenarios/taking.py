@@ -444,7 +444,7 @@ def rushed(
     parts: TakerParts = PARTS,
     *,
     summary: str = "many that are over their rate stand before one that has none: it begins soon",
-    waiting: int = 3,
+    waiting: int = 4,
     looks: int = 4,
     moves: int = 0,
     budget: int = 0,
@@ -506,7 +506,7 @@ SCENARIOS: Final = (
     Shipped(
         "taking.rushed",
         rushed,
-        thorough=partial(rushed, waiting=4, budget=1),
+        thorough=partial(rushed, budget=1),
         large=partial(rushed, waiting=9, moves=2, budget=2),
     ),
 )
