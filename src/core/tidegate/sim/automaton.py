@@ -36,7 +36,7 @@ from tidegate.sim.outside import differs, reached
 
 __all__ = [
     "Asking", "Birth", "Cancelled", "Crashed", "Failed", "ProcessStatus", "ProgramAutomaton", "Raised",
-    "Returned", "check_again", "checked_effect", "resume",
+    "Returned", "check_again", "checked_effect", "closed", "resume",
 ]  # fmt: skip
 
 
@@ -324,6 +324,12 @@ class ProgramAutomaton:
             what = f"with the same replies a program was first {node.status} and then stood at: {status}"
             raise differs(what, self.process, line, reached(self.birth))
 
+    def let_go(self) -> None:
+        """Close the programs that stand anywhere; whoever needs one later has it replayed."""
+        for node in self.nodes:
+            while node.parked:
+                closed(node.parked.pop())
+
     def park_again(self, number: int, program: Program[object]) -> None:
         """Keep a program that stands at the node: it serves whoever needs one, and may not like to be dropped there."""
         if isinstance(self.nodes[number].status, Asking):
@@ -352,6 +358,20 @@ class ProgramAutomaton:
         if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
+
+
+_CLOSES_MAX: Final = 100
+"""How often a program is closed that awaits again each time, as in a `finally`."""
+
+
+def closed(program: Program[object]) -> None:
+    """Close a suspended program, so that Python does not complain of it when it is dropped."""
+    for _ in range(_CLOSES_MAX):
+        try:
+            program.close()
+        except BaseException:  # noqa: BLE001, S112  it awaits again, or raises what interests nobody
+            continue
+        return
 
 
 def check_again(first: ProcessStatus, then: ProcessStatus, line: str) -> None:
