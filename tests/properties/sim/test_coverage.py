@@ -11,10 +11,10 @@ import attrs
 import pytest
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, OlderThan, PutServerTime
-from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program, Sleep
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, OlderThan, PutServerTime
+from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program, Refused, Sleep
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import delete_one, find_one, insert_many, insert_one, update_many, update_one
+from tidegate.model.operations import delete_one, find_one, insert_many, insert_one, update_many, update_one, upsert_one
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
@@ -25,9 +25,22 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.group import Coordinator
 from tidegate.sim.reducers import Crash, ReducerProcess
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Actor, Clock, Law, NoLongerThan, Scenario
+from tidegate.sim.scenario import Actor, Clock, Law, NoLongerThan, Scenario, State
 from tidegate.sim.streams import Forgetful
-from tidegate.sim.world import Cell, Plain, calling, contents, document, inbox, notes, world_with
+from tidegate.sim.world import (
+    Cell,
+    Meaning,
+    Outcomes,
+    Plain,
+    World,
+    calling,
+    contents,
+    document,
+    inbox,
+    notes,
+    perform,
+    world_with,
+)
 
 
 async def says() -> str:
@@ -393,6 +406,44 @@ def test_a_write_of_too_many_documents_is_reported(
         return [line.partition(" ")[2].partition(" documents of rows: ")[0] for line in found]
 
     assert (said(EXHAUSTIVE), said(Exploration(depth_max=0))) == (told, [])
+
+
+UPSERT: Final = upsert_one("rows", AllOf((Eq(ID, "2"), Eq(N, 0))), Add(N, 1))
+WRITES: Final = Cell[int](("writes",), 0)
+
+
+def counting(effect: Effect[object], world: World, who: str) -> Outcomes:
+    return (
+        (after.write(WRITES, world.read(WRITES) + (effect in (ADD, UPSERT))), it)
+        for after, it in perform(effect, world, who)
+    )
+
+
+def failing(effect: Effect[object], world: World, who: str) -> Outcomes:
+    yield from perform(effect, world, who)
+    if effect in (ADD, UPSERT):
+        yield world, Refused("full")
+
+
+def plain(effect: Effect[object], world: World, who: str) -> Outcomes:
+    return perform(effect, world, who)
+
+
+@pytest.mark.parametrize("effect", [ADD, UPSERT], ids=["many", "upsert"])
+@pytest.mark.parametrize(("meaning", "is_at_once"), [(counting, True), (failing, True), (plain, False)])
+def test_a_meaning_that_does_more_for_many_than_for_each_does_it_at_once_and_that_is_reported(
+    effect: Effect[object], meaning: Meaning, *, is_at_once: bool
+) -> None:
+    async def asks() -> None:
+        await effect
+
+    def is_counted(state: State) -> bool:
+        return meaning is not counting or state.read(WRITES) == isinstance(state.status("p"), Returned)
+
+    actors = (Process("p", factory(asks), meaning=meaning),)
+    report = explore(scenario(world=world_with({"rows": rows(2)}), actors=actors, always={"counted": is_counted}))
+    told = [line for line in report.uncovered if f"{type(effect).__name__} in rows is done at once" in line]
+    assert (report.verdict, len(told)) == (Verdict.COMPLETE, is_at_once)
 
 
 @pytest.mark.parametrize("require_sometimes", [False, True])

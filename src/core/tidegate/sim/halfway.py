@@ -8,7 +8,8 @@ What begins to match a write meanwhile is written, too, or not; what it has writ
 update of many, and a server that is told to end it (`Fault.PARTLY_DONE`) leaves it where it is.
 
 A meaning does all of it at once. Whether it does so document by document is seen by comparing: where a meaning of the
-user's answers otherwise than for one document after the other, or lets wait what they need not wait for, nothing is added.
+user's answers or writes otherwise than for one document after the other, or lets wait what they need not wait for, nothing is
+added; an exhaustive search tells (`uncovered`).
 
 Laws, whatever others do in between
     HW1  No document is written twice by one request; one that is inserted again is another one.
@@ -33,8 +34,9 @@ from tidegate.model.documents import AllOf, Eq, OlderThan, equalities, parts_of
 from tidegate.model.effects import Effect, Failure, Refused, is_too_late
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import DeleteMany, InsertOne, UpdateMany, UpsertOne
-from tidegate.sim.aging import plain_text, same
-from tidegate.sim.failover import noted, unconfirmed
+from tidegate.sim.aging import plain_text, same, unchanged
+from tidegate.sim.cells import EARLIER
+from tidegate.sim.failover import noted, noting, overwritten_in, unconfirmed
 from tidegate.sim.transactions import all_confirmed
 from tidegate.sim.world import (
     MANY,
@@ -46,13 +48,12 @@ from tidegate.sim.world import (
     Outcomes,
     Part,
     World,
-    document,
     parts,
     target,
     to_insert,
 )
 
-__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "stepping", "too_many"]
+__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "is_at_once", "stepping", "too_many"]
 
 APART_MAX: Final = 6
 """Between how many documents, the last of a write, others may act."""
@@ -98,7 +99,7 @@ def stepping(  # noqa: PLR0917
     """
     if isinstance(effect, UpsertOne):
         insert = None if at is not None else _found_none(effect, world)
-        if insert is not None and _is_meant(whole, _inserting(insert, world, who, meaning)):
+        if insert is not None and _is_inserted_later(effect, insert, world, who, meaning):
             yield "it finds none, and has not inserted yet", world, Halfway((insert,)), False
     elif isinstance(effect, MANY):
         here = at
@@ -135,6 +136,16 @@ def too_many(effect: Many, world: World, who: str, meaning: Meaning, known: int 
         return known
     is_apart = _is_done_apart(effect, each, world, who, meaning, answers(meaning, effect, world, who))
     return len(each) if is_apart else known
+
+
+def is_at_once(effect: Effect[object], world: World, who: str, meaning: Meaning) -> bool:
+    """Is it done at once, although a store takes several steps, for the meaning answers otherwise for one document after the other?"""
+    whole = answers(meaning, effect, world, who)
+    if isinstance(effect, UpsertOne):
+        insert = _found_none(effect, world)
+        return bool(whole and insert) and not _is_inserted_later(effect, cast("InsertOne", insert), world, who, meaning)
+    each = parts(effect, world) if isinstance(effect, MANY) else ()
+    return bool(whole and len(each) > 1) and not _is_done_apart(cast("Many", effect), each, world, who, meaning, whole)
 
 
 _BY_FILTER: Final = (UpdateMany, DeleteMany)
@@ -210,9 +221,25 @@ def _inserting(insert: InsertOne, world: World, who: str, meaning: Meaning) -> A
 # --- whether a meaning does as the store does ---------------------------------------------------------------------------
 
 
-def _is_meant(whole: Answers, apart: Answers) -> bool:
+def _is_inserted_later(effect: UpsertOne, insert: InsertOne, world: World, who: str, meaning: Meaning) -> bool:
+    """Does the meaning do with the insert what it does with the upsert?"""
+    whole, apart = answers(meaning, effect, noting(world), who), _inserting(insert, noting(world), who, meaning)
     return len(whole) == len(apart) and all(
-        same(reply, other) for (_, reply), (_, other) in zip(whole, apart, strict=True)
+        same(reply, other) and _is_alike(done, after)
+        for (done, reply), (after, other) in zip(whole, apart, strict=True)
+    )
+
+
+_KEPT_BY_WRITE: Final = frozenset({EARLIER.name, UNCONFIRMED.name})
+"""What is told of each write of one document."""
+
+
+def _is_alike(one: World, other: World) -> bool:
+    """Do two worlds hold the same, where either was written?"""
+    return all(
+        unchanged(one.read(cell), other.read(cell))
+        for cell, _ in (*overwritten_in(one), *overwritten_in(other))
+        if cell.name not in _KEPT_BY_WRITE
     )
 
 
@@ -220,7 +247,7 @@ def _is_done_apart(  # noqa: PLR0917
     effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> bool:
     """Does the meaning do with one part after the other what it does with the whole?"""
-    done, so_far = world, Halfway(each)
+    done, so_far = noting(world), Halfway(each)
     for part in each:
         found = answers(meaning, part, done, who)
         if not found:
@@ -235,5 +262,5 @@ def _is_done_apart(  # noqa: PLR0917
         return True
     if len(whole) != 1 or not same(whole[0][1], so_far.done.reply(effect)):
         return False
-    where = [document(effect.collection, cast("Key", target(part))) for part in each]
-    return all(same(whole[0][0].read(cell), done.read(cell)) for cell in where)
+    ((at_once, _),) = answers(meaning, effect, noting(world), who)
+    return _is_alike(at_once, done)
