@@ -413,11 +413,15 @@ def _check_held(program: Program[object], status: ProcessStatus, place: object) 
             raise InstantRefused(f"is {plain_text(status)}, which holds an instant", "return an age, or nothing of it")
         return
     held = ", ".join(f"`{name}`" for name in holders(program, _is_relative))
+    where = f"{awaited_at(program)}, where it is {plain_text(status)}"
+    if isinstance(place, Unmergeable) and not held and plain(status) is status:
+        told = f"may hold the instant that it was given ({place.reason})"
+        raise InstantRefused(told, "keep immutable values across an await", where)
     if isinstance(place, Unmergeable) or plain(status) is not status or _names_instant(place):
         raise InstantRefused(
             f"holds an instant in {held or 'what it awaits, or in its memory'}",
             f"`del {held.replace('`', '')}` before that await, or keep an age" if held else "keep an age instead",
-            f"{awaited_at(program)}, where it is {plain_text(status)}",
+            where,
         )
 
 
