@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random  # noqa: TID251  seeded
@@ -270,7 +271,7 @@ def test_what_a_bound_cuts_off_is_reported() -> None:
     report = explore(scenario(sometimes=done, eventually=done), Exploration(depth_max=1))
     assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 step was taken from the beginning")
     assert report.uncovered == (
-        "1 states from depth 1 on were not looked beyond",
+        "1 state from depth 1 on was not looked beyond",
         "goal never reached: it is done",
         "fault lost_reply never struck",
         LATE,
@@ -313,6 +314,21 @@ def test_a_scenario_in_which_nothing_can_be_found_says_so(
 async def sleeps_and_looks() -> object:
     await Sleep(3 * SECOND)
     return await find_one("rows", OlderThan(Field[Instant]("since"), 5 * SECOND)) is None
+
+
+@pytest.mark.parametrize(("moves", "lengths"), [(0, ("5 s",)), (2, ("10 s",)), (3, ())])
+def test_a_sleep_that_ends_in_no_run_is_reported(moves: int, lengths: tuple[str, ...]) -> None:
+    """What comes after it was not explored, also where no law is about rest; the line and how long it is."""
+
+    async def sleeps_twice() -> None:
+        await Sleep(5 * SECOND)
+        await Note("at", 1)
+        await Sleep(10 * SECOND)
+
+    timed = scenario(actors=(Process("p", factory(sleeps_twice)),), clock=Clock(5 * SECOND, moves=moves), budget=0)
+    found = re.compile(r"test_coverage\.py:\d+ .*sleeps_twice: no run comes to the end of a sleep of (\d+ s), because ")
+    told = [said[1] for line in explore(timed).uncovered if (said := found.search(line))]
+    assert told == list(lengths)
 
 
 @pytest.mark.parametrize(("quantum", "lengths"), [(1, ()), (2, ("3 s", "5 s", "7 s")), (6, ("7 s",))])

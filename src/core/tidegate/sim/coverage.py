@@ -5,7 +5,7 @@
              budget is one; or that nobody brings to an end
     goals    that were never reached
     writes   of so many documents that most of them were written in one step, and that a meaning does at once (`tidegate.sim.halfway`)
-    ages     in filters that nothing reaches, because time stands or the clock has too few moves
+    ages     in filters that nothing reaches, and sleeps that never end, because time stands or the clock has too few moves
     laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
              about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
              the clock had no moves left; all, where none is stated, or where nothing ever happens
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import chain
 from typing import Final, TypeAlias, cast
 
 from tidegate.model.documents import OlderThan
@@ -44,6 +45,7 @@ from tidegate.sim.lines import decided_at
 from tidegate.sim.outside import reached
 from tidegate.sim.packing import Lens, Looked
 from tidegate.sim.reducers import Machine, ReducerProcess
+from tidegate.sim.rendering import number_of
 from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import Actor, NoLongerThan, Scenario
 from tidegate.sim.search import Explored
@@ -81,7 +83,8 @@ def _unlooked(found: Explored) -> tuple[str, ...]:
     if not found.frontier:
         return ()
     left = "" if found.expected is None else f"; about {rounded(found.expected)} states were expected in all"
-    states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond{left}"
+    were = f"from depth {found.depth:,} on {'was' if len(found.frontier) == 1 else 'were'} not looked beyond"
+    states = f"{number_of(len(found.frontier), 'state')} {were}{left}"
     return (states, *(growing(found.search.space) if found.depth >= DEPTH_MIN else ()))
 
 
@@ -95,8 +98,9 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 
 
 def _between(found: Explored) -> tuple[str, ...]:
-    """Lengths of time that end between two moves of the clock, and ages that nothing reaches."""
+    """Lengths of time that end between two moves of the clock, sleeps that never end, and ages that nothing reaches."""
     scenario, ages, lengths = found.search.scenario, set[Duration](), set[Duration]()
+    awoke: dict[tuple[str, Duration], bool] = {}
 
     def look(part: object) -> object:
         if isinstance(part, OlderThan):
@@ -104,10 +108,12 @@ def _between(found: Explored) -> tuple[str, ...]:
         return part
 
     for process in found.search.space.processes.values():
-        for status in (node.status for automaton in process.automata for node in automaton.nodes):
-            match status:
+        for node in chain.from_iterable(automaton.nodes for automaton in process.automata):
+            match node.status:
                 case Asking(Sleep() as sleep):
                     lengths.add(sleep.least)
+                    asleep = node.src, sleep.least
+                    awoke[asleep] = awoke.get(asleep, False) or bool(node.edges)
                 case Asking(effect):
                     mapped(effect, look)
                 case _:
@@ -115,6 +121,15 @@ def _between(found: Explored) -> tuple[str, ...]:
     never = _never_reached(found, ages) if ages else ()
     if scenario.clock is None:
         return never
+    if not found.search.space.relative and not found.stopped:
+        moves = number_of(scenario.clock.moves, "move")
+        todo = "give the clock more moves" + ("" if scenario.clock.horizon else ", or a horizon")
+        never += tuple(
+            f"{src}: no run comes to the end of a sleep of {seconds(length)}, because the clock has {moves}: what comes after it "
+            f"was not explored; {todo}"
+            for (src, length), has_ended in awoke.items()
+            if not has_ended
+        )
     lengths |= ages | {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
     quantum = scenario.clock.quantum
     return never + tuple(
