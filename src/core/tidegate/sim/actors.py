@@ -70,6 +70,7 @@ def factory(
     program: Callable[P, Coroutine[Effect[object], object, object]], *arguments: P.args, **named: P.kwargs
 ) -> Birth:
     """A program that is the same in every life."""
+    check_callable(program, "a program", 'write factory(program, "argument"), which calls it in each life')
     return partial(_begun, partial(program, *arguments, **named))
 
 
