@@ -81,6 +81,13 @@ def answers(meaning: Meaning, effect: Effect[object], world: World, who: str) ->
             why="an outcome is the world after it, and the reply",
             todo="yield (world, reply) for each outcome; for none, while it must wait, yield nothing",
         )
+    if not all(type(after) is type(world) for after, _ in cast("Answers", found)):
+        raise Misuse(
+            f"a meaning has an outcome for {effect} in another world",
+            where=who,
+            why="the world after it is not made of the one that it was given",
+            todo="yield that world, or what its write(cell, value) returns",
+        )
     return cast("Answers", found)
 
 
