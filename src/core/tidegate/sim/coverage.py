@@ -195,8 +195,10 @@ def _in_one_step(found: Explored) -> tuple[str, ...]:
         meaning = (actor.meaning or perform) if isinstance(actor, Network) else actor.meaning
         if slot is None:
             continue
-        some = APART_MAX if meaning is perform or not reached(meaning).has_code else 1
-        asked = {at: each for at, held in enumerate(slot.seen) if (each := _in_steps(_asked(actor, held), there, some))}
+        asked = {at: each for at, held in enumerate(slot.seen) if (each := _in_steps(_asked(actor, held), there, 1))}
+        some = APART_MAX if not asked or meaning is perform or not reached(meaning).has_code else 1
+        if some > 1:
+            asked = {at: left for at, each in asked.items() if (left := _in_steps(each, there, some))}
         for key in stepper.memo if asked else ():
             for who, effect, where in asked.get((key >> slot.shift) & slot.low, ()):
                 world = Lens(packing, key, Looked())

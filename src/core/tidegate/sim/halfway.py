@@ -37,6 +37,7 @@ from tidegate.model.operations import DeleteMany, InsertOne, UpdateMany, UpsertO
 from tidegate.sim.aging import plain_text, same, unchanged
 from tidegate.sim.cells import EARLIER
 from tidegate.sim.failover import noted, noting, overwritten_in, unconfirmed
+from tidegate.sim.packing import Lens
 from tidegate.sim.transactions import all_confirmed
 from tidegate.sim.world import (
     MANY,
@@ -74,19 +75,14 @@ def answers(meaning: Meaning, effect: Effect[object], world: World, who: str) ->
     """
     outcomes: object = meaning(effect, world, who)
     found: tuple[object, ...] = tuple(outcomes) if isinstance(outcomes, Iterable) else (outcomes,)
-    if not all(type(each) is tuple and len(each) == 2 for each in found):
+    own = type(world)
+    if not all(type(each) is tuple and len(each) == 2 and type(each[0]) is own for each in found):
         raise Misuse(
             f"a meaning has an outcome {shown(found[0] if len(found) == 1 else found)} for {effect}",
             where=who,
-            why="an outcome is the world after it, and the reply",
-            todo="yield (world, reply) for each outcome; for none, while it must wait, yield nothing",
-        )
-    if not all(type(after) is type(world) for after, _ in cast("Answers", found)):
-        raise Misuse(
-            f"a meaning has an outcome for {effect} in another world",
-            where=who,
-            why="the world after it is not made of the one that it was given",
-            todo="yield that world, or what its write(cell, value) returns",
+            why="an outcome is the world after it, which is made of the one that was given, and the reply",
+            todo="yield (world, reply) or (world.write(cell, value), reply) for each outcome; for none, while it must wait, yield "
+            "nothing",
         )
     return cast("Answers", found)
 
@@ -106,7 +102,7 @@ def stepping(  # noqa: PLR0917
     """
     if isinstance(effect, UpsertOne):
         insert = None if at is not None else _found_none(effect, world)
-        if insert is not None and _is_inserted_later(effect, insert, world, who, meaning):
+        if insert is not None and _is_inserted_later(effect, insert, world, who, meaning, whole):
             yield "it finds none, and has not inserted yet", world, Halfway((insert,)), False
     elif isinstance(effect, MANY):
         here = at
@@ -150,7 +146,7 @@ def is_at_once(effect: Effect[object], world: World, who: str, meaning: Meaning)
     whole = answers(meaning, effect, world, who)
     if isinstance(effect, UpsertOne):
         insert = _found_none(effect, world)
-        return bool(whole and insert) and not _is_inserted_later(effect, cast("InsertOne", insert), world, who, meaning)
+        return insert is not None and bool(whole) and not _is_inserted_later(effect, insert, world, who, meaning, whole)
     each = parts(effect, world) if isinstance(effect, MANY) else ()
     return bool(whole and len(each) > 1) and not _is_done_apart(cast("Many", effect), each, world, who, meaning, whole)
 
@@ -228,13 +224,53 @@ def _inserting(insert: InsertOne, world: World, who: str, meaning: Meaning) -> A
 # --- whether a meaning does as the store does ---------------------------------------------------------------------------
 
 
-def _is_inserted_later(effect: UpsertOne, insert: InsertOne, world: World, who: str, meaning: Meaning) -> bool:
+def _is_inserted_later(  # noqa: PLR0917
+    effect: UpsertOne, insert: InsertOne, world: World, who: str, meaning: Meaning, whole: Answers
+) -> bool:
     """Does the meaning do with the insert what it does with the upsert?"""
-    whole, apart = answers(meaning, effect, noting(world), who), _inserting(insert, noting(world), who, meaning)
-    return len(whole) == len(apart) and all(
-        same(reply, other) and _is_alike(done, after)
-        for (done, reply), (after, other) in zip(whole, apart, strict=True)
+    apart = _inserting(insert, world, who, meaning)
+    if len(whole) != len(apart) or not all(same(one[1], other[1]) for one, other in zip(whole, apart, strict=True)):
+        return False
+    return all(_are_one(one[0], other[0]) for one, other in zip(whole, apart, strict=True)) or all(
+        _is_alike(one[0], other[0])
+        for one, other in zip(
+            answers(meaning, effect, noting(world), who),
+            _inserting(insert, noting(world), who, meaning),
+            strict=True,
+        )
     )
+
+
+def _is_done_apart(  # noqa: PLR0917
+    effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
+) -> bool:
+    """Does the meaning do with one part after the other what it does with the whole?"""
+    done, so_far, taken = world, Halfway(each), 0
+    for part in each:
+        found = answers(meaning, part, done, who)
+        if not found:
+            return all(isinstance(reply, Failure) and is_too_late(reply) for _, reply in whole)
+        if len(found) > 1:
+            return False
+        ((done, reply),) = found
+        so_far, taken = Halfway((), (), so_far.done.plus(effect, part, reply)), taken + 1
+        if so_far.done.failure is not None:
+            break
+    if any(isinstance(reply, Failure) and is_too_late(reply) for _, reply in whole):
+        return True
+    if len(whole) != 1 or not same(whole[0][1], so_far.done.reply(effect)):
+        return False
+    if _are_one(whole[0][0], done):
+        return True
+    apart = noting(world)
+    for part in each[:taken]:
+        ((apart, _),) = answers(meaning, part, apart, who)
+    ((at_once, _),) = answers(meaning, effect, noting(world), who)
+    return _is_alike(at_once, apart)
+
+
+def _are_one(one: World, other: World) -> bool:
+    return isinstance(one, Lens) and isinstance(other, Lens) and one.state == other.state
 
 
 _KEPT_BY_WRITE: Final = frozenset({EARLIER.name, UNCONFIRMED.name})
@@ -248,26 +284,3 @@ def _is_alike(one: World, other: World) -> bool:
         for cell, _ in (*overwritten_in(one), *overwritten_in(other))
         if cell.name not in _KEPT_BY_WRITE
     )
-
-
-def _is_done_apart(  # noqa: PLR0917
-    effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
-) -> bool:
-    """Does the meaning do with one part after the other what it does with the whole?"""
-    done, so_far = noting(world), Halfway(each)
-    for part in each:
-        found = answers(meaning, part, done, who)
-        if not found:
-            return all(isinstance(reply, Failure) and is_too_late(reply) for _, reply in whole)
-        if len(found) > 1:
-            return False
-        ((done, reply),) = found
-        so_far = Halfway((), (), so_far.done.plus(effect, part, reply))
-        if so_far.done.failure is not None:
-            break
-    if any(isinstance(reply, Failure) and is_too_late(reply) for _, reply in whole):
-        return True
-    if len(whole) != 1 or not same(whole[0][1], so_far.done.reply(effect)):
-        return False
-    ((at_once, _),) = answers(meaning, effect, noting(world), who)
-    return _is_alike(at_once, done)
