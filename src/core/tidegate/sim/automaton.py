@@ -36,7 +36,7 @@ from tidegate.sim.outside import differs, reached
 
 __all__ = [
     "Asking", "Birth", "Cancelled", "Crashed", "Failed", "ProcessStatus", "ProgramAutomaton", "Raised",
-    "Returned", "check_again", "checked_effect", "closed", "resume",
+    "Returned", "check_again", "checked_effect", "close_quietly", "resume",
 ]  # fmt: skip
 
 
@@ -328,7 +328,7 @@ class ProgramAutomaton:
         """Close the programs that stand anywhere; whoever needs one later has it replayed."""
         for node in self.nodes:
             while node.parked:
-                closed(node.parked.pop())
+                close_quietly(node.parked.pop())
 
     def park_again(self, number: int, program: Program[object]) -> None:
         """Keep a program that stands at the node: it serves whoever needs one, and may not like to be dropped there."""
@@ -364,7 +364,7 @@ _CLOSES_MAX: Final = 100
 """How often a program is closed that awaits again each time, as in a `finally`."""
 
 
-def closed(program: Program[object]) -> None:
+def close_quietly(program: Program[object]) -> None:
     """Close a suspended program, so that Python does not complain of it when it is dropped."""
     for _ in range(_CLOSES_MAX):
         try:
