@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -354,12 +355,15 @@ def explored(*args: Any, **told: Any) -> Callable[[], object]:
     return run
 
 
-def coroutine() -> Process:
-    made = finds()
-    try:
-        return Process("a", made)  # type: ignore[arg-type]
-    finally:
-        made.close()
+def coroutine(use: Callable[[Any], object]) -> Callable[[], object]:
+    def run() -> object:
+        made = finds()
+        try:
+            return use(made)
+        finally:
+            made.close()
+
+    return run
 
 
 SIMULATED: Final[tuple[Row, ...]] = (
@@ -374,7 +378,8 @@ SIMULATED: Final[tuple[Row, ...]] = (
     ("57", explored(asks_pymongo), "a program asks the database by effects: write await find_one(...), and nothing of pymongo"),
     ("58", explored(plain), "an int is no program | help: write Process('a', factory(program | with an `async def` as the program"),
     ("59", explored(actors=(Process("a", finds),)), "takes 0 positional arguments but 1 was given | help: write Process('a', factory(program"),  # type: ignore[arg-type]
-    ("60", coroutine, 'must be callable, got coroutine | help: write Process("a", factory(program'),
+    ("60", coroutine(partial(Process, "a")), 'must be callable, got coroutine | help: write Process("a", factory(program'),
+    ("60 in factory", coroutine(factory), 'must be callable, got coroutine | help: write factory(program, "argument")'),
     ("61", explored(laws={"holds": lambda state: state.status("bob") is None}), '"bob" stands, which is no process | help: the processes are: a'),
     ("62", explored(laws={"holds": lambda state: not sim.contents(state, "jbos")}), "the collection 'jbos', which no state has | did you mean 'jobs'?"),
     ("63", explored(laws={"holds": lambda _: None}), "the law 'holds' answered None | help: write a plain `def` that returns True or False"),

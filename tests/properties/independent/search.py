@@ -658,6 +658,14 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
                 is_late = "late" in actor.faults and process.begun is None
                 for done in (*(done for done, _ in outcomes), *((flying,) if is_late else ())):
                     yield Move(_with(done, index, cancelled), fault="cancelled")
+            may_be_late = "late" in actor.faults and (little.chosen is None or "late" in little.chosen)
+            starts_again = "crash_before" in actor.faults and (actor.comes_back or "restart" in actor.faults)
+            if may_be_late and starts_again and process.begun is None and not process.is_stuck:
+                ends = answered(code, process.stands, Failed("ambiguous")).how != "asks"  # so it cannot die later
+                if ends and (left := spent(flying, "late")) is not None:
+                    yield Move(
+                        _with(left, index, cancelled._replace(stands=Stands("crashed", 0, ()))), fault="crash_before"
+                    )
 
 
 def _in_trouble(  # noqa: PLR0917

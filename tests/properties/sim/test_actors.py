@@ -411,9 +411,10 @@ def test_a_late_request_arrives_at_any_later_point() -> None:
     assert set(seen) == {(said, arrived) for said in range(4) for arrived in range(2)}
 
 
-def test_a_late_request_outlives_its_sender() -> None:
+@pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_a_late_request_outlives_its_sender(crash: Fault) -> None:
     """The sender crashes, is born again, and its old request still arrives."""
-    late = Faults.of(Fault.LATE, Fault.CRASH_AFTER, Fault.RESTART)
+    late = Faults.of(Fault.LATE, crash, Fault.RESTART)
     assert (0, 1) in lives(checked(scenario(signs_anyway, faults=late, budget=3)))
     assert (1, 0) in lives(checked(scenario(signs_anyway, faults=late, budget=3)))
 

@@ -418,6 +418,14 @@ async def keeps_an_instant() -> object:
     return again[AT] - row[AT] if row and again else None
 
 
+async def keeps_a_list() -> object:
+    ages: list[int] = []
+    row = await find_one("rows", ROW)
+    del row
+    await Sleep(SECOND)
+    return len(ages)
+
+
 async def reads_its_clock() -> object:
     await Now()
     return None
@@ -425,7 +433,11 @@ async def reads_its_clock() -> object:
 
 @pytest.mark.parametrize(
     ("program", "why"),
-    [(keeps_an_instant, "p holds an instant in `row` at "), (reads_its_clock, "p uses an instant as a number, ")],
+    [
+        (keeps_an_instant, "p holds an instant in `row` at "),
+        (keeps_a_list, "p may hold the instant that it was given "),
+        (reads_its_clock, "p uses an instant as a number, "),
+    ],
 )
 def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_says_why(
     program: Callable[[], Coroutine[Effect[object], object, object]], why: str

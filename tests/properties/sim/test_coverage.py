@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random  # noqa: TID251  seeded
@@ -11,10 +12,10 @@ import attrs
 import pytest
 from tests.properties.shipped import OF_DESIGNS, report_on
 
-from tidegate.model.documents import ID, Add, Document, Eq, Exists, Field, OlderThan, PutServerTime
-from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program, Sleep
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, OlderThan, PutServerTime
+from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program, Refused, Sleep
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import delete_one, find_one, insert_many, insert_one, update_many, update_one
+from tidegate.model.operations import delete_one, find_one, insert_many, insert_one, update_many, update_one, upsert_one
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
@@ -25,9 +26,22 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.group import Coordinator
 from tidegate.sim.reducers import Crash, ReducerProcess
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import Actor, Clock, Law, NoLongerThan, Scenario
+from tidegate.sim.scenario import Actor, Clock, Law, NoLongerThan, Scenario, State
 from tidegate.sim.streams import Forgetful
-from tidegate.sim.world import Cell, Plain, calling, contents, document, inbox, notes, world_with
+from tidegate.sim.world import (
+    Cell,
+    Meaning,
+    Outcomes,
+    Plain,
+    World,
+    calling,
+    contents,
+    document,
+    inbox,
+    notes,
+    perform,
+    world_with,
+)
 
 
 async def says() -> str:
@@ -257,7 +271,7 @@ def test_what_a_bound_cuts_off_is_reported() -> None:
     report = explore(scenario(sometimes=done, eventually=done), Exploration(depth_max=1))
     assert (report.verdict, report.reason) == (Verdict.INCONCLUSIVE, "1 step was taken from the beginning")
     assert report.uncovered == (
-        "1 states from depth 1 on were not looked beyond",
+        "1 state from depth 1 on was not looked beyond",
         "goal never reached: it is done",
         "fault lost_reply never struck",
         LATE,
@@ -300,6 +314,21 @@ def test_a_scenario_in_which_nothing_can_be_found_says_so(
 async def sleeps_and_looks() -> object:
     await Sleep(3 * SECOND)
     return await find_one("rows", OlderThan(Field[Instant]("since"), 5 * SECOND)) is None
+
+
+@pytest.mark.parametrize(("moves", "lengths"), [(0, ("5 s",)), (2, ("10 s",)), (3, ())])
+def test_a_sleep_that_ends_in_no_run_is_reported(moves: int, lengths: tuple[str, ...]) -> None:
+    """What comes after it was not explored, also where no law is about rest; the line and how long it is."""
+
+    async def sleeps_twice() -> None:
+        await Sleep(5 * SECOND)
+        await Note("at", 1)
+        await Sleep(10 * SECOND)
+
+    timed = scenario(actors=(Process("p", factory(sleeps_twice)),), clock=Clock(5 * SECOND, moves=moves), budget=0)
+    found = re.compile(r"test_coverage\.py:\d+ .*sleeps_twice: no run comes to the end of a sleep of (\d+ s), because ")
+    told = [said[1] for line in explore(timed).uncovered if (said := found.search(line))]
+    assert told == list(lengths)
 
 
 @pytest.mark.parametrize(("quantum", "lengths"), [(1, ()), (2, ("3 s", "5 s", "7 s")), (6, ("7 s",))])
@@ -393,6 +422,44 @@ def test_a_write_of_too_many_documents_is_reported(
         return [line.partition(" ")[2].partition(" documents of rows: ")[0] for line in found]
 
     assert (said(EXHAUSTIVE), said(Exploration(depth_max=0))) == (told, [])
+
+
+UPSERT: Final = upsert_one("rows", AllOf((Eq(ID, "2"), Eq(N, 0))), Add(N, 1))
+WRITES: Final = Cell[int](("writes",), 0)
+
+
+def counting(effect: Effect[object], world: World, who: str) -> Outcomes:
+    return (
+        (after.write(WRITES, world.read(WRITES) + (effect in (ADD, UPSERT))), it)
+        for after, it in perform(effect, world, who)
+    )
+
+
+def failing(effect: Effect[object], world: World, who: str) -> Outcomes:
+    yield from perform(effect, world, who)
+    if effect in (ADD, UPSERT):
+        yield world, Refused("full")
+
+
+def plain(effect: Effect[object], world: World, who: str) -> Outcomes:
+    return perform(effect, world, who)
+
+
+@pytest.mark.parametrize("effect", [ADD, UPSERT], ids=["many", "upsert"])
+@pytest.mark.parametrize(("meaning", "is_at_once"), [(counting, True), (failing, True), (plain, False)])
+def test_a_meaning_that_does_more_for_many_than_for_each_does_it_at_once_and_that_is_reported(
+    effect: Effect[object], meaning: Meaning, *, is_at_once: bool
+) -> None:
+    async def asks() -> None:
+        await effect
+
+    def is_counted(state: State) -> bool:
+        return meaning is not counting or state.read(WRITES) == isinstance(state.status("p"), Returned)
+
+    actors = (Process("p", factory(asks), meaning=meaning),)
+    report = explore(scenario(world=world_with({"rows": rows(2)}), actors=actors, always={"counted": is_counted}))
+    told = [line for line in report.uncovered if f"{type(effect).__name__} in rows is done at once" in line]
+    assert (report.verdict, len(told)) == (Verdict.COMPLETE, is_at_once)
 
 
 @pytest.mark.parametrize("require_sometimes", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random  # noqa: TID251  seeded
 
 import attrs
@@ -20,9 +20,9 @@ from tidegate.sim.automaton import Asking, Returned
 from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
-from tidegate.sim.scenario import NO_ERROR, Clock, Kind, Scenario, State
+from tidegate.sim.scenario import NO_ERROR, ActorStep, Clock, Kind, Label, Scenario, State
 from tidegate.sim.search import PLAIN, Progress
-from tidegate.sim.world import Plain, calling, notes, world_with
+from tidegate.sim.world import Plain, World, calling, notes, world_with
 from tidegate.testing import assert_no_counterexample
 
 
@@ -257,6 +257,30 @@ def test_an_error_of_the_simulator_is_an_internal_error(monkeypatch: pytest.Monk
     with pytest.raises(InternalError, match="tidegate itself failed: TypeError") as raised:
         explore(noting())
     assert "tidegate/sim/search.py" in raised.value.where
+
+
+@attrs.frozen(eq=False)
+class Mover:
+    """Whose steps are no steps."""
+
+    found: object
+    name: str = "mover"
+    place: None = None
+    blind: bool = False
+
+    def steps(self, _: World, /) -> Iterator[ActorStep]:
+        return self.found  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("found", [None, 1, ("moves",), (ActorStep(Label("moves"), Plain()),)])
+def test_an_actor_or_a_meaning_with_a_world_of_its_own_is_misuse(found: object) -> None:
+    """Or without one: not an error of the simulator's."""
+    with pytest.raises(Misuse, match="the actor mover has a step "):
+        explore(attrs.evolve(noting(), actors=(Mover(found),)))
+    outcomes = ((Plain(), None),) if isinstance(found, tuple) else found
+    process = Process("p", factory(asks_thrice), meaning=lambda *_: outcomes)  # type: ignore[arg-type]
+    with pytest.raises(Misuse, match="a meaning has an outcome "):
+        explore(attrs.evolve(noting(), actors=(process,)))
 
 
 async def asks_wrongly() -> None:

@@ -321,6 +321,7 @@ def test_whoever_is_not_interchangeable_is_reported(name: str) -> None:
         (("owner", "b"), "owner", "log/x holds"),
         (("1", "2"), "1", "log/x holds"),
         (("said", "b"), "said", "one is about to note said"),
+        (("a", "b", "said"), "said", "a tells them apart: it is about to note said"),
     ],
 )
 def test_a_name_that_something_else_has_is_told(names: tuple[str, ...], word: str, there: str) -> None:
@@ -333,6 +334,8 @@ def test_a_name_that_something_else_has_is_told(names: tuple[str, ...], word: st
     actors = tuple(Process(name, factory(notes_it)) for name in names)
     with pytest.raises(Misuse, match="are not interchangeable") as raised:
         _ = reduced(Scenario("s", "", world, actors, symmetric=(names,)))
+    one, other = raised.value.what.removesuffix(" are not interchangeable").split(" and ")
+    assert one != other
     assert there in raised.value.why
     assert f"call the process otherwise if '{word}' names something else" in raised.value.todo
 

@@ -8,7 +8,8 @@ of the process itself:
     never returns    user code does not come to an end; the program stands until it crashes or is cancelled
     stall            it stands while the store's time goes on
 
-A process may crash before any effect and after its last one (double execution hides there). A restart is a new life: the
+A process may crash before any effect and after its last one (double execution hides there). Where its request may be late, and
+a program ends by not knowing what was done, it may crash while the request is under way: both faults at once. A restart is a new life: the
 program starts again with the number of its life, so that it uses new request ids. What was cancelled can be started again, too.
 
 A restart is a fault of its own (`Fault.RESTART`), so a run in which the dead stay dead is one, too, and `eventually` is asked
@@ -35,7 +36,7 @@ from tidegate.sim.clocks import HOST, Host
 from tidegate.sim.failover import noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.halfway import IN_STEPS, Answers, Steps, answers, stepping
-from tidegate.sim.requests import ANSWERED, Asker, replies, troubled, under_way
+from tidegate.sim.requests import ANSWERED, NO_REPLY, Asker, replies, troubled, under_way
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
@@ -70,6 +71,7 @@ def factory(
     program: Callable[P, Coroutine[Effect[object], object, object]], *arguments: P.args, **named: P.kwargs
 ) -> Birth:
     """A program that is the same in every life."""
+    check_callable(program, "a program", 'write factory(program, "argument"), which calls it in each life')
     return partial(_begun, partial(program, *arguments, **named))
 
 
@@ -208,6 +210,9 @@ class Process:
                 if self.faults.allows(Fault.CRASH_BEFORE) and (after := spent(world, Fault.CRASH_BEFORE)):
                     label = Label(Undone(effect)) if asker.at is None else Label(effect, Trouble("crashes halfway"))
                     yield self.ends(after, label, Fault.CRASH_BEFORE, effect)
+                    if not is_stuck and (flying := self.ended_by_late(after, node, asker, effect)):
+                        label = Label(effect, Trouble("crashes while it is under way"))
+                        yield self.ends(flying, label, Fault.CRASH_BEFORE, effect)
             case Returned() | Failed():
                 if self.faults.allows(Fault.CRASH_AFTER) and (after := spent(world, Fault.CRASH_AFTER)):
                     yield self.ends(after, Label("crashes after its last effect"), Fault.CRASH_AFTER)
@@ -218,6 +223,17 @@ class Process:
                     yield ActorStep(STARTS_AGAIN, self.reborn(after), must=False, fault=Fault.RESTART)
             case _:
                 pass
+
+    def ended_by_late(self, world: World, node: int, asker: Asker, effect: Effect[object]) -> World | None:
+        """The world with its request under way, if the program ends by that: so it cannot crash afterwards, and start again."""
+        is_late = (
+            asker.at is None and not isinstance(effect, (Now, Sleep, Note)) and self.faults.strikes(Fault.LATE, effect)
+        )
+        may_start_again = self.comes_back or self.faults.allows(Fault.RESTART)
+        after = spent(world, Fault.LATE) if is_late and may_start_again else None
+        if after is None or isinstance(self.behaviour.status(self.behaviour.after(node, NO_REPLY)), Asking):
+            return None
+        return under_way(after, self.name, effect)
 
     def is_busy(self, world: World) -> bool:
         """Does it go on, as far as it depends on itself?"""

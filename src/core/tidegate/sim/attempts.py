@@ -10,6 +10,7 @@ Nothing of an attempt is kept but what it has shown, so the last one is the whol
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final, TypeVar, final
 
 from tidegate.model.errors import Misuse
@@ -20,7 +21,7 @@ from tidegate.sim.packing import NARROW, Looked, Overflow, Packing
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import PLAIN, Reductions, Search
 
-__all__ = ["Attempts", "attempt", "timing", "why_absolute"]
+__all__ = ["Attempts", "attempt", "let_go", "timing", "why_absolute"]
 
 
 _WIDER: Final = 4
@@ -31,11 +32,20 @@ def attempt(scenario: Scenario, run: Callable[[Search], T], reductions: Reductio
     """Run a search; again with wider slots, larger footprints or absolute time where an attempt shows the need."""
     clock = scenario.clock
     attempts = Attempts(scenario, None if clock is None or clock.horizon is not None else "", reductions)
-    while True:
-        try:
-            return attempts.run(run)
-        except InstantRefused as refused:
-            attempts = Attempts(scenario, why_absolute(scenario, refused), reductions)
+    try:
+        while True:
+            try:
+                return attempts.run(run)
+            except InstantRefused as refused:
+                attempts = Attempts(scenario, why_absolute(scenario, refused), reductions)
+    finally:
+        let_go(scenario)
+
+
+def let_go(scenario: Scenario) -> None:
+    """Close the programs that were left standing: one that awaits in a `finally` does not like to be dropped."""
+    for automaton in chain.from_iterable(getattr(actor, "automata", ()) for actor in scenario.actors):
+        automaton.let_go()
 
 
 @final

@@ -36,7 +36,7 @@ from tidegate.sim.outside import differs, reached
 
 __all__ = [
     "Asking", "Birth", "Cancelled", "Crashed", "Failed", "ProcessStatus", "ProgramAutomaton", "Raised",
-    "Returned", "check_again", "checked_effect", "resume",
+    "Returned", "check_again", "checked_effect", "close_quietly", "resume",
 ]  # fmt: skip
 
 
@@ -324,6 +324,12 @@ class ProgramAutomaton:
             what = f"with the same replies a program was first {node.status} and then stood at: {status}"
             raise differs(what, self.process, line, reached(self.birth))
 
+    def let_go(self) -> None:
+        """Close the programs that stand anywhere; whoever needs one later has it replayed."""
+        for node in self.nodes:
+            while node.parked:
+                close_quietly(node.parked.pop())
+
     def park_again(self, number: int, program: Program[object]) -> None:
         """Keep a program that stands at the node: it serves whoever needs one, and may not like to be dropped there."""
         if isinstance(self.nodes[number].status, Asking):
@@ -352,6 +358,20 @@ class ProgramAutomaton:
         if isinstance(status, Asking):
             self.nodes[number].parked.append(program)
         return number
+
+
+_CLOSES_MAX: Final = 100
+"""How often a program is closed that awaits again each time, as in a `finally`."""
+
+
+def close_quietly(program: Program[object]) -> None:
+    """Close a suspended program, so that Python does not complain of it when it is dropped."""
+    for _ in range(_CLOSES_MAX):
+        try:
+            program.close()
+        except BaseException:  # noqa: BLE001, S112  it awaits again, or raises what interests nobody
+            continue
+        return
 
 
 def check_again(first: ProcessStatus, then: ProcessStatus, line: str) -> None:
@@ -393,11 +413,15 @@ def _check_held(program: Program[object], status: ProcessStatus, place: object) 
             raise InstantRefused(f"is {plain_text(status)}, which holds an instant", "return an age, or nothing of it")
         return
     held = ", ".join(f"`{name}`" for name in holders(program, _is_relative))
+    where = f"{awaited_at(program)}, where it is {plain_text(status)}"
+    if isinstance(place, Unmergeable) and not held and plain(status) is status:
+        told = f"may hold the instant that it was given ({place.reason})"
+        raise InstantRefused(told, "keep immutable values across an await", where)
     if isinstance(place, Unmergeable) or plain(status) is not status or _names_instant(place):
         raise InstantRefused(
             f"holds an instant in {held or 'what it awaits, or in its memory'}",
             f"`del {held.replace('`', '')}` before that await, or keep an age" if held else "keep an age instead",
-            f"{awaited_at(program)}, where it is {plain_text(status)}",
+            where,
         )
 
 

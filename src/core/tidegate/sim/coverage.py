@@ -4,8 +4,8 @@
     faults   that some process allows or another actor makes, that the budgets allow, and that never struck; that cannot, as the
              budget is one; or that nobody brings to an end
     goals    that were never reached
-    writes   of so many documents that most of them were written in one step (`tidegate.sim.halfway`)
-    ages     in filters that nothing reaches, because time stands or the clock has too few moves
+    writes   of so many documents that most of them were written in one step, and that a meaning does at once (`tidegate.sim.halfway`)
+    ages     in filters that nothing reaches, and sleeps that never end, because time stands or the clock has too few moves
     laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
              about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
              the clock had no moves left; all, where none is stated, or where nothing ever happens
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from itertools import chain
 from typing import Final, TypeAlias, cast
 
 from tidegate.model.documents import OlderThan
@@ -31,7 +32,7 @@ from tidegate.model.effects import Effect, Sleep
 from tidegate.model.errors import shown
 from tidegate.model.immutable import mapped
 from tidegate.model.instants import Duration, Instant, seconds
-from tidegate.model.operations import BulkUpdate, InsertMany
+from tidegate.model.operations import BulkUpdate, DeleteMany, InsertMany, UpdateMany, UpsertOne
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.aging import same
 from tidegate.sim.automaton import Asking, Returned
@@ -39,10 +40,12 @@ from tidegate.sim.cells import EARLIER
 from tidegate.sim.clocks import HOST
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.growth import DEPTH_MIN, growing
-from tidegate.sim.halfway import APART_MAX, too_many
+from tidegate.sim.halfway import APART_MAX, is_at_once, too_many
 from tidegate.sim.lines import decided_at
+from tidegate.sim.outside import reached
 from tidegate.sim.packing import Lens, Looked
 from tidegate.sim.reducers import Machine, ReducerProcess
+from tidegate.sim.rendering import number_of
 from tidegate.sim.sample import Sampled
 from tidegate.sim.scenario import Actor, NoLongerThan, Scenario
 from tidegate.sim.search import Explored
@@ -80,7 +83,8 @@ def _unlooked(found: Explored) -> tuple[str, ...]:
     if not found.frontier:
         return ()
     left = "" if found.expected is None else f"; about {rounded(found.expected)} states were expected in all"
-    states = f"{len(found.frontier):,} states from depth {found.depth:,} on were not looked beyond{left}"
+    were = f"from depth {found.depth:,} on {'was' if len(found.frontier) == 1 else 'were'} not looked beyond"
+    states = f"{number_of(len(found.frontier), 'state')} {were}{left}"
     return (states, *(growing(found.search.space) if found.depth >= DEPTH_MIN else ()))
 
 
@@ -94,8 +98,9 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 
 
 def _between(found: Explored) -> tuple[str, ...]:
-    """Lengths of time that end between two moves of the clock, and ages that nothing reaches."""
+    """Lengths of time that end between two moves of the clock, sleeps that never end, and ages that nothing reaches."""
     scenario, ages, lengths = found.search.scenario, set[Duration](), set[Duration]()
+    awoke: dict[tuple[str, Duration], bool] = {}
 
     def look(part: object) -> object:
         if isinstance(part, OlderThan):
@@ -103,10 +108,12 @@ def _between(found: Explored) -> tuple[str, ...]:
         return part
 
     for process in found.search.space.processes.values():
-        for status in (node.status for automaton in process.automata for node in automaton.nodes):
-            match status:
+        for node in chain.from_iterable(automaton.nodes for automaton in process.automata):
+            match node.status:
                 case Asking(Sleep() as sleep):
                     lengths.add(sleep.least)
+                    asleep = node.src, sleep.least
+                    awoke[asleep] = awoke.get(asleep, False) or bool(node.edges)
                 case Asking(effect):
                     mapped(effect, look)
                 case _:
@@ -114,6 +121,15 @@ def _between(found: Explored) -> tuple[str, ...]:
     never = _never_reached(found, ages) if ages else ()
     if scenario.clock is None:
         return never
+    if not found.search.space.relative and not found.stopped:
+        moves = number_of(scenario.clock.moves, "move")
+        todo = "give the clock more moves" + ("" if scenario.clock.horizon else ", or a horizon")
+        never += tuple(
+            f"{src}: no run comes to the end of a sleep of {seconds(length)}, because the clock has {moves}: what comes after it "
+            f"was not explored; {todo}"
+            for (src, length), has_ended in awoke.items()
+            if not has_ended
+        )
     lengths |= ages | {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
     quantum = scenario.clock.quantum
     return never + tuple(
@@ -163,8 +179,9 @@ _HOLDING: Final = frozenset({DOCUMENTS, "session"})
 
 
 def _in_one_step(found: Explored) -> tuple[str, ...]:
-    """Writes of so many documents that most of them were written in one step."""
-    packing, most = found.search.space.packing, dict[tuple[str, str, str], int]()
+    """Writes of so many documents that most of them were written in one step, and those that a meaning of the user's does at once."""
+    packing, most = found.search.space.packing, dict[_Told, int]()
+    at_once: dict[_Told, None] = {}
     there = {
         name[1]: max(len(cast("tuple[object, ...]", keys)) for keys in slot.values)
         for name, slot in packing.slots.items()
@@ -178,37 +195,55 @@ def _in_one_step(found: Explored) -> tuple[str, ...]:
         meaning = (actor.meaning or perform) if isinstance(actor, Network) else actor.meaning
         if slot is None:
             continue
-        asked = {at: large for at, held in enumerate(slot.seen) if (large := _large(_asked(actor, held), there))}
+        asked = {at: each for at, held in enumerate(slot.seen) if (each := _in_steps(_asked(actor, held), there, 1))}
+        some = APART_MAX if not asked or meaning is perform or not reached(meaning).has_code else 1
+        if some > 1:
+            asked = {at: left for at, each in asked.items() if (left := _in_steps(each, there, some))}
         for key in stepper.memo if asked else ():
             for who, effect, where in asked.get((key >> slot.shift) & slot.low, ()):
                 world = Lens(packing, key, Looked())
                 if not isinstance(actor, Process) or actor.asking(world, effect).at is None:
                     told = (where or _asked_at(found, who, effect), type(effect).__name__, effect.collection)
-                    most[told] = too_many(effect, world, who, meaning, most.get(told, 0))
-    return tuple(
-        f"{where}: {kind} of {number} documents of {collection}: all but the last {APART_MAX} are written in one step, so what "
-        "others may do between them was not explored; let the scenario have fewer documents, or split the write"
-        for (where, kind, collection), number in most.items()
-        if number
+                    if isinstance(effect, MANY):
+                        most[told] = too_many(effect, world, who, meaning, most.get(told, 0))
+                    if some == 1 and told not in at_once and is_at_once(effect, world, who, meaning):
+                        at_once[told] = None
+    return (
+        *(
+            f"{where}: {kind} of {number} documents of {collection}: all but the last {APART_MAX} are written in one step, so "
+            "what others may do between them was not explored; let the scenario have fewer documents, or split the write"
+            for (where, kind, collection), number in most.items()
+            if number
+        ),
+        *(
+            f"{where}: {kind} in {collection} is done at once, so what others may do in its middle was not explored: the meaning "
+            "does otherwise for one document after the other; let it do with UpdateOne, DeleteOne and InsertOne what it does with this"
+            for where, kind, collection in at_once
+        ),
     )
 
 
-_Asked: TypeAlias = tuple[str, Many, str]
+_Told: TypeAlias = tuple[str, str, str]
+"""At which line, what kind of request, and of which collection."""
+_Asked: TypeAlias = tuple[str, Many | UpsertOne, str]
 """Who asks the store to write, what, and at which line, if that is known."""
 
 
-def _large(asked: Iterable[tuple[str, object, str]], there: Mapping[str, int]) -> list[_Asked]:
-    """Those that may write too many documents; `there` is how many a collection ever had."""
+def _in_steps(asked: Iterable[tuple[str, object, str]], there: Mapping[str, int], some: int) -> list[_Asked]:
+    """Those that may write more than so many documents; `there` is how many a collection ever had. An upsert writes one."""
     found: list[_Asked] = []
     for who, effect, where in asked:
-        if isinstance(effect, MANY):
-            match effect:
-                case InsertMany(docs=named) | BulkUpdate(updates=named):
-                    most = len(named)
-                case _:
-                    most = there.get(effect.collection, 0)
-            if most > APART_MAX:
-                found.append((who, effect, where))
+        match effect:
+            case InsertMany(docs=named) | BulkUpdate(updates=named):
+                most = len(named)
+            case UpdateMany() | DeleteMany():
+                most = there.get(effect.collection, 0)
+            case UpsertOne() if some == 1:
+                most = some + 1
+            case _:
+                continue
+        if most > some:
+            found.append((who, effect, where))
     return found
 
 

@@ -41,7 +41,7 @@ from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.transactions import OPEN, closed, interrupted
 from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
 
-__all__ = ["Behind", "Failover", "behind", "noted", "recalling", "unconfirmed"]
+__all__ = ["Behind", "Failover", "behind", "noted", "noting", "overwritten_in", "recalling", "unconfirmed"]
 
 
 V = TypeVar("V")
@@ -73,13 +73,24 @@ class _Noting:
         return None if after is None else _Noting(after, self.overwritten)
 
 
+def noting(world: World) -> World:
+    """The same, which notes what is overwritten in it."""
+    return _Noting(world)
+
+
+def overwritten_in(world: World) -> Overwritten:
+    """What was overwritten since it was noted, and what was there."""
+    assert isinstance(world, _Noting), "a meaning makes worlds of the one that it is given"
+    return world.overwritten
+
+
 def noted(
     meaning: Meaning, effect: Effect[object], world: World, who: str
 ) -> Iterator[tuple[World, object, Overwritten]]:
     """The outcomes of the effect, each with what it overwrites."""
-    for after, reply in meaning(effect, _Noting(world), who):
-        assert isinstance(after, _Noting), "a meaning makes worlds of the one that it is given"
-        yield after.world, reply, after.overwritten
+    for after, reply in meaning(effect, noting(world), who):
+        written = overwritten_in(after)
+        yield cast("_Noting", after).world, reply, written
 
 
 def _changed(after: World, overwritten: Overwritten) -> Iterator[tuple[Cell[object], object]]:

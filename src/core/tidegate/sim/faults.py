@@ -30,7 +30,7 @@ class Fault(StrEnum):
     """What may go wrong, one line each."""
 
     CRASH_BEFORE = "crash_before"
-    """The process dies before its next effect."""
+    """The process dies before its next effect; with `late`, a second fault, while its request is under way."""
     CRASH_AFTER = "crash_after"
     """The process dies after its last effect, before anyone knows its result."""
     RESTART = "restart"

@@ -8,7 +8,8 @@ What begins to match a write meanwhile is written, too, or not; what it has writ
 update of many, and a server that is told to end it (`Fault.PARTLY_DONE`) leaves it where it is.
 
 A meaning does all of it at once. Whether it does so document by document is seen by comparing: where a meaning of the
-user's answers otherwise than for one document after the other, or lets wait what they need not wait for, nothing is added.
+user's answers or writes otherwise than for one document after the other, or lets wait what they need not wait for, nothing is
+added; an exhaustive search tells (`uncovered`).
 
 Laws, whatever others do in between
     HW1  No document is written twice by one request; one that is inserted again is another one.
@@ -33,8 +34,10 @@ from tidegate.model.documents import AllOf, Eq, OlderThan, equalities, parts_of
 from tidegate.model.effects import Effect, Failure, Refused, is_too_late
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import DeleteMany, InsertOne, UpdateMany, UpsertOne
-from tidegate.sim.aging import plain_text, same
-from tidegate.sim.failover import noted, unconfirmed
+from tidegate.sim.aging import plain_text, same, unchanged
+from tidegate.sim.cells import EARLIER
+from tidegate.sim.failover import noted, noting, overwritten_in, unconfirmed
+from tidegate.sim.packing import Lens
 from tidegate.sim.transactions import all_confirmed
 from tidegate.sim.world import (
     MANY,
@@ -46,13 +49,12 @@ from tidegate.sim.world import (
     Outcomes,
     Part,
     World,
-    document,
     parts,
     target,
     to_insert,
 )
 
-__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "stepping", "too_many"]
+__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "is_at_once", "stepping", "too_many"]
 
 APART_MAX: Final = 6
 """Between how many documents, the last of a write, others may act."""
@@ -73,12 +75,14 @@ def answers(meaning: Meaning, effect: Effect[object], world: World, who: str) ->
     """
     outcomes: object = meaning(effect, world, who)
     found: tuple[object, ...] = tuple(outcomes) if isinstance(outcomes, Iterable) else (outcomes,)
-    if not all(type(each) is tuple and len(each) == 2 for each in found):
+    own = type(world)
+    if not all(type(each) is tuple and len(each) == 2 and type(each[0]) is own for each in found):
         raise Misuse(
             f"a meaning has an outcome {shown(found[0] if len(found) == 1 else found)} for {effect}",
             where=who,
-            why="an outcome is the world after it, and the reply",
-            todo="yield (world, reply) for each outcome; for none, while it must wait, yield nothing",
+            why="an outcome is the world after it, which is made of the one that was given, and the reply",
+            todo="yield (world, reply) or (world.write(cell, value), reply) for each outcome; for none, while it must wait, yield "
+            "nothing",
         )
     return cast("Answers", found)
 
@@ -98,7 +102,7 @@ def stepping(  # noqa: PLR0917
     """
     if isinstance(effect, UpsertOne):
         insert = None if at is not None else _found_none(effect, world)
-        if insert is not None and _is_meant(whole, _inserting(insert, world, who, meaning)):
+        if insert is not None and _is_inserted_later(effect, insert, world, who, meaning, whole):
             yield "it finds none, and has not inserted yet", world, Halfway((insert,)), False
     elif isinstance(effect, MANY):
         here = at
@@ -135,6 +139,16 @@ def too_many(effect: Many, world: World, who: str, meaning: Meaning, known: int 
         return known
     is_apart = _is_done_apart(effect, each, world, who, meaning, answers(meaning, effect, world, who))
     return len(each) if is_apart else known
+
+
+def is_at_once(effect: Effect[object], world: World, who: str, meaning: Meaning) -> bool:
+    """Is it done at once, although a store takes several steps, for the meaning answers otherwise for one document after the other?"""
+    whole = answers(meaning, effect, world, who)
+    if isinstance(effect, UpsertOne):
+        insert = _found_none(effect, world)
+        return insert is not None and bool(whole) and not _is_inserted_later(effect, insert, world, who, meaning, whole)
+    each = parts(effect, world) if isinstance(effect, MANY) else ()
+    return bool(whole and len(each) > 1) and not _is_done_apart(cast("Many", effect), each, world, who, meaning, whole)
 
 
 _BY_FILTER: Final = (UpdateMany, DeleteMany)
@@ -210,9 +224,20 @@ def _inserting(insert: InsertOne, world: World, who: str, meaning: Meaning) -> A
 # --- whether a meaning does as the store does ---------------------------------------------------------------------------
 
 
-def _is_meant(whole: Answers, apart: Answers) -> bool:
-    return len(whole) == len(apart) and all(
-        same(reply, other) for (_, reply), (_, other) in zip(whole, apart, strict=True)
+def _is_inserted_later(  # noqa: PLR0917
+    effect: UpsertOne, insert: InsertOne, world: World, who: str, meaning: Meaning, whole: Answers
+) -> bool:
+    """Does the meaning do with the insert what it does with the upsert?"""
+    apart = _inserting(insert, world, who, meaning)
+    if len(whole) != len(apart) or not all(same(one[1], other[1]) for one, other in zip(whole, apart, strict=True)):
+        return False
+    return all(_are_one(one[0], other[0]) for one, other in zip(whole, apart, strict=True)) or all(
+        _is_alike(one[0], other[0])
+        for one, other in zip(
+            answers(meaning, effect, noting(world), who),
+            _inserting(insert, noting(world), who, meaning),
+            strict=True,
+        )
     )
 
 
@@ -220,7 +245,7 @@ def _is_done_apart(  # noqa: PLR0917
     effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> bool:
     """Does the meaning do with one part after the other what it does with the whole?"""
-    done, so_far = world, Halfway(each)
+    done, so_far, taken = world, Halfway(each), 0
     for part in each:
         found = answers(meaning, part, done, who)
         if not found:
@@ -228,12 +253,34 @@ def _is_done_apart(  # noqa: PLR0917
         if len(found) > 1:
             return False
         ((done, reply),) = found
-        so_far = Halfway((), (), so_far.done.plus(effect, part, reply))
+        so_far, taken = Halfway((), (), so_far.done.plus(effect, part, reply)), taken + 1
         if so_far.done.failure is not None:
             break
     if any(isinstance(reply, Failure) and is_too_late(reply) for _, reply in whole):
         return True
     if len(whole) != 1 or not same(whole[0][1], so_far.done.reply(effect)):
         return False
-    where = [document(effect.collection, cast("Key", target(part))) for part in each]
-    return all(same(whole[0][0].read(cell), done.read(cell)) for cell in where)
+    if _are_one(whole[0][0], done):
+        return True
+    apart = noting(world)
+    for part in each[:taken]:
+        ((apart, _),) = answers(meaning, part, apart, who)
+    ((at_once, _),) = answers(meaning, effect, noting(world), who)
+    return _is_alike(at_once, apart)
+
+
+def _are_one(one: World, other: World) -> bool:
+    return isinstance(one, Lens) and isinstance(other, Lens) and one.state == other.state
+
+
+_KEPT_BY_WRITE: Final = frozenset({EARLIER.name, UNCONFIRMED.name})
+"""What is told of each write of one document."""
+
+
+def _is_alike(one: World, other: World) -> bool:
+    """Do two worlds hold the same, where either was written?"""
+    return all(
+        unchanged(one.read(cell), other.read(cell))
+        for cell, _ in (*overwritten_in(one), *overwritten_in(other))
+        if cell.name not in _KEPT_BY_WRITE
+    )

@@ -23,7 +23,7 @@ from tidegate.model.patches import Json
 from tidegate.model.values import check_callable, check_type
 from tidegate.sim.actors import Process
 from tidegate.sim.aging import InstantRefused
-from tidegate.sim.attempts import attempt, timing
+from tidegate.sim.attempts import attempt, let_go, timing
 from tidegate.sim.coverage import absent, missed, never, uncovered, unsure
 from tidegate.sim.exploration import EXHAUSTIVE, Exploration
 from tidegate.sim.faults import Fault, all_effects
@@ -227,7 +227,10 @@ def _explored_all(
         return with_absent(_searched(chosen, how, onward, proceed), scenario, how)
     if seeding is None:
         raise Misuse("random runs without a generator", todo="pass seeding=random.Random")
-    report = sample(chosen, how.plan, how.runs, seeding=seeding, report=sampled, proceed=proceed)
+    try:
+        report = sample(chosen, how.plan, how.runs, seeding=seeding, report=sampled, proceed=proceed)
+    finally:
+        let_go(chosen)
     return with_absent(report, scenario, how)
 
 

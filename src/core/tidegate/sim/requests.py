@@ -73,10 +73,10 @@ from tidegate.sim.world import (
     target,
 )
 
-__all__ = ["ANSWERED", "OPERATIONS", "Asker", "replies", "troubled", "under_way"]
+__all__ = ["ANSWERED", "NO_REPLY", "OPERATIONS", "Asker", "replies", "troubled", "under_way"]
 
 
-_NO_REPLY: Final = Ambiguous("no reply")
+NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = (*get_args(Operation), InTransaction, CommitTransaction, AbortTransaction)
 """What a document store is asked."""
@@ -166,22 +166,22 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
     if asker.at is not None:
         has_written = isinstance(effect, MANY) and asker.at.left and (asker.at.done.total or asker.at.done.refused)
         if has_written and (after := may(Fault.PARTLY_DONE, world)):
-            yield Fault.PARTLY_DONE, Trouble("no reply: it ends there"), after, _NO_REPLY
+            yield Fault.PARTLY_DONE, Trouble("no reply: it ends there"), after, NO_REPLY
     else:  # what strikes later, and nothing comes of, could as well have struck before
         if after := may(Fault.UNSENT, world):
             yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
         if after := may(Fault.DROPPED, world):
-            yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, _NO_REPLY
+            yield Fault.DROPPED, Trouble("no reply: the request is lost"), after, NO_REPLY
         if after := may(Fault.LATE, world):
             flying = under_way(after, asker.name, effect)
-            yield Fault.LATE, Trouble("no reply: the request is still under way"), flying, _NO_REPLY
+            yield Fault.LATE, Trouble("no reply: the request is still under way"), flying, NO_REPLY
         if isinstance(effect, MANY) and asker.faults.strikes(Fault.PARTLY_DONE, effect):
             for some, done in _partly(effect, world, asker):
                 if after := may(Fault.PARTLY_DONE, done):
-                    yield Fault.PARTLY_DONE, Trouble(f"no reply: done in {some} alone"), after, _NO_REPLY
+                    yield Fault.PARTLY_DONE, Trouble(f"no reply: done in {some} alone"), after, NO_REPLY
     for done, reply in outcomes:
         if after := may(Fault.LOST_REPLY, done):
-            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, _NO_REPLY
+            yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, NO_REPLY
         # No driver sends a statement of a transaction twice, for the server would carry it out twice.
         if not isinstance(effect, InTransaction) and (after := may(Fault.DUPLICATE, done)):
             again = Trouble(f"{plain_text(reply)}, and the request is under way once more")

@@ -6,7 +6,7 @@ search that is made of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
@@ -14,7 +14,7 @@ import attrs
 
 from tidegate.model.documents import show
 from tidegate.model.effects import Sleep
-from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import Instant
 from tidegate.sim.aging import InstantRefused, aged, plain, plain_text
 from tidegate.sim.automaton import Asking
@@ -205,10 +205,22 @@ class Space:
         return any(_is_asleep(view.status(name)) for name in self.processes)
 
 
+def _checked(step: object, actor: Actor) -> ActorStep:
+    if isinstance(step, ActorStep) and isinstance(step.world, Lens):
+        return step
+    raise Misuse(
+        f"the actor {actor.name} has a step {shown(step)}",
+        why="a step is an ActorStep, whose world is made of the one that the actor was given",
+        todo='yield ActorStep(Label("moves"), world.write(cell, value)) for each; for none, yield nothing',
+    )
+
+
 def _noted(actor: Actor, lens: Lens) -> Iterator[ActorStep]:
     """Its steps; an error of what a user says of it, such as a meaning or whom a fault strikes, gets a note."""
     try:
-        yield from actor.steps(lens)
+        found: object = actor.steps(lens)
+        for step in found if isinstance(found, Iterable) else (found,):
+            yield _checked(step, actor)
     except (TidegateError, Overflow):
         raise
     except Exception as error:

@@ -102,7 +102,11 @@ class Renaming:
             stands = other.nodes[found]
             if other.canon.key(self.value(at.status)) != stands.exact:
                 why = f"one is {at.status}, the other {stands.status}"
-                raise _not_alike(*names, why, self.named(at.status, stands.status))
+                if names[0] == names[1]:
+                    why = f"{names[0]} tells them apart: it is {at.status}, whoever is called what"
+                raise _not_alike(
+                    *(names if names[0] != names[1] else self.pair), why, self.named(at.status, stands.status)
+                )
             self.nodes[own, other, node] = found
         return found
 
