@@ -8,9 +8,11 @@ of the process itself:
     never returns    user code does not come to an end; the program stands until it crashes or is cancelled
     stall            it stands while the store's time goes on
 
-A process may crash before any effect and after its last one (double execution hides there). Where its request may be late, and
-a program ends by not knowing what was done, it may crash while the request is under way: both faults at once. A restart is a new life: the
-program starts again with the number of its life, so that it uses new request ids. What was cancelled can be started again, too.
+A process may crash before any effect and after its last one (double execution hides there). If its request may be late, and the
+program ends by an `Ambiguous`, it may also crash while the request is under way, which takes both faults.
+
+A restart is a new life: the program starts again with the number of its life, so that it uses new request ids. What was
+cancelled can be started again, too.
 
 A restart is a fault of its own (`Fault.RESTART`), so a run in which the dead stay dead is one, too, and `eventually` is asked
 there. A process that `comes_back` always starts again in the end, at no cost, as whatever a supervisor watches over does.

@@ -79,9 +79,9 @@ class Report:
         policy: What picked their steps; "" where nothing was sampled.
         trace: The counterexample.
         reductions: What was left out because nothing else would be found there.
-        uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws,
-            writes of too many documents, and programs that end without anybody knowing what was done; and always which faults were asked for that the
-            scenario does not have.
+        uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws, writes
+            of too many documents, sleeps that never end, and programs that end without anybody knowing what was done; and always
+            which faults were asked for that the scenario does not have.
         why: Who waits, or goes round for ever; "" where the counterexample says all.
         loop: How many of its last steps repeat for ever; 0 if it ends.
         cut_short: In how many states laws about rest were not judged, for more moves of the clock might lead on from there.
