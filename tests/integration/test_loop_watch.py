@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -89,6 +90,9 @@ def test_a_handler_that_holds_up_the_loop_is_named(
         await runs()
 
     asyncio.run(run())
+    for thread in threading.enumerate():  # it may tell last that the loop goes on
+        if thread.name == "tidegate-loop-watch":
+            thread.join(10)
     said = [each.getMessage() for each in caplog.records if each.name == "tidegate.loop"]
     stands, goes_on = [each for each in said if "computes_for_long" in each]  # a busy machine may stand elsewhere, too
     line = f"in computes_for_long (tests/integration/test_loop_watch.py:{computes_for_long.__code__.co_firstlineno + 1}), called for "
