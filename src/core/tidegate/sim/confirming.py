@@ -51,7 +51,8 @@ class _Effort:
     """How much is executed again where nothing is suspect.
 
     Attributes:
-        replies: How many replies are given to confirm merges, if that is more than the search gave.
+        replies: How many replies are given to confirm merges.
+        is_all: As many as the search gave, where these are more.
         left: How many along the edges that are left.
         loops: How many cycles are repeated, in case it is not seen that something outside changes.
         loop_replies: How many replies each is given.
@@ -59,14 +60,15 @@ class _Effort:
     """
 
     replies: int
+    is_all: bool
     left: int
     loops: int
     loop_replies: int
     sent: int
 
 
-_USERS: Final = _Effort(replies=REPLIES_MIN, left=REPLIES_MIN, loops=4, loop_replies=200, sent=400)
-_SHIPPED: Final = _Effort(replies=100, left=0, loops=1, loop_replies=50, sent=40)
+_USERS: Final = _Effort(replies=REPLIES_MIN, is_all=True, left=REPLIES_MIN, loops=4, loop_replies=200, sent=400)
+_SHIPPED: Final = _Effort(replies=100, is_all=False, left=0, loops=1, loop_replies=50, sent=20)
 """For programs of tidegate alone: a test of its own shows that they keep no state."""
 _SUSPECT_LOOPS: Final = 32
 _SUSPECT_REPLIES: Final = 12_000
@@ -263,7 +265,7 @@ def _programs(processes: Iterable[ProcessActor], *, is_over: bool) -> Iterator[_
         for automaton in process.automata:
             reach = reached(automaton.birth)
             effort = _USERS if reach.has_code else _SHIPPED
-            edges = sum(len(node.edges) for node in automaton.nodes)
+            edges = sum(len(node.edges) for node in automaton.nodes) if effort.is_all else 0
             runs = planned(automaton, effort.sent if is_over else max(edges, effort.replies), effort.left)
             looped = loops(automaton, most=0 if is_over else effort.loops, replies=effort.loop_replies)
             yield _Subject(case_of(automaton, (*runs, *looped)), reach, automaton, effort.sent)

@@ -616,14 +616,13 @@ def _is_library(module: str, file: str | None) -> bool:
 
 
 def _is_library_class(kind: type) -> bool:
-    if not kind.__flags__ & _HEAP_TYPE:
+    if not kind.__flags__ & _HEAP_TYPE or kind.__module__.partition(".")[0] == "tidegate":
         return True
     own = (
         each for each in vars(kind).values() if isinstance(each, FunctionType) and each.__module__ == kind.__module__
     )
     files = [each.__code__.co_filename for each in own if not _is_made_by_a_library(each)]
-    is_ours = kind.__module__.partition(".")[0] == "tidegate"
-    return is_ours or (bool(files) and all(_is_library(kind.__module__, file) for file in files))
+    return bool(files) and all(_is_library(kind.__module__, file) for file in files)
 
 
 def _is_made_by_a_library(function: FunctionType) -> bool:

@@ -35,7 +35,7 @@ __all__ = ["asked", "calls"]
 
 _STEPS: Final = 100
 """In how many states an actor with code of the user's moves again."""
-_STEPS_SHIPPED: Final = 12
+_STEPS_SHIPPED: Final = 6
 _CALLS: Final = 200
 """How many calls of a function are executed again."""
 _STATES: Final = 100
