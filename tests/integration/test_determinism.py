@@ -193,14 +193,21 @@ def is_alive(process: int) -> bool:
     return True
 
 
+async def sorts_a_set() -> None:
+    for name in sorted({"one", "two", "three"}):
+        await Note(name, 1)
+
+
 def test_a_second_process_that_dies_is_replaced() -> None:
-    """Whatever ends it; what was sent to it is sent again."""
-    assert explore(shipped("counter")).uncovered == ()
-    for child in second_process().children.values():
-        assert child.process is not None
-        child.process.kill()
-        child.process.wait()
-    assert explore(shipped("counter")).uncovered == ()
+    """Whatever ends it; what was sent to it is sent again. A set is a reason for several."""
+    actors = (Process("p", factory(sorts_a_set)),)
+    scenarios = (shipped("counter"), Scenario("set", "", world_with({}), actors, always={"L": lambda _: True}))
+    for _ in range(2):
+        assert [explore(each).uncovered for each in scenarios] == [(), ()]
+        for child in second_process().children.values():
+            assert child.process is not None
+            child.process.kill()
+            child.process.wait()
 
 
 def test_a_second_process_that_does_not_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,7 @@ _CHILDREN_MAX: Final = 24
 not answer counts for a third of them."""
 _KEPT: Final = 100
 """How many answers that nobody has waited for are kept."""
+_ENDED: Final = Unshipped("the second process has ended")
 _COMMAND: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from tidegate_adapters.second_process_child import main; main()"
 )
@@ -129,9 +130,20 @@ class Children:
         """What the children of these seeds answer, who work side by side."""
         if not messages:
             return []
-        asked = [(child, child.send(messages)) for child in map(self.child, seeds)]
         end_s = monotonic() + ANSWER_S  # of all together: they work side by side
-        return [child.answer(number, end_s) for child, number in asked]
+        found: dict[str, list[Answer]] = {}
+        for _ in range(2):  # one that has ended since it was last asked is begun anew
+            asked = [
+                (seed, child, child.send(messages))
+                for seed in seeds
+                if seed not in found
+                for child in [self.child(seed)]
+            ]
+            for seed, child, number in asked:
+                answer = child.answer(number, end_s)
+                if not child.is_over or child.has_hung:
+                    found[seed] = answer
+        return [found.get(seed) or [_ENDED] * len(messages) for seed in seeds]
 
     def child(self, seed: str) -> _Child:
         with self.lock:
@@ -198,7 +210,7 @@ class _Child:
                     self.close()
             self.sent += 1
             self.answers.pop(self.sent - _KEPT, None)
-            self.answers[self.sent] = [Unshipped("the second process has ended")] * len(messages)
+            self.answers[self.sent] = [_ENDED] * len(messages)
             return self.sent
 
     def drop_answers(self) -> None:
