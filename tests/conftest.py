@@ -28,7 +28,7 @@ HypothesisProvider._local_constants = Constants()  # type: ignore[assignment]  #
 
 settings.register_profile(
     "tidegate",
-    max_examples=int(environ.get("TIDEGATE_EXAMPLES", "50")),
+    max_examples=int(environ.get("TIDEGATE_EXAMPLES", "200" if AT_LENGTH else "30")),
     derandomize=True,
     deadline=None,
     database=None,

@@ -43,7 +43,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "answers are not waited for": Bug(Transactions._asked, "await acknowledged(records, await queued(producer, records))", "await queued(producer, records)", ONCE),
     "the position is read before the fence": Bug(take_over, "epoch = await Fence(partition)\n    position, metadata = await ReadPosition(partition)", "position, metadata = await ReadPosition(partition)\n    epoch = await Fence(partition)", ONCE),
     "what fails is taken for committed": Bug(Transactions.commit, "if together.reply is not None:", "if together.reply == FENCED:", ONCE),
-    "what nothing is heard of was not committed": Bug(resolved, "if there == (commit.position, commit.metadata):", "if there != before:\n        return Together(NotApplied(why), after)\n    if False:", ONCE),
+    "what nothing is heard of was not committed": Bug(resolved, "if there == (commit.position, commit.metadata):", "if there != before:\n        return Together(NotApplied(why), after)\n    if False:", ONCE, shown_by=("once", 191)),
     "a fence takes the producer that is there": Bug(Transactions._fenced, "self._end(partition)", "if partition in self._producers and self._producers[partition][0] == self._count:\n        return self._count", ONCE),
     "a transaction goes on without its position": Bug(commit_together, "await SendPosition(partition, epoch, commit.position, commit.metadata)", "pass", ONCE),
     "who takes over again reads on": Bug(Member._resumed, "self._client.seek(theirs(partition), position)", "pass", ONCE),

@@ -5,13 +5,15 @@ All tests of a scenario run in one of three processes: the designs take 60 s of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import pytest
 from _pytest.mark import ParameterSet
-from tests.length import SLOW_SPECIMENS
+from tests.length import STATES_MAX
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
@@ -24,12 +26,24 @@ FAMILIES: Final = tuple({name.partition(".")[0]: name for name in SPECIMENS}.val
 """A specimen of each protocol."""
 _RARE: Final = (
     "array_push_lock.waiter",
+    "partition.dead_letter_is_optional",
     "partition.failure_is_done",
     "partition.queue_survives",
+    "shutdown.waits_for_the_group",
     "transactions.takes_from_anybody",
     "transfer.not_durable_is_done",
 )
-SAMPLE: Final = tuple(dict.fromkeys((*SPECIMENS[::4], *FAMILIES, *_RARE)))
+COUNTS: Final[Mapping[str, list[object]]] = json.loads(
+    (Path(__file__).parent / "state_counts.json").read_text(encoding="utf-8")
+)
+"""By scenario: the verdict, states, transitions and depth. Change one only if you know why it is another."""
+LARGE: Final = frozenset(
+    name
+    for name in NAMES
+    if "." in name and name not in _RARE and isinstance(states := COUNTS[name][1], int) and states > STATES_MAX
+)
+"""What `make test` does not explore; of each protocol it explores the design itself."""
+SAMPLE: Final = tuple(name for name in dict.fromkeys((*SPECIMENS[::4], *FAMILIES, *_RARE)) if name not in LARGE)
 """A third of the specimens, some of each protocol: tests of traces take these. They have each kind of step, fault and breach."""
 OF_DESIGNS: Final = pytest.mark.xdist_group("designs")
 OF_SAMPLE: Final = pytest.mark.xdist_group("sample of specimens")
@@ -42,7 +56,7 @@ def apart(names: Iterable[str]) -> list[ParameterSet]:
 
 
 def _marks_of(name: str) -> list[pytest.MarkDecorator]:
-    return [_group_of(name), *([pytest.mark.long] if name in SLOW_SPECIMENS else [])]
+    return [_group_of(name), *([pytest.mark.long] if name in LARGE else [])]
 
 
 def _group_of(name: str) -> pytest.MarkDecorator:
