@@ -1,6 +1,6 @@
 """Settings of the properties: derandomised, so that a failure on one machine is a failure on all.
 
-A property looks at fifty examples, or at as many as TIDEGATE_EXAMPLES says. A planted bug is searched for much longer,
+A property looks at thirty examples (200 in `make thorough`), or at as many as TIDEGATE_EXAMPLES says. A planted bug is searched for much longer,
 and shown as it was found: with each change of a test or of a strategy, others are drawn.
 """
 

@@ -332,4 +332,4 @@ def test_a_long_trace_is_cut_where_it_is_a_graph_and_says_so() -> None:
     steps = tuple(TraceStep("p", "moves") for _ in range(501))
     text = happens_before(attrs.evolve(trace_of("array_push_lock.late"), steps=steps))
     assert "the first 500 of 501 steps" in text
-    assert len(nodes_of(parsed(text))) == 500
+    assert len(re.findall(r"^ *n\d+ \[", text, re.MULTILINE)) == 500
