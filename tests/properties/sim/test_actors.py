@@ -26,7 +26,7 @@ from tidegate.model.documents import (
     Put,
     PutServerTime,
 )
-from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import (
@@ -409,6 +409,22 @@ def test_a_late_request_arrives_at_any_later_point() -> None:
         (len(here.read(notes("p0"))), number(here.world)) for here in found.states.values() if here.read(FAULTS) == 0
     )
     assert set(seen) == {(said, arrived) for said in range(4) for arrived in range(2)}
+
+
+async def adds_or_skips(_: int) -> object:
+    """Adds one; before that it asks for less if one of its requests could not be sent."""
+    with suppress(NotApplied):
+        await find_one("rows", ROW)
+        await find_one("rows", ROW)
+    return await update_one("rows", ROW, Add(N, 1))
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_a_crash_under_way_takes_two_faults_wherever_it_is_met_first(budget: int) -> None:
+    """A step that takes twice from one budget is not remembered under whether anything is left."""
+    faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART, Fault.LATE, Fault.UNSENT)
+    checked(scenario(adds_or_skips, faults=faults, budget=budget))
+    checked(scenario(adds, adds_or_skips, faults=faults, budget=budget))
 
 
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
