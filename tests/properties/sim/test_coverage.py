@@ -331,6 +331,26 @@ def test_a_sleep_that_ends_in_no_run_is_reported(moves: int, lengths: tuple[str,
     assert told == list(lengths)
 
 
+@pytest.mark.parametrize(("moves", "told"), [(0, "no run comes to the end of a sleep of 5 s"), (2, "some sleeps of 5 s end in no run")])
+def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str) -> None:
+    """Others at the same line do end: what comes after the last one was not explored all the same."""
+
+    async def pause() -> None:
+        await Sleep(5 * SECOND)
+
+    async def tries_three_times() -> str:
+        for _ in range(3):
+            await pause()
+        return "gave up"
+
+    def timed(moves: int) -> Scenario:
+        return scenario(actors=(Process("p", factory(tries_three_times)),), clock=Clock(5 * SECOND, moves=moves), budget=0)
+
+    (said,) = [line for line in explore(timed(moves)).uncovered if "no run" in line]
+    assert re.search(rf"test_coverage\.py:\d+ .*pause: {told}, because the clock has {moves} moves: ", said)
+    assert explore(timed(3)).uncovered == ()
+
+
 @pytest.mark.parametrize(("quantum", "lengths"), [(1, ()), (2, ("3 s", "5 s", "7 s")), (6, ("7 s",))])
 def test_a_length_of_time_that_the_quantum_does_not_divide_is_reported(quantum: int, lengths: tuple[str, ...]) -> None:
     """Two of them may end at one move of the clock that would not otherwise. What is shorter is over at a move, as documented."""

@@ -100,7 +100,7 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 def _between(found: Explored) -> tuple[str, ...]:
     """Lengths of time that end between two moves of the clock, sleeps that never end, and ages that nothing reaches."""
     scenario, ages, lengths = found.search.scenario, set[Duration](), set[Duration]()
-    awoke: dict[tuple[str, Duration], bool] = {}
+    slept: dict[tuple[str, Duration], set[bool]] = {}
 
     def look(part: object) -> object:
         if isinstance(part, OlderThan):
@@ -112,8 +112,7 @@ def _between(found: Explored) -> tuple[str, ...]:
             match node.status:
                 case Asking(Sleep() as sleep):
                     lengths.add(sleep.least)
-                    asleep = node.src, sleep.least
-                    awoke[asleep] = awoke.get(asleep, False) or bool(node.edges)
+                    slept.setdefault((node.src, sleep.least), set()).add(bool(node.edges))
                 case Asking(effect):
                     mapped(effect, look)
                 case _:
@@ -125,10 +124,11 @@ def _between(found: Explored) -> tuple[str, ...]:
         moves = number_of(scenario.clock.moves, "move")
         todo = "give the clock more moves" + ("" if scenario.clock.horizon else ", or a horizon")
         never += tuple(
-            f"{src}: no run comes to the end of a sleep of {seconds(length)}, because the clock has {moves}: what comes after it "
-            f"was not explored; {todo}"
-            for (src, length), has_ended in awoke.items()
-            if not has_ended
+            f"{src}: {'some sleeps' if True in ends else 'no run comes to the end of a sleep'} of {seconds(length)}"
+            f"{' end in no run' if True in ends else ''}, because the clock has {moves}: what comes after "
+            f"{'them' if True in ends else 'it'} was not explored; {todo}"
+            for (src, length), ends in slept.items()
+            if False in ends
         )
     lengths |= ages | {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
     quantum = scenario.clock.quantum
