@@ -482,6 +482,30 @@ def test_a_meaning_that_does_more_for_many_than_for_each_does_it_at_once_and_tha
     assert (report.verdict, len(told)) == (Verdict.COMPLETE, is_at_once)
 
 
+def refusing(effect: Effect[object], world: World, who: str) -> Outcomes:
+    return ((world, Refused("read only")),) if effect == ADD else perform(effect, world, who)
+
+
+def waiting(effect: Effect[object], world: World, who: str) -> Outcomes:
+    return () if effect == ADD else perform(effect, world, who)
+
+
+@pytest.mark.parametrize("meaning", [refusing, waiting, counting, plain])
+def test_what_a_meaning_does_at_once_is_not_done_in_part(meaning: Meaning) -> None:
+    """What it refuses is refused, also if the reply is lost; what it keeps waiting is not begun."""
+
+    async def asks() -> None:
+        await ADD
+
+    def is_as_meant(state: State) -> bool:
+        changed = sum(row[N] for row in contents(state, "rows"))
+        return meaning is plain or changed == 0 or state.read(WRITES) == 1
+
+    actors = (Process("p", factory(asks), Faults.of(Fault.PARTLY_DONE), meaning, raises=True),)
+    report = explore(scenario(world=world_with({"rows": rows(2)}), actors=actors, always={"as meant": is_as_meant}))
+    assert (report.verdict, bool(report.faults.get(Fault.PARTLY_DONE))) == (Verdict.COMPLETE, meaning is plain)
+
+
 @pytest.mark.parametrize("require_sometimes", [False, True])
 def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, require_sometimes: bool) -> None:
     """Something else came to rest, so it is not a reason to be unsure."""

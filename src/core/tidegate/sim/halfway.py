@@ -54,7 +54,7 @@ from tidegate.sim.world import (
     to_insert,
 )
 
-__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "is_at_once", "stepping", "too_many"]
+__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "is_at_once", "is_done_apart", "stepping", "too_many"]
 
 APART_MAX: Final = 6
 """Between how many documents, the last of a write, others may act."""
@@ -108,7 +108,7 @@ def stepping(  # noqa: PLR0917
         here = at
         if here is None:
             here = Halfway(parts(effect, world))
-            if not _is_done_apart(effect, here.left, world, who, meaning, whole):
+            if not is_done_apart(effect, here.left, world, who, meaning, whole):
                 return
         for happened, done, after in _onward(effect, here, world, who, meaning):
             if not after.is_over or (isinstance(effect, _BY_FILTER) and after.done.failure is None):
@@ -137,7 +137,7 @@ def too_many(effect: Many, world: World, who: str, meaning: Meaning, known: int 
     each = parts(effect, world)
     if len(each) <= max(APART_MAX, known):
         return known
-    is_apart = _is_done_apart(effect, each, world, who, meaning, answers(meaning, effect, world, who))
+    is_apart = is_done_apart(effect, each, world, who, meaning, answers(meaning, effect, world, who))
     return len(each) if is_apart else known
 
 
@@ -148,7 +148,7 @@ def is_at_once(effect: Effect[object], world: World, who: str, meaning: Meaning)
         insert = _found_none(effect, world)
         return insert is not None and bool(whole) and not _is_inserted_later(effect, insert, world, who, meaning, whole)
     each = parts(effect, world) if isinstance(effect, MANY) else ()
-    return bool(whole and len(each) > 1) and not _is_done_apart(cast("Many", effect), each, world, who, meaning, whole)
+    return bool(whole and len(each) > 1) and not is_done_apart(cast("Many", effect), each, world, who, meaning, whole)
 
 
 _BY_FILTER: Final = (UpdateMany, DeleteMany)
@@ -241,7 +241,7 @@ def _is_inserted_later(  # noqa: PLR0917
     )
 
 
-def _is_done_apart(  # noqa: PLR0917
+def is_done_apart(  # noqa: PLR0917
     effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> bool:
     """Does the meaning do with one part after the other what it does with the whole?"""

@@ -56,7 +56,7 @@ from tidegate.sim.aging import by_text, plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.halfway import Answers, answers, ending
+from tidegate.sim.halfway import Answers, answers, ending, is_done_apart
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import (
     FLIGHT,
@@ -176,7 +176,7 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
             flying = under_way(after, asker.name, effect)
             yield Fault.LATE, Trouble("no reply: the request is still under way"), flying, NO_REPLY
         if isinstance(effect, MANY) and asker.faults.strikes(Fault.PARTLY_DONE, effect):
-            for some, done in _partly(effect, world, asker):
+            for some, done in _partly(effect, outcomes, world, asker):
                 if after := may(Fault.PARTLY_DONE, done):
                     yield Fault.PARTLY_DONE, Trouble(f"no reply: done in {some} alone"), after, NO_REPLY
     for done, reply in outcomes:
@@ -188,9 +188,11 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
 
 
-def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[str, World]]:
-    """Some of its documents, and the world in which they alone are written."""
+def _partly(effect: Many, outcomes: Answers, world: World, asker: Asker) -> Iterator[tuple[str, World]]:
+    """Some of its documents, and the world in which they alone are written; none if the meaning does all of it at once."""
     each = parts(effect, world)
+    if len(each) > 1 and not is_done_apart(effect, each, world, asker.name, asker.meaning, outcomes):
+        return
     for some in chain.from_iterable(combinations(each, size) for size in range(1, len(each))):
         for done in _all_done(some, world, asker):
             yield ", ".join(plain_text(target(part)) for part in some), done
