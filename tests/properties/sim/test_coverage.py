@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from random import Random  # noqa: TID251  seeded
 from typing import Final
 
@@ -561,6 +561,24 @@ def test_who_ends_without_knowing_what_was_done_is_told(kind: Fault, how: Explor
     assert [each.partition(":")[0] for each in told] == ["p, q"] * (kind is Fault.LOST_REPLY)
     assert all("ends by an uncaught Ambiguous after the await at " in each and " says, so" in each for each in told)
     assert uncovered_of(says, raises=True) == uncovered_of(says_anyway, raises=False) == ()
+
+
+@asynccontextmanager
+async def asked() -> AsyncIterator[None]:
+    await says()
+    yield
+
+
+async def enters() -> None:
+    async with asked():
+        pass
+
+
+def test_the_line_of_who_ends_without_knowing_is_one_of_the_user() -> None:
+    """An `async with` awaits in lines of the standard library."""
+    process = Process("p", factory(enters), Faults.of(Fault.LOST_REPLY), calling({"ask": (1,)}))
+    (told,) = explore(scenario(actors=(process,))).uncovered
+    assert re.search(r"after the await at .*test_coverage\.py:\d+ enters, so nobody", told)
 
 
 @OF_DESIGNS
