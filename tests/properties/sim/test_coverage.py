@@ -15,7 +15,16 @@ from tests.properties.shipped import OF_DESIGNS, report_on
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, OlderThan, PutServerTime
 from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program, Refused, Sleep
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import delete_one, find_one, insert_many, insert_one, update_many, update_one, upsert_one
+from tidegate.model.operations import (
+    StoreTime,
+    delete_one,
+    find_one,
+    insert_many,
+    insert_one,
+    update_many,
+    update_one,
+    upsert_one,
+)
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
@@ -349,6 +358,25 @@ def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str
     (said,) = [line for line in explore(timed(moves)).uncovered if "no run" in line]
     assert re.search(rf"test_coverage\.py:\d+ .*pause: {told}, because the clock has {moves} moves: ", said)
     assert explore(timed(3)).uncovered == ()
+
+
+def test_who_keeps_an_instant_does_not_sleep_elsewhere_each_time() -> None:
+    """There is always one that is kept when the last move is over, however many moves there are."""
+
+    async def waits() -> bool:
+        began = await StoreTime()
+        row = await find_one("rows", Eq(ID, "0"))
+        await Sleep(5 * SECOND)
+        return row is None or began == await StoreTime()
+
+    aged = Document.of({"_id": "0", "since": Instant(0)})
+    actors = (Process("p", factory(waits)), Process("q", factory(touches)))
+    timed = scenario(world=world_with({"rows": (aged,)}), actors=actors, clock=Clock(5 * SECOND, moves=2), budget=0)
+    assert [line for line in explore(timed).uncovered if "in no run" in line] == []
+
+
+async def touches() -> None:
+    await update_one("rows", Eq(ID, "0"), PutServerTime(Field[Instant]("since")))
 
 
 @pytest.mark.parametrize(("quantum", "lengths"), [(1, ()), (2, ("3 s", "5 s", "7 s")), (6, ("7 s",))])

@@ -324,6 +324,12 @@ class ProgramAutomaton:
             what = f"with the same replies a program was first {node.status} and then stood at: {status}"
             raise differs(what, self.process, line, reached(self.birth))
 
+    def placed(self) -> Iterator[tuple[_Node, Hashable]]:
+        """The nodes, each with its place in the program and all that it holds; None where that is not known."""
+        places = {number: key for key, number in self.known.items()}
+        for number, node in enumerate(self.nodes):
+            yield node, places.get(number)
+
     def let_go(self) -> None:
         """Close the programs that stand anywhere; whoever needs one later has it replayed."""
         for node in self.nodes:
