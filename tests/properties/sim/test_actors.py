@@ -49,6 +49,7 @@ from tidegate.model.operations import (
 )
 from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.failover import Failover, recalling
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
 from tidegate.sim.replay import Reproduced, replay
@@ -530,6 +531,26 @@ def test_a_write_of_many_may_end_after_any_of_them(effect: Many) -> None:
     """Nobody is told which."""
     some = {"x", "y", "z", "xy", "xz", "yz"}
     assert of_many(effect, Fault.PARTLY_DONE) == {('"3"', 0, ""), *(('"?"', 0, left) for left in some)}
+
+
+@pytest.mark.parametrize(("count", "partly"), [(6, 2**6 - 2), (7, 2**7 - 2), (24, 2**7 - 2), (1_200, 2**7 - 2)])
+def test_of_a_write_of_very_many_the_last_ones_are_done_apart(count: int, partly: int) -> None:
+    """All others are done together or not at all, as where others may act in the middle; else it would take all subsets."""
+    rows = tuple(Document.of({"_id": f"{number:04}", "n": 0}) for number in range(count))
+    seen = set[tuple[object, ...]]()
+
+    def sees(state: State) -> bool:
+        if state.status("p0") == Returned("?"):
+            seen.add(tuple(doc[N] for doc in contents(state, "rows")))
+        return True
+
+    def made(size: int) -> Scenario:
+        world = world_with({"rows": rows[:size]})
+        actors = (Process("p0", factory(writes_many, MANY[0]), Faults.of(Fault.PARTLY_DONE)),)
+        return Scenario("many", "", world, actors, budget=1, always={"seen": sees})
+
+    assert explore(made(count), Exploration(depth_max=1)).faults[Fault.PARTLY_DONE] == partly
+    assert len(seen) == partly
 
 
 @pytest.mark.parametrize("effect", MANY, ids=str)

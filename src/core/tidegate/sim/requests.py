@@ -20,7 +20,7 @@ part in them; the store has one clock, a machine another. What the store is aske
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Final, TypeAlias, final, get_args
@@ -56,7 +56,7 @@ from tidegate.sim.aging import by_text, plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.halfway import Answers, answers, ending, is_done_apart
+from tidegate.sim.halfway import APART_MAX, Answers, answers, ending, is_done_apart
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import (
     FLIGHT,
@@ -193,19 +193,25 @@ def _partly(effect: Many, outcomes: Answers, world: World, asker: Asker) -> Iter
     each = parts(effect, world)
     if len(each) > 1 and not is_done_apart(effect, each, world, asker.name, asker.meaning, outcomes):
         return
-    for some in chain.from_iterable(combinations(each, size) for size in range(1, len(each))):
-        for done in _all_done(some, world, asker):
-            yield ", ".join(plain_text(target(part)) for part in some), done
+    first = max(0, len(each) - APART_MAX)  # of so many all but the last ones are written in one step
+    groups = (*((each[:first],) if first else ()), *((part,) for part in each[first:]))
+    for some in chain.from_iterable(combinations(groups, size) for size in range(1, len(groups))):
+        named = ", ".join(plain_text(target(group[0])) if len(group) == 1 else f"{len(group)} others" for group in some)
+        for done in _all_done(chain.from_iterable(some), world, asker):
+            yield named, done
 
 
-def _all_done(some: tuple[Part, ...], world: World, asker: Asker) -> Iterator[World]:
+def _all_done(some: Iterable[Part], world: World, asker: Asker) -> list[World]:
     """The world in which these parts are done, one after the other; none where one of them must wait, or is too late."""
-    if not some:
-        yield world
-        return
-    for done, reply in asker.meaning(some[0], world, asker.name):
-        if not isinstance(reply, Failure) or not is_too_late(reply):
-            yield from _all_done(some[1:], done, asker)
+    worlds = [world]
+    for part in some:
+        worlds = [
+            done
+            for before in worlds
+            for done, reply in asker.meaning(part, before, asker.name)
+            if not isinstance(reply, Failure) or not is_too_late(reply)
+        ]
+    return worlds
 
 
 def under_way(world: World, who: str, effect: Effect[object], come: Halfway | None = None) -> World:
