@@ -422,7 +422,12 @@ def _check_held(program: Program[object], status: ProcessStatus, place: object) 
     where = f"{awaited_at(program)}, where it is {plain_text(status)}"
     if isinstance(place, Unmergeable) and not held and plain(status) is status:
         told = f"may hold the instant that it was given ({place.reason})"
-        raise InstantRefused(told, "keep immutable values across an await", where)
+        is_handling = "it awaits while it handles " in place.reason
+        raise InstantRefused(
+            told,
+            "await after the `except`, not in it" if is_handling else "keep immutable values across an await",
+            where,
+        )
     if isinstance(place, Unmergeable) or plain(status) is not status or _names_instant(place):
         raise InstantRefused(
             f"holds an instant in {held or 'what it awaits, or in its memory'}",
