@@ -1,6 +1,6 @@
 """Requests that take the store several steps, between which others act.
 
-    a write of many documents   is done at once, or one document after the other, in any order
+    a write of many documents   is done at once, or one document after the other, in any order; whichever comes first may end it
     an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
                                 inserts later
 
@@ -54,7 +54,7 @@ from tidegate.sim.world import (
     to_insert,
 )
 
-__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "is_at_once", "is_done_apart", "stepping", "too_many"]
+__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ended_first", "ending", "is_at_once", "is_done_apart", "stepping", "too_many"]
 
 APART_MAX: Final = 6
 """Between how many documents, the last of a write, others may act."""
@@ -108,6 +108,8 @@ def stepping(  # noqa: PLR0917
         here = at
         if here is None:
             here = Halfway(parts(effect, world))
+            if len(whole) > 1:  # what ends it first is among it
+                whole = answers(meaning, effect, world, who)
             if not is_done_apart(effect, here.left, world, who, meaning, whole):
                 return
         for happened, done, after in _onward(effect, here, world, who, meaning):
@@ -118,6 +120,22 @@ def stepping(  # noqa: PLR0917
                 for reply, done, after in _after(effect, at, part, world, who, meaning):
                     if after.done.failure is None:
                         yield f"{_said(part, reply)}, and goes on", done, after, False
+
+
+def ended_first(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
+    """What else becomes of a write of many at once: a document that is not the first in natural order comes first, and ends it."""
+    each = parts(effect, world) if isinstance(effect, MANY) else ()
+    if not isinstance(effect, MANY) or not 1 < len(each) <= APART_MAX:
+        return ()
+    ended: list[tuple[World, object]] = []
+    at_first = 0
+    for part in each:
+        for _, done, after in _after(effect, Halfway(each), part, world, who, meaning):
+            if (failure := after.done.failure) is not None and not any(same(failure, told) for _, told in ended):
+                ended.append((all_confirmed(done), failure))
+        at_first = len(ended) if part is each[0] else at_first
+    found = tuple(ended[at_first:])
+    return found if found and is_done_apart(effect, each, world, who, meaning, whole) else ()
 
 
 def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning: Meaning) -> Outcomes:

@@ -56,7 +56,7 @@ from tidegate.sim.aging import by_text, plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.halfway import APART_MAX, Answers, answers, ending, is_done_apart
+from tidegate.sim.halfway import APART_MAX, Answers, answers, ended_first, ending, is_done_apart
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import (
     FLIGHT,
@@ -67,13 +67,14 @@ from tidegate.sim.world import (
     Many,
     Meaning,
     Outcomes,
+    Overwritten,
     Part,
     World,
     parts,
     target,
 )
 
-__all__ = ["ANSWERED", "NO_REPLY", "OPERATIONS", "Asker", "replies", "troubled", "under_way"]
+__all__ = ["ANSWERED", "NO_REPLY", "OPERATIONS", "Asker", "noted_replies", "replies", "troubled", "under_way"]
 
 
 NO_REPLY: Final = Ambiguous("no reply")
@@ -135,7 +136,16 @@ def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
     """What becomes of the request without any fault; nothing while it must wait."""
     if isinstance(effect, Now) and asker.host != HOST:
         return (readings(asker.host, asker.name, world),)
-    return answers(asker.meaning, effect, world, asker.name)
+    found = answers(asker.meaning, effect, world, asker.name)
+    return found if asker.at is not None else (*found, *ended_first(effect, world, asker.name, asker.meaning, found))
+
+
+def noted_replies(effect: Effect[object], world: World, asker: Asker) -> Iterator[tuple[World, object, Overwritten]]:
+    """Those of what is asked of the store, each with what it has overwritten; what ends a write first has overwritten nothing."""
+    yield from noted(asker.meaning, effect, world, asker.name)
+    if asker.at is None and isinstance(effect, MANY):
+        whole = answers(asker.meaning, effect, world, asker.name)
+        yield from ((done, reply, ()) for done, reply in ended_first(effect, world, asker.name, asker.meaning, whole))
 
 
 def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
@@ -191,7 +201,8 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
 def _partly(effect: Many, outcomes: Answers, world: World, asker: Asker) -> Iterator[tuple[str, World]]:
     """Some of its documents, and the world in which they alone are written; none if the meaning does all of it at once."""
     each = parts(effect, world)
-    if len(each) > 1 and not is_done_apart(effect, each, world, asker.name, asker.meaning, outcomes):
+    whole = outcomes if len(outcomes) < 2 else answers(asker.meaning, effect, world, asker.name)
+    if len(each) > 1 and not is_done_apart(effect, each, world, asker.name, asker.meaning, whole):
         return
     first = max(0, len(each) - APART_MAX)  # of so many all but the last ones are written in one step
     groups = (*((each[:first],) if first else ()), *((part,) for part in each[first:]))
@@ -220,7 +231,7 @@ def under_way(world: World, who: str, effect: Effect[object], come: Halfway | No
 
 
 def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
-    for done, reply, overwritten in noted(asker.meaning, effect, world, asker.name):
+    for done, reply, overwritten in noted_replies(effect, world, asker):
         is_write, told = bool(isinstance(effect, _WRITES) or overwritten), reply
         if isinstance(reply, Failure):  # of two errors a driver tells this one
             is_write &= not is_too_late(reply) and bool(
