@@ -340,7 +340,9 @@ def test_a_sleep_that_ends_in_no_run_is_reported(moves: int, lengths: tuple[str,
     assert told == list(lengths)
 
 
-@pytest.mark.parametrize(("moves", "told"), [(0, "no run comes to the end of a sleep of 5 s"), (2, "some sleeps of 5 s end in no run")])
+@pytest.mark.parametrize(
+    ("moves", "told"), [(0, "no run comes to the end of a sleep of 5 s"), (2, "some sleeps of 5 s end in no run")]
+)
 def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str) -> None:
     """Others at the same line do end: what comes after the last one was not explored all the same."""
 
@@ -353,7 +355,9 @@ def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str
         return "gave up"
 
     def timed(moves: int) -> Scenario:
-        return scenario(actors=(Process("p", factory(tries_three_times)),), clock=Clock(5 * SECOND, moves=moves), budget=0)
+        return scenario(
+            actors=(Process("p", factory(tries_three_times)),), clock=Clock(5 * SECOND, moves=moves), budget=0
+        )
 
     (said,) = [line for line in explore(timed(moves)).uncovered if "no run" in line]
     assert re.search(rf"test_coverage\.py:\d+ .*pause: {told}, because the clock has {moves} moves: ", said)
@@ -511,11 +515,15 @@ def test_a_meaning_that_does_more_for_many_than_for_each_does_it_at_once_and_tha
 
 
 def refusing(effect: Effect[object], world: World, who: str) -> Outcomes:
-    return ((world, Refused("read only")),) if effect == ADD else perform(effect, world, who)
+    if effect == ADD:
+        yield world, Refused("read only")
+    else:
+        yield from perform(effect, world, who)
 
 
 def waiting(effect: Effect[object], world: World, who: str) -> Outcomes:
-    return () if effect == ADD else perform(effect, world, who)
+    if effect != ADD:
+        yield from perform(effect, world, who)
 
 
 @pytest.mark.parametrize("meaning", [refusing, waiting, counting, plain])

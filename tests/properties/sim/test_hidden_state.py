@@ -15,7 +15,7 @@ import sys
 import time  # noqa: TID251  likewise
 import uuid
 from collections import ChainMap, UserDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count as count_from
 from itertools import cycle
@@ -1029,9 +1029,10 @@ def counts_and_denies(_: object) -> bool:
     return False
 
 
-def counts_and_takes(state: int, _: object) -> tuple[int, int]:
+def counts_and_takes(state: Hashable, _: object) -> tuple[Hashable, object]:
     COUNTED.append(1)
-    return state + 1, state + 1
+    taken = cast("int", state) + 1
+    return taken, taken
 
 
 def counts_and_lasts_not(_: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from random import Random  # noqa: TID251  seeded
+from typing import cast
 
 import attrs
 import pytest
@@ -288,7 +289,7 @@ class Says(Mover):
     """Whose steps are called what they are given."""
 
     def steps(self, world: World, /) -> Iterator[ActorStep]:
-        label, fault = self.found  # type: ignore[misc]
+        label, fault = cast("tuple[Label, Fault | None]", self.found)
         moved = Cell(("moved",), 0)
         if not world.read(moved):
             yield ActorStep(label, world.write(moved, 1), fault=fault)
@@ -297,7 +298,9 @@ class Says(Mover):
 @pytest.mark.parametrize("found", [("moves", None), (Label("moves"), "unsent by name"), (None, Fault.LATE)])
 def test_an_actor_whose_steps_have_no_label_or_no_kind_of_fault_is_misuse(found: object) -> None:
     """Whoever tells such a counterexample would fail."""
-    with pytest.raises(Misuse, match="the actor mover has a step .*(?s:.*)its label is a Label, and its fault a Fault or None"):
+    with pytest.raises(
+        Misuse, match=r"the actor mover has a step .*(?s:.*)its label is a Label, and its fault a Fault or None"
+    ):
         explore(attrs.evolve(noting(), actors=(Says(found),), budget=1))
 
 

@@ -54,7 +54,18 @@ from tidegate.sim.world import (
     to_insert,
 )
 
-__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ended_first", "ending", "is_at_once", "is_done_apart", "stepping", "too_many"]
+__all__ = [
+    "APART_MAX",
+    "IN_STEPS",
+    "Answers",
+    "answers",
+    "ended_first",
+    "ending",
+    "is_at_once",
+    "is_done_apart",
+    "stepping",
+    "too_many",
+]
 
 APART_MAX: Final = 6
 """Between how many documents, the last of a write, others may act."""

@@ -209,7 +209,8 @@ class Space:
 def _checked(step: object, actor: Actor) -> ActorStep:
     why = "a step is an ActorStep, whose world is made of the one that the actor was given"
     if isinstance(step, ActorStep) and isinstance(step.world, Lens):
-        if isinstance(step.label, Label) and isinstance(step.fault, (Fault, NoneType)):
+        label, fault = cast("tuple[object, object]", (step.label, step.fault))
+        if isinstance(label, Label) and isinstance(fault, (Fault, NoneType)):
             return step
         why = "its label is a Label, and its fault a Fault or None"
     raise Misuse(
