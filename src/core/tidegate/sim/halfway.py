@@ -33,7 +33,7 @@ from typing import Final, TypeAlias, cast
 from tidegate.model.documents import AllOf, Eq, OlderThan, equalities, parts_of
 from tidegate.model.effects import Effect, Failure, Refused, is_too_late
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.operations import DeleteMany, InsertOne, UpdateMany, UpsertOne
+from tidegate.model.operations import BulkUpdate, DeleteMany, InsertOne, UpdateMany, UpsertOne
 from tidegate.sim.aging import plain_text, same, unchanged
 from tidegate.sim.cells import EARLIER
 from tidegate.sim.failover import noted, noting, overwritten_in, unconfirmed
@@ -135,8 +135,10 @@ def stepping(  # noqa: PLR0917
 
 def ended_first(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
     """What else becomes of a write of many at once: a document that is not the first in natural order comes first, and ends it."""
-    each = parts(effect, world) if isinstance(effect, MANY) else ()
-    if not isinstance(effect, MANY) or not 1 < len(each) <= APART_MAX:
+    if not isinstance(effect, _BY_FILTER) and not (isinstance(effect, BulkUpdate) and effect.within is not None):
+        return ()  # a refusal does not end it
+    each = parts(effect, world)
+    if not 1 < len(each) <= APART_MAX:
         return ()
     ended: list[tuple[World, object]] = []
     at_first = 0
