@@ -791,7 +791,23 @@ def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, obje
 
 def _outcomes(little: Little, ask: Ask, at: Begun | None, state: State) -> list[tuple[State, object]]:
     """What becomes of a request from where the store is with it, at once."""
-    return list(served(little, ask, state) if at is None else _rest(little, ask, at, state))
+    if at is not None:
+        return list(_rest(little, ask, at, state))
+    return [*served(little, ask, state), *_ended_first(little, ask, state)]
+
+
+def _ended_first(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
+    """A document that is refused may come first, wherever it stands: then nothing is written."""
+    if ask.verb not in MANY or ask.transaction is not None:
+        return
+    parts = parts_of(ask, state.docs, state.now)
+    told: set[str] = set()
+    for nth, part in enumerate(parts):
+        for done, after in _after(little, ask, Begun(parts), part, state):
+            if after.ended and (said := repr(_told(after))) not in told:
+                told.add(said)
+                if nth:
+                    yield done._replace(unconfirmed=()), _told(after)
 
 
 def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, object]]:

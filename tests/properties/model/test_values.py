@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from enum import Enum
+from enum import Enum, StrEnum
 from types import NoneType
 from typing import Any
 
@@ -11,6 +11,7 @@ from tidegate.model.errors import Misuse
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type, check_types
 
 End = Enum("End", ["STOP", "SKIP"])
+Says = StrEnum("Says", ["STOP", "SKIP"])
 
 
 def test_what_is_of_the_kind_passes() -> None:
@@ -42,10 +43,11 @@ def test_what_is_not_is_misuse_and_not_shown() -> None:
         (True, timedelta, "it must be a timedelta, got bool True\n  help: write timedelta(seconds=...)"),
         ("stop", End, "it must be an End, got str\n  help: write End.STOP"),
         ("halt", End, "it must be an End, got str\n  help: write one of End.STOP, End.SKIP"),
+        ("stop", Says, "it must be a Says, got str\n  help: write Says.STOP"),
         ([], tuple, "it must be a tuple, got list\n  help: write tuple(...) of it"),
         ((), (int, str, float, bytes), "it must be one of int, str, float, bytes, got tuple"),
     ],
-    ids=range(10),
+    ids=range(11),
 )  # fmt: skip
 def test_a_wrong_type_is_answered_by_what_to_write(value: object, kinds: Any, says: str) -> None:
     """A number is shown if it is too short for a secret."""

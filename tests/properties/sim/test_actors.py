@@ -26,7 +26,7 @@ from tidegate.model.documents import (
     Put,
     PutServerTime,
 )
-from tidegate.model.effects import Ambiguous, Call, Effect, Failure, Note, Now, Program, Refused, Sleep
+from tidegate.model.effects import Ambiguous, Call, Effect, Failure, NotApplied, Note, Now, Program, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, SECOND, Instant
 from tidegate.model.operations import (
@@ -49,6 +49,7 @@ from tidegate.model.operations import (
 )
 from tidegate.sim.actors import QUIET, Network, Process, Ticks, factory, when_quiet
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProgramAutomaton, Returned
+from tidegate.sim.exploration import Exploration
 from tidegate.sim.failover import Failover, recalling
 from tidegate.sim.faults import FAULTS, Fault, Faults, all_effects, no_effects
 from tidegate.sim.replay import Reproduced, replay
@@ -411,6 +412,22 @@ def test_a_late_request_arrives_at_any_later_point() -> None:
     assert set(seen) == {(said, arrived) for said in range(4) for arrived in range(2)}
 
 
+async def adds_or_skips(_: int) -> object:
+    """Adds one; before that it asks for less if one of its requests could not be sent."""
+    with suppress(NotApplied):
+        await find_one("rows", ROW)
+        await find_one("rows", ROW)
+    return await update_one("rows", ROW, Add(N, 1))
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_a_crash_under_way_takes_two_faults_wherever_it_is_met_first(budget: int) -> None:
+    """A step that takes twice from one budget is not remembered under whether anything is left."""
+    faults = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART, Fault.LATE, Fault.UNSENT)
+    checked(scenario(adds_or_skips, faults=faults, budget=budget))
+    checked(scenario(adds, adds_or_skips, faults=faults, budget=budget))
+
+
 @pytest.mark.parametrize("crash", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
 def test_a_late_request_outlives_its_sender(crash: Fault) -> None:
     """The sender crashes, is born again, and its old request still arrives."""
@@ -514,6 +531,26 @@ def test_a_write_of_many_may_end_after_any_of_them(effect: Many) -> None:
     """Nobody is told which."""
     some = {"x", "y", "z", "xy", "xz", "yz"}
     assert of_many(effect, Fault.PARTLY_DONE) == {('"3"', 0, ""), *(('"?"', 0, left) for left in some)}
+
+
+@pytest.mark.parametrize(("count", "partly"), [(6, 2**6 - 2), (7, 2**7 - 2), (24, 2**7 - 2), (1_200, 2**7 - 2)])
+def test_of_a_write_of_very_many_the_last_ones_are_done_apart(count: int, partly: int) -> None:
+    """All others are done together or not at all, as where others may act in the middle; else it would take all subsets."""
+    rows = tuple(Document.of({"_id": f"{number:04}", "n": 0}) for number in range(count))
+    seen = set[tuple[object, ...]]()
+
+    def sees(state: State) -> bool:
+        if state.status("p0") == Returned("?"):
+            seen.add(tuple(doc[N] for doc in contents(state, "rows")))
+        return True
+
+    def made(size: int) -> Scenario:
+        world = world_with({"rows": rows[:size]})
+        actors = (Process("p0", factory(writes_many, MANY[0]), Faults.of(Fault.PARTLY_DONE)),)
+        return Scenario("many", "", world, actors, budget=1, always={"seen": sees})
+
+    assert explore(made(count), Exploration(depth_max=1)).faults[Fault.PARTLY_DONE] == partly
+    assert len(seen) == partly
 
 
 @pytest.mark.parametrize("effect", MANY, ids=str)

@@ -35,7 +35,7 @@ from tidegate.model.documents import (
     show,
     sort_key,
 )
-from tidegate.model.effects import Call, Effect, Note, Now, Sleep
+from tidegate.model.effects import Call, Effect, Note, Now, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, STORE, WALL, Duration, Instant
 from tidegate.model.operations import StoreTime, find_all, find_one, find_one_and_update, update_one
@@ -59,6 +59,7 @@ from tidegate.sim.world import (
     Outcomes,
     Plain,
     World,
+    calling,
     contents,
     document,
     inbox,
@@ -454,6 +455,29 @@ def test_a_program_with_an_instant_falls_back_to_absolute_time_and_the_report_sa
     assert f" {program.__name__}" in report.time
     with pytest.raises(Misuse, match=f"relative time does not fit: {why}"):
         explore(attrs.evolve(scenario, clock=Clock(SECOND, horizon=SECOND)))
+
+
+async def awaits_in_two_excepts() -> object:
+    """The inner error has the outer one as its context, so it is no value."""
+    try:
+        await Call("ask")
+    except Refused:
+        try:
+            await Call("ask")
+        except Refused:
+            row = await find_one("rows", ROW)
+            del row
+            await find_one("rows", ROW)
+    return None
+
+
+def test_who_awaits_while_it_handles_an_error_is_told_to_do_so_after_it() -> None:
+    """No local of it is to blame."""
+    process = Process("p", factory(awaits_in_two_excepts), meaning=calling({"ask": (Refused("no"),)}))
+    scenario = attrs.evolve(touching(), actors=(process,), clock=Clock(SECOND, horizon=SECOND))
+    with pytest.raises(Misuse) as raised:
+        explore(scenario)
+    assert raised.value.todo.startswith("await after the `except`, not in it; or ")
 
 
 STAMP: Final = Field[Instant]("stamp")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from random import Random  # noqa: TID251  seeded
 from typing import Final
 
@@ -15,7 +15,16 @@ from tests.properties.shipped import OF_DESIGNS, report_on
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, OlderThan, PutServerTime
 from tidegate.model.effects import Ambiguous, Call, Effect, Note, Program, Refused, Sleep
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.operations import delete_one, find_one, insert_many, insert_one, update_many, update_one, upsert_one
+from tidegate.model.operations import (
+    StoreTime,
+    delete_one,
+    find_one,
+    insert_many,
+    insert_one,
+    update_many,
+    update_one,
+    upsert_one,
+)
 from tidegate.model.reducer import Step
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
@@ -331,6 +340,49 @@ def test_a_sleep_that_ends_in_no_run_is_reported(moves: int, lengths: tuple[str,
     assert told == list(lengths)
 
 
+@pytest.mark.parametrize(
+    ("moves", "told"), [(0, "no run comes to the end of a sleep of 5 s"), (2, "some sleeps of 5 s end in no run")]
+)
+def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str) -> None:
+    """Others at the same line do end: what comes after the last one was not explored all the same."""
+
+    async def pause() -> None:
+        await Sleep(5 * SECOND)
+
+    async def tries_three_times() -> str:
+        for _ in range(3):
+            await pause()
+        return "gave up"
+
+    def timed(moves: int) -> Scenario:
+        return scenario(
+            actors=(Process("p", factory(tries_three_times)),), clock=Clock(5 * SECOND, moves=moves), budget=0
+        )
+
+    (said,) = [line for line in explore(timed(moves)).uncovered if "no run" in line]
+    assert re.search(rf"test_coverage\.py:\d+ .*pause: {told}, because the clock has {moves} moves: ", said)
+    assert explore(timed(3)).uncovered == ()
+
+
+def test_who_keeps_an_instant_does_not_sleep_elsewhere_each_time() -> None:
+    """There is always one that is kept when the last move is over, however many moves there are."""
+
+    async def waits() -> bool:
+        began = await StoreTime()
+        row = await find_one("rows", Eq(ID, "0"))
+        await Sleep(5 * SECOND)
+        return row is None or began == await StoreTime()
+
+    aged = Document.of({"_id": "0", "since": Instant(0)})
+    actors = (Process("p", factory(waits)), Process("q", factory(touches)))
+    timed = scenario(world=world_with({"rows": (aged,)}), actors=actors, clock=Clock(5 * SECOND, moves=2), budget=0)
+    assert [line for line in explore(timed).uncovered if "in no run" in line] == []
+
+
+async def touches() -> None:
+    await update_one("rows", Eq(ID, "0"), PutServerTime(Field[Instant]("since")))
+
+
 @pytest.mark.parametrize(("quantum", "lengths"), [(1, ()), (2, ("3 s", "5 s", "7 s")), (6, ("7 s",))])
 def test_a_length_of_time_that_the_quantum_does_not_divide_is_reported(quantum: int, lengths: tuple[str, ...]) -> None:
     """Two of them may end at one move of the clock that would not otherwise. What is shorter is over at a move, as documented."""
@@ -462,6 +514,34 @@ def test_a_meaning_that_does_more_for_many_than_for_each_does_it_at_once_and_tha
     assert (report.verdict, len(told)) == (Verdict.COMPLETE, is_at_once)
 
 
+def refusing(effect: Effect[object], world: World, who: str) -> Outcomes:
+    if effect == ADD:
+        yield world, Refused("read only")
+    else:
+        yield from perform(effect, world, who)
+
+
+def waiting(effect: Effect[object], world: World, who: str) -> Outcomes:
+    if effect != ADD:
+        yield from perform(effect, world, who)
+
+
+@pytest.mark.parametrize("meaning", [refusing, waiting, counting, plain])
+def test_what_a_meaning_does_at_once_is_not_done_in_part(meaning: Meaning) -> None:
+    """What it refuses is refused, also if the reply is lost; what it keeps waiting is not begun."""
+
+    async def asks() -> None:
+        await ADD
+
+    def is_as_meant(state: State) -> bool:
+        changed = sum(row[N] for row in contents(state, "rows"))
+        return meaning is plain or changed == 0 or state.read(WRITES) == 1
+
+    actors = (Process("p", factory(asks), Faults.of(Fault.PARTLY_DONE), meaning, raises=True),)
+    report = explore(scenario(world=world_with({"rows": rows(2)}), actors=actors, always={"as meant": is_as_meant}))
+    assert (report.verdict, bool(report.faults.get(Fault.PARTLY_DONE))) == (Verdict.COMPLETE, meaning is plain)
+
+
 @pytest.mark.parametrize("require_sometimes", [False, True])
 def test_where_only_time_ran_out_laws_about_rest_are_said_not_to_be_judged(*, require_sometimes: bool) -> None:
     """Something else came to rest, so it is not a reason to be unsure."""
@@ -517,6 +597,24 @@ def test_who_ends_without_knowing_what_was_done_is_told(kind: Fault, how: Explor
     assert [each.partition(":")[0] for each in told] == ["p, q"] * (kind is Fault.LOST_REPLY)
     assert all("ends by an uncaught Ambiguous after the await at " in each and " says, so" in each for each in told)
     assert uncovered_of(says, raises=True) == uncovered_of(says_anyway, raises=False) == ()
+
+
+@asynccontextmanager
+async def asked() -> AsyncIterator[None]:
+    await says()
+    yield
+
+
+async def enters() -> None:
+    async with asked():
+        pass
+
+
+def test_the_line_of_who_ends_without_knowing_is_one_of_the_user() -> None:
+    """An `async with` awaits in lines of the standard library."""
+    process = Process("p", factory(enters), Faults.of(Fault.LOST_REPLY), calling({"ask": (1,)}))
+    (told,) = explore(scenario(actors=(process,))).uncovered
+    assert re.search(r"after the await at .*test_coverage\.py:\d+ enters, so nobody", told)
 
 
 @OF_DESIGNS

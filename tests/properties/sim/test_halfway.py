@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import permutations
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -13,9 +14,15 @@ from hypothesis import strategies as st
 from tidegate.model import operations as ask
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
 from tidegate.model.effects import Effect, Failure, Refused
+from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import halfway
+from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.automaton import Asking, Failed
+from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.halfway import answers, ending, stepping
-from tidegate.sim.world import Halfway, PartsDone, World, contents, perform, world_with
+from tidegate.sim.report import explore
+from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.world import FLIGHT, Halfway, PartsDone, World, contents, document, perform, world_with
 
 N: Final = Field[int]("n")
 EFFECTS: Final[tuple[Effect[object], ...]] = (
@@ -146,3 +153,47 @@ def test_a_planted_bug_breaks_a_law(law: str, monkeypatch: pytest.MonkeyPatch) -
     owner, name, planted = PLANTED[law]
     monkeypatch.setattr(owner, name, planted(getattr(owner, name)))
     find(CASES, lambda case: not all(map(LAWS[law], runs(case))))
+
+
+U: Final = Field[int]("u")
+LATE: Final = Transaction("t", 1)
+
+
+async def holds_y() -> None:
+    await InTransaction(LATE, ask.update_one("rows", Eq(ID, "y"), Add(U, 5)), begins=True)
+    await CommitTransaction(LATE)
+
+
+@pytest.mark.parametrize("order", tuple(permutations("xyz")), ids="".join)
+@pytest.mark.parametrize("how", ["refused", "too late", "late"])
+def test_in_which_order_documents_stand_makes_no_difference(how: str, order: tuple[str, ...]) -> None:
+    """Whichever comes first may end a write of many: it is refused, or must wait for longer than there is time."""
+    effect: Effect[object] = ask.update_many("rows", Exists(Field("many")), Add(U, 1))
+    if how == "too late":
+        effect = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order), within=1_000)
+
+    async def asks() -> object:
+        return await effect
+
+    kinds = Faults.of(Fault.LATE) if how == "late" else Faults()
+    actors: tuple[Process | Network, ...] = (Process("p", factory(asks), kinds, raises=True), Network())
+    seen = set[tuple[object, ...]]()
+
+    def sees(state: State) -> bool:
+        held = [state.read(document("rows", key)) for key in "xyz"]
+        if not isinstance(status := state.status("p"), Asking):
+            seen.add((*(doc and doc[U] for doc in held), type(status), len(state.read(FLIGHT))))
+        return True
+
+    first = {"x": 10, "y": 20, "z": 30}
+    docs = [Document.of({"_id": key, "u": first[key], "many": 1}) for key in order]
+    taken = Document.of({"_id": "w", "u": 99 if how == "too late" else 21})
+    if how == "too late":
+        actors = (*actors, Process("t", factory(holds_y)))
+    world = world_with({"rows": (*docs, taken)}, unique={"rows": ((U,),)})
+    explore(Scenario("orders", "", world, actors, budget=int(how == "late"), always={"seen": sees}))
+    left = (10, 20, 30, Failed, 0)
+    others = {(11, 20, 30, Failed, 0), (10, 20, 31, Failed, 0), (11, 20, 31, Failed, 0)}
+    assert {left, *others} <= seen
+    if how == "refused":
+        assert seen == {left, *others}

@@ -15,7 +15,7 @@ import sys
 import time  # noqa: TID251  likewise
 import uuid
 from collections import ChainMap, UserDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import count as count_from
 from itertools import cycle
@@ -29,13 +29,15 @@ from unittest.mock import Mock
 import attrs
 import pytest
 
-from tidegate.model.documents import ID, Document, Eq, Field, Put
+from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Call, Effect, Note, Program, Refused
 from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.reducer import Step
 from tidegate.sim import (
     Exploration,
+    Linearizable,
+    NoLongerThan,
     Process,
     ReducerProcess,
     Returned,
@@ -46,14 +48,17 @@ from tidegate.sim import (
     explore,
     factory,
     perform,
+    when_quiet,
     world_with,
 )
 from tidegate.sim.automaton import Asking, ProgramAutomaton
 from tidegate.sim.faults import Fault, Faults
+from tidegate.sim.linearizability import BEGAN, ENDED, recording
 from tidegate.sim.outside import Reach, reached
 from tidegate.sim.rerun import CallCase, case_of, loops, planned
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.search import Search
+from tidegate.sim.streams import Stream
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, inbox
 
 Coded: TypeAlias = Callable[[], Awaitable[object]]
@@ -1022,6 +1027,55 @@ def test_a_law_or_a_predicate_that_depends_on_state_outside_is_doubted(kind: str
 def counts_and_denies(_: object) -> bool:
     COUNTED.append(1)
     return False
+
+
+def counts_and_takes(state: Hashable, _: object) -> tuple[Hashable, object]:
+    COUNTED.append(1)
+    taken = cast("int", state) + 1
+    return taken, taken
+
+
+def counts_and_lasts_not(_: object) -> None:
+    COUNTED.append(1)
+
+
+def counts_and_performs(effect: Effect[object], world: World, who: str) -> Outcomes:
+    COUNTED.append(1)
+    return perform(effect, world, who)
+
+
+async def takes_one() -> None:
+    await Note(BEGAN, "take")
+    row = await find_one_and_update("rows", Eq(ID, "x"), Add(Field[int]("n"), 1))
+    await Note(ENDED, row and row[Field[int]("n")])
+
+
+ENDS: Final = Process("ends", factory(takes_one))
+CALLED_BY_OURS: Final[Mapping[str, tuple[Mapping[str, Any], Meaning]]] = {
+    "Linearizable": ({"always": {"one by one": Linearizable(0, counts_and_takes)}}, perform),
+    "NoLongerThan": ({"always": {"soon": NoLongerThan(1_000_000, counts_and_lasts_not)}}, perform),
+    "when_quiet": ({}, when_quiet((ENDS,), counts_and_performs)),
+    "stream": ({}, Stream("s", ("rows",)).meaning(counts_and_performs)),
+}
+
+
+@pytest.mark.parametrize("name", CALLED_BY_OURS)
+def test_what_is_handed_to_a_law_or_a_meaning_of_ours_is_confirmed_as_well(name: str) -> None:
+    """It is found in what calls it."""
+    COUNTED.clear()
+    laws, meaning = CALLED_BY_OURS[name]
+    meaning = meaning if name in ("when_quiet", "stream") else recording()
+    report = explore(
+        Scenario(
+            "ours",
+            "",
+            world_with({"rows": (Document.of({"_id": "x", "n": 0}),)}),
+            (Process("a", factory(takes_one), meaning=meaning), *((ENDS,) if name == "when_quiet" else ())),
+            **{"always": {"any": lambda _: True}, **laws},
+        )
+    )
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "COUNTED" in report.reason
 
 
 def test_what_is_asked_of_a_reducer_and_counts_its_calls_is_doubted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.model.errors import Misuse
+from tidegate.sim.faults import FAULTS
 from tidegate.sim.packing import Lens, Looked, Overflow, Packing
 from tidegate.sim.world import Cell
 
@@ -47,6 +48,20 @@ def test_every_look_is_noted_and_a_write_is_one() -> None:
     assert writing.looked.bits == packing.slot(B).mask
     assert (blind.looked.bits, blind.wrote) == (0, 0)
     assert after.wrote == packing.slot(A).mask | packing.slot(B).mask
+
+
+def test_who_takes_twice_from_a_budget_looks_at_how_much_is_left() -> None:
+    """Whether anything is left is one bit, and all that a single taking depends on."""
+    packing = Packing({})
+    for left in (1, 2, 3):
+        looked = Looked()
+        once = Lens(packing, lens(packing).write(FAULTS, left).state, looked).taken(FAULTS)
+        assert (once is not None, looked.bits) == (True, packing.slot(FAULTS).top)
+        assert once is not None
+        assert (once.write(A, 1).taken(FAULTS) is not None, looked.bits & packing.slot(FAULTS).mask) == (
+            left > 1,
+            packing.slot(FAULTS).mask,
+        )
 
 
 def test_two_ways_of_writing_blindly_do_not_know_of_each_other() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from random import Random  # noqa: TID251  seeded
+from typing import cast
 
 import attrs
 import pytest
@@ -22,7 +23,7 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import NO_ERROR, ActorStep, Clock, Kind, Label, Scenario, State
 from tidegate.sim.search import PLAIN, Progress
-from tidegate.sim.world import Plain, World, calling, notes, world_with
+from tidegate.sim.world import Cell, Plain, World, calling, notes, world_with
 from tidegate.testing import assert_no_counterexample
 
 
@@ -281,6 +282,26 @@ def test_an_actor_or_a_meaning_with_a_world_of_its_own_is_misuse(found: object) 
     process = Process("p", factory(asks_thrice), meaning=lambda *_: outcomes)  # type: ignore[arg-type]
     with pytest.raises(Misuse, match="a meaning has an outcome "):
         explore(attrs.evolve(noting(), actors=(process,)))
+
+
+@attrs.frozen(eq=False)
+class Says(Mover):
+    """Whose steps are called what they are given."""
+
+    def steps(self, world: World, /) -> Iterator[ActorStep]:
+        label, fault = cast("tuple[Label, Fault | None]", self.found)
+        moved = Cell(("moved",), 0)
+        if not world.read(moved):
+            yield ActorStep(label, world.write(moved, 1), fault=fault)
+
+
+@pytest.mark.parametrize("found", [("moves", None), (Label("moves"), "unsent by name"), (None, Fault.LATE)])
+def test_an_actor_whose_steps_have_no_label_or_no_kind_of_fault_is_misuse(found: object) -> None:
+    """Whoever tells such a counterexample would fail."""
+    with pytest.raises(
+        Misuse, match=r"the actor mover has a step .*(?s:.*)its label is a Label, and its fault a Fault or None"
+    ):
+        explore(attrs.evolve(noting(), actors=(Says(found),), budget=1))
 
 
 async def asks_wrongly() -> None:

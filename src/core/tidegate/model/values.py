@@ -89,7 +89,7 @@ def _remedy(value: object, kinds: tuple[type, ...]) -> str:
         if issubclass(kind, Enum):
             meant = [each for each in kind if isinstance(value, str) and value.upper() == each.name]
             if meant or len(kind) <= _NAMED_MAX:
-                return f"write {'' if meant else 'one of '}{', '.join(map(str, meant or kind))}"
+                return f"write {'' if meant else 'one of '}{', '.join(f'{kind.__name__}.{each.name}' for each in meant or kind)}"
     return ""
 
 

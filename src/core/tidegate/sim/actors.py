@@ -35,10 +35,10 @@ from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import plain_text, unchanged
 from tidegate.sim.automaton import Asking, Birth, Cancelled, Crashed, Failed, ProcessStatus, ProgramAutomaton, Returned
 from tidegate.sim.clocks import HOST, Host
-from tidegate.sim.failover import noted, unconfirmed
+from tidegate.sim.failover import unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.halfway import IN_STEPS, Answers, Steps, answers, stepping
-from tidegate.sim.requests import ANSWERED, NO_REPLY, Asker, replies, troubled, under_way
+from tidegate.sim.requests import ANSWERED, NO_REPLY, Asker, noted_replies, replies, troubled, under_way
 from tidegate.sim.scenario import CLOCK_LANE, ActorStep, Delivers, Label, Trouble, Undone
 from tidegate.sim.world import (
     CELLS_KEPT,
@@ -416,12 +416,12 @@ class Network:
 
     def arrives(self, request: Flying, left: World) -> Iterator[ActorStep]:
         """It is done and a majority has it, or it goes behind what no majority has."""
-        meaning = Asker(request.sender, self.meaning or perform, Faults()).come(request.come).meaning
+        asker = Asker(request.sender, self.meaning or perform, Faults()).come(request.come)
         if not (writes := left.read(UNCONFIRMED)):
-            for done, reply in answers(meaning, request.effect, left, request.sender):
+            for done, reply in replies(request.effect, left, asker):
                 yield ActorStep(Label(Delivers(request), reply), done)
             return
-        for done, reply, overwritten in noted(meaning, request.effect, left, request.sender):
+        for done, reply, overwritten in noted_replies(request.effect, left, asker):
             yield ActorStep(Label(Delivers(request), reply), done)
             if done.read(UNCONFIRMED) is not writes:
                 happened = Trouble(f"{plain_text(reply)}, but no majority has confirmed it")

@@ -324,6 +324,12 @@ class ProgramAutomaton:
             what = f"with the same replies a program was first {node.status} and then stood at: {status}"
             raise differs(what, self.process, line, reached(self.birth))
 
+    def placed(self) -> Iterator[tuple[_Node, Hashable]]:
+        """The nodes, each with its place in the program and all that it holds; None where that is not known."""
+        places = {number: key for key, number in self.known.items()}
+        for number, node in enumerate(self.nodes):
+            yield node, places.get(number)
+
     def let_go(self) -> None:
         """Close the programs that stand anywhere; whoever needs one later has it replayed."""
         for node in self.nodes:
@@ -416,7 +422,12 @@ def _check_held(program: Program[object], status: ProcessStatus, place: object) 
     where = f"{awaited_at(program)}, where it is {plain_text(status)}"
     if isinstance(place, Unmergeable) and not held and plain(status) is status:
         told = f"may hold the instant that it was given ({place.reason})"
-        raise InstantRefused(told, "keep immutable values across an await", where)
+        is_handling = "it awaits while it handles " in place.reason
+        raise InstantRefused(
+            told,
+            "await after the `except`, not in it" if is_handling else "keep immutable values across an await",
+            where,
+        )
     if isinstance(place, Unmergeable) or plain(status) is not status or _names_instant(place):
         raise InstantRefused(
             f"holds an instant in {held or 'what it awaits, or in its memory'}",

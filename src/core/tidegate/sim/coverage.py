@@ -27,7 +27,7 @@ from difflib import get_close_matches
 from itertools import chain
 from typing import Final, TypeAlias, cast
 
-from tidegate.model.documents import OlderThan
+from tidegate.model.documents import Document, OlderThan
 from tidegate.model.effects import Effect, Sleep
 from tidegate.model.errors import shown
 from tidegate.model.immutable import mapped
@@ -100,7 +100,7 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 def _between(found: Explored) -> tuple[str, ...]:
     """Lengths of time that end between two moves of the clock, sleeps that never end, and ages that nothing reaches."""
     scenario, ages, lengths = found.search.scenario, set[Duration](), set[Duration]()
-    awoke: dict[tuple[str, Duration], bool] = {}
+    slept: dict[tuple[str, Duration], dict[object, bool]] = {}
 
     def look(part: object) -> object:
         if isinstance(part, OlderThan):
@@ -108,12 +108,12 @@ def _between(found: Explored) -> tuple[str, ...]:
         return part
 
     for process in found.search.space.processes.values():
-        for node in chain.from_iterable(automaton.nodes for automaton in process.automata):
+        for node, place in chain.from_iterable(automaton.placed() for automaton in process.automata):
             match node.status:
                 case Asking(Sleep() as sleep):
                     lengths.add(sleep.least)
-                    asleep = node.src, sleep.least
-                    awoke[asleep] = awoke.get(asleep, False) or bool(node.edges)
+                    at, ends = _timeless(place), slept.setdefault((node.src, sleep.least), {})
+                    ends[at] = ends.get(at, False) or bool(node.edges)
                 case Asking(effect):
                     mapped(effect, look)
                 case _:
@@ -125,10 +125,12 @@ def _between(found: Explored) -> tuple[str, ...]:
         moves = number_of(scenario.clock.moves, "move")
         todo = "give the clock more moves" + ("" if scenario.clock.horizon else ", or a horizon")
         never += tuple(
-            f"{src}: no run comes to the end of a sleep of {seconds(length)}, because the clock has {moves}: what comes after it "
-            f"was not explored; {todo}"
-            for (src, length), has_ended in awoke.items()
-            if not has_ended
+            f"{src}: {'some sleeps' if some else 'no run comes to the end of a sleep'} of {seconds(length)}"
+            f"{' end in no run' if some else ''}, because the clock has {moves}: what comes after "
+            f"{'them' if some else 'it'} was not explored; {todo}"
+            for (src, length), ends in slept.items()
+            if not all(ends.values())
+            for some in (any(ends.values()),)
         )
     lengths |= ages | {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
     quantum = scenario.clock.quantum
@@ -138,6 +140,21 @@ def _between(found: Explored) -> tuple[str, ...]:
         for length in sorted(lengths)
         if length > quantum and length % quantum
     )
+
+
+def _timeless(place: object) -> object:
+    """Where a program stands, whatever the time: who keeps an instant stands elsewhere at each move of the clock."""
+    match place:
+        case (kind, *_) if kind is Instant:
+            return Instant
+        case Document(items):
+            return Document, _timeless(items)
+        case tuple():
+            return tuple(map(_timeless, place))
+        case Instant():
+            return Instant
+        case _:
+            return place
 
 
 def _never_reached(found: Explored, ages: set[Duration]) -> tuple[str, ...]:

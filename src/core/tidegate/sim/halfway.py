@@ -1,6 +1,6 @@
 """Requests that take the store several steps, between which others act.
 
-    a write of many documents   is done at once, or one document after the other, in any order
+    a write of many documents   is done at once, or one document after the other, in any order; whichever comes first may end it
     an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
                                 inserts later
 
@@ -33,7 +33,7 @@ from typing import Final, TypeAlias, cast
 from tidegate.model.documents import AllOf, Eq, OlderThan, equalities, parts_of
 from tidegate.model.effects import Effect, Failure, Refused, is_too_late
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.operations import DeleteMany, InsertOne, UpdateMany, UpsertOne
+from tidegate.model.operations import BulkUpdate, DeleteMany, InsertOne, UpdateMany, UpsertOne
 from tidegate.sim.aging import plain_text, same, unchanged
 from tidegate.sim.cells import EARLIER
 from tidegate.sim.failover import noted, noting, overwritten_in, unconfirmed
@@ -54,7 +54,18 @@ from tidegate.sim.world import (
     to_insert,
 )
 
-__all__ = ["APART_MAX", "IN_STEPS", "Answers", "answers", "ending", "is_at_once", "stepping", "too_many"]
+__all__ = [
+    "APART_MAX",
+    "IN_STEPS",
+    "Answers",
+    "answers",
+    "ended_first",
+    "ending",
+    "is_at_once",
+    "is_done_apart",
+    "stepping",
+    "too_many",
+]
 
 APART_MAX: Final = 6
 """Between how many documents, the last of a write, others may act."""
@@ -108,7 +119,9 @@ def stepping(  # noqa: PLR0917
         here = at
         if here is None:
             here = Halfway(parts(effect, world))
-            if not _is_done_apart(effect, here.left, world, who, meaning, whole):
+            if len(whole) > 1:  # what ends it first is among it
+                whole = answers(meaning, effect, world, who)
+            if not is_done_apart(effect, here.left, world, who, meaning, whole):
                 return
         for happened, done, after in _onward(effect, here, world, who, meaning):
             if not after.is_over or (isinstance(effect, _BY_FILTER) and after.done.failure is None):
@@ -118,6 +131,24 @@ def stepping(  # noqa: PLR0917
                 for reply, done, after in _after(effect, at, part, world, who, meaning):
                     if after.done.failure is None:
                         yield f"{_said(part, reply)}, and goes on", done, after, False
+
+
+def ended_first(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
+    """What else becomes of a write of many at once: a document that is not the first in natural order comes first, and ends it."""
+    if not isinstance(effect, _BY_FILTER) and not (isinstance(effect, BulkUpdate) and effect.within is not None):
+        return ()  # a refusal does not end it
+    each = parts(effect, world)
+    if not 1 < len(each) <= APART_MAX:
+        return ()
+    ended: list[tuple[World, object]] = []
+    at_first = 0
+    for part in each:
+        for _, done, after in _after(effect, Halfway(each), part, world, who, meaning):
+            if (failure := after.done.failure) is not None and not any(same(failure, told) for _, told in ended):
+                ended.append((all_confirmed(done), failure))
+        at_first = len(ended) if part is each[0] else at_first
+    found = tuple(ended[at_first:])
+    return found if found and is_done_apart(effect, each, world, who, meaning, whole) else ()
 
 
 def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning: Meaning) -> Outcomes:
@@ -137,7 +168,7 @@ def too_many(effect: Many, world: World, who: str, meaning: Meaning, known: int 
     each = parts(effect, world)
     if len(each) <= max(APART_MAX, known):
         return known
-    is_apart = _is_done_apart(effect, each, world, who, meaning, answers(meaning, effect, world, who))
+    is_apart = is_done_apart(effect, each, world, who, meaning, answers(meaning, effect, world, who))
     return len(each) if is_apart else known
 
 
@@ -148,7 +179,7 @@ def is_at_once(effect: Effect[object], world: World, who: str, meaning: Meaning)
         insert = _found_none(effect, world)
         return insert is not None and bool(whole) and not _is_inserted_later(effect, insert, world, who, meaning, whole)
     each = parts(effect, world) if isinstance(effect, MANY) else ()
-    return bool(whole and len(each) > 1) and not _is_done_apart(cast("Many", effect), each, world, who, meaning, whole)
+    return bool(whole and len(each) > 1) and not is_done_apart(cast("Many", effect), each, world, who, meaning, whole)
 
 
 _BY_FILTER: Final = (UpdateMany, DeleteMany)
@@ -241,7 +272,7 @@ def _is_inserted_later(  # noqa: PLR0917
     )
 
 
-def _is_done_apart(  # noqa: PLR0917
+def is_done_apart(  # noqa: PLR0917
     effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> bool:
     """Does the meaning do with one part after the other what it does with the whole?"""

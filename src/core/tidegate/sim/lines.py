@@ -20,6 +20,7 @@ _LIBRARIES: Final = frozenset(
     {
         "attr",
         "collections",
+        "contextlib",
         "dataclasses",
         "difflib",
         "dis",
@@ -37,11 +38,13 @@ _CALLS_MAX: Final = 8
 
 
 def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
-    """Where a program stands: the innermost frame that is a program's; "" where it has ended."""
+    """Where a program stands: the innermost frame that is a program's and not of a library; "" where it has ended."""
     found, inner = "", cast("object", program)
     while (frame := getattr(inner, "cr_frame", None)) is not None:
         assert isinstance(frame, FrameType)
-        found = placed(str(frame.f_globals.get("__name__", "")), frame.f_code, frame.f_lineno)
+        module = str(frame.f_globals.get("__name__", ""))
+        if not found or module.partition(".")[0] not in _LIBRARIES:
+            found = placed(module, frame.f_code, frame.f_lineno)
         inner = getattr(inner, "cr_await", None)
     return found
 

@@ -9,7 +9,7 @@ attributes of classes and modules, and context variables: functions, classes and
 A run that starts with warm caches must leave the snapshot as it was at every await: whatever changes may decide later.
 
 The walk stops at the standard library, installed packages and tidegate; it looks through what holds whatever is put there, such
-as a SimpleNamespace, a Counter, a queue or an iterator. Of a cache of functools only what can change counts. No code of the
+as a SimpleNamespace, a Counter, a queue or an iterator, and through what calls it, such as a `Linearizable` or `when_quiet`. Of a cache of functools only what can change counts. No code of the
 user's is run, no property, descriptor or `__getattr__`, besides `__class__`.
 
 A clock or a random number is named by the path of attributes that the code follows to it, or by its own name where data holds
@@ -639,8 +639,10 @@ _MAKERS: Final[Mapping[str, str]] = {
 
 
 def _fields(item: object) -> Iterator[tuple[str, object]]:
-    """The attributes of an instance of a class of the user's, or of one that holds whatever is put there."""
-    if _is_library_class(type(item)) and type(item).__module__ not in _HOLDERS:
+    """The attributes of an instance of a class of the user's, or of one that holds whatever is put there, or calls it."""
+    module = type(item).__module__
+    is_calling = module.partition(".")[0] == "tidegate" and callable(item)
+    if _is_library_class(type(item)) and module not in _HOLDERS and not is_calling:
         return
     is_plain = not any(isinstance(getattr_static(type(item), name, None), FunctionType) for name in _LOOKING_UP)
     with suppress(AttributeError):

@@ -5,8 +5,8 @@ makes depends on what was there. A slot is added when its cell is first touched;
 states that were packed before need no change.
 
 A budget is numbered so that the top bit of its slot is set while something is left. To take from it looks at that bit
-alone and always makes the same difference, so that one memory of a step serves whatever is left. A budget of nothing has a
-slot of no bits, and one without a bound has no slot.
+alone and always makes the same difference, so that one memory of a step serves whatever is left; but whoever takes twice looks
+at how much is left. A budget of nothing has a slot of no bits, and one without a bound has no slot.
 """
 
 from __future__ import annotations
@@ -188,6 +188,7 @@ class Lens:
     Attributes:
         blind: Whoever overwrites a cell without reading it need not know what was there.
         wrote: The bits that were overwritten so.
+        took: The top bits of the budgets that were taken from.
     """
 
     packing: Packing
@@ -195,6 +196,7 @@ class Lens:
     looked: Looked
     blind: bool = False
     wrote: int = 0
+    took: int = 0
 
     def read(self, cell: Cell[V]) -> V:
         slot = self.packing.slots.get(cell.name) or self.packing.slot(cell)
@@ -208,10 +210,11 @@ class Lens:
             left = self.read(budget)
             return self.write(budget, left - 1) if left else None
         slot = self.packing.slot(budget)
-        self.looked.bits |= slot.top
+        self.looked.bits |= slot.mask if self.took & slot.top else slot.top
         if not self.state & slot.top:
             return None
-        return Lens(self.packing, self.state - (1 << slot.shift), self.looked)
+        took = self.took | slot.top
+        return Lens(self.packing, self.state - (1 << slot.shift), self.looked, self.blind, self.wrote, took)
 
     def write(self, cell: Cell[V], value: V) -> Lens:
         slot = self.packing.slots.get(cell.name) or self.packing.slot(cell)
@@ -221,4 +224,4 @@ class Lens:
             wrote |= slot.mask
         else:
             self.looked.bits |= slot.mask
-        return Lens(self.packing, slot.put(self.state, kept), self.looked, self.blind, wrote)
+        return Lens(self.packing, slot.put(self.state, kept), self.looked, self.blind, wrote, self.took)

@@ -20,7 +20,7 @@ part in them; the store has one clock, a machine another. What the store is aske
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, combinations
 from types import MappingProxyType
 from typing import Final, TypeAlias, final, get_args
@@ -56,7 +56,7 @@ from tidegate.sim.aging import by_text, plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
 from tidegate.sim.failover import behind, noted, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.halfway import Answers, answers, ending
+from tidegate.sim.halfway import APART_MAX, Answers, answers, ended_first, ending, is_done_apart
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import (
     FLIGHT,
@@ -67,13 +67,14 @@ from tidegate.sim.world import (
     Many,
     Meaning,
     Outcomes,
+    Overwritten,
     Part,
     World,
     parts,
     target,
 )
 
-__all__ = ["ANSWERED", "NO_REPLY", "OPERATIONS", "Asker", "replies", "troubled", "under_way"]
+__all__ = ["ANSWERED", "NO_REPLY", "OPERATIONS", "Asker", "noted_replies", "replies", "troubled", "under_way"]
 
 
 NO_REPLY: Final = Ambiguous("no reply")
@@ -135,7 +136,16 @@ def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
     """What becomes of the request without any fault; nothing while it must wait."""
     if isinstance(effect, Now) and asker.host != HOST:
         return (readings(asker.host, asker.name, world),)
-    return answers(asker.meaning, effect, world, asker.name)
+    found = answers(asker.meaning, effect, world, asker.name)
+    return found if asker.at is not None else (*found, *ended_first(effect, world, asker.name, asker.meaning, found))
+
+
+def noted_replies(effect: Effect[object], world: World, asker: Asker) -> Iterator[tuple[World, object, Overwritten]]:
+    """Those of what is asked of the store, each with what it has overwritten; what ends a write first has overwritten nothing."""
+    yield from noted(asker.meaning, effect, world, asker.name)
+    if asker.at is None and isinstance(effect, MANY):
+        whole = answers(asker.meaning, effect, world, asker.name)
+        yield from ((done, reply, ()) for done, reply in ended_first(effect, world, asker.name, asker.meaning, whole))
 
 
 def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
@@ -176,7 +186,7 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
             flying = under_way(after, asker.name, effect)
             yield Fault.LATE, Trouble("no reply: the request is still under way"), flying, NO_REPLY
         if isinstance(effect, MANY) and asker.faults.strikes(Fault.PARTLY_DONE, effect):
-            for some, done in _partly(effect, world, asker):
+            for some, done in _partly(effect, outcomes, world, asker):
                 if after := may(Fault.PARTLY_DONE, done):
                     yield Fault.PARTLY_DONE, Trouble(f"no reply: done in {some} alone"), after, NO_REPLY
     for done, reply in outcomes:
@@ -188,22 +198,31 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
 
 
-def _partly(effect: Many, world: World, asker: Asker) -> Iterator[tuple[str, World]]:
-    """Some of its documents, and the world in which they alone are written."""
+def _partly(effect: Many, outcomes: Answers, world: World, asker: Asker) -> Iterator[tuple[str, World]]:
+    """Some of its documents, and the world in which they alone are written; none if the meaning does all of it at once."""
     each = parts(effect, world)
-    for some in chain.from_iterable(combinations(each, size) for size in range(1, len(each))):
-        for done in _all_done(some, world, asker):
-            yield ", ".join(plain_text(target(part)) for part in some), done
-
-
-def _all_done(some: tuple[Part, ...], world: World, asker: Asker) -> Iterator[World]:
-    """The world in which these parts are done, one after the other; none where one of them must wait, or is too late."""
-    if not some:
-        yield world
+    whole = outcomes if len(outcomes) < 2 else answers(asker.meaning, effect, world, asker.name)
+    if len(each) > 1 and not is_done_apart(effect, each, world, asker.name, asker.meaning, whole):
         return
-    for done, reply in asker.meaning(some[0], world, asker.name):
-        if not isinstance(reply, Failure) or not is_too_late(reply):
-            yield from _all_done(some[1:], done, asker)
+    first = max(0, len(each) - APART_MAX)  # of so many all but the last ones are written in one step
+    groups = (*((each[:first],) if first else ()), *((part,) for part in each[first:]))
+    for some in chain.from_iterable(combinations(groups, size) for size in range(1, len(groups))):
+        named = ", ".join(plain_text(target(group[0])) if len(group) == 1 else f"{len(group)} others" for group in some)
+        for done in _all_done(chain.from_iterable(some), world, asker):
+            yield named, done
+
+
+def _all_done(some: Iterable[Part], world: World, asker: Asker) -> list[World]:
+    """The world in which these parts are done, one after the other; none where one of them must wait, or is too late."""
+    worlds = [world]
+    for part in some:
+        worlds = [
+            done
+            for before in worlds
+            for done, reply in asker.meaning(part, before, asker.name)
+            if not isinstance(reply, Failure) or not is_too_late(reply)
+        ]
+    return worlds
 
 
 def under_way(world: World, who: str, effect: Effect[object], come: Halfway | None = None) -> World:
@@ -212,7 +231,7 @@ def under_way(world: World, who: str, effect: Effect[object], come: Halfway | No
 
 
 def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
-    for done, reply, overwritten in noted(asker.meaning, effect, world, asker.name):
+    for done, reply, overwritten in noted_replies(effect, world, asker):
         is_write, told = bool(isinstance(effect, _WRITES) or overwritten), reply
         if isinstance(reply, Failure):  # of two errors a driver tells this one
             is_write &= not is_too_late(reply) and bool(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from types import NoneType
 from typing import Final, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
@@ -206,11 +207,15 @@ class Space:
 
 
 def _checked(step: object, actor: Actor) -> ActorStep:
+    why = "a step is an ActorStep, whose world is made of the one that the actor was given"
     if isinstance(step, ActorStep) and isinstance(step.world, Lens):
-        return step
+        label, fault = cast("tuple[object, object]", (step.label, step.fault))
+        if isinstance(label, Label) and isinstance(fault, (Fault, NoneType)):
+            return step
+        why = "its label is a Label, and its fault a Fault or None"
     raise Misuse(
         f"the actor {actor.name} has a step {shown(step)}",
-        why="a step is an ActorStep, whose world is made of the one that the actor was given",
+        why=why,
         todo='yield ActorStep(Label("moves"), world.write(cell, value)) for each; for none, yield nothing',
     )
 
