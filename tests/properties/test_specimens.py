@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable, Iterator
 from os import environ
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from tests import length
 from tests.properties.shipped import DESIGNS, LARGE, OF_DESIGNS, OF_SAMPLE, SPECIMENS, apart, report_on
 
 from tidegate import catalogue
@@ -103,6 +105,29 @@ def test_the_bounds_in_the_guarantees_are_those_explored() -> None:
         "a group": (*bounds("group"), bounds("group@thorough")[2]),
     }
     assert said == {what: [tuple(str(each or "no") for each in numbers)] for what, numbers in explored.items()}
+
+
+def both(name: str) -> tuple[str, str]:
+    """What a length is in `make test` and in `make thorough`; of a storm, its size."""
+    (call,) = re.findall(rf"^{name}: Final = (_either\(.*?\))$", inspect.getsource(length), re.MULTILINE | re.DOTALL)
+    sizes = eval(call, {**vars(length), "_either": lambda *of: of})  # noqa: S307  ours
+    brief, full = [of if isinstance(of, int) else of[0] for of in sizes]
+    return f"{brief:,}", f"{full:,}"
+
+
+def test_the_guarantees_say_how_much_runs() -> None:
+    """By default, and in `make thorough`."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    for name, says in {
+        "RACING_TRANSITIONS": r"%s racing transitions on a real replica set \(%s in `make thorough`\)",
+        "MONGO_RUNS": r"\(%s runs by seed of each of nine workloads; %s in `make thorough`\)",
+        "KAFKA_RUNS": r"\(%s runs by seed of each kind; %s in `make thorough`\)",
+        "STORM": r"; %s records on a real broker [^(]* \(%s in `make thorough`",
+        "REACTIVE_RUNS": r"watched document .* \(%s runs by seed of each kind of fault; %s in `make thorough`\)",
+        "ORCHESTRATOR_RUNS": r"invocation that .* \(%s runs by seed of each kind of fault; %s in `make thorough`\)",
+        "ORCHESTRATOR_STORM": r"; %s invocations on a real replica set [^(]* \(%s in `make thorough`",
+    }.items():
+        assert re.search(says % both(name), text), name
 
 
 FAULTS_PAGE: Final = ROOT / "docs" / "faults.md"
