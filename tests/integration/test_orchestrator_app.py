@@ -593,7 +593,7 @@ def test_a_configured_app_is_another_one_and_its_handlers_enqueue_there(mongodb:
         async with served(other):
             _ = await first.enqueue()  # which nobody serves
             _ = await first.of(other).enqueue()
-            await until(lambda: seen == ["first", "then"], "the handler has enqueued where it is called")
+            await until(lambda: sorted(seen) == ["first", "then"], "the handler has enqueued where it is called")
         client = await connect_async(mongodb)
         found = [
             await client[database][f"{each}_invocations"].count_documents({}) for each in ("orchestrator", "other")
