@@ -408,7 +408,8 @@ def test_16_a_handler_that_kills_its_process_is_given_up(mongodb: str, database:
         await shop.insert({"_id": "harmless"})
         assert await third == 0
         found = {each["document"]: each for each in await shop.records()}
-        assert (found["deadly"]["attempts"], found["deadly"]["token"]) == (2, 2)
+        assert found["deadly"]["attempts"] == 2
+        assert found["deadly"]["token"] >= 2  # a slow machine may lose a lease before the handler begins
 
     in_shop(mongodb, database, work)
 
