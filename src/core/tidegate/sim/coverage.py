@@ -128,9 +128,11 @@ def _between(found: Explored) -> tuple[str, ...]:
             f"{src}: {'some sleeps' if some else 'no run comes to the end of a sleep'} of {seconds(length)}"
             f"{' end in no run' if some else ''}, because the clock has {moves}: what comes after "
             f"{'them' if some else 'it'} was not explored; {todo}"
+            f"{', or keep immutable values across them, by which they are known to be the same' if unknown else ''}"
             for (src, length), ends in slept.items()
             if not all(ends.values())
             for some in (any(ends.values()),)
+            for unknown in (some and any(isinstance(at, int) for at, ended in ends.items() if not ended),)
         )
     lengths |= ages | {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
     quantum = scenario.clock.quantum
