@@ -798,7 +798,10 @@ def _outcomes(little: Little, ask: Ask, at: Begun | None, state: State) -> list[
 
 def _ended_first(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
     """A document that is refused may come first, wherever it stands: then nothing is written."""
-    if ask.verb not in MANY or ask.transaction is not None:
+    if ask.verb not in MANY:
+        return
+    if ask.transaction is not None:
+        yield from _ended_first_in_session(little, ask, state)
         return
     parts = parts_of(ask, state.docs, state.now)
     told: set[str] = set()
@@ -808,6 +811,22 @@ def _ended_first(little: Little, ask: Ask, state: State) -> Iterator[tuple[State
                 told.add(said)
                 if nth:
                     yield done._replace(unconfirmed=()), _told(after)
+
+
+def _ended_first_in_session(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
+    """Whichever comes first ends the statement: it is refused, or somebody else has written it."""
+    assert ask.transaction is not None
+    named, number, begins = ask.transaction
+    known = dict(state.sessions).get(str(named.value), SessionState(0, None))
+    mine = known.open if known.number == number else None
+    view = state.docs if begins else mine.view if mine else ()
+    ((_, whole),) = served(little, ask, state)
+    told = [whole]
+    for part in parts_of(ask, view, state.now):
+        ((done, reply),) = served(little, part._replace(transaction=ask.transaction), state)
+        if isinstance(reply, Failed) and reply not in told:
+            told.append(reply)
+            yield done, reply
 
 
 def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, object]]:

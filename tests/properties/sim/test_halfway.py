@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tidegate.model import operations as ask
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
-from tidegate.model.effects import Effect, Failure, Refused
+from tidegate.model.effects import Effect, Failure, NotApplied, Refused
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import halfway
 from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Asking, Failed
+from tidegate.sim.automaton import Asking, Failed, Returned
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.halfway import answers, ending, stepping
 from tidegate.sim.report import explore
@@ -197,3 +197,35 @@ def test_in_which_order_documents_stand_makes_no_difference(how: str, order: tup
     assert {left, *others} <= seen
     if how == "refused":
         assert seen == {left, *others}
+
+
+@pytest.mark.parametrize("order", ["xyw", "yxw"])
+@pytest.mark.parametrize("is_bulk", [False, True], ids=["update many", "bulk"])
+def test_in_which_order_a_transaction_writes_documents_makes_no_difference(order: str, *, is_bulk: bool) -> None:
+    """Of two that cannot be written, either ends the statement: it is refused, or has a write conflict."""
+    ask_many: Effect[object] = ask.update_many("rows", Exists(Field("many")), Add(U, 1))
+    if is_bulk:
+        ask_many = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order if key != "w"))
+
+    async def asks() -> object:
+        return await InTransaction(Transaction("p", 1), ask_many, begins=True)
+
+    first = {"x": 10, "y": 20, "w": 11}
+    many = {key: {} if key == "w" else {"many": 1} for key in order}
+    docs = [Document.of({"_id": key, "u": first[key], **many[key]}) for key in order]
+    world = world_with({"rows": tuple(docs)}, unique={"rows": ((U,),)})
+    actors = (Process("p", factory(asks), raises=True), Process("t", factory(holds_y)))
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        match state.status("p"):
+            case Failed(failure):
+                seen.add(type(failure))
+            case Returned():
+                seen.add("done")
+            case _:
+                pass
+        return True
+
+    explore(Scenario("orders", "", world, actors, always={"seen": sees}))
+    assert seen == {NotApplied, Refused}

@@ -1,6 +1,7 @@
 """Requests that take the store several steps, between which others act.
 
     a write of many documents   is done at once, or one document after the other, in any order; whichever comes first may end it
+                                also where it is a statement of a transaction, which is done at once
     an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
                                 inserts later
 
@@ -30,15 +31,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias, cast
 
+import attrs
+
 from tidegate.model.documents import AllOf, Eq, OlderThan, equalities, parts_of
-from tidegate.model.effects import Effect, Failure, Refused, is_too_late
+from tidegate.model.effects import Effect, Failure, NotApplied, Refused, is_too_late
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import BulkUpdate, DeleteMany, InsertOne, UpdateMany, UpsertOne
+from tidegate.model.transactions import InTransaction
 from tidegate.sim.aging import plain_text, same, unchanged
 from tidegate.sim.cells import EARLIER
 from tidegate.sim.failover import noted, noting, overwritten_in, unconfirmed
 from tidegate.sim.packing import Lens
-from tidegate.sim.transactions import all_confirmed
+from tidegate.sim.transactions import all_confirmed, inside
 from tidegate.sim.world import (
     MANY,
     UNCONFIRMED,
@@ -48,6 +52,7 @@ from tidegate.sim.world import (
     Meaning,
     Outcomes,
     Part,
+    PartsDone,
     World,
     parts,
     target,
@@ -135,6 +140,8 @@ def stepping(  # noqa: PLR0917
 
 def ended_first(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
     """What else becomes of a write of many at once: a document that is not the first in natural order comes first, and ends it."""
+    if isinstance(effect, InTransaction):
+        return _ended_first_inside(effect, world, who, meaning, whole)
     if not isinstance(effect, _BY_FILTER) and not (isinstance(effect, BulkUpdate) and effect.within is not None):
         return ()  # a refusal does not end it
     each = parts(effect, world)
@@ -149,6 +156,50 @@ def ended_first(effect: Effect[object], world: World, who: str, meaning: Meaning
         at_first = len(ended) if part is each[0] else at_first
     found = tuple(ended[at_first:])
     return found if found and is_done_apart(effect, each, world, who, meaning, whole) else ()
+
+
+def _ended_first_inside(
+    effect: InTransaction[object], world: World, who: str, meaning: Meaning, whole: Answers
+) -> Answers:
+    """The same of a statement: it is refused or has a write conflict, and which of them it is may be up to the order."""
+    operation = effect.operation
+    if not isinstance(operation, (UpdateMany, DeleteMany, BulkUpdate)):
+        return ()
+    seen = inside(effect, world, who)
+    each = () if seen is None else parts(operation, seen)
+    if not 1 < len(each) <= APART_MAX or len(whole) != 1:
+        return ()
+    ended = list(whole)
+    for part in each:
+        for done, reply in answers(meaning, attrs.evolve(effect, operation=part), world, who):
+            failure = reply
+            if isinstance(reply, Failure) and not isinstance(reply, NotApplied):
+                failure = Refused(cast("Failure", PartsDone().plus(operation, part, reply).reply(operation)).reason)
+            if isinstance(failure, Failure) and all(type(failure) is not type(told) for _, told in ended):
+                ended.append((done, failure))
+    found = tuple(ended[1:])
+    return found if found and _is_stated_apart(effect, each, world, who, meaning, whole[0]) else ()
+
+
+def _is_stated_apart(  # noqa: PLR0917
+    effect: InTransaction[object],
+    each: tuple[Part, ...],
+    world: World,
+    who: str,
+    meaning: Meaning,
+    whole: tuple[World, object],
+) -> bool:
+    """As `is_done_apart`, of a statement."""
+    so_far = PartsDone()
+    for nth, part in enumerate(each):
+        found = answers(meaning, attrs.evolve(effect, operation=part, begins=effect.begins and not nth), world, who)
+        if len(found) != 1:
+            return False
+        ((world, reply),) = found
+        if isinstance(reply, Failure):
+            return isinstance(whole[1], Failure) and _are_one(world, whole[0])
+        so_far = so_far.plus(cast("Many", effect.operation), part, reply)
+    return same(so_far.reply(cast("Many", effect.operation)), whole[1]) and _are_one(world, whole[0])
 
 
 def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning: Meaning) -> Outcomes:

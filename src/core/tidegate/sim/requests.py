@@ -143,7 +143,7 @@ def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
 def noted_replies(effect: Effect[object], world: World, asker: Asker) -> Iterator[tuple[World, object, Overwritten]]:
     """Those of what is asked of the store, each with what it has overwritten; what ends a write first has overwritten nothing."""
     yield from noted(asker.meaning, effect, world, asker.name)
-    if asker.at is None and isinstance(effect, MANY):
+    if asker.at is None and isinstance(effect, (InTransaction, *MANY)):
         whole = answers(asker.meaning, effect, world, asker.name)
         yield from ((done, reply, ()) for done, reply in ended_first(effect, world, asker.name, asker.meaning, whole))
 
