@@ -1,7 +1,7 @@
 """Requests that take the store several steps, between which others act.
 
-    a write of many documents   is done at once, or one document after the other, in any order; whichever comes first may end it
-                                also where it is a statement of a transaction, which is done at once
+    a write of many documents   is done at once, or one document after the other, in any order; any may end it
+                                where it comes first, also as a statement of a transaction, which is done at once
     an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
                                 inserts later
 
@@ -40,7 +40,7 @@ from tidegate.model.operations import BulkUpdate, DeleteMany, InsertOne, UpdateM
 from tidegate.model.transactions import InTransaction
 from tidegate.sim.aging import plain_text, same, unchanged
 from tidegate.sim.cells import EARLIER
-from tidegate.sim.failover import noted, noting, overwritten_in, unconfirmed
+from tidegate.sim.failover import noted, noted_in, noting, overwritten_in, unconfirmed
 from tidegate.sim.packing import Lens
 from tidegate.sim.transactions import all_confirmed, inside
 from tidegate.sim.world import (
@@ -64,7 +64,7 @@ __all__ = [
     "IN_STEPS",
     "Answers",
     "answers",
-    "ended_first",
+    "ended_early",
     "ending",
     "is_at_once",
     "is_done_apart",
@@ -138,8 +138,8 @@ def stepping(  # noqa: PLR0917
                         yield f"{_said(part, reply)}, and goes on", done, after, False
 
 
-def ended_first(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
-    """What else becomes of a write of many at once: a document that is not the first in natural order comes first, and ends it."""
+def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
+    """What else becomes of a write of many at once: it is ended by a document after others than in natural order."""
     if isinstance(effect, InTransaction):
         return _ended_first_inside(effect, world, who, meaning, whole)
     if not isinstance(effect, _BY_FILTER) and not (isinstance(effect, BulkUpdate) and effect.within is not None):
@@ -147,15 +147,30 @@ def ended_first(effect: Effect[object], world: World, who: str, meaning: Meaning
     each = parts(effect, world)
     if not 1 < len(each) <= APART_MAX:
         return ()
+    known = [(_packed(done), reply) for done, reply in whole]
     ended: list[tuple[World, object]] = []
-    at_first = 0
-    for part in each:
-        for _, done, after in _after(effect, Halfway(each), part, world, who, meaning):
-            if (failure := after.done.failure) is not None and not any(same(failure, told) for _, told in ended):
-                ended.append((all_confirmed(done), failure))
-        at_first = len(ended) if part is each[0] else at_first
-    found = tuple(ended[at_first:])
-    return found if found and is_done_apart(effect, each, world, who, meaning, whole) else ()
+    begun = all_confirmed(world)
+    todo, met = [(begun, Halfway(each))], set[object]()
+    while todo:
+        before, at = todo.pop()
+        for part in at.left:
+            for done, reply in answers(meaning, part, before, who):
+                left = tuple(other for other in at.left if other is not part)
+                after = Halfway(left, (), at.done.plus(effect, part, reply))
+                is_over, key = after.done.failure is not None, (frozenset(map(id, left)), _packed(done))
+                if is_over and not any(key[1] == one and same(after.done.failure, other) for one, other in known):
+                    known.append((key[1], after.done.failure))
+                    ended.append((done, after.done.failure))
+                elif not is_over and key not in met:
+                    met.add(key)
+                    todo.append((done, after))
+    return tuple(ended) if ended and is_done_apart(effect, each, world, who, meaning, whole) else ()
+
+
+def _packed(world: World) -> object:
+    """The state of a world that a search looks at; another one is itself alone."""
+    inner = noted_in(world)
+    return inner.state if isinstance(inner, Lens) else id(inner)
 
 
 def _ended_first_inside(
