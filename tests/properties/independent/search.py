@@ -806,15 +806,17 @@ def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State
     parts = parts_of(ask, state.docs, state.now)
     begun = state._replace(unconfirmed=())
     known = [(done, reply) for done, reply in served(little, ask, state)]
+    is_refused = bool(known) and all(isinstance(reply, Failed) for _, reply in known)
     todo, met = [(begun, Begun(parts))], list[tuple[State, Begun]]()
     while todo:
         before, at = todo.pop()
         for part in at.left:
             for done, after in _after(little, ask, at, part, before):
-                if after.ended and not any(one == done and reply == _told(after) for one, reply in known):
+                is_told = after.ended or (is_refused and not after.left)
+                if is_told and not any(one == done and reply == _told(after) for one, reply in known):
                     known.append((done, _told(after)))
                     yield done, _told(after)
-                elif not after.ended and (done, after) not in met:
+                elif not is_told and (done, after) not in met:
                     met.append((done, after))
                     todo.append((done, after))
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidegate.model import operations as ask
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
-from tidegate.model.effects import Effect, Failure, NotApplied, Refused
+from tidegate.model.effects import Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import halfway
 from tidegate.sim.actors import Network, Process, factory
@@ -238,3 +238,24 @@ def test_in_which_order_a_transaction_writes_documents_makes_no_difference(order
 
     explore(Scenario("orders", "", world, actors, always={"seen": sees}))
     assert seen == {NotApplied, Refused}
+
+
+@pytest.mark.parametrize("order", ["xyz", "zyx"])
+def test_an_order_in_which_no_document_is_refused_is_tried_at_once(order: str) -> None:
+    """Each of these makes room for the one before it; and all of it may be taken back."""
+
+    async def asks() -> object:
+        return await ask.update_many("rows", Exists(U), Add(U, 1))
+
+    docs = tuple(Document.of({"_id": key, "u": "xyz".index(key)}) for key in order)
+    process = Process("p", factory(asks), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK), raises=True)
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        if state.status("p") == Failed(NotDurable("no majority has confirmed it")):
+            seen.add(tuple(doc and doc[U] for doc in (state.read(document("rows", key)) for key in "xyz")))
+        return True
+
+    world = world_with({"rows": docs}, unique={"rows": ((U,),)})
+    explore(Scenario("orders", "", world, (process, Failover()), budget=2, always={"seen": sees}))
+    assert seen == {(1, 2, 3), (0, 2, 3), (0, 1, 2)}

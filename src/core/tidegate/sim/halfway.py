@@ -139,7 +139,7 @@ def stepping(  # noqa: PLR0917
 
 
 def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
-    """What else becomes of a write of many at once: it is ended by a document after others than in natural order."""
+    """What else becomes of a write of many at once: it is ended by a document after others than in natural order, or by none."""
     if isinstance(effect, InTransaction):
         return _ended_first_inside(effect, world, who, meaning, whole)
     if not isinstance(effect, _BY_FILTER) and not (isinstance(effect, BulkUpdate) and effect.within is not None):
@@ -148,6 +148,7 @@ def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning
     if not 1 < len(each) <= APART_MAX:
         return ()
     known = [(_packed(done), reply) for done, reply in whole]
+    is_refused = bool(whole) and all(isinstance(reply, Failure) for _, reply in whole)
     ended: list[tuple[World, object]] = []
     begun = all_confirmed(world)
     todo, met = [(begun, Halfway(each))], set[object]()
@@ -157,11 +158,12 @@ def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning
             for done, reply in answers(meaning, part, before, who):
                 left = tuple(other for other in at.left if other is not part)
                 after = Halfway(left, (), at.done.plus(effect, part, reply))
-                is_over, key = after.done.failure is not None, (frozenset(map(id, left)), _packed(done))
-                if is_over and not any(key[1] == one and same(after.done.failure, other) for one, other in known):
-                    known.append((key[1], after.done.failure))
-                    ended.append((done, after.done.failure))
-                elif not is_over and key not in met:
+                is_told = after.done.failure is not None or (is_refused and not left)
+                reply_to_all, key = after.done.reply(effect), (frozenset(map(id, left)), _packed(done))
+                if is_told and not any(key[1] == one and same(reply_to_all, other) for one, other in known):
+                    known.append((key[1], reply_to_all))
+                    ended.append((done, reply_to_all))
+                elif not is_told and key not in met:
                     met.add(key)
                     todo.append((done, after))
     return tuple(ended) if ended and is_done_apart(effect, each, world, who, meaning, whole) else ()
