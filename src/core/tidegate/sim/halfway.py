@@ -20,7 +20,8 @@ Laws, whatever others do in between
     HW5  An upsert that found none inserts what it would have inserted then, or is refused.
 
 Known not to work
-    - Of more than `APART_MAX` documents all but the last ones are written in one step; an exhaustive search tells (`uncovered`).
+    - Of more than `APART_MAX` documents all but the last ones are written in one step, in one order; an exhaustive search tells
+      (`uncovered`).
     - What begins to match only as time passes, or is deleted and inserted again under an update, is not met.
     - What has been written halfway is not taken back unless something before it is; and a failover does not end it.
     - A time that is put in is that of the document's own step; a server has one for all.
