@@ -33,7 +33,6 @@ from datetime import date
 from enum import Enum, unique
 from functools import cached_property, partial
 from inspect import getattr_static
-from io import BytesIO, StringIO
 from itertools import count, cycle, islice
 from operator import length_hint
 from types import (
@@ -751,16 +750,15 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
             return (kind, _text_or_bytes(item, left), *fields)
 
 
+_FILES_IN_MEMORY: Final = frozenset({"BytesIO", "StringIO"})
+
+
 def _text_or_bytes(item: object, left: list[int]) -> object:
     """What a buffer holds, such as an array or what ctypes makes, or a file in memory; None for anything else."""
     try:
-        match item:
-            case StringIO():
-                return StringIO.getvalue(item), StringIO.tell(item)
-            case BytesIO():
-                return BytesIO.getvalue(item), BytesIO.tell(item)
-            case _:
-                pass
+        for kind in type(item).__mro__:
+            if kind.__module__ == "_io" and kind.__name__ in _FILES_IN_MEMORY:
+                return vars(kind)["getvalue"](item), vars(kind)["tell"](item)
         if isinstance(getattr_static(type(item), "__buffer__", None), FunctionType):  # it is the user's
             return None
         view = memoryview(cast("bytes", item))
