@@ -793,21 +793,48 @@ def _outcomes(little: Little, ask: Ask, at: Begun | None, state: State) -> list[
     """What becomes of a request from where the store is with it, at once."""
     if at is not None:
         return list(_rest(little, ask, at, state))
-    return [*served(little, ask, state), *_ended_first(little, ask, state)]
+    return [*served(little, ask, state), *_ended_early(little, ask, state)]
 
 
-def _ended_first(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """A document that is refused may come first, wherever it stands: then nothing is written."""
-    if ask.verb not in MANY or ask.transaction is not None:
+def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
+    """A document that is refused may come at any time, wherever it stands: then nothing is written after it."""
+    if ask.verb not in MANY:
+        return
+    if ask.transaction is not None:
+        yield from _ended_first_in_session(little, ask, state)
         return
     parts = parts_of(ask, state.docs, state.now)
-    told: set[str] = set()
-    for nth, part in enumerate(parts):
-        for done, after in _after(little, ask, Begun(parts), part, state):
-            if after.ended and (said := repr(_told(after))) not in told:
-                told.add(said)
-                if nth:
-                    yield done._replace(unconfirmed=()), _told(after)
+    begun = state._replace(unconfirmed=())
+    known = [(done, reply) for done, reply in served(little, ask, state)]
+    is_refused = bool(known) and all(isinstance(reply, Failed) for _, reply in known)
+    todo, met = [(begun, Begun(parts))], list[tuple[State, Begun]]()
+    while todo:
+        before, at = todo.pop()
+        for part in at.left:
+            for done, after in _after(little, ask, at, part, before):
+                is_told = after.ended or (is_refused and not after.left)
+                if is_told and not any(one == done and reply == _told(after) for one, reply in known):
+                    known.append((done, _told(after)))
+                    yield done, _told(after)
+                elif not is_told and (done, after) not in met:
+                    met.append((done, after))
+                    todo.append((done, after))
+
+
+def _ended_first_in_session(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
+    """Whichever comes first ends the statement: it is refused, or somebody else has written it."""
+    assert ask.transaction is not None
+    named, number, begins = ask.transaction
+    known = dict(state.sessions).get(str(named.value), SessionState(0, None))
+    mine = known.open if known.number == number else None
+    view = state.docs if begins else mine.view if mine else ()
+    ((_, whole),) = served(little, ask, state)
+    told = [whole]
+    for part in parts_of(ask, view, state.now):
+        ((done, reply),) = served(little, part._replace(transaction=ask.transaction), state)
+        if isinstance(reply, Failed) and reply not in told:
+            told.append(reply)
+            yield done, reply
 
 
 def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, object]]:

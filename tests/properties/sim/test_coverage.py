@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from random import Random  # noqa: TID251  seeded
 from typing import Final
@@ -354,14 +354,21 @@ def test_a_sleep_in_a_loop_that_ends_in_no_run_is_reported(moves: int, told: str
             await pause()
         return "gave up"
 
-    def timed(moves: int) -> Scenario:
-        return scenario(
-            actors=(Process("p", factory(tries_three_times)),), clock=Clock(5 * SECOND, moves=moves), budget=0
-        )
+    async def keeps_what_it_tried() -> int:
+        tried = list[int]()
+        while len(tried) < 3:
+            tried.append(len(tried))
+            await pause()
+        return len(tried)
 
-    (said,) = [line for line in explore(timed(moves)).uncovered if "no run" in line]
-    assert re.search(rf"test_coverage\.py:\d+ .*pause: {told}, because the clock has {moves} moves: ", said)
-    assert explore(timed(3)).uncovered == ()
+    def timed(program: Callable[[], Coroutine[Effect[object], object, object]], moves: int) -> Scenario:
+        return scenario(actors=(Process("p", factory(program)),), clock=Clock(5 * SECOND, moves=moves), budget=0)
+
+    for program in (tries_three_times, keeps_what_it_tried):
+        (said,) = [line for line in explore(timed(program, moves)).uncovered if "no run" in line]
+        assert re.search(rf"test_coverage\.py:\d+ .*pause: {told}, because the clock has {moves} moves: ", said)
+        assert ("keep immutable values" in said) == (moves > 0 and program is keeps_what_it_tried)
+        assert explore(timed(program, 3)).uncovered == ()
 
 
 def test_who_keeps_an_instant_does_not_sleep_elsewhere_each_time() -> None:

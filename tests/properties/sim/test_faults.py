@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tidegate.model.effects import Sleep
+from tidegate.model.effects import Note, Sleep
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
+from tidegate.model.reducer import Step
 from tidegate.sim.faults import FAULTS, Fault, Faults, bound, no_effects, spent
 from tidegate.sim.packing import Lens, Looked, Packing
+from tidegate.sim.reducers import ReducerProcess
 from tidegate.sim.world import Plain, World
 
 
@@ -76,3 +80,20 @@ def test_each_kind_has_a_line_in_the_documentation() -> None:
     rows = [f"| `{kind}` | {line} |" for kind, line in zip(Fault, lines, strict=True)]
     page = (Path(__file__).parents[3] / "docs" / "faults.md").read_text(encoding="utf-8").partition("\n## ")[0]
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
+async def answers_later(_: object) -> bool:
+    return False
+
+
+def yields_an_answer(_: object) -> Iterator[bool]:
+    yield False
+
+
+@pytest.mark.parametrize("which", [answers_later, yields_an_answer])
+def test_a_choice_of_effects_that_is_always_true_is_misuse(which: Any) -> None:
+    """It was said to depend on something outside, for it returns another object each time."""
+    with pytest.raises(Misuse, match="the choice of effects for lost_reply is an `async def` or a generator"):
+        Faults.of(Fault.LOST_REPLY, on=which)
+    with pytest.raises(Misuse, match="is_timer of r is an `async def` or a generator"):
+        ReducerProcess("r", None, lambda *_: Step[object, Note](None, ()), lambda *_: None, is_timer=which)

@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 from tidegate.model import operations as ask
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
-from tidegate.model.effects import Effect, Failure, Refused
+from tidegate.model.effects import Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import halfway
 from tidegate.sim.actors import Network, Process, factory
-from tidegate.sim.automaton import Asking, Failed
+from tidegate.sim.automaton import Asking, Failed, Returned
+from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.halfway import answers, ending, stepping
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario, State
-from tidegate.sim.world import FLIGHT, Halfway, PartsDone, World, contents, document, perform, world_with
+from tidegate.sim.world import FLIGHT, UNCONFIRMED, Halfway, PartsDone, World, contents, document, perform, world_with
 
 N: Final = Field[int]("n")
 EFFECTS: Final[tuple[Effect[object], ...]] = (
@@ -165,9 +166,12 @@ async def holds_y() -> None:
 
 
 @pytest.mark.parametrize("order", tuple(permutations("xyz")), ids="".join)
-@pytest.mark.parametrize("how", ["refused", "too late", "late"])
+@pytest.mark.parametrize("how", ["refused", "too late", "late", "taken back"])
 def test_in_which_order_documents_stand_makes_no_difference(how: str, order: tuple[str, ...]) -> None:
-    """Whichever comes first may end a write of many: it is refused, or must wait for longer than there is time."""
+    """Any may end a write of many where it comes first: it is refused, or must wait for longer than there is time.
+
+    What was written before that may be taken back.
+    """
     effect: Effect[object] = ask.update_many("rows", Exists(Field("many")), Add(U, 1))
     if how == "too late":
         effect = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order), within=1_000)
@@ -175,14 +179,18 @@ def test_in_which_order_documents_stand_makes_no_difference(how: str, order: tup
     async def asks() -> object:
         return await effect
 
-    kinds = Faults.of(Fault.LATE) if how == "late" else Faults()
-    actors: tuple[Process | Network, ...] = (Process("p", factory(asks), kinds, raises=True), Network())
-    seen = set[tuple[object, ...]]()
+    struck = {"late": (Fault.LATE,), "taken back": (Fault.NOT_DURABLE, Fault.ROLLED_BACK)}.get(how, ())
+    process = Process("p", factory(asks), Faults.of(*struck), raises=True)
+    actors: tuple[Process | Network | Failover, ...] = (process, Failover() if how == "taken back" else Network())
+    seen, left_open = set[tuple[object, ...]](), set[tuple[object, ...]]()
 
     def sees(state: State) -> bool:
         held = [state.read(document("rows", key)) for key in "xyz"]
         if not isinstance(status := state.status("p"), Asking):
-            seen.add((*(doc and doc[U] for doc in held), type(status), len(state.read(FLIGHT))))
+            numbers = tuple(doc and doc[U] for doc in held)
+            seen.add((*numbers, type(status), len(state.read(FLIGHT))))
+            if state.read(UNCONFIRMED):
+                left_open.add(numbers)
         return True
 
     first = {"x": 10, "y": 20, "z": 30}
@@ -191,9 +199,63 @@ def test_in_which_order_documents_stand_makes_no_difference(how: str, order: tup
     if how == "too late":
         actors = (*actors, Process("t", factory(holds_y)))
     world = world_with({"rows": (*docs, taken)}, unique={"rows": ((U,),)})
-    explore(Scenario("orders", "", world, actors, budget=int(how == "late"), always={"seen": sees}))
+    explore(Scenario("orders", "", world, actors, budget=len(struck), always={"seen": sees}))
     left = (10, 20, 30, Failed, 0)
     others = {(11, 20, 30, Failed, 0), (10, 20, 31, Failed, 0), (11, 20, 31, Failed, 0)}
     assert {left, *others} <= seen
-    if how == "refused":
+    if how in ("refused", "taken back"):
         assert seen == {left, *others}
+    assert left_open == ({numbers[:3] for numbers in others} if how == "taken back" else set())
+
+
+@pytest.mark.parametrize("order", ["xyw", "yxw"])
+@pytest.mark.parametrize("is_bulk", [False, True], ids=["update many", "bulk"])
+def test_in_which_order_a_transaction_writes_documents_makes_no_difference(order: str, *, is_bulk: bool) -> None:
+    """Of two that cannot be written, either ends the statement: it is refused, or has a write conflict."""
+    ask_many: Effect[object] = ask.update_many("rows", Exists(Field("many")), Add(U, 1))
+    if is_bulk:
+        ask_many = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order if key != "w"))
+
+    async def asks() -> object:
+        return await InTransaction(Transaction("p", 1), ask_many, begins=True)
+
+    first = {"x": 10, "y": 20, "w": 11}
+    many = {key: {} if key == "w" else {"many": 1} for key in order}
+    docs = [Document.of({"_id": key, "u": first[key], **many[key]}) for key in order]
+    world = world_with({"rows": tuple(docs)}, unique={"rows": ((U,),)})
+    actors = (Process("p", factory(asks), raises=True), Process("t", factory(holds_y)))
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        match state.status("p"):
+            case Failed(failure):
+                seen.add(type(failure))
+            case Returned():
+                seen.add("done")
+            case _:
+                pass
+        return True
+
+    explore(Scenario("orders", "", world, actors, always={"seen": sees}))
+    assert seen == {NotApplied, Refused}
+
+
+@pytest.mark.parametrize("order", ["xyz", "zyx"])
+def test_an_order_in_which_no_document_is_refused_is_tried_at_once(order: str) -> None:
+    """Each of these makes room for the one before it; and all of it may be taken back."""
+
+    async def asks() -> object:
+        return await ask.update_many("rows", Exists(U), Add(U, 1))
+
+    docs = tuple(Document.of({"_id": key, "u": "xyz".index(key)}) for key in order)
+    process = Process("p", factory(asks), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK), raises=True)
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        if state.status("p") == Failed(NotDurable("no majority has confirmed it")):
+            seen.add(tuple(doc and doc[U] for doc in (state.read(document("rows", key)) for key in "xyz")))
+        return True
+
+    world = world_with({"rows": docs}, unique={"rows": ((U,),)})
+    explore(Scenario("orders", "", world, (process, Failover()), budget=2, always={"seen": sees}))
+    assert seen == {(1, 2, 3), (0, 2, 3), (0, 1, 2)}

@@ -6,14 +6,18 @@ tells the two apart, and finds the bad end, or a fresh program that goes the sec
 
 from __future__ import annotations
 
+import asyncio  # noqa: TID251  as a program that should not
 import contextvars
 import enum
 import functools
+import io
 import os
 import random  # noqa: TID251  as a program that should not
 import sys
+import threading
 import time  # noqa: TID251  likewise
 import uuid
+from array import array
 from collections import ChainMap, UserDict
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -25,6 +29,7 @@ from time import time_ns as now_ns  # noqa: TID251  likewise
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any, Final, TypeAlias, cast
 from unittest.mock import Mock
+from weakref import WeakKeyDictionary
 
 import attrs
 import pytest
@@ -37,6 +42,7 @@ from tidegate.model.reducer import Step
 from tidegate.sim import (
     Exploration,
     Linearizable,
+    Network,
     NoLongerThan,
     Process,
     ReducerProcess,
@@ -55,6 +61,7 @@ from tidegate.sim.automaton import Asking, ProgramAutomaton
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.linearizability import BEGAN, ENDED, recording
 from tidegate.sim.outside import Reach, reached
+from tidegate.sim.reducers import Crash, Restart
 from tidegate.sim.rerun import CallCase, case_of, loops, planned
 from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.search import Search
@@ -1078,9 +1085,32 @@ def test_what_is_handed_to_a_law_or_a_meaning_of_ours_is_confirmed_as_well(name:
     assert "COUNTED" in report.reason
 
 
-def test_what_is_asked_of_a_reducer_and_counts_its_calls_is_doubted() -> None:
-    """Which commands are timers."""
-    assert explore(a_reducer(is_timer=counts_and_denies)).verdict is Verdict.INCONCLUSIVE
+def counts_and_carries_out_nothing(_: object) -> None:
+    COUNTED.append(1)
+
+
+@pytest.mark.parametrize("named", [{"is_timer": counts_and_denies}, {"carried_out": counts_and_carries_out_nothing}])
+def test_what_is_asked_of_a_reducer_and_counts_its_calls_is_doubted(named: Mapping[str, Any]) -> None:
+    """Which commands are timers, and which a program carries out."""
+    assert explore(a_reducer(**named)).verdict is Verdict.INCONCLUSIVE
+
+
+def counts_and_prepares(world: World) -> World:
+    COUNTED.append(1)
+    return world
+
+
+def test_what_prepares_a_restart_or_delivers_what_is_late_is_confirmed_as_well() -> None:
+    """It may be asked by no process."""
+    scenario = a_reducer()
+    (reducer,) = cast("tuple[ReducerProcess]", scenario.actors)
+    dead = Cell(("dead", "r"), empty=False)
+    restart = Restart("again", (reducer,), dead, prepared=counts_and_prepares)
+    prepared = attrs.evolve(scenario, actors=(reducer, Crash("crash", (reducer,), dead), restart), budget=2)
+    sends = Process("a", factory(takes_one), Faults.of(Fault.LATE), raises=True)
+    late = attrs.evolve(with_laws(), actors=(sends, Network(counts_and_performs)), budget=1)
+    for each, who in ((prepared, "again"), (late, "network")):
+        assert f"{who} changes `COUNTED`" in explore(each).reason
 
 
 def test_a_random_number_is_never_proposed_as_written_only() -> None:
@@ -1230,6 +1260,27 @@ HOSTILE: Final = Hostile()
 DESCRIBED: Final = Described()
 
 
+class Counts(type):
+    """A class of classes."""
+
+    made = 0
+
+    def __call__(cls, *given: object) -> object:
+        Counts.made += 1
+        return super().__call__(*given)
+
+
+class Counted(metaclass=Counts):
+    """Its class counts."""
+
+
+HAPPENED: Final = threading.Event()
+OF_THE_LOOP: Final = asyncio.Event()
+MACHINE_WORDS: Final = array("i", [0])
+IN_MEMORY: Final = io.StringIO()
+BY_PERSON: Final[WeakKeyDictionary[Client, int]] = WeakKeyDictionary()
+
+
 @functools.lru_cache(2)
 def bounded(number: int) -> list[int]:
     return [number]
@@ -1238,7 +1289,8 @@ def bounded(number: int) -> list[int]:
 def changing() -> object:
     beside = NAMESPACE, GENERATOR, DRAWS, DRAWN, LISTED, MAPPED, PROXY, EMPTY, ORDERED, MOCK, HOSTILE, DESCRIBED
     first = A_LARGE_TABLE, SLOTTED, UP, LATER, BYTES, NUMBERED, CHOSEN
-    return first, NOT_A_NUMBER, CIRCULAR, MODULE.count, bounded, beside
+    of_libraries = HAPPENED, OF_THE_LOOP, MACHINE_WORDS, IN_MEMORY, BY_PERSON, Counted
+    return first, NOT_A_NUMBER, CIRCULAR, MODULE.count, bounded, beside, of_libraries
 
 
 def counts_in_another_module() -> None:
@@ -1271,6 +1323,12 @@ CHANGES: Final[Mapping[str, Callable[[], object]]] = {
     "EMPTY": lambda: EMPTY.update({1: 1}),
     "ORDERED": lambda: ORDERED.update({1: 1}),
     "MOCK": MOCK,
+    "HAPPENED": HAPPENED.set,
+    "OF_THE_LOOP": OF_THE_LOOP.set,
+    "MACHINE_WORDS": lambda: MACHINE_WORDS.append(1),
+    "IN_MEMORY": lambda: IN_MEMORY.write("a"),
+    "BY_PERSON": lambda: BY_PERSON.update({CLIENT: 1}),
+    "Counts.made": Counted,
     "A_LARGE_TABLE": lambda: A_LARGE_TABLE.update({9: (0, ("a", "b"))}),
 }
 

@@ -325,10 +325,10 @@ class ProgramAutomaton:
             raise differs(what, self.process, line, reached(self.birth))
 
     def placed(self) -> Iterator[tuple[_Node, Hashable]]:
-        """The nodes, each with its place in the program and all that it holds; None where that is not known."""
+        """The nodes, each with its place in the program and all that it holds; its number where that is not known."""
         places = {number: key for key, number in self.known.items()}
         for number, node in enumerate(self.nodes):
-            yield node, places.get(number)
+            yield node, places.get(number, number)
 
     def let_go(self) -> None:
         """Close the programs that stand anywhere; whoever needs one later has it replayed."""

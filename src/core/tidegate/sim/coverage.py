@@ -128,9 +128,11 @@ def _between(found: Explored) -> tuple[str, ...]:
             f"{src}: {'some sleeps' if some else 'no run comes to the end of a sleep'} of {seconds(length)}"
             f"{' end in no run' if some else ''}, because the clock has {moves}: what comes after "
             f"{'them' if some else 'it'} was not explored; {todo}"
+            f"{', or keep immutable values across them, by which they are known to be the same' if unknown else ''}"
             for (src, length), ends in slept.items()
             if not all(ends.values())
             for some in (any(ends.values()),)
+            for unknown in (some and any(isinstance(at, int) for at, ended in ends.items() if not ended),)
         )
     lengths |= ages | {part.length for law in found.search.stated if isinstance(part := law.holds, NoLongerThan)}
     quantum = scenario.clock.quantum
@@ -228,7 +230,7 @@ def _in_one_step(found: Explored) -> tuple[str, ...]:
     return (
         *(
             f"{where}: {kind} of {number} documents of {collection}: all but the last {APART_MAX} are written in one step, so "
-            "what others may do between them was not explored; let the scenario have fewer documents, or split the write"
+            "what others may do between them, and other orders of them, was not explored; let the scenario have fewer documents, or split the write"
             for (where, kind, collection), number in most.items()
             if number
         ),

@@ -41,7 +41,7 @@ from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.transactions import OPEN, closed, interrupted
 from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
 
-__all__ = ["Behind", "Failover", "behind", "noted", "noting", "overwritten_in", "recalling", "unconfirmed"]
+__all__ = ["Behind", "Failover", "behind", "noted", "noted_in", "noting", "overwritten_in", "recalling", "unconfirmed"]
 
 
 V = TypeVar("V")
@@ -76,6 +76,11 @@ class _Noting:
 def noting(world: World) -> World:
     """The same, which notes what is overwritten in it."""
     return _Noting(world)
+
+
+def noted_in(world: World) -> World:
+    """The world that is noted, or the same."""
+    return world.world if isinstance(world, _Noting) else world
 
 
 def overwritten_in(world: World) -> Overwritten:

@@ -13,15 +13,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum, unique
 from functools import cache
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.model.effects import Effect
+from tidegate.model.errors import Misuse
 from tidegate.model.values import check_callable, check_type
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell, World
 
-__all__ = ["FAULTS", "REBALANCES", "Fault", "Faults", "Which", "all_effects", "bound", "no_effects", "spent"]
+__all__ = [
+    "FAULTS",
+    "REBALANCES",
+    "Fault",
+    "Faults",
+    "Which",
+    "all_effects",
+    "bound",
+    "check_which",
+    "no_effects",
+    "spent",
+]
 
 
 @final
@@ -30,7 +43,7 @@ class Fault(StrEnum):
     """What may go wrong, one line each."""
 
     CRASH_BEFORE = "crash_before"
-    """The process dies before its next effect; with `late`, a second fault, while its request is under way."""
+    """The process dies before its next effect; with `late`, a second fault, while its request is under way; if that ends its program, only where it may start again."""
     CRASH_AFTER = "crash_after"
     """The process dies after its last effect, before anyone knows its result."""
     RESTART = "restart"
@@ -114,6 +127,17 @@ def no_effects(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate t
     return False
 
 
+def check_which(which: object, what: str) -> None:
+    """Raise Misuse if it chooses no effects, or all of them whatever they are: what an `async def` returns counts as true."""
+    check_callable(which, "a choice of effects")
+    if iscoroutinefunction(which) or isgeneratorfunction(which) or isasyncgenfunction(which):
+        raise Misuse(
+            f"{what} is an `async def` or a generator",
+            why="what it answers is always true",
+            todo="write a plain `def` that returns a bool",
+        )
+
+
 @final
 @attrs.frozen
 class Faults:
@@ -130,7 +154,7 @@ class Faults:
         check_type(self.kinds, Mapping, "a mapping of faults to the effects that they may strike", todo)
         for kind, which in self.kinds.items():
             check_type(kind, Fault, "a kind of fault")
-            check_callable(which, "a choice of effects")
+            check_which(which, f"the choice of effects for {kind}")
 
     @classmethod
     def of(cls, *kinds: Fault, on: Which = all_effects) -> Faults:

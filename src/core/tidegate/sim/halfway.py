@@ -1,6 +1,7 @@
 """Requests that take the store several steps, between which others act.
 
-    a write of many documents   is done at once, or one document after the other, in any order; whichever comes first may end it
+    a write of many documents   is done at once, or one document after the other, in any order; any may end it
+                                where it comes first, also as a statement of a transaction, which is done at once
     an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
                                 inserts later
 
@@ -19,7 +20,8 @@ Laws, whatever others do in between
     HW5  An upsert that found none inserts what it would have inserted then, or is refused.
 
 Known not to work
-    - Of more than `APART_MAX` documents all but the last ones are written in one step; an exhaustive search tells (`uncovered`).
+    - Of more than `APART_MAX` documents all but the last ones are written in one step, in one order; an exhaustive search tells
+      (`uncovered`).
     - What begins to match only as time passes, or is deleted and inserted again under an update, is not met.
     - What has been written halfway is not taken back unless something before it is; and a failover does not end it.
     - A time that is put in is that of the document's own step; a server has one for all.
@@ -30,15 +32,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias, cast
 
+import attrs
+
 from tidegate.model.documents import AllOf, Eq, OlderThan, equalities, parts_of
-from tidegate.model.effects import Effect, Failure, Refused, is_too_late
+from tidegate.model.effects import Effect, Failure, NotApplied, Refused, is_too_late
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.operations import BulkUpdate, DeleteMany, InsertOne, UpdateMany, UpsertOne
+from tidegate.model.transactions import InTransaction
 from tidegate.sim.aging import plain_text, same, unchanged
 from tidegate.sim.cells import EARLIER
-from tidegate.sim.failover import noted, noting, overwritten_in, unconfirmed
+from tidegate.sim.failover import noted, noted_in, noting, overwritten_in, unconfirmed
 from tidegate.sim.packing import Lens
-from tidegate.sim.transactions import all_confirmed
+from tidegate.sim.transactions import all_confirmed, inside
 from tidegate.sim.world import (
     MANY,
     UNCONFIRMED,
@@ -48,6 +53,7 @@ from tidegate.sim.world import (
     Meaning,
     Outcomes,
     Part,
+    PartsDone,
     World,
     parts,
     target,
@@ -59,7 +65,7 @@ __all__ = [
     "IN_STEPS",
     "Answers",
     "answers",
-    "ended_first",
+    "ended_early",
     "ending",
     "is_at_once",
     "is_done_apart",
@@ -133,22 +139,85 @@ def stepping(  # noqa: PLR0917
                         yield f"{_said(part, reply)}, and goes on", done, after, False
 
 
-def ended_first(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
-    """What else becomes of a write of many at once: a document that is not the first in natural order comes first, and ends it."""
+def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
+    """What else becomes of a write of many at once: it is ended by a document after others than in natural order, or by none."""
+    if isinstance(effect, InTransaction):
+        return _ended_first_inside(effect, world, who, meaning, whole)
     if not isinstance(effect, _BY_FILTER) and not (isinstance(effect, BulkUpdate) and effect.within is not None):
         return ()  # a refusal does not end it
     each = parts(effect, world)
     if not 1 < len(each) <= APART_MAX:
         return ()
+    known = [(_packed(done), reply) for done, reply in whole]
+    is_refused = bool(whole) and all(isinstance(reply, Failure) for _, reply in whole)
     ended: list[tuple[World, object]] = []
-    at_first = 0
+    begun = all_confirmed(world)
+    todo, met = [(begun, Halfway(each))], set[object]()
+    while todo:
+        before, at = todo.pop()
+        for part in at.left:
+            for done, reply in answers(meaning, part, before, who):
+                left = tuple(other for other in at.left if other is not part)
+                after = Halfway(left, (), at.done.plus(effect, part, reply))
+                is_told = after.done.failure is not None or (is_refused and not left)
+                reply_to_all, key = after.done.reply(effect), (frozenset(map(id, left)), _packed(done))
+                if is_told and not any(key[1] == one and same(reply_to_all, other) for one, other in known):
+                    known.append((key[1], reply_to_all))
+                    ended.append((done, reply_to_all))
+                elif not is_told and key not in met:
+                    met.add(key)
+                    todo.append((done, after))
+    return tuple(ended) if ended and is_done_apart(effect, each, world, who, meaning, whole) else ()
+
+
+def _packed(world: World) -> object:
+    """The state of a world that a search looks at; another one is itself alone."""
+    inner = noted_in(world)
+    return inner.state if isinstance(inner, Lens) else id(inner)
+
+
+def _ended_first_inside(
+    effect: InTransaction[object], world: World, who: str, meaning: Meaning, whole: Answers
+) -> Answers:
+    """The same of a statement: it is refused or has a write conflict, and which of them it is may be up to the order."""
+    operation = effect.operation
+    if not isinstance(operation, (UpdateMany, DeleteMany, BulkUpdate)):
+        return ()
+    seen = inside(effect, world, who)
+    each = () if seen is None else parts(operation, seen)
+    if not 1 < len(each) <= APART_MAX or len(whole) != 1:
+        return ()
+    ended = list(whole)
     for part in each:
-        for _, done, after in _after(effect, Halfway(each), part, world, who, meaning):
-            if (failure := after.done.failure) is not None and not any(same(failure, told) for _, told in ended):
-                ended.append((all_confirmed(done), failure))
-        at_first = len(ended) if part is each[0] else at_first
-    found = tuple(ended[at_first:])
-    return found if found and is_done_apart(effect, each, world, who, meaning, whole) else ()
+        for done, reply in answers(meaning, attrs.evolve(effect, operation=part), world, who):
+            failure = reply
+            if isinstance(reply, Failure) and not isinstance(reply, NotApplied):
+                failure = Refused(cast("Failure", PartsDone().plus(operation, part, reply).reply(operation)).reason)
+            if isinstance(failure, Failure) and all(type(failure) is not type(told) for _, told in ended):
+                ended.append((done, failure))
+    found = tuple(ended[1:])
+    return found if found and _is_stated_apart(effect, each, world, who, meaning, whole[0]) else ()
+
+
+def _is_stated_apart(  # noqa: PLR0917
+    effect: InTransaction[object],
+    each: tuple[Part, ...],
+    world: World,
+    who: str,
+    meaning: Meaning,
+    whole: tuple[World, object],
+) -> bool:
+    """As `is_done_apart`, of a statement."""
+    so_far = PartsDone()
+    for nth, part in enumerate(each):
+        found = answers(meaning, attrs.evolve(effect, operation=part, begins=effect.begins and not nth), world, who)
+        if len(found) != 1:
+            return False
+        ((world, reply),) = found
+        if isinstance(reply, Failure):
+            return isinstance(whole[1], Failure) and _are_one(world, whole[0])
+        so_far = so_far.plus(cast("Many", effect.operation), part, reply)
+    return same(so_far.reply(cast("Many", effect.operation)), whole[1]) and _are_one(world, whole[0])
 
 
 def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning: Meaning) -> Outcomes:

@@ -9,8 +9,9 @@ attributes of classes and modules, and context variables: functions, classes and
 A run that starts with warm caches must leave the snapshot as it was at every await: whatever changes may decide later.
 
 The walk stops at the standard library, installed packages and tidegate; it looks through what holds whatever is put there, such
-as a SimpleNamespace, a Counter, a queue or an iterator, and through what calls it, such as a `Linearizable` or `when_quiet`. Of a cache of functools only what can change counts. No code of the
-user's is run, no property, descriptor or `__getattr__`, besides `__class__`.
+as a SimpleNamespace, a Counter, a queue, an event, a buffer or an iterator, and through what calls it, such as a `Linearizable`
+or `when_quiet`. Of a cache of functools only what can change counts. No code of the user's is run, no property, descriptor or
+`__getattr__`, besides `__class__`.
 
 A clock or a random number is named by the path of attributes that the code follows to it, or by its own name where data holds
 it: a table, a default argument, a class. A table that the code only looks values up in is in no snapshot (`Reach.still`).
@@ -83,6 +84,8 @@ _TOKENS_MAX: Final = 2_000
 """How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
 _WIDE_MAX: Final = 20_000
 """And how many of one such collection."""
+_BYTES_MAX: Final = 1_000_000
+"""How many bytes of a buffer."""
 _WIDE_COST: Final = 8
 """So many of these take as long as another value."""
 _DEEP_MAX: Final = 6
@@ -363,6 +366,7 @@ class _Walk:
             case type():
                 self.name_source("", item, None)
                 self.visit_class(item)
+                self.push((type(item),), label)
             case ModuleType():
                 self.modules.setdefault(label, item)
             case BuiltinFunctionType():
@@ -655,7 +659,19 @@ def _fields(item: object) -> Iterator[tuple[str, object]]:
 
 
 _LOOKING_UP: Final = ("__getattr__", "__getattribute__")
-_HOLDERS: Final = frozenset({"argparse", "collections", "queue", "types"})
+_HOLDERS: Final = frozenset(
+    {
+        "_weakrefset",
+        "argparse",
+        "asyncio.locks",
+        "asyncio.queues",
+        "collections",
+        "queue",
+        "threading",
+        "types",
+        "weakref",
+    }
+)
 
 
 def _is_random(item: object) -> bool:
@@ -730,7 +746,28 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
         case _ if _is_iterator(item):
             return (kind, length_hint(item, 0), parts(referents(item)))
         case _:
-            return (kind, *((name, _token(part, left, deep - 1, (*inside, id(item)))) for name, part in _fields(item)))
+            fields = ((name, _token(part, left, deep - 1, (*inside, id(item)))) for name, part in _fields(item))
+            return (kind, _text_or_bytes(item, left), *fields)
+
+
+_FILES_IN_MEMORY: Final = frozenset({"BytesIO", "StringIO"})
+
+
+def _text_or_bytes(item: object, left: list[int]) -> object:
+    """What a buffer holds, such as an array or what ctypes makes, or a file in memory; None for anything else."""
+    try:
+        for kind in type(item).__mro__:
+            if kind.__module__ == "_io" and kind.__name__ in _FILES_IN_MEMORY:
+                return vars(kind)["getvalue"](item), vars(kind)["tell"](item)
+        if isinstance(getattr_static(type(item), "__buffer__", None), FunctionType):  # it is the user's
+            return None
+        view = memoryview(cast("bytes", item))
+    except (TypeError, ValueError, BufferError):  # it is none, or closed
+        return None
+    if view.nbytes > _BYTES_MAX:
+        left[0] = -1
+        return None
+    return view.tobytes()
 
 
 _CONSTANT: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)

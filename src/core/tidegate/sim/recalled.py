@@ -10,7 +10,7 @@ Each is a `CallCase`, which is executed here and in a second process. A call tha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, islice, repeat
 from typing import Final, TypeAlias, TypeVar, cast, final
 
@@ -36,6 +36,8 @@ __all__ = ["asked", "calls"]
 _STEPS: Final = 100
 """In how many states an actor with code of the user's moves again."""
 _STEPS_SHIPPED: Final = 6
+_CALLED: Final = ("step", "event_for", "merge", "stamp", "split", "is_timer", "at_once", "ends", "lane")
+"""Functions that actors are given, besides meanings and what makes worlds or programs."""
 _CALLS: Final = 200
 """How many calls of a function are executed again."""
 _STATES: Final = 100
@@ -95,6 +97,19 @@ class _Meant:
         return self.meaning(effect, world, who)
 
 
+@final
+@attrs.frozen(eq=False)
+class _Prepared:
+    """What prepares the world for who starts again, and records in which worlds it was called."""
+
+    prepared: Callable[[World], World]
+    calls: list[tuple[Plain]] = attrs.field(factory=list)
+
+    def __call__(self, world: World) -> World:
+        self.calls.append((_plain(cast("Lens", world)),))
+        return self.prepared(world)
+
+
 def _plain(world: Lens) -> Plain:
     slots = world.packing.slots.values()
     held = {slot.name: (Cell(slot.name, slot.values[0]), slot.get(world.state)) for slot in slots if slot.width}
@@ -112,6 +127,32 @@ class MeaningCase:
         """The outcomes as one value."""
         found = ((_changes(world, cast("Plain", after)), reply) for after, reply in self.meaning(effect, world, who))
         return frozenset(Counter(map(exactly, found)).items())
+
+
+@final
+@attrs.frozen(eq=False)
+class PreparedCase:
+    """Prepares a plain world for who starts again, and returns what it changes."""
+
+    prepared: Callable[[World], World]
+
+    def __call__(self, world: Plain) -> object:
+        """What is changed as one value."""
+        return exactly(_changes(world, cast("Plain", self.prepared(world))))
+
+
+@final
+@attrs.frozen(eq=False)
+class IsProgramCase:
+    """Asks whether a program carries out a command."""
+
+    carried_out: Callable[..., object]
+
+    def __call__(self, command: Effect[object]) -> bool:
+        program = self.carried_out(command)
+        if isinstance(program, Coroutine):
+            program.close()  # each run is made by its behaviour
+        return program is not None
 
 
 def _changes(before: Plain, after: Plain) -> tuple[object, ...]:
@@ -139,17 +180,28 @@ class StepsCase:
 
 def _of_actor(space: Space, stepper: Remembering | Overwriting, states: Sequence[Packed]) -> Iterator[_Called]:
     actor, keys = stepper.actor, states if isinstance(stepper, Overwriting) else list(stepper.memo)
+    is_users = not type(actor).__module__.startswith("tidegate.")
     meaning: Meaning | None = getattr(actor, "meaning", None)
     meant = _Meant(meaning) if meaning is not None and reached(meaning).has_code else None
-    functions: dict[str, _Recorded] = {}
-    if isinstance(actor, ReducerProcess):
-        names = ("step", "event_for", "merge", "stamp", "split", "is_timer", "at_once", "ends")
-        functions = {name: _Recorded(each) for name in names if callable(each := getattr(actor, name))}
-    is_users = not type(actor).__module__.startswith("tidegate.")
-    if not (functions or meant or is_users):
+    prepares = None if is_users else getattr(actor, "prepared", None)
+    prepared = _Prepared(prepares) if prepares is not None and reached(prepares).has_code else None
+    names = (*_CALLED, "carried_out") if isinstance(actor, ReducerProcess) else () if is_users else _CALLED
+    found = ((name, each) for name in names if callable(each := getattr(actor, name, None)))
+    functions = {
+        name: _Recorded(each)
+        for name, each in found
+        if (isinstance(actor, ReducerProcess) and name != "carried_out") or reached(each).has_code
+    }
+    if not (functions or meant or prepared or is_users):
         return  # programs are executed by themselves
-    has_code = is_users or meant is not None or reached(*(each.function for each in functions.values())).has_code
-    again = _recording(actor, functions if meant is None else {**functions, "meaning": meant})
+    has_code = (
+        is_users
+        or meant is not None
+        or prepared is not None
+        or reached(*(each.function for each in functions.values())).has_code
+    )
+    recorders = {"meaning": meant, "prepared": prepared}
+    again = _recording(actor, {**functions, **{name: each for name, each in recorders.items() if each is not None}})
     for key in _spread(keys, _STEPS if has_code else _STEPS_SHIPPED):
         try:
             known = stepper.unjudged(key) if isinstance(stepper, Overwriting) else stepper.memo[key]
@@ -159,11 +211,17 @@ def _of_actor(space: Space, stepper: Remembering | Overwriting, states: Sequence
                 raise
             continue  # a state that the search has not looked beyond
         if kind != known[0] or sorted(steps) != sorted(known[1]):
-            code = [each.function for each in functions.values()] + ([] if meaning is None else [meaning])
+            code = [*(each.function for each in functions.values()), *filter(None, (meaning, prepares))]
             what = f"{stepper.name} has other steps when it moves again in the same state"
             raise differs(what, stepper.name, decided_at(code[0]) if code else "", reached(*code or [type(actor)]))
     for what, each in functions.items():
-        yield _case(stepper.name, what, each.function, each.function, each.calls)
+        if what == "carried_out":
+            commands = [arguments for arguments, program in each.calls if program is None]
+            yield _again(stepper.name, what, each.function, IsProgramCase(each.function), commands)
+        else:
+            yield _case(stepper.name, what, each.function, each.function, each.calls)
+    if prepared is not None:
+        yield _again(stepper.name, "prepared", prepared.prepared, PreparedCase(prepared.prepared), prepared.calls)
     if meant is not None:
         yield _again(stepper.name, "meaning", meant.meaning, MeaningCase(meant.meaning), meant.calls)
     if is_users:
@@ -199,9 +257,9 @@ def _again(
 
 def _recording(actor: Actor, functions: Mapping[str, object]) -> Actor:
     """The actor with functions that record their calls, over what was learned of its programs."""
-    if not functions or not isinstance(actor, (Process, ReducerProcess)):
+    if not functions or not type(actor).__module__.startswith("tidegate."):
         return actor
-    again: Process | ReducerProcess = attrs.evolve(actor, **functions)  # type: ignore[arg-type]  # by the names of its fields
+    again: Actor = attrs.evolve(actor, **functions)  # type: ignore[misc]  # by the names of its fields
     if isinstance(actor, Process) and isinstance(again, Process):
         again.remember(actor.behaviour)
     if isinstance(actor, ReducerProcess) and isinstance(again, ReducerProcess):

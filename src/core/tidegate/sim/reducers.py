@@ -41,7 +41,7 @@ from tidegate.model.reducer import Step
 from tidegate.model.values import check_callable, check_tuple, check_type
 from tidegate.sim.aging import InstantRefused, by_text, plain, plain_str, plain_text, unchanged
 from tidegate.sim.automaton import Asking, Crashed, Failed, ProcessStatus, ProgramAutomaton, Raised, Returned
-from tidegate.sim.faults import Fault, Faults, Which, all_effects, no_effects, spent
+from tidegate.sim.faults import Fault, Faults, Which, all_effects, check_which, no_effects, spent
 from tidegate.sim.halfway import stepping
 from tidegate.sim.lines import told, used_at
 from tidegate.sim.packing import Lens
@@ -223,6 +223,8 @@ class ReducerProcess:
     is_relative: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
+        for what in ("split", "is_timer", "at_once", "ends"):
+            check_which(getattr(self, what), f"{what} of {self.name}")
         object.__setattr__(self, "asker", Asker(self.name, self.meaning, self.faults))
         object.__setattr__(self, "place", place(self.name))
 

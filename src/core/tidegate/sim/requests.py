@@ -54,9 +54,9 @@ from tidegate.model.operations import (
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.sim.aging import by_text, plain_text, same
 from tidegate.sim.clocks import HOST, Host, readings, troubled_readings
-from tidegate.sim.failover import behind, noted, unconfirmed
+from tidegate.sim.failover import behind, noted, noted_in, noting, overwritten_in, unconfirmed
 from tidegate.sim.faults import Fault, Faults, spent
-from tidegate.sim.halfway import APART_MAX, Answers, answers, ended_first, ending, is_done_apart
+from tidegate.sim.halfway import APART_MAX, Answers, answers, ended_early, ending, is_done_apart
 from tidegate.sim.scenario import Trouble
 from tidegate.sim.world import (
     FLIGHT,
@@ -137,15 +137,20 @@ def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
     if isinstance(effect, Now) and asker.host != HOST:
         return (readings(asker.host, asker.name, world),)
     found = answers(asker.meaning, effect, world, asker.name)
-    return found if asker.at is not None else (*found, *ended_first(effect, world, asker.name, asker.meaning, found))
+    return found if asker.at is not None else (*found, *ended_early(effect, world, asker.name, asker.meaning, found))
 
 
 def noted_replies(effect: Effect[object], world: World, asker: Asker) -> Iterator[tuple[World, object, Overwritten]]:
-    """Those of what is asked of the store, each with what it has overwritten; what ends a write first has overwritten nothing."""
+    """Those of what is asked of the store, each with what it has overwritten."""
     yield from noted(asker.meaning, effect, world, asker.name)
     if asker.at is None and isinstance(effect, MANY):
+        here = noting(world)
+        whole = answers(asker.meaning, effect, here, asker.name)
+        for done, reply in ended_early(effect, here, asker.name, asker.meaning, whole):
+            yield noted_in(done), reply, overwritten_in(done)
+    elif asker.at is None and isinstance(effect, InTransaction):  # it is over, and has written nothing
         whole = answers(asker.meaning, effect, world, asker.name)
-        yield from ((done, reply, ()) for done, reply in ended_first(effect, world, asker.name, asker.meaning, whole))
+        yield from ((done, reply, ()) for done, reply in ended_early(effect, world, asker.name, asker.meaning, whole))
 
 
 def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:

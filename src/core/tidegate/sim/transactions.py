@@ -63,7 +63,7 @@ __all__ = [
     "Open",
     "Waits",
     "aborted",
-    "all_confirmed", "closed", "contend", "has_rivals",
+    "all_confirmed", "closed", "contend", "has_rivals", "inside",
     "interrupted",
     "known",
     "open_transactions",
@@ -243,17 +243,13 @@ def transacted(
     number = 0 if now is None else now.number
     mine = now.current if now is not None and number == asked.number else None
     match effect:
-        case InTransaction(_, operation, begins=True):
-            if asked.number <= number:
+        case InTransaction(_, operation, begins=begins):
+            if (seen := inside(effect, world, who)) is not None:
+                yield from _stated(asked, operation, cast("_Inside", seen), who, meaning)
+            elif begins:
                 yield world, NotApplied("it has begun before" if asked.number == number else _LATER)
-                return
-            begun = _Inside(_over(world, asked.session, None), asked.session, Open(who))
-            yield from _stated(asked, operation, begun, who, meaning)
-        case InTransaction(_, operation):
-            if mine is None:
-                yield world, _GONE.fresh()
             else:
-                yield from _stated(asked, operation, _Inside(world, asked.session, mine), who, meaning)
+                yield world, _GONE.fresh()
         case CommitTransaction():
             if mine is not None:
                 yield _committed(world, asked, mine), True
@@ -265,6 +261,17 @@ def transacted(
                 yield world, False
         case AbortTransaction():
             yield world if mine is None else aborted(world, asked), None
+
+
+def inside(effect: InTransaction[object], world: World, who: str) -> World | None:
+    """The world as a statement sees it; None where there is no such transaction, or it may not begin."""
+    asked = effect.transaction
+    now = world.read(known(asked.session))
+    if effect.begins:
+        is_new = now is None or now.number < asked.number
+        return _Inside(_over(world, asked.session, None), asked.session, Open(who)) if is_new else None
+    mine = None if now is None or now.number != asked.number else now.current
+    return None if mine is None else _Inside(world, asked.session, mine)
 
 
 def _stated(asked: Transaction, operation: Effect[object], inside: _Inside, who: str, meaning: Meaning) -> Outcomes:
