@@ -1,5 +1,5 @@
 # make run        sets up, then explores a sample of the shipped scenarios: under a minute (tidegate explore --all: the rest)
-# make test       sets up, servers included, then runs every check and test: about a quarter of an hour
+# make test       sets up, servers included, then runs every check and test: about ten minutes
 # make check      style, types and layers
 # make browser    installs a Chromium for the tests of the web pages
 # make thorough   all tests at full length: several hours; PART=search (see tests/length.py) runs one part
@@ -49,10 +49,11 @@ browser: .venv/test.stamp
 
 durations: .venv/test.stamp
 	-$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --junit-xml .tidegate/durations.xml
-	$(BIN)/python -m tests.durations .tidegate/durations.xml
+	$(BIN)/python -m tests.test_durations .tidegate/durations.xml
 
 mutants: .venv/test.stamp
-	@echo "== judging a sample of mutants of the worker's adapter, for half an hour or more"
+	@echo "== recording which tests execute which lines, then judging a sample of mutants by these: some hours"
+	test -e .tidegate/mutants/lines.json || $(BIN)/python -m tests.integration.mutants --record
 	$(BIN)/python -m tests.integration.mutants
 
 coverage: .venv/test.stamp

@@ -1,13 +1,16 @@
-"""Mutants of the worker's adapter: how many of a sample do its runs by seed and its fast tests kill?
+"""Mutants of the core and of the adapters: how many of a sample do the tests kill that execute their lines?
 
-    python -m tests.integration.mutants                              a sample of 60; a line for each, those that survive again at the end
-    python -m tests.integration.mutants --seed 1 --count 10          another one
-    python -m tests.integration.mutants --minutes 20                 as many of the sample, in its order, as there is time for
+    python -m tests.integration.mutants --record                   runs all tests once, to know which execute which line: half an hour
+    python -m tests.integration.mutants                            judges 120 of the core and 40 of the adapters: up to three hours
+    python -m tests.integration.mutants --seed 1 --core 9 --adapters 0
 
-A mutant is a module of the adapter with one place changed: a comparison, a condition, a number, a sign, or a statement left out.
-Lines of the log, annotations and texts are not changed, for nothing that the worker promises hangs on them. It is written
-into a copy of the package, and judged by processes of their own, each with a time-out of three times what it takes without one.
-The exit code is 1 where fewer than 90 % are killed. A survivor is either the same program, or what no test looks at: read it.
+A mutant is a module with one place changed: a comparison, a condition, a number, a sign, or a statement left out. Lines of
+the log, annotations and texts are not changed, for nothing that is promised hangs on them. It is written into a copy of both
+packages and judged by what `make test` runs, the fastest first, then by the same files at full length, each for some minutes.
+A test that fails with a mutant is run without it, too: where it fails then, it has killed nothing.
+
+What is judged is kept, so that the same command goes on where it was ended. A survivor is either the same program, or what no
+test looks at: read it.
 """
 
 from __future__ import annotations
@@ -15,39 +18,33 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple, final
 
-import tidegate_adapters
+from coverage import CoverageData
 
-MODULES: Final = (
-    "beginnings", "committing", "exactly_once", "handlers", "kafka", "kafka_member", "kafka_ports", "namesakes", "record_fields",
-    "runtime", "sending", "tallies", "undone", "user_code", "worker_monitor", "worker_running", "worker_settings",
-)  # fmt: skip
-SEEDS: Final = (
-    "import gc, logging, sys; from tests.integration.kafka_runs import *; logging.disable(50); gc.freeze();"
-    " sys.exit(found(range(200), (*KINDS, *KINDS, *ONCE, *LATEST, *GROWS, *RECREATED, *NAMED, *ORDERED, *HELD)) is not None)"
-)
-TESTS: Final = (
-    "simulated_worker", "worker_parts", "worker_failures", "worker_logs", "runtime", "runtime_reducers", "handlers", "embedded_log",
-    "monitor", "namesakes", "kafka_worker", "kafka_faults", "configuration",
-)  # fmt: skip
-JUDGES: Final[Mapping[str, Sequence[str]]] = {
-    "seeds": ("-c", SEEDS),
-    "tests": (
-        *("-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", "-m", "not kafka and not mongo"),
-        *(f"tests/integration/test_{name}.py" for name in TESTS),
-    ),
-}
-LEAST: Final = 0.9
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = ROOT / ".tidegate" / "mutants"
+SOURCES: Final = {"core": ROOT / "src" / "core", "adapters": ROOT / "src" / "adapters"}
+PATIENCE_S: Final = {"make test": 150.0, "at length": 240.0}
+"""How long each judge may take for a mutant."""
+_MEASURE: Final = """[run]
+source_pkgs = tidegate, tidegate_adapters
+parallel = true
+patch = subprocess
+dynamic_context = test_function
+data_file = {folder}/data
+"""
+_PYTEST: Final = ("-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "--maxfail", "1", "--timeout", "120")
 _UNSAID: Final = {"say", "_say", "_say_of", "log", "assert_never"}
 """Calls that say something to people, or to mypy."""
 _OTHER: Final[Mapping[type[ast.AST], type[ast.AST]]] = {
@@ -62,7 +59,7 @@ class Mutant(NamedTuple):
     """A place of a module, and what stands there instead.
 
     Attributes:
-        module: Its name.
+        module: Its path, such as `tidegate/sim/aging.py`.
         tree: All of it, as it is.
         parent: Below which node the place is, and in which field.
         field: The same.
@@ -78,7 +75,12 @@ class Mutant(NamedTuple):
     other: ast.AST
 
     def __str__(self) -> str:
-        return f"{self.module}.py:{getattr(self.node, 'lineno', 0)}: {_short(self.node)} -> {_short(self.other)}"
+        return f"{self.module}:{self.line}: {_short(self.node)} -> {_short(self.other)}"
+
+    @property
+    def line(self) -> int:
+        """Where it is; 0 for none."""
+        return getattr(self.node, "lineno", 0)
 
     @property
     def text(self) -> str:
@@ -151,57 +153,139 @@ def _short(node: ast.AST) -> str:
     return ast.unparse(ast.fix_missing_locations(copy.deepcopy(node))).partition("\n")[0][:100]
 
 
-def sample(seed: int, count: int, modules: Sequence[str] = MODULES) -> list[Mutant]:
-    """So many of all mutants, by a seed."""
-    folder = Path(tidegate_adapters.__file__).parent
-    known = [each for name in modules for each in mutants(name, (folder / f"{name}.py").read_text("utf-8"))]
+# --- which tests execute a line ------------------------------------------------------------------------------------------
+
+
+def record() -> None:
+    """Run all tests of `make test` once, and keep which functions of them execute which lines."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    settings = FOLDER / "coveragerc"
+    settings.write_text(_MEASURE.format(folder=FOLDER), encoding="utf-8")
+    command = ("run", "--rcfile", str(settings), "-m", "pytest", "-q", "-n", "4", "--dist", "loadgroup")
+    subprocess.run([sys.executable, "-m", "coverage", *command], check=False, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "coverage", "combine", "--quiet", "--rcfile", str(settings)], check=True)
+    data = CoverageData(str(FOLDER / "data"))
+    data.read()
+    executed = {
+        str(Path(file).relative_to(source)): {
+            str(line): sorted(filter(None, map(_test_of, contexts)))
+            for line, contexts in data.contexts_by_lineno(file).items()
+        }
+        for file in data.measured_files()
+        for source in SOURCES.values()
+        if Path(file).is_relative_to(source)
+    }
+    (FOLDER / "lines.json").write_text(json.dumps(executed), encoding="utf-8")
+
+
+def _test_of(context: str) -> str:
+    """`tests.folder.test_file.test_name` -> its id."""
+    module, _, name = context.rpartition(".")
+    return f"{module.replace('.', '/')}.py::{name}" if re.match(r"tests\..*\.test_", context) else ""
+
+
+def executed() -> Mapping[str, Mapping[int, Sequence[str]]]:
+    """By module and line: the tests."""
+    kept = json.loads((FOLDER / "lines.json").read_text(encoding="utf-8"))
+    return {module: {int(line): tests for line, tests in lines.items()} for module, lines in kept.items()}
+
+
+# --- the sample ---------------------------------------------------------------------------------------------------------
+
+
+def sample(seed: int, count: int, source: Path, lines: Mapping[str, Mapping[int, Sequence[str]]]) -> list[Mutant]:
+    """So many of all mutants of a package whose line some test executes, by a seed."""
+    known = [
+        each
+        for file in sorted(source.rglob("*.py"))
+        if "specimens" not in f"{file}"
+        if (tests := lines.get(module := str(file.relative_to(source))))
+        for each in mutants(module, file.read_text("utf-8"))
+        if tests.get(each.line)
+    ]
     return Random(f"mutants {seed}").sample(known, min(count, len(known)))
 
 
-def killed_by(package: Path, mutant: Mutant | None, patience_s: Mapping[str, float]) -> tuple[str, Mapping[str, float]]:
-    """Which judge has found it wrong, or has not ended in time; "" for none. And how long each has taken."""
-    if mutant is not None:
-        (package / f"{mutant.module}.py").write_text(mutant.text, "utf-8")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(package.parent), str(Path.cwd()), *sys.path])}
-    took_s = dict[str, float]()
-    for name, arguments in JUDGES.items():
-        began_s = time.monotonic()
+# --- judging ------------------------------------------------------------------------------------------------------------
+
+
+def failing(tests: Sequence[str], packages: Path | None, patience_s: float, **environ: str) -> str:
+    """The first test that fails, or hangs with all others; "" for none within its time.
+
+    Args:
+        tests: Ids of tests or files.
+        packages: The folder of the packages that they are to import; those here if None.
+        patience_s: How long they may take.
+        environ: For their processes.
+    """
+    path = [*([] if packages is None else [str(packages)]), str(ROOT), *sys.path]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **environ}
+    with subprocess.Popen(
+        [sys.executable, *_PYTEST, *tests],
+        cwd=ROOT,
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as process:
         try:
-            command, patience = (sys.executable, *arguments), patience_s[name]
-            code = subprocess.run(command, env=env, capture_output=True, timeout=patience, check=False).returncode
+            said, _ = process.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
-            code = -1
-        took_s[name] = time.monotonic() - began_s
-        if code:
-            return name, took_s
-    return "", took_s
+            process.terminate()  # pytest ends its servers
+            said, _ = process.communicate()
+            return ""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+?)(?:\[|@| |$)", said, re.MULTILINE)
+    return found[1] if found else "" if process.returncode == 0 else "pytest"
+
+
+def killer(mutant: Mutant, packages: Path, tests: Sequence[str], long_s: Mapping[str, float]) -> tuple[str, str]:
+    """Which judge kills it, and by which test; two empty texts for none."""
+    ordered = sorted(tests, key=lambda each: long_s.get(each, 1.0))
+    files = sorted({each.partition("::")[0] for each in tests})
+    (packages / mutant.module).write_text(mutant.text, "utf-8")
+    for judge, asked, environ in (
+        ("make test", ordered, {}),
+        ("at length", files, {"TIDEGATE_AT_LENGTH": "1"}),
+    ):
+        found = failing(asked, packages, PATIENCE_S[judge], **environ)
+        if found and (found == "pytest" or not failing([found], None, PATIENCE_S[judge], **environ)):
+            return judge, found
+    return "", ""
 
 
 def main() -> int:
     """Judge a sample, and tell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--minutes", type=float, default=600.0)
+    parser.add_argument("--core", type=int, default=120)
+    parser.add_argument("--adapters", type=int, default=40)
     told = parser.parse_args()
-    ends_s, survivors, judged = time.monotonic() + told.minutes * 60, list[Mutant](), 0
+    if told.record:
+        record()
+        return 0
+    lines = executed()
+    durations = json.loads((ROOT / "tests" / "durations.json").read_text(encoding="utf-8"))
+    long_s = {f"{file}::{name}": took for file, names in durations.items() for name, took in names.items()}
+    kept = FOLDER / f"judged-{told.seed}.jsonl"
+    judged: dict[str, list[str]] = dict(map(json.loads, kept.read_text("utf-8").splitlines())) if kept.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
-        package = Path(folder) / "tidegate_adapters"
-        shutil.copytree(Path(tidegate_adapters.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
-        by, usual_s = killed_by(package, None, dict.fromkeys(JUDGES, 600.0))
-        assert not by, f"{by} fail without a mutant"
-        print(", ".join(f"{name} take {usual:.1f} s" for name, usual in usual_s.items()), flush=True)
-        for mutant in sample(told.seed, told.count):
-            if time.monotonic() > ends_s:
-                break
-            by, _ = killed_by(package, mutant, {name: 10 + 3 * usual for name, usual in usual_s.items()})
-            shutil.copy(Path(tidegate_adapters.__file__).parent / f"{mutant.module}.py", package)
-            judged += 1
-            survivors += [] if by else [mutant]
-            print(f"{by or 'SURVIVES':8} {mutant}", flush=True)
-    killed = judged - len(survivors)
-    print(*(f"survives: {each}" for each in survivors), f"{killed} of {judged} are killed", sep="\n")
-    return 0 if killed >= LEAST * judged else 1
+        packages = Path(folder)
+        for source in SOURCES.values():
+            shutil.copytree(source, packages, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        for part, count in (("adapters", told.adapters), ("core", told.core)):
+            for mutant in sample(told.seed, count, SOURCES[part], lines):
+                if str(mutant) not in judged:
+                    judged[str(mutant)] = [*killer(mutant, packages, lines[mutant.module][mutant.line], long_s)]
+                    shutil.copy(SOURCES[part] / mutant.module, packages / mutant.module)
+                    with kept.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps([str(mutant), judged[str(mutant)]]) + "\n")
+                judge, test = judged[str(mutant)]
+                print(f"{judge or 'SURVIVES':9} {mutant} {test}", flush=True)
+    by = [judge for judge, _ in judged.values()]
+    print(*(f"{by.count(judge)} {judge or 'survive'}" for judge in ("make test", "at length", "")), sep=", ")
+    return 0
 
 
 if __name__ == "__main__":

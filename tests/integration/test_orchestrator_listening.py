@@ -45,7 +45,9 @@ async def until(told: list[float], number: int) -> None:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("limit", ["", "&timeoutMS=500", "&socketTimeoutMS=20000"])
+@pytest.mark.parametrize(
+    "limit", ["", "&timeoutMS=500", pytest.param("&socketTimeoutMS=20000", marks=pytest.mark.long)]
+)
 def test_it_is_heard_where_nothing_has_happened_for_long(
     mongodb: str, database: str, limit: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,4 +15,4 @@ def test_whatever_comes_in_whatever_order_the_laws_hold() -> None:
 
 def test_whatever_comes_in_any_mode_the_laws_hold() -> None:
     """Laws P1 to P12 and P15, with hooks and without, in all orders, under all rules and policies, with metadata and drains."""
-    check_all(right, ALL, 400)
+    check_all(right, ALL, 250)

@@ -533,7 +533,10 @@ def test_a_write_of_many_may_end_after_any_of_them(effect: Many) -> None:
     assert of_many(effect, Fault.PARTLY_DONE) == {('"3"', 0, ""), *(('"?"', 0, left) for left in some)}
 
 
-@pytest.mark.parametrize(("count", "partly"), [(6, 2**6 - 2), (7, 2**7 - 2), (24, 2**7 - 2), (1_200, 2**7 - 2)])
+@pytest.mark.parametrize(
+    ("count", "partly"),
+    [(6, 2**6 - 2), (7, 2**7 - 2), (24, 2**7 - 2), pytest.param(1_200, 2**7 - 2, marks=pytest.mark.long)],
+)
 def test_of_a_write_of_very_many_the_last_ones_are_done_apart(count: int, partly: int) -> None:
     """All others are done together or not at all, as where others may act in the middle; else it would take all subsets."""
     rows = tuple(Document.of({"_id": f"{number:04}", "n": 0}) for number in range(count))

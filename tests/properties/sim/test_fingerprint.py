@@ -46,7 +46,7 @@ Coded = Callable[[], Coroutine[Effect[object], object, object]]
 N = Field[int]("n")
 ROW = Eq(ID, "x")
 REPLIES = (1, 2, Refused("no"), Refused("never"))
-RANDOM_PROGRAMS = 30
+RANDOM_PROGRAMS = 20
 STATES_MAX = 200
 
 
