@@ -121,9 +121,9 @@ the search."""
 # On a real replica set.
 RACING_TRANSITIONS: Final = _either(300, 2_000)
 """Each run of racing clients, with and without retryable writes: rarer interleavings."""
-SEQUENCES: Final = _either(60, 1_000)
+SEQUENCES: Final = _either(40, 1_000)
 """Random sequences of operations on a real MongoDB and on the embedded store, compared: rarer combinations."""
-PAIRS: Final = _either(1_000, 10_000)
+PAIRS: Final = _either(600, 10_000)
 """Random pairs of values that both compare."""
 EDGES_STEP: Final = _either(4, 1)
 """Every so many of the updates of one edge alone, and of the filters by which many are deleted."""
@@ -149,7 +149,7 @@ OUTCOMES_STEP: Final = _either(13, 1)
 """Every so many of the ways that a request may go, of all operations at once, by each kind of client."""
 PROGRAM_FAULTS: Final = _either(1, 1_000)
 """So many of the commands of each program are made to fail in each way, spread over it, as far as there are so many."""
-PROGRAM_FAULT_KINDS_STEP: Final = _either(3, 1)
+PROGRAM_FAULT_KINDS_STEP: Final = _either(4, 1)
 """Every so many of those ways; the next programs fail in the others."""
 REACTIVE_RUNS: Final = _either(12, 500)
 """Short runs of applications of reactive tasks by seed, for each kind of fault: rarer interleavings."""
@@ -242,7 +242,7 @@ ONCE_RUNS: Final = _either(30, 2_000)
 """The same with answers in transactions: rarer moments at which one is cut off."""
 
 # On a real broker.
-STORM: Final = _either(Storm(10_000, 3, 4, 3, 0.5, (0.0,)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
+STORM: Final = _either(Storm(5_000, 3, 4, 3, 0.5, (0.0,)), Storm(200_000, 4, 60, 50, 2.0, (0.0, 20.0, 0.0)))
 """A storm over a group: rarer strikes at rarer moments, and outages of the broker beyond all sessions."""
 BRIEF_SOAK: Final = Soak(10.0, 300, 0.2, 0.4)
 SOAK: Final = _either(BRIEF_SOAK, Soak(1_200.0, 500, 2.0, 15.0))
