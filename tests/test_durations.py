@@ -48,6 +48,7 @@ KEPT: Final = {
     "tests/properties/sim/test_aging.py::test_relative_states_are_the_forms_of_absolute_ones_for_random_programs": 10.0,
     "tests/properties/sim/test_automaton.py::test_what_each_run_does_in_its_own_way_is_misuse_and_not_called_nondeterministic": 10.0,
     "tests/properties/sim/test_independent.py::test_the_simulator_and_a_brute_force_search_of_its_own_agree": 10.0,
+    "tests/properties/sim/test_search.py::test_both_searches_find_the_same_in_random_tables": 10.0,
     "tests/properties/test_scenarios.py::test_every_shipped_scenario_meets_its_expectation": 10.0,
 }
 """One of each kind that runs although it takes longer, and how long it may take."""
