@@ -81,8 +81,10 @@ def write(junit: Path) -> None:
         name, seconds = re.split(r"[\[@]", case.attrib["name"])[0], round(float(case.attrib["time"]), 1)
         names = recorded.setdefault(file, {})
         names[name] = max(seconds, names.get(name, 0.0))
-    text = {file: dict(sorted(names.items())) for file, names in sorted(recorded.items())}
-    RECORD.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
+    lines = (
+        f" {json.dumps(file)}: {json.dumps(dict(sorted(names.items())))}" for file, names in sorted(recorded.items())
+    )
+    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -230,7 +230,8 @@ def _in_one_step(found: Explored) -> tuple[str, ...]:
     return (
         *(
             f"{where}: {kind} of {number} documents of {collection}: all but the last {APART_MAX} are written in one step, so "
-            "what others may do between them, and other orders of them, was not explored; let the scenario have fewer documents, or split the write"
+            "neither other orders nor what others do in between was explored; let the scenario have fewer documents, or split the "
+            "write"
             for (where, kind, collection), number in most.items()
             if number
         ),

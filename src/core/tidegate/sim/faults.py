@@ -43,7 +43,7 @@ class Fault(StrEnum):
     """What may go wrong, one line each."""
 
     CRASH_BEFORE = "crash_before"
-    """The process dies before its next effect; with `late`, a second fault, while its request is under way; if that ends its program, only where it may start again."""
+    """The process dies before its next effect. With `late` it may die while its request is under way, which takes two faults; where an `Ambiguous` ends its program, only if it may start again."""
     CRASH_AFTER = "crash_after"
     """The process dies after its last effect, before anyone knows its result."""
     RESTART = "restart"
