@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from tidegate.exit_codes import ExitCode
 
-NEEDS: Final = ("tidegate_adapters", "click", "rich")
+NEEDS: Final = ("tidegate_adapters", "click")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from os import get_terminal_size
 from time import monotonic
 from typing import Final, TypeAlias
 
@@ -19,6 +20,9 @@ Show: TypeAlias = Callable[[Progress], None]
 
 _REFRESHES_PER_S: Final = 4
 _PLAIN_INTERVAL_S: Final = 15.0
+_COLUMNS: Final = 80
+"""Of a terminal that does not say."""
+_ERASE_TO_END: Final = "\x1b[K"
 
 
 @contextmanager
@@ -41,15 +45,31 @@ def shown(title: str, terminal: Terminal, *, quiet: bool) -> Generator[Show]:
 
 @contextmanager
 def _live(title: str, terminal: Terminal) -> Generator[Show]:
-    from rich.console import Console  # noqa: PLC0415  only a terminal needs it
-    from rich.progress import Progress as Bar  # noqa: PLC0415
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    began, shows_at = monotonic(), 0.0
 
-    console = Console(file=terminal.err, no_color=not terminal.is_coloured(terminal.err), markup=False)
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Bar(*columns, console=console, refresh_per_second=_REFRESHES_PER_S, transient=True) as bar:
-        task = bar.add_task(one_line(title), total=None)
-        yield lambda progress: bar.update(task, description=_line(title, progress))
+    def show(progress: Progress) -> None:
+        nonlocal shows_at
+        now = monotonic()
+        if now >= shows_at:
+            shows_at = now + 1 / _REFRESHES_PER_S
+            write(f"{_line(title, progress)}  {now - began:.0f} s")
+
+    def write(line: str) -> None:
+        terminal.err.write(f"\r{line[: _columns(terminal) - 1]}{_ERASE_TO_END}")
+        terminal.err.flush()
+
+    write(one_line(title))
+    try:
+        yield show
+    finally:
+        write("")
+
+
+def _columns(terminal: Terminal) -> int:
+    said = terminal.environ.get("COLUMNS", "")
+    with suppress(OSError):  # no terminal after all
+        return int(said) if said.isdecimal() else get_terminal_size(terminal.err.fileno()).columns or _COLUMNS
+    return _COLUMNS
 
 
 def foretelling(show: Show, title: str, terminal: Terminal, states_max: int) -> Show:
