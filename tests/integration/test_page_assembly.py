@@ -34,7 +34,7 @@ from tidegate.sim.page import page_data
 from tidegate.sim.rendering import render
 from tidegate.sim.trace import Mover, PolicyName, Trace, TraceStep
 from tidegate.sim.trace_json import decoded, encoded
-from tidegate_adapters.page import compact, live
+from tidegate_adapters.page import live
 from tidegate_adapters.page.assembly import MODULES, page, script, style
 from tidegate_adapters.page.parts import script_of
 
@@ -508,12 +508,12 @@ def test_another_command_that_replays_it_is_shown() -> None:
 
 
 def test_the_code_of_the_page_is_small() -> None:
-    """At most 60 kB of style and script, and some more for what is the same on every page; all of it is ASCII."""
+    """At most 85 kB of style and script, and some more for what is the same on every page; all of it is ASCII."""
     code = SCRIPT + STYLE
 
     assert code.isascii()
-    assert len(code) <= 60_000
-    assert len(page(attrs.evolve(PLAIN, passing=None, original=None), FILE).encode()) < 75_000
+    assert len(code) <= 85_000
+    assert len(page(attrs.evolve(PLAIN, passing=None, original=None), FILE).encode()) < 100_000
 
 
 ASSETS: Final = {each.name: each.read_text("utf-8") for each in (files("tidegate_adapters.page") / "assets").iterdir()}
@@ -538,38 +538,3 @@ def test_the_modules_of_a_script_are_one_program(modules: tuple[str, ...], scrip
 def test_every_module_is_of_a_page() -> None:
     """There is none that nobody reads."""
     assert {f"{module}.js" for module in (*MODULES, *live.MODULES)} == {name for name in ASSETS if name.endswith(".js")}
-
-
-def bare(text: str) -> str:
-    """The text without what a reader needs: spaces, comments, and the ends of statements where they are not needed."""
-    text = re.sub(r"\s", "", re.sub(r"(?m)(?:^\s*| )// .*$|/\*.*?\*/", "", text))
-    return text.replace(";}", "}").replace(";const", ",")
-
-
-@pytest.mark.parametrize("name", [name for name in ASSETS if not name.endswith(".html")])
-def test_what_is_made_compact_says_the_same(name: str) -> None:
-    """Spaces and comments go, nothing else does."""
-    made = (compact.style if name.endswith(".css") else compact.script)(ASSETS[name])
-
-    assert bare(made) == bare(ASSETS[name])
-    assert len(made) < len(ASSETS[name])
-
-
-@pytest.mark.parametrize(
-    ("source", "made"),
-    [
-        ('  const a = "b  =  c"; // why', 'const a="b  =  c";'),
-        ("const a = 'b  =  \"';", "const a='b  =  \"';"),
-        ("const a = 1;\nconst b = 2;\nlet c;\nconst d = {\n  e: 1\n};\n", "const a=1,b=2;let c;const d={e:1};"),
-        ("const a =\n  b ||\n  c\n    .d();\n", "const a=b||c.d();"),
-        ("x = `a = ${b - 1} : c` + y;", "x=`a = ${b - 1} : c`+y;"),
-        ("x = `a ${b ? `c = d` : e} f` + y;", "x = `a ${b ? `c = d` : e} f` + y;"),
-        ("const at = /a = b/.exec(c);", "const at = /a = b/.exec(c);"),
-        ("i++ + 1 - -j", "i++ + 1 - -j"),
-        ("// a comment\nif (a) {\n  b();\n}\nc();\n", "if(a){b()}c();"),
-        ('if (a) return "//";', 'if(a)return "//";'),
-    ],
-)
-def test_a_line_that_could_be_broken_is_left_alone(source: str, made: str) -> None:
-    """Texts keep their spaces; nested templates, patterns and doubled signs are not touched."""
-    assert compact.script(source) == made

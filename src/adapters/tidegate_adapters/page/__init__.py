@@ -2,6 +2,5 @@
 
 The assets are a page (`page.html`), a style (`page.css`) and a script in modules, of which `main.js` is the first to run
 and the last to be read. The script needs nothing but the page: no library, no network, no storage. It reads the trace from
-the page's JSON, rebuilds every state, and whatever the trace says reaches the page as text. `compact` takes out of them
-what only people need.
+the page's JSON, rebuilds every state, and whatever the trace says reaches the page as text.
 """
