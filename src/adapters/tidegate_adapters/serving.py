@@ -25,7 +25,7 @@ from io import BufferedReader, RawIOBase
 from selectors import EVENT_READ, PollSelector
 from time import monotonic
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast, final
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, final
 from urllib.parse import urlsplit
 
 from tidegate.model.errors import Misuse
@@ -124,7 +124,7 @@ class _Server(ThreadingHTTPServer):
                 if key.fileobj is self:
                     self._handle_request_noblock()  # type: ignore[attr-defined]  # as the method does that this overrides
                 elif key.fileobj in self._hears:  # it was not let go of just now
-                    self._hear(cast("socket.socket", key.fileobj), key.data)
+                    self._hear(key.fileobj, key.data)
             if monotonic() >= looks_s:
                 self.service_actions()
                 looks_s = monotonic() + poll_interval

@@ -24,9 +24,7 @@ import attrs
 
 from tidegate.invocations.admission import Call, Rule
 from tidegate.invocations.jobs import Job
-from tidegate.invocations.recoverer import PARTS, Recoverer, RecoveryPass
-from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, TransitionOutcome
+from tidegate.invocations.recoverer import Recoverer, RecoveryPass
 from tidegate.model.effects import Call as Ask
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse
@@ -86,16 +84,8 @@ _CROWDED: Final = (
 
 async def recovered(recoverer: Recoverer) -> RecoveryPass:
     """A pass as a program, which tells whose what it has freed was."""
-    owners: Counter[str] = Counter()
-
-    async def moved(by: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
-        answer = await PARTS.move(by, key, expected, target)
-        if isinstance(answer, Granted) and expected.owner is not None:
-            owners[expected.owner] += 1
-        return answer
-
-    found = await attrs.evolve(recoverer, parts=attrs.evolve(PARTS, move=moved)).run()
-    for owner, number in owners.items():
+    found = await recoverer.run()
+    for owner, number in Counter(found.owners).items():
         log.info("recovered %d invocations of %s, which is silent or gone", number, owner)
     return found
 

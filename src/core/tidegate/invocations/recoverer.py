@@ -25,7 +25,6 @@ Known not to work, beside what `tidegate.invocations.recovery` names
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, final
 
 import attrs
@@ -34,9 +33,9 @@ from tidegate.invocations.invocation import INVOCATION, REROUTED, RUNNING_RECOVE
 from tidegate.invocations.record_documents import CHANGED_AT, DEATHS, OWNER, STATUS, TASK, viewed
 from tidegate.invocations.recovery import PATIENCE, Item, Move, Patience, plan_recovery
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
+from tidegate.invocations.transition import Granted, Transition
 from tidegate.model.documents import ID, Add, Ascending, Document, Field, In, Value
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import Index, Indexes, check_collection, find_all
@@ -44,10 +43,9 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
 from tidegate.services.members import SEEN, beat, everybody, membership_of
-from tidegate.services.membership import Membership
 
 __all__ = [
-    "ITEMS_MAX", "OPEN", "PARTS", "Looked", "NotRecovered", "Recoverer", "RecovererParts", "RecoveryPass", "item_of",
+    "ITEMS_MAX", "OPEN", "Looked", "NotRecovered", "Recoverer", "RecoveryPass", "item_of",
 ]  # fmt: skip
 
 ITEMS_MAX: Final = 100
@@ -101,10 +99,12 @@ class RecoveryPass:
     Attributes:
         is_done: All were looked at, and each step that was due is done; if not, look again soon.
         skipped: Those that nothing could be done for.
+        owners: Whose the runs were that it has taken, once for each.
     """
 
     is_done: bool
     skipped: tuple[NotRecovered, ...] = ()
+    owners: tuple[str, ...] = ()
 
 
 @final
@@ -120,7 +120,6 @@ class Recoverer:
         records, members: The collections.
         attempts: How often to ask for each step; None for any number.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     me: str
@@ -131,7 +130,6 @@ class Recoverer:
     members: str = "members"
     attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: RecovererParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.me, "a member")
@@ -142,7 +140,6 @@ class Recoverer:
         check_attempts(self.attempts, self.pauses)
         for collection in (self.records, self.members):
             check_collection(collection)
-        check_type(self.parts, RecovererParts, "the parts of a recoverer")
 
     @property
     def indexes(self) -> Indexes:
@@ -152,24 +149,40 @@ class Recoverer:
     async def run(self) -> RecoveryPass:
         """The program: one pass."""
         skipped: tuple[NotRecovered, ...] = ()
+        owners: tuple[str, ...] = ()
         is_done = True
         after: tuple[Value, ...] = ()
         while True:
             try:
-                page = await self.parts.look(self, after)
+                page = await self._look(after)
             except (Ambiguous, NotApplied, NotDurable):
-                return RecoveryPass(is_done=False, skipped=skipped)
+                return RecoveryPass(is_done=False, skipped=skipped, owners=owners)
             skipped += page.skipped
             for step in page.steps:
+                version = 0
                 try:
-                    is_freed = await self._freed(step)
+                    version = await self._move(step.key, step.expected, step.target)
+                    if version and step.expected.owner is not None:
+                        owners += (step.expected.owner,)
+                    if version and not step.frees:
+                        version = await self._move(step.key, StatusRecord(step.target, None, version), REROUTED)
                 except Refused as refused:  # what is said of one must not keep the others
                     skipped += (NotRecovered(step.key, refused.reason),)
-                    is_freed = False
-                is_done = is_freed and is_done
+                    version = 0
+                is_done = bool(version) and is_done
             after = page.last
             if not after:
-                return RecoveryPass(is_done, skipped)
+                return RecoveryPass(is_done, skipped, owners)
+
+    async def _look(self, after: tuple[Value, ...]) -> Looked:
+        """A page of what there is, and what to do for it: the members are read last, so that nobody seems gone who came in between."""
+        of = () if self.tasks is None else (In(TASK, self.tasks),)
+        found = await find_all(self.records, In(STATUS, OPEN), *of, limit=ITEMS_MAX, after=after)
+        beaten = await beat(self.members, self.me)
+        if beaten is None:
+            raise Misuse(f"{self.me!r} is not a member", todo="join first")
+        members = await everybody(self.members)
+        return self.planned(found, members, beaten[SEEN])
 
     def planned(
         self,
@@ -184,69 +197,24 @@ class Recoverer:
         """
         check_tuple(found, Document, "a record")
         items, skipped = _items(found)
-        steps = self.parts.plan(items, membership_of(members, self.dead_after), now, self.patience)
+        steps = plan_recovery(items, membership_of(members, self.dead_after), now, self.patience)
         return Looked(steps, skipped, (needed(found[-1], _KEY),) if len(found) == ITEMS_MAX else ())
 
-    async def _freed(self, step: Move) -> bool:
-        """Carry out one step, and the one that follows it."""
-        version = await self._moved(step.key, step.expected, step.target)
-        if version and not step.frees:
-            version = await self._moved(step.key, StatusRecord(step.target, None, version), REROUTED)
-        return bool(version)
-
-    async def _moved(self, key: str, expected: StatusRecord, target: str) -> int:
-        """The version that was made; 0 if none was: others were faster, or there was no answer."""
-        answer = await self.parts.move(self, key, expected, target)
+    async def _move(self, key: str, expected: StatusRecord, target: str) -> int:
+        """Move an invocation from that record and no other: the version that was made; 0 if others were faster, or nobody answered."""
+        answer = await Transition(
+            self.records,
+            INVOCATION,
+            key,
+            target,
+            runner=None,
+            request=f"{self.me}.{key}.{expected.version}",
+            attempts=self.attempts,
+            expected=expected,
+            also=(Add(DEATHS, 1),) if target == RUNNING_RECOVERY else (),
+            pauses=self.pauses,
+        ).run()
         return answer.version if isinstance(answer, Granted) else 0
-
-
-# --- what it is made of -------------------------------------------------------------------------------------------------
-
-
-async def _look(recoverer: Recoverer, after: tuple[Value, ...]) -> Looked:
-    of = () if recoverer.tasks is None else (In(TASK, recoverer.tasks),)
-    found = await find_all(recoverer.records, In(STATUS, OPEN), *of, limit=ITEMS_MAX, after=after)
-    beaten = await beat(recoverer.members, recoverer.me)
-    if beaten is None:
-        raise Misuse(f"{recoverer.me!r} is not a member", todo="join first")
-    members = await everybody(recoverer.members)
-    return recoverer.planned(found, members, beaten[SEEN])
-
-
-async def _move(recoverer: Recoverer, key: str, expected: StatusRecord, target: str) -> TransitionOutcome:
-    request = f"{recoverer.me}.{key}.{expected.version}"
-    return await Transition(
-        recoverer.records,
-        INVOCATION,
-        key,
-        target,
-        None,
-        request,
-        recoverer.attempts,
-        expected,
-        also=(Add(DEATHS, 1),) if target == RUNNING_RECOVERY else (),
-        pauses=recoverer.pauses,
-    ).run()
-
-
-@final
-@attrs.frozen
-class RecovererParts:
-    """What a recoverer is made of.
-
-    Attributes:
-        look: Reads a page of what there is and plans; the members are read last, so that nobody seems gone who came in
-            between.
-        plan: The steps, by what was read.
-        move: Moves an invocation by nobody in particular, from that record and no other.
-    """
-
-    look: Callable[[Recoverer, tuple[Value, ...]], Program[Looked]] = _look
-    plan: Callable[[tuple[Item, ...], Membership, Instant, Patience], tuple[Move, ...]] = plan_recovery
-    move: Callable[[Recoverer, str, StatusRecord, str], Program[TransitionOutcome]] = _move
-
-
-PARTS: Final[RecovererParts] = RecovererParts()
 
 
 def _items(found: tuple[Document, ...]) -> tuple[tuple[Item, ...], tuple[NotRecovered, ...]]:

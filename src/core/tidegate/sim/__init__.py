@@ -22,7 +22,7 @@ run be replayed, shrunk, explained and shown? The names below are for those who 
     trace, trace_json, ways, causes, picture, tracing, replay, nearest, shrink, compare, rendering, exports, page
                                           a counterexample: described, replayed, shrunk, drawn
     type_names, tagged, recording         runs of production, executed again
-    linearizability, observing, shipping  what scenarios share
+    linearizability, observing, shipping, variants  what scenarios share; bugs as texts in the code that runs
 
 scenario = Scenario(name=..., summary=..., world=world_with({...}), actors=(Process("a", factory(program, "a")), ...),
                     always={"a law": predicate})

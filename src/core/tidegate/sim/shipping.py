@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum, unique
-from typing import TypeAlias, final
+from typing import Protocol, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -20,10 +20,16 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.coverage import cannot_follow
 from tidegate.sim.scenario import Kind, Scenario
 
-__all__ = ["Scope", "Shipped", "Specimen", "scoped"]
+__all__ = ["Scope", "Shipped", "Specimen", "scoped", "specimen"]
 
 
 _Make: TypeAlias = Callable[[], Scenario]
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class _MakeOf(Protocol[T_contra]):
+    def __call__(self, made: T_contra, /, *, summary: str) -> Scenario: ...
 
 
 @final
@@ -110,6 +116,32 @@ class Specimen:
                 eventually={name: law for name, law in made.eventually.items() if name == self.law},
             )
         return attrs.evolve(made, name=self.name, expect=self.law, kind=Kind.SPECIMEN, sometimes={}, symmetric=())
+
+
+def specimen(
+    name: str,
+    law: str,
+    says: str,
+    source: str,
+    vary: Callable[[], T],
+    *,
+    make: _MakeOf[T],
+    of: str,
+    alone: bool = False,
+) -> Specimen:
+    """A specimen whose bug is in the code that runs.
+
+    Args:
+        name: How it is asked for.
+        law: The law that it breaks.
+        says: What is wrong, in a sentence.
+        source: Where it was seen.
+        vary: Makes the program with the bug in it, see `tidegate.sim.variants`.
+        make: Makes the scenario of a program, with a summary of its own.
+        of: The name of the scenario of the design.
+        alone: Judge that law alone.
+    """
+    return Specimen(name, lambda: make(vary(), summary=says), law, source, of, alone)
 
 
 def scoped(name: str, scope: Scope) -> str:

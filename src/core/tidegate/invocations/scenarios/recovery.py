@@ -16,7 +16,7 @@ from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import CHANGED_AT, DEATHS, STATUS, TIMES, new_record, viewed
-from tidegate.invocations.recoverer import PARTS, Recoverer, RecovererParts, item_of
+from tidegate.invocations.recoverer import Recoverer, item_of
 from tidegate.invocations.recovery import Finished, InHand, Patience, Queued, decide_recovery
 from tidegate.invocations.scenarios.transition import KEY, RECORDS, history, seen
 from tidegate.invocations.status import StatusRecord
@@ -174,7 +174,7 @@ def living(name: str) -> Document:
 
 
 def recovery(
-    parts: RecovererParts = PARTS,
+    made: type[Recoverer] = Recoverer,
     *,
     summary: str = "a worker crashes or stalls at work: what it had is recovered, run again, and never taken from the living",
     times: int = 3,
@@ -189,7 +189,7 @@ def recovery(
     """The scenario.
 
     Args:
-        parts: What the program is made of; those of a faulty variant, perhaps.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         times: How often the second worker is there.
         moves: How often the clock may move, by a second.
@@ -204,9 +204,7 @@ def recovery(
     due = zero if INVOCATION[begins].available else None
     first = new_record(KEY, StatusRecord(begins, None, 1), "made", zero, due=due)
     names = ("recovery", "another")[:recoverers]
-    programs = [
-        Recoverer(me=me, dead_after=DEAD_AFTER, patience=PATIENCE, attempts=attempts, parts=parts) for me in names
-    ]
+    programs = [made(me=me, dead_after=DEAD_AFTER, patience=PATIENCE, attempts=attempts) for me in names]
     means = woken(programs[0], journaled(RECORDS, KEY, seen, _untimed))
     world = world_with({RECORDS: (first,), MEMBERS: tuple(map(living, (*WORKERS, *names)))})
     return Scenario(

@@ -1,0 +1,102 @@
+"""Faulty variants of the code that runs: text of its module is replaced, and what depends on it is executed again.
+
+A specimen says what is wrong, and nothing else, so it cannot drift from what it varies: a text that is no longer there, or there
+twice, is refused. A variant is made when its specimen is explored, not when it is imported.
+
+    variant(Recoverer, ("await self._move(step)", "await self._force(step)"))
+    variant(Recoverer, plan_recovery=variant(plan_recovery, ("age >= limit", "age > limit")))
+
+Laws
+    VT1  A variant without a replacement is what it is made of.
+    VT2  Each statement of the module that uses what is replaced, itself or through others, is executed again; every other one
+         stays, so that a result is of the class that others compare with.
+    VT3  The module itself is as before.
+
+Known not to work
+    - Another module that imports what is replaced goes on with the original: hand it over by its name, as above.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from typing import Protocol, TypeVar, cast
+
+from tidegate.model.errors import Misuse
+
+__all__ = ["variant"]
+
+T = TypeVar("T")
+
+
+class _Loader(Protocol):
+    def get_source(self, fullname: str) -> str | None: ...
+
+
+def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
+    """What a class or a function would be if its module said something else.
+
+    Args:
+        of: The class, or the function.
+        replacements: What the module says, exactly once, and what it is to say instead.
+        names: What the module's names are to stand for: variants of what it imports.
+
+    Raises:
+        Misuse: A text is not there exactly once, or nothing that is replaced is of use to it.
+    """
+    name: str = getattr(of, "__qualname__", "")
+    module = sys.modules[getattr(of, "__module__", "")]
+    source = cast("_Loader", module.__loader__).get_source(module.__name__) or ""
+    before = ast.parse(source).body
+    for right, wrong in replacements:
+        if (count := source.count(right)) != 1:
+            raise Misuse(f"{module.__name__} says {count} times {right!r}", todo="replace what it says once")
+        source = source.replace(right, wrong)
+    after = ast.parse(source).body
+    known = {ast.dump(each) for each in before}
+    again = _dependents(after, {each for each in after if ast.dump(each) not in known}, set(names))
+    if (replacements or names) and name not in {bound for each in again for bound in _bound(each)}:
+        raise Misuse(f"{name} does not use what is replaced in {module.__name__}", todo="vary what uses it")
+    made = {**vars(module), **names}
+    future: list[ast.stmt] = [
+        each for each in after if isinstance(each, ast.ImportFrom) and each.module == "__future__"
+    ]
+    code = compile(ast.Module([*future, *again], []), module.__file__ or "", "exec", dont_inherit=True)
+    exec(code, made)  # noqa: S102  the module's own text, but for what the specimen says
+    return cast("T", made.get(name, of))
+
+
+def _dependents(body: list[ast.stmt], changed: set[ast.stmt], names: set[str]) -> list[ast.stmt]:
+    """What uses what is changed, itself or through others, in the order in which it stands."""
+    uses = {each: set(_used(each)) for each in body}
+    while True:
+        names = names | {bound for each in changed for bound in _bound(each)}
+        found = changed | {each for each in body if not uses[each].isdisjoint(names)}
+        if found == changed:
+            return [each for each in body if each in changed]
+        changed = found
+
+
+def _used(node: ast.AST) -> Iterator[str]:
+    """The names that it looks up; annotations are not evaluated."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    for field, value in ast.iter_fields(node):
+        if field not in ("annotation", "returns"):
+            for each in value if isinstance(value, list) else (value,):
+                if isinstance(each, ast.AST):
+                    yield from _used(each)
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module gives something."""
+    match statement:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.Assign(targets=targets):
+            yield from (node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+        case _:  # an import, or an expression
+            pass

@@ -1,0 +1,52 @@
+"""A bug is a text in the place of another one."""
+
+from __future__ import annotations
+
+import pytest
+from tests.properties.sim import varied
+from tests.properties.sim.varied import Answer, Asked, asked_twice, double
+
+from tidegate.model.errors import Misuse
+from tidegate.sim.variants import variant
+
+ADD = ("number + 1", "number + 2")
+
+
+def test_what_stands_behind_a_table_is_varied() -> None:
+    """Law VT2: a class that looks a function up, and a function that uses the class."""
+    assert variant(Asked, ADD)().answer("add", 1) == Answer(3)
+    assert variant(asked_twice, ADD)(1) == 6
+    assert variant(asked_twice, ADD, ("TWO: Final = 2", "TWO: Final = 3"))(1) == 9
+    assert variant(asked_twice, double=lambda _: 10)(1) == 20
+
+
+def test_what_does_not_use_it_stays() -> None:
+    """Law VT2: an answer of the variant is one that others know."""
+    assert type(variant(Asked, ADD)().answer("add", 1)) is Answer
+
+
+def test_a_variant_of_nothing_is_the_same() -> None:
+    """Law VT1."""
+    assert variant(Asked) is Asked
+
+
+def test_the_module_is_as_before() -> None:
+    """Law VT3."""
+    before = dict(vars(varied))
+    variant(asked_twice, ADD)
+    assert vars(varied) == before
+    assert asked_twice(1) == 4
+
+
+@pytest.mark.parametrize(
+    ("replacement", "says"),
+    [
+        (("number - 1", "number"), "tests.properties.sim.varied says 0 times 'number - 1'"),
+        (("number", "n"), "tests.properties.sim.varied says 10 times 'number'"),
+        (ADD, "double does not use what is replaced in tests.properties.sim.varied"),
+    ],
+)
+def test_a_text_that_is_not_there_once_or_of_no_use_is_refused(replacement: tuple[str, str], says: str) -> None:
+    with pytest.raises(Misuse) as caught:
+        variant(double, replacement)
+    assert says in str(caught.value)
