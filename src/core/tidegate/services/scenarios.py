@@ -19,7 +19,6 @@ from tidegate.services.executions import ExecutionStatus, Gate
 from tidegate.services.members import begin, leave, membership_of, new_member
 from tidegate.services.membership import Alive, liveness
 from tidegate.services.service_runner import (
-    PARTS,
     REASON,
     RUN,
     STATUS,
@@ -27,7 +26,6 @@ from tidegate.services.service_runner import (
     Completed,
     ServiceOutcome,
     ServiceRunner,
-    ServiceRunnerParts,
     Skipped,
     Work,
     gate_of,
@@ -177,7 +175,7 @@ async def logged(program: ServiceRunner) -> tuple[ServiceOutcome, ...]:
 
 
 def atomic_service(
-    parts: ServiceRunnerParts = PARTS,
+    made: type[ServiceRunner] = ServiceRunner,
     *,
     work: Work = writes,
     summary: str = "two runners share a service: one at a time, in slots, behind a gate, and whoever dies is reaped",
@@ -192,7 +190,7 @@ def atomic_service(
     """The scenario.
 
     Args:
-        parts: What the program of a runner is made of; those of a faulty variant, perhaps.
+        made: The program of a runner; a faulty variant of it, perhaps.
         work: What their runs do.
         summary: One line for people.
         runners: How many there are.
@@ -205,7 +203,7 @@ def atomic_service(
     """
     names = ("a", "b", "c")[:runners]
     programs = {
-        name: ServiceRunner(
+        name: made(
             me=name,
             service=SERVICE,
             key=KEY,
@@ -214,7 +212,6 @@ def atomic_service(
             polls=polls,
             pause=SECOND,
             dead_after=DEAD_AFTER,
-            parts=parts,
         )
         for name in names
     }
@@ -289,7 +286,7 @@ async def goes_away() -> None:
 
 
 def newcomer(
-    parts: ServiceRunnerParts = PARTS,
+    made: type[ServiceRunner] = ServiceRunner,
     *,
     summary: str = "somebody joins and somebody leaves in the middle of a cycle: who waits for its turn still has it",
     moves: int = 2,
@@ -298,7 +295,7 @@ def newcomer(
     """The scenario: of two that were there when a cycle of 4 s began, a leaves, and b has its turn from 2 s on.
 
     Args:
-        parts: What the program of a runner is made of; those of a faulty variant, perhaps.
+        made: The program of a runner; a faulty variant of it, perhaps.
         summary: One line for people.
         moves: How often the clock may move, by a second; it begins at 1 s.
         budget: How many faults may strike.
@@ -309,9 +306,7 @@ def newcomer(
     )
     work = Document.of({"_id": KEY, "fence": 0})
     world = world_with({MEMBERS: tuple(there), GATES: (new_gate(KEY),), WORK: (work,)})
-    runner = ServiceRunner(
-        me="b", service=SERVICE, key=KEY, work=writes, least=0, polls=1, dead_after=DEAD_AFTER, parts=parts
-    )
+    runner = made(me="b", service=SERVICE, key=KEY, work=writes, least=0, polls=1, dead_after=DEAD_AFTER)
     return Scenario(
         name="atomic_service.newcomer",
         summary=summary,
@@ -330,7 +325,7 @@ def newcomer(
 
 
 def ghost(
-    parts: ServiceRunnerParts = PARTS,
+    made: type[ServiceRunner] = ServiceRunner,
     *,
     summary: str = "whoever died in the gate is put out of it by one whose turn it is not",
     polls: int = 1,
@@ -339,7 +334,7 @@ def ghost(
     """The scenario: a died in the gate, and b joins in the middle of a cycle, so that it has no turn in it.
 
     Args:
-        parts: What the program of a runner is made of; those of a faulty variant, perhaps.
+        made: The program of a runner; a faulty variant of it, perhaps.
         summary: One line for people.
         polls: How often b asks.
         faults: Which faults may strike, once.
@@ -347,9 +342,7 @@ def ghost(
     then = Instant(-4 * SECOND)
     there = Document.of({"_id": "a", "left": None, "created": then, "joined": then, "seen": then})
     inside = Document.of({"_id": KEY, "token": 1, "run": "a.0", "runner": "a", "started": then})
-    runner = ServiceRunner(
-        me="b", service=SERVICE, key=KEY, work=writes, least=0, polls=polls, pause=0, dead_after=DEAD_AFTER, parts=parts
-    )
+    runner = made(me="b", service=SERVICE, key=KEY, work=writes, least=0, polls=polls, pause=0, dead_after=DEAD_AFTER)
     work = Document.of({"_id": KEY, "fence": 0})
     world = world_with({MEMBERS: (there,), GATES: (inside,), WORK: (work,)})
     return Scenario(

@@ -54,7 +54,6 @@ import attrs
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put, PutServerTime
 from tidegate.model.effects import (
     Ambiguous,
-    Effect,
     Failure,
     NotApplied,
     NotDurable,
@@ -82,7 +81,6 @@ from tidegate.services.atomic_service import (
     AtomicService,
     AtomicServiceRun,
     Claiming,
-    Runner,
     SlotWindowInvalid,
     decide_atomic_service_claim,
 )
@@ -102,8 +100,8 @@ from tidegate.services.membership import DEAD_AFTER, Alive, Membership, liveness
 from tidegate.services.retention import Retention, surplus
 
 __all__ = [
-    "PARTS", "REASON", "RUN", "RUNNER", "STATUS", "Abandoned", "Completed", "NoMember", "ServiceOutcome",
-    "ServiceRunner", "ServiceRunnerParts", "Skipped", "Unanswered", "Work", "execution_of", "gate_of", "new_gate",
+    "REASON", "RUN", "RUNNER", "STATUS", "Abandoned", "Completed", "NoMember", "ServiceOutcome",
+    "ServiceRunner", "Skipped", "Unanswered", "Work", "execution_of", "gate_of", "new_gate",
 ]  # fmt: skip
 
 _TOKEN: Final = Field[int]("token")
@@ -242,7 +240,6 @@ class ServiceRunner:
         keep: How long and how many rows of the history are kept.
         insisting: How often to ask for what must be done before giving up; None for any number.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     me: str
@@ -259,7 +256,6 @@ class ServiceRunner:
     keep: Retention = attrs.field(factory=Retention)
     insisting: int | None = _INSISTING
     pauses: Pauses = PAUSES
-    parts: ServiceRunnerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.me, "a runner")
@@ -274,7 +270,6 @@ class ServiceRunner:
         check_type(self.keep, Retention, "how long rows are kept")
         for collection in (self.members, self.gates, self.history):
             check_collection(collection)
-        check_type(self.parts, ServiceRunnerParts, "the parts of a runner")
 
     async def run(self) -> tuple[ServiceOutcome, ...]:
         """The program."""
@@ -305,7 +300,7 @@ class ServiceRunner:
     async def attempt(self, run_id: str) -> ServiceOutcome:
         """Ask once whether it is one's turn, and run if it is."""
         try:
-            beaten = await self.parts.beat(self)
+            beaten = await self._beat()
             if beaten is None:
                 return NoMember(run_id)
             records = await everybody(self.members)
@@ -318,18 +313,18 @@ class ServiceRunner:
         claim = decide_atomic_service_claim(
             service=self.service,
             runner_id=self.me,
-            runners=self.parts.view(known, self.service, now),
+            runners=runners(known, self.service.cycle_start(now)),
             now=now,
             run_id=run_id,
         )
         if not isinstance(claim.verdict, Assigned):
             is_recorded = False
             for row in skipped(claim, run_id=run_id, now=now):
-                is_recorded = await self.parts.record(self, row)
-            await self.parts.reap(self, self.parts.living(known, now), now)
+                is_recorded = await self._record(row)
+            await self._reap(_living(known, now), now)
             is_crowded = isinstance(claim.verdict, SlotWindowInvalid)
             return Skipped(run_id, str(claim.verdict), is_recorded=is_recorded, is_crowded=is_crowded)
-        return await self._entered(claim.verdict.run, self.parts.living(known, now))
+        return await self._entered(claim.verdict.run, _living(known, now))
 
     async def _entered(self, run: AtomicServiceRun, live: tuple[str, ...]) -> ServiceOutcome:
         """Enter the gate, work, and leave it."""
@@ -345,13 +340,13 @@ class ServiceRunner:
                     raise Misuse(f"there is no gate {self.key!r}", todo="insert new_gate(service)")
                 gate = gate_of(record)
                 if gate.active is not None and gate.active.id != run.run_id:
-                    looked = await self.parts.look(self, live)
+                    looked = await self._look()
                     if looked is None:
                         return NoMember(run.run_id)
                     live = looked
                 verdict = admit(gate, run, live=live, now=run.started)
                 if isinstance(verdict, Blocked):
-                    is_recorded = await self.parts.record(self, verdict.execution)
+                    is_recorded = await self._record(verdict.execution)
                     return Skipped(run.run_id, verdict.execution.reason, is_recorded=is_recorded)
                 for row in verdict.reaped:
                     await _end(self, row)  # BEFORE the gate is written, or a crash in between leaves no row of it
@@ -359,7 +354,7 @@ class ServiceRunner:
                     return await self._at_work(run, gate.token, record[_STARTED])
                 written = await find_one_and_update(
                     self.gates,
-                    self.parts.unchanged(self.key, gate),
+                    _unchanged(self.key, gate),
                     Put(_TOKEN, verdict.gate.token),
                     Put(RUN, run.run_id),
                     Put(RUNNER, run.runner_id),
@@ -399,7 +394,7 @@ class ServiceRunner:
             outcome = Abandoned(run.run_id, why) if why else Completed(run.run_id)
             row = _row(run, entered, end, status, why)
         try:
-            await self.parts.insist(self, row, token)
+            await self._insist(row, token)
         except _NoAnswerError:
             outcome = Unanswered(run.run_id)
         else:
@@ -418,113 +413,76 @@ class ServiceRunner:
         except (Ambiguous, NotApplied, NotDurable):
             return
 
+    def _beat(self) -> FindOneAndUpdate:
+        """Say that the runner is alive: None if it is no member any more."""
+        return beat(self.members, self.me, self.dead_after)
 
-# --- what it is made of -------------------------------------------------------------------------------------------------
+    async def _look(self) -> tuple[str, ...] | None:
+        """Who is alive, read AFTER the gate, for who stands in it may have joined since; None if the runner itself is not."""
+        beaten = await self._beat()
+        if beaten is None:
+            return None
+        records = await everybody(self.members)
+        return _living(membership_of(records, self.dead_after), beaten[SEEN])
 
+    async def _reap(self, live: tuple[str, ...], now: Instant) -> None:
+        """Put a run out of the gate whose runner is gone, though it is not one's turn."""
+        try:
+            record = await find_one(self.gates, Eq(ID, self.key))
+            gate = Gate() if record is None else gate_of(record)
+            if gate.active is None or gate.active.runner_id in live:
+                return
+            looked = await self._look()
+            if looked is None:
+                return
+            for row in reaped((gate.active,), live=looked, now=now):
+                await _end(self, row)  # BEFORE the gate is left, as always
+                await self._leave(row, gate.token)
+        except (Ambiguous, NotApplied, NotDurable):
+            return  # somebody looks again
 
-def _view(known: Membership, service: AtomicService, now: Instant) -> tuple[Runner, ...]:
-    return runners(known, service.cycle_start(now))
+    async def _insist(self, row: Execution, token: int) -> None:
+        """Write the history, THEN leave the gate, until the store has answered."""
+        since = await begins(self.pauses)
+        attempt = 0
+        is_recorded = False
+        while True:
+            if not await goes_on(self.pauses, self.insisting, attempt, since):
+                break
+            attempt += 1
+            try:
+                if not is_recorded:
+                    await _end(self, row)
+                    is_recorded = True
+                await self._leave(row, token)
+            except (Ambiguous, NotApplied, NotDurable):
+                continue
+            return
+        raise _NoAnswerError
+
+    async def _leave(self, row: Execution, token: int) -> None:
+        """Leave the gate, if this run is in it, under this token."""
+        inside = AllOf((Eq(ID, self.key), Eq(_TOKEN, token), Eq(RUN, row.id)))
+        await update_one(self.gates, inside, Put(RUN, None), Put(RUNNER, None))
+
+    async def _record(self, row: Execution) -> bool:
+        """Write a row for people; False if there was no answer, which is let go."""
+        try:
+            await _end(self, row)
+        except (Ambiguous, NotApplied, NotDurable):
+            return False
+        return True
 
 
 def _living(known: Membership, now: Instant) -> tuple[str, ...]:
+    """The ids of those who are alive."""
     return tuple(member.id for member in known.members if isinstance(liveness(known, member.id, now), Alive))
 
 
-def _beat(runner: ServiceRunner) -> FindOneAndUpdate:
-    return beat(runner.members, runner.me, runner.dead_after)
-
-
-async def _look(runner: ServiceRunner, live: tuple[str, ...]) -> tuple[str, ...] | None:
-    del live  # who stands in the gate may have joined since
-    beaten = await runner.parts.beat(runner)
-    if beaten is None:
-        return None
-    records = await everybody(runner.members)
-    return runner.parts.living(membership_of(records, runner.dead_after), beaten[SEEN])
-
-
-async def _reap(runner: ServiceRunner, live: tuple[str, ...], now: Instant) -> None:
-    try:
-        record = await find_one(runner.gates, Eq(ID, runner.key))
-        gate = Gate() if record is None else gate_of(record)
-        if gate.active is None or gate.active.runner_id in live:
-            return
-        looked = await runner.parts.look(runner, live)
-        if looked is None:
-            return
-        for row in reaped((gate.active,), live=looked, now=now):
-            await _end(runner, row)  # BEFORE the gate is left, as always
-            await runner.parts.leave(runner, row, gate.token)
-    except (Ambiguous, NotApplied, NotDurable):
-        return  # somebody looks again
-
-
 def _unchanged(key: str, gate: Gate) -> Filter:
+    """Finds the gate if it is still as it was read."""
     active = None if gate.active is None else gate.active.id
     return AllOf((Eq(ID, key), Eq(_TOKEN, gate.token), Eq(RUN, active)))
-
-
-async def _insist(runner: ServiceRunner, row: Execution, token: int) -> None:
-    since = await begins(runner.pauses)
-    attempt = 0
-    is_recorded = False
-    while True:
-        if not await goes_on(runner.pauses, runner.insisting, attempt, since):
-            break
-        attempt += 1
-        try:
-            if not is_recorded:
-                await _end(runner, row)
-                is_recorded = True
-            await runner.parts.leave(runner, row, token)
-        except (Ambiguous, NotApplied, NotDurable):
-            continue
-        return
-    raise _NoAnswerError
-
-
-async def _leave(runner: ServiceRunner, row: Execution, token: int) -> None:
-    inside = AllOf((Eq(ID, runner.key), Eq(_TOKEN, token), Eq(RUN, row.id)))
-    await update_one(runner.gates, inside, Put(RUN, None), Put(RUNNER, None))
-
-
-async def _record(runner: ServiceRunner, row: Execution) -> bool:
-    try:
-        await _end(runner, row)
-    except (Ambiguous, NotApplied, NotDurable):
-        return False
-    return True
-
-
-@final
-@attrs.frozen
-class ServiceRunnerParts:
-    """What a runner is made of.
-
-    Attributes:
-        view: Who shares the cycle that holds the instant.
-        living: The ids of those who are alive.
-        beat: Says that the runner is alive, and replies what the store's clock shows; None if it is no member any more.
-        look: Who is alive, read AFTER the gate; the runner also knows who was alive when it polled. None if it is none itself.
-        reap: Puts a run out of the gate whose runner is gone, though it is not one's turn.
-        unchanged: Finds the gate if it is still as it was read.
-        insist: Writes the history, THEN leaves the gate, until the store has answered.
-        leave: Leaves the gate, if this run is in it, under this token.
-        record: Writes a row for people; False if there was no answer, which is let go.
-    """
-
-    view: Callable[[Membership, AtomicService, Instant], tuple[Runner, ...]] = _view
-    living: Callable[[Membership, Instant], tuple[str, ...]] = _living
-    beat: Callable[[ServiceRunner], Effect[Document | None]] = _beat
-    look: Callable[[ServiceRunner, tuple[str, ...]], Program[tuple[str, ...] | None]] = _look
-    reap: Callable[[ServiceRunner, tuple[str, ...], Instant], Program[None]] = _reap
-    unchanged: Callable[[str, Gate], Filter] = _unchanged
-    insist: Callable[[ServiceRunner, Execution, int], Program[None]] = _insist
-    leave: Callable[[ServiceRunner, Execution, int], Program[None]] = _leave
-    record: Callable[[ServiceRunner, Execution], Program[bool]] = _record
-
-
-PARTS: Final[ServiceRunnerParts] = ServiceRunnerParts()
 
 
 # --- rows of the history ------------------------------------------------------------------------------------------------
