@@ -64,7 +64,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 
 __all__ = [
-    "BELIEVES", "FENCE", "Leader", "LeaderParts", "Piece", "Served", "ask", "fenced", "lease_of", "new_lease", "unchanged",
+    "BELIEVES", "FENCE", "Leader", "Piece", "Served", "fenced", "lease_of", "new_lease",
 ]  # fmt: skip
 
 _TOKEN: Final = Field[int]("token")
@@ -146,34 +146,10 @@ class Served:
         return f"served: {self.pieces} pieces{'' if self.is_released else ', perhaps not released'}"
 
 
-def unchanged(key: str, swap: Swap) -> Filter:
-    """The filter of a write: the record is still at the version that was read, and has been for long enough.
-
-    Raises:
-        Misuse: The write is not one of a lease.
-    """
-    check_type(swap, Swap, "a write of a lease")
+def _unchanged(key: str, swap: Swap) -> Filter:
+    """The record is still at the version that was read, and has been for long enough."""
     parts: tuple[Filter, ...] = (Eq(ID, key), Eq(_VERSION, swap.version))
     return AllOf((*parts, OlderThan(_STAMP, swap.stood)) if swap.stood else parts)
-
-
-async def ask(
-    collection: str, key: str, request: Request, where: Callable[[str, Swap], Filter] = unchanged
-) -> Lease | Failure | None:
-    """What the store answers to a request of a candidate: the lease, or None; or why nobody knows.
-
-    Args:
-        collection: Where the leases are.
-        key: The lease's id.
-        request: What the candidate asks for.
-        where: Which record it writes over.
-    """
-    try:
-        if isinstance(request, Look):
-            return lease_of(await find_one(collection, Eq(ID, key)))
-        return lease_of(await find_one_and_update(collection, where(key, request), *_changes(request.lease)))
-    except (Ambiguous, NotApplied, NotDurable) as failure:
-        return failure.fresh()
 
 
 def _changes(lease: Lease) -> tuple[Update, ...]:
@@ -185,15 +161,6 @@ def _changes(lease: Lease) -> tuple[Update, ...]:
         Put(_TTL, lease.ttl),
         PutServerTime(_STAMP),
     )
-
-
-@final
-@attrs.frozen(kw_only=True)
-class LeaderParts:
-    """The steps that a leader is made of. A specimen has a wrong one in the place of one of them."""
-
-    step: Callable[[Candidate, ElectionState, ElectionEvent], ElectionStep] = Candidate.step
-    ask: Callable[[str, str, Request], Program[Lease | Failure | None]] = ask
 
 
 @final
@@ -209,7 +176,6 @@ class Leader:
         candidate: Who wants to lead, and on which terms.
         piece: A piece of its work.
         pieces: How many there are to do.
-        parts: The steps that it is made of.
     """
 
     collection: str
@@ -217,7 +183,6 @@ class Leader:
     candidate: Candidate
     piece: Piece = attrs.field(repr=False)
     pieces: int
-    parts: LeaderParts = LeaderParts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
@@ -225,7 +190,6 @@ class Leader:
         check_type(self.candidate, Candidate, "a candidate")
         check_callable(self.piece, "a piece of work")
         check_int(self.pieces, "a number of pieces", 1)
-        check_type(self.parts, LeaderParts, "the parts of a leader")
 
     async def run(self) -> Served:
         """The program."""
@@ -235,7 +199,7 @@ class Leader:
         events: tuple[ElectionEvent, ...] = (TimerFired(await Now()),)
         while True:
             event = events[0]
-            step = self.parts.step(self.candidate, state, event)
+            step = self.candidate.step(state, event)
             state, events = step.state, events[1:]
             until = self._until(state)
             if until != believed:
@@ -245,7 +209,7 @@ class Leader:
                 if isinstance(command, End):
                     events = (*events, WorkEnded(event.at, command.epoch))  # no piece of it is under way here
                 elif isinstance(command, (Look, Swap)):
-                    reply = await self.parts.ask(self.collection, self.key, command)
+                    reply = await self._ask(command)
                     answer = event_for(command, reply, await Now())
                     assert answer is not None
                     events = (*events, answer)
@@ -265,6 +229,16 @@ class Leader:
             else:
                 await Sleep(_wake_in(step))
                 events = (TimerFired(await Now()),)
+
+    async def _ask(self, request: Request) -> Lease | Failure | None:
+        """What the store answers: the lease, or None; or why nobody knows."""
+        try:
+            if isinstance(request, Look):
+                return lease_of(await find_one(self.collection, Eq(ID, self.key)))
+            where = _unchanged(self.key, request)
+            return lease_of(await find_one_and_update(self.collection, where, *_changes(request.lease)))
+        except (Ambiguous, NotApplied, NotDurable) as failure:
+            return failure.fresh()
 
     def _until(self, state: ElectionState) -> Instant | None:
         """Until when it believes that it leads, by its own clock."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidegate.leases import laws
 from tidegate.leases.election import Candidate
-from tidegate.leases.leader import BELIEVES, FENCE, Leader, LeaderParts, Piece, Served, fenced, lease_of, new_lease
+from tidegate.leases.leader import BELIEVES, FENCE, Leader, Piece, Served, fenced, lease_of, new_lease
 from tidegate.leases.lease import Lease, Terms
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Duration, Instant
@@ -23,7 +23,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, document, notes, world_with
 
 __all__ = [
-    "FAULTS", "FENCED", "KEY", "ONE", "RELEASED", "RESOURCES", "RIGHT", "SCENARIOS", "SLOW", "TERMS", "TOKENS", "WRONG",
+    "FAULTS", "FENCED", "KEY", "ONE", "RELEASED", "RESOURCES", "SCENARIOS", "SLOW", "TERMS", "TOKENS", "WRONG",
     "election", "one_leads", "writes",
 ]  # fmt: skip
 
@@ -36,7 +36,6 @@ TOKENS: Final = "tokens grow"
 FENCED: Final = "nothing is written under an older epoch"
 RELEASED: Final = "whoever says so holds nothing"
 
-RIGHT: Final = LeaderParts()
 TERMS: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=0)
 """Renewed once in a TTL, and no slower clock to make up for: as few moves of the clock as there can be."""
 FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
@@ -96,12 +95,12 @@ async def writes(epoch: int) -> bool:
     return await fenced(RESOURCES, KEY, epoch) > 0
 
 
-def candidate(parts: LeaderParts, name: str, terms: Terms, piece: Piece, pieces: int) -> Birth:
-    return lambda life: Leader(LEASES, KEY, Candidate(name, f"{name}.{life}", terms), piece, pieces, parts).run()
+def candidate(made: type[Leader], name: str, terms: Terms, piece: Piece, pieces: int) -> Birth:
+    return lambda life: made(LEASES, KEY, Candidate(name, f"{name}.{life}", terms), piece, pieces).run()
 
 
 def election(
-    parts: LeaderParts = RIGHT,
+    made: type[Leader] = Leader,
     *,
     piece: Piece = writes,
     summary: str = "two candidates lead in turn, stall, crash and hand over: one leads, and what is older is fenced",
@@ -117,7 +116,7 @@ def election(
     """The scenario.
 
     Args:
-        parts: The steps of the program, or a faulty variant of one.
+        made: The program, or a faulty variant of it.
         piece: A piece of their work, or a faulty one.
         summary: One line for people.
         candidates: How many there are.
@@ -136,7 +135,7 @@ def election(
         summary=summary,
         world=world_with({LEASES: (new_lease(KEY),), RESOURCES: (Document.of({"_id": KEY, "fence": 0}),)}),
         actors=(
-            *(Process(name, candidate(parts, name, terms, piece, pieces), faults, host=host) for name in names),
+            *(Process(name, candidate(made, name, terms, piece, pieces), faults, host=host) for name in names),
             Network(),
         ),
         budget=budget,
