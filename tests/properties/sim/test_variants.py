@@ -20,6 +20,14 @@ def test_what_stands_behind_a_table_is_varied() -> None:
     assert variant(asked_twice, double=lambda _: 10)(1) == 20
 
 
+def test_a_module_may_be_varied_as_a_whole() -> None:
+    """Laws VT2 and VT3: what depends on the text is of the variant, the rest is the module's own."""
+    made = variant(varied, ADD)
+    assert made.asked_twice(1) == 6
+    assert made.double is double
+    assert made.Answer is Answer
+
+
 def test_what_does_not_use_it_stays() -> None:
     """Law VT2: an answer of the variant is one that others know."""
     assert type(variant(Asked, ADD)().answer("add", 1)) is Answer

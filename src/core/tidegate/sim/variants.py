@@ -5,6 +5,7 @@ twice, is refused. A variant is made when its specimen is explored, not when it 
 
     variant(Recoverer, ("await self._move(step)", "await self._force(step)"))
     variant(Recoverer, plan_recovery=variant(plan_recovery, ("age >= limit", "age > limit")))
+    variant(increments, ("Gt(COUNT, 0)", "Gt(COUNT, 1)")).increment
 
 Laws
     VT1  A variant without a replacement is what it is made of.
@@ -21,6 +22,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Protocol, TypeVar, cast
 
 from tidegate.model.errors import Misuse
@@ -35,18 +37,17 @@ class _Loader(Protocol):
 
 
 def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
-    """What a class or a function would be if its module said something else.
+    """What a class, a function or a module would be if the module said something else.
 
     Args:
-        of: The class, or the function.
+        of: The class, the function, or the module.
         replacements: What the module says, exactly once, and what it is to say instead.
         names: What the module's names are to stand for: variants of what it imports.
 
     Raises:
         Misuse: A text is not there exactly once, or nothing that is replaced is of use to it.
     """
-    name: str = getattr(of, "__qualname__", "")
-    module = sys.modules[getattr(of, "__module__", "")]
+    module = of if isinstance(of, ModuleType) else sys.modules[getattr(of, "__module__", "")]
     source = cast("_Loader", module.__loader__).get_source(module.__name__) or ""
     before = ast.parse(source).body
     for right, wrong in replacements:
@@ -56,15 +57,19 @@ def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
     after = ast.parse(source).body
     known = {ast.dump(each) for each in before}
     again = _dependents(after, {each for each in after if ast.dump(each) not in known}, set(names))
-    if (replacements or names) and name not in {bound for each in again for bound in _bound(each)}:
-        raise Misuse(f"{name} does not use what is replaced in {module.__name__}", todo="vary what uses it")
-    made = {**vars(module), **names}
+    made = ModuleType(module.__name__)
+    vars(made).update(vars(module), **names)
     future: list[ast.stmt] = [
         each for each in after if isinstance(each, ast.ImportFrom) and each.module == "__future__"
     ]
     code = compile(ast.Module([*future, *again], []), module.__file__ or "", "exec", dont_inherit=True)
-    exec(code, made)  # noqa: S102  the module's own text, but for what the specimen says
-    return cast("T", made.get(name, of))
+    exec(code, vars(made))  # noqa: S102  the module's own text, but for what the specimen says
+    if of is module:
+        return cast("T", made)
+    name: str = getattr(of, "__qualname__", "")
+    if (replacements or names) and name not in {bound for each in again for bound in _bound(each)}:
+        raise Misuse(f"{name} does not use what is replaced in {module.__name__}", todo="vary what uses it")
+    return cast("T", getattr(made, name))
 
 
 def _dependents(body: list[ast.stmt], changed: set[ast.stmt], names: set[str]) -> list[ast.stmt]:
