@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tidegate.model import operations as ask
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
-from tidegate.model.effects import Effect, Failure, NotApplied, NotDurable, Refused
+from tidegate.model.effects import Effect, Failure, NotApplied, Refused
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import halfway
-from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.automaton import Asking, Failed, Returned
 from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
@@ -241,21 +241,69 @@ def test_in_which_order_a_transaction_writes_documents_makes_no_difference(order
 
 
 @pytest.mark.parametrize("order", ["xyz", "zyx"])
-def test_an_order_in_which_no_document_is_refused_is_tried_at_once(order: str) -> None:
-    """Each of these makes room for the one before it; and all of it may be taken back."""
+@pytest.mark.parametrize("how", ["update many", "bulk", "insert many", "transaction"])
+def test_orders_in_which_other_documents_are_refused_or_none_are_tried_at_once(how: str, order: str) -> None:
+    """Each of these makes room for the one before it, or takes the same; and all of it may be taken back."""
+    effect: Effect[object] = ask.update_many("rows", Exists(U), Add(U, 1))
+    if how == "bulk":
+        effect = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order))
+    elif how == "insert many":
+        effect = ask.insert_many("rows", *(Document.of({"_id": key, "u": 1}) for key in order))
 
     async def asks() -> object:
-        return await ask.update_many("rows", Exists(U), Add(U, 1))
+        if how != "transaction":
+            return await effect
+        await InTransaction(Transaction("p", 1), effect, begins=True)
+        return await CommitTransaction(Transaction("p", 1))
 
     docs = tuple(Document.of({"_id": key, "u": "xyz".index(key)}) for key in order)
     process = Process("p", factory(asks), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK), raises=True)
+    begun = (None, None, None) if how == "insert many" else (0, 1, 2)
     seen = set[object]()
 
     def sees(state: State) -> bool:
-        if state.status("p") == Failed(NotDurable("no majority has confirmed it")):
-            seen.add(tuple(doc and doc[U] for doc in (state.read(document("rows", key)) for key in "xyz")))
+        held = tuple(doc and doc[U] for doc in (state.read(document("rows", key)) for key in "xyz"))
+        changed = {
+            document("rows", key).name for key, n in zip("xyz", held, strict=True) if n != begun["xyz".index(key)]
+        }
+        kept = {cell.name for write in state.read(UNCONFIRMED) for cell, _ in write}
+        if isinstance(state.status("p"), Failed) and kept and changed <= kept:
+            seen.add(held)
         return True
 
-    world = world_with({"rows": docs}, unique={"rows": ((U,),)})
+    world = world_with({"rows": () if how == "insert many" else docs}, unique={"rows": ((U,),)})
     explore(Scenario("orders", "", world, (process, Failover()), budget=2, always={"seen": sees}))
-    assert seen == {(1, 2, 3), (0, 2, 3), (0, 1, 2)}
+    assert (
+        seen
+        == {
+            "update many": {(1, 2, 3), (0, 1, 3)},
+            "bulk": {(1, 2, 3), (0, 2, 3), (0, 1, 3)},
+            "insert many": {(1, None, None), (None, 1, None), (None, None, 1)},
+            "transaction": {(1, 2, 3)},
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("order", ["xyz", "zxy"])
+def test_what_two_documents_take_ends_a_statement_before_a_third_one_has_a_conflict(order: str) -> None:
+    async def asks() -> object:
+        await QUIET  # so z is held
+        many = ask.update_many("rows", Exists(U), Put(U, 5))
+        return await InTransaction(Transaction("p", 1), many, begins=True)
+
+    async def holds_z() -> None:
+        await InTransaction(LATE, ask.update_one("rows", Eq(ID, "z"), Put(U, 7)), begins=True)
+
+    docs = tuple(Document.of({"_id": key, "u": "xyz".index(key)}) for key in order)
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        if isinstance(status := state.status("p"), Failed):
+            seen.add(type(status.failure))
+        return True
+
+    holder = Process("t", factory(holds_z))
+    actors = (holder, Process("p", factory(asks), meaning=when_quiet((holder,)), raises=True))
+    world = world_with({"rows": docs}, unique={"rows": ((U,),)})
+    explore(Scenario("orders", "", world, actors, always={"seen": sees}))
+    assert seen == {NotApplied, Refused}

@@ -58,6 +58,7 @@ from tidegate.sim.world import (
     parts,
     target,
     to_insert,
+    uniques,
 )
 
 __all__ = [
@@ -140,31 +141,37 @@ def stepping(  # noqa: PLR0917
 
 
 def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
-    """What else becomes of a write of many at once: it is ended by a document after others than in natural order, or by none."""
+    """What else becomes of a write of many at once, if others of its documents are refused than in natural order, or none."""
     if isinstance(effect, InTransaction):
-        return _ended_first_inside(effect, world, who, meaning, whole)
-    if not isinstance(effect, _BY_FILTER) and not (isinstance(effect, BulkUpdate) and effect.within is not None):
-        return ()  # a refusal does not end it
+        return _ended_early_inside(effect, world, who, meaning, whole)
+    if not isinstance(effect, MANY):
+        return ()
+    is_refused = bool(whole) and all(isinstance(reply, Failure) for _, reply in whole)
+    ends = isinstance(effect, _BY_FILTER) or (isinstance(effect, BulkUpdate) and effect.within is not None)
+    if not ends and not is_refused and not world.read(uniques(effect.collection)):
+        return ()  # each has the same outcome in any order
     each = parts(effect, world)
     if not 1 < len(each) <= APART_MAX:
         return ()
     known = [(_packed(done), reply) for done, reply in whole]
-    is_refused = bool(whole) and all(isinstance(reply, Failure) for _, reply in whole)
     ended: list[tuple[World, object]] = []
-    begun = all_confirmed(world)
-    todo, met = [(begun, Halfway(each))], set[object]()
+    todo, met = [(all_confirmed(world), Halfway(each))], set[object]()
     while todo:
         before, at = todo.pop()
         for part in at.left:
             for done, reply in answers(meaning, part, before, who):
                 left = tuple(other for other in at.left if other is not part)
                 after = Halfway(left, (), at.done.plus(effect, part, reply))
-                is_told = after.done.failure is not None or (is_refused and not left)
-                reply_to_all, key = after.done.reply(effect), (frozenset(map(id, left)), _packed(done))
-                if is_told and not any(key[1] == one and same(reply_to_all, other) for one, other in known):
+                reply_to_all, key = after.done.reply(effect), (frozenset(map(id, left)), _packed(done), after.done)
+                is_other = is_refused or isinstance(reply_to_all, Failure)
+                if (
+                    after.is_over
+                    and is_other
+                    and not any(key[1] == one and same(reply_to_all, to) for one, to in known)
+                ):
                     known.append((key[1], reply_to_all))
                     ended.append((done, reply_to_all))
-                elif not is_told and key not in met:
+                elif not after.is_over and key not in met:
                     met.add(key)
                     todo.append((done, after))
     return tuple(ended) if ended and is_done_apart(effect, each, world, who, meaning, whole) else ()
@@ -176,10 +183,10 @@ def _packed(world: World) -> object:
     return inner.state if isinstance(inner, Lens) else id(inner)
 
 
-def _ended_first_inside(
+def _ended_early_inside(
     effect: InTransaction[object], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> Answers:
-    """The same of a statement: it is refused or has a write conflict, and which of them it is may be up to the order."""
+    """The same of a statement: it is refused, has a write conflict, or is done, and which of them may be up to the order."""
     operation = effect.operation
     if not isinstance(operation, (UpdateMany, DeleteMany, BulkUpdate)):
         return ()
@@ -187,14 +194,25 @@ def _ended_first_inside(
     each = () if seen is None else parts(operation, seen)
     if not 1 < len(each) <= APART_MAX or len(whole) != 1:
         return ()
-    ended = list(whole)
-    for part in each:
-        for done, reply in answers(meaning, attrs.evolve(effect, operation=part), world, who):
-            failure = reply
-            if isinstance(reply, Failure) and not isinstance(reply, NotApplied):
-                failure = Refused(cast("Failure", PartsDone().plus(operation, part, reply).reply(operation)).reason)
-            if isinstance(failure, Failure) and all(type(failure) is not type(told) for _, told in ended):
-                ended.append((done, failure))
+    ended, todo, met = list(whole), [(world, Halfway(each))], set[object]()
+    while todo:
+        before, at = todo.pop()
+        for part in at.left:
+            stated = attrs.evolve(effect, operation=part, begins=effect.begins and len(at.left) == len(each))
+            for done, reply in answers(meaning, stated, before, who):
+                left = tuple(other for other in at.left if other is not part)
+                after = Halfway(left, (), at.done.plus(operation, part, reply))
+                told, key = after.done.reply(operation), frozenset(map(id, left))
+                if isinstance(reply, NotApplied):
+                    told = reply
+                elif isinstance(told, Failure):
+                    told = Refused(told.reason)
+                is_over = not left or isinstance(reply, Failure)
+                if is_over and all(type(told) is not type(known) for _, known in ended):
+                    ended.append((done, told))
+                elif not is_over and key not in met:
+                    met.add(key)
+                    todo.append((done, after))
     found = tuple(ended[1:])
     return found if found and _is_stated_apart(effect, each, world, who, meaning, whole[0]) else ()
 
