@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import permutations
 from typing import Any, Final, TypeAlias
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tidegate.model import operations as ask
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
-from tidegate.model.effects import Effect, Failure, NotApplied, Refused
+from tidegate.model.effects import Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import halfway
 from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
@@ -307,3 +308,31 @@ def test_what_two_documents_take_ends_a_statement_before_a_third_one_has_a_confl
     world = world_with({"rows": docs}, unique={"rows": ((U,),)})
     explore(Scenario("orders", "", world, actors, always={"seen": sees}))
     assert seen == {NotApplied, Refused}
+
+
+@pytest.mark.parametrize("order", ["vy", "yv"])
+def test_what_is_too_late_before_it_has_written_confirms_nothing(order: str) -> None:
+    """Of the two, one is not there, and the other is held."""
+
+    async def asks() -> object:
+        with suppress(NotDurable):
+            await ask.update_one("rows", Eq(ID, "w"), Put(U, 7))
+        await QUIET
+        return await ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order), within=1_000)
+
+    async def holds() -> None:
+        await InTransaction(LATE, ask.update_one("rows", Eq(ID, "y"), Add(U, 5)), begins=True)
+
+    docs = tuple(Document.of({"_id": key, "u": 0}) for key in "wy")
+    holder, kinds = Process("t", factory(holds)), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
+    process = Process("p", factory(asks), kinds, meaning=when_quiet((holder,)), raises=True)
+    seen = set[bool]()
+
+    def sees(state: State) -> bool:
+        if isinstance(state.status("p"), Failed) and state.read(document("rows", "w")) != docs[0]:
+            seen.add(bool(state.read(UNCONFIRMED)))
+        return True
+
+    actors = (process, holder, Failover())
+    explore(Scenario("orders", "", world_with({"rows": docs}), actors, budget=2, always={"seen": sees}))
+    assert True in seen

@@ -155,7 +155,7 @@ def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning
         return ()
     known = [(_packed(done), reply) for done, reply in whole]
     ended: list[tuple[World, object]] = []
-    todo, met = [(all_confirmed(world), Halfway(each))], set[object]()
+    todo, met = [(world, Halfway(each))], set[object]()
     while todo:
         before, at = todo.pop()
         for part in at.left:
