@@ -852,9 +852,9 @@ def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[S
             yield done, _new(at.left[0]) if reply is None else reply
     elif not at.left:
         yield state._replace(unconfirmed=()), _told(at)
-    for part in at.left if ask.verb in MANY else ():
+    for part in (*at.left, *_new_parts(ask, at, state)) if ask.verb in MANY else ():
         for done, after in _after(little, ask, at, part, state):
-            if after.ended or not after.left:
+            if after.ended or (part in at.left and not after.left):
                 yield done._replace(unconfirmed=()), _told(after)
 
 
@@ -893,12 +893,18 @@ def _steps(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator
             for done, after in _after(little, ask, now, part, state):
                 if not after.ended and (after.left or is_scan):
                     yield done, after, at is not None and bool(after.left)
-        known = {*now.passed, *map(_key, now.left)}
-        for part in parts if at is not None and is_scan and "OlderThan" not in repr(ask.where) else ():
-            if _key(part) not in known:
-                for done, after in _after(little, ask, now, part, state):
-                    if not after.ended:
-                        yield done, after, False
+        for part in () if at is None else _new_parts(ask, now, state):
+            for done, after in _after(little, ask, now, part, state):
+                if not after.ended:
+                    yield done, after, False
+
+
+def _new_parts(ask: Ask, at: Begun, state: State) -> tuple[Ask, ...]:
+    """What has begun to match since it began, other than by its age."""
+    if ask.verb not in {"update many", "delete many"} or "OlderThan" in repr(ask.where):
+        return ()
+    known = {*at.passed, *map(_key, at.left)}
+    return tuple(part for part in parts_of(ask._replace(begun=None), state.docs, state.now) if _key(part) not in known)
 
 
 def _changed_ids(before: tuple[Doc, ...], after: tuple[Doc, ...]) -> frozenset[object]:

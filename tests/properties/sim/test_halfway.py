@@ -13,7 +13,7 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from tidegate.model import operations as ask
-from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put, Value
 from tidegate.model.effects import Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import halfway
@@ -336,3 +336,29 @@ def test_what_is_too_late_before_it_has_written_confirms_nothing(order: str) -> 
     actors = (process, holder, Failover())
     explore(Scenario("orders", "", world_with({"rows": docs}), actors, budget=2, always={"seen": sees}))
     assert True in seen
+
+
+def test_what_begins_to_match_because_of_an_update_of_many_may_end_it() -> None:
+    """It takes what another document has, and is refused."""
+
+    async def asks() -> object:
+        return await ask.update_many("rows", Exists(Field("many")), Add(U, 1))
+
+    async def follows() -> None:
+        if (await ask.find_one("rows", Eq(ID, "x"))) == Document.of({"_id": "x", "u": 11, "many": 1}):
+            await ask.update_one("rows", Eq(ID, "z"), Put(Field("many"), 1))
+
+    numbers = {"x": 10, "y": 20, "z": 30, "w": 31}
+    many: dict[str, Value] = {"many": 1}
+    docs = tuple(Document.of({"_id": key, "u": n, **(many if key in "xy" else {})}) for key, n in numbers.items())
+    world = world_with({"rows": docs}, unique={"rows": ((U,),)})
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        if isinstance(state.status("p"), Failed):
+            seen.add(tuple(doc and doc[U] for doc in (state.read(document("rows", key)) for key in "xyz")))
+        return True
+
+    actors = (Process("p", factory(asks), raises=True), Process("o", factory(follows)))
+    explore(Scenario("follows", "", world, actors, always={"seen": sees}))
+    assert seen == {(11, 20, 30), (11, 21, 30)}

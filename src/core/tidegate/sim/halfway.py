@@ -5,7 +5,7 @@
     an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
                                 inserts later
 
-What begins to match a write meanwhile is written, too, or not; what it has written is not written again. A refusal ends an
+What begins to match a write meanwhile is written, too, and may end it, or not; what it has written is not written again. A refusal ends an
 update of many, and a server that is told to end it (`Fault.PARTLY_DONE`) leaves it where it is.
 
 A meaning does all of it at once. Whether it does so document by document is seen by comparing: where a meaning of the
@@ -242,12 +242,17 @@ def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning:
     """What becomes of a request with its last step, if the next one may be that."""
     if isinstance(effect, UpsertOne):
         yield from _inserting(cast("InsertOne", at.left[0]), world, who, meaning)
-    elif not at.left:
-        yield all_confirmed(world), at.done.reply(cast("Many", effect))
-    else:
-        for _, done, after in _onward(cast("Many", effect), at, world, who, meaning):
-            if after.is_over:
-                yield all_confirmed(done), after.done.reply(cast("Many", effect))
+        return
+    many = cast("Many", effect)
+    if not at.left:
+        yield all_confirmed(world), at.done.reply(many)
+    for _, done, after in _onward(many, at, world, who, meaning):
+        if after.is_over:
+            yield all_confirmed(done), after.done.reply(many)
+    for part in _new(many, at, world) if isinstance(many, _BY_FILTER) else ():
+        for _, done, after in _after(many, at, part, world, who, meaning):
+            if after.done.failure is not None:
+                yield all_confirmed(done), after.done.reply(many)
 
 
 def too_many(effect: Many, world: World, who: str, meaning: Meaning, known: int = 0) -> int:
