@@ -21,7 +21,7 @@ Laws, whatever others do in between
 
 Known not to work
     - Of more than `APART_MAX` documents all but the last ones are written in one step, in one order; an exhaustive search tells
-      (`uncovered`).
+      (`uncovered`). The same goes for a statement of so many, where a unique index may refuse one.
     - What begins to match only as time passes, or is deleted and inserted again under an update, is not met.
     - What has been written halfway is not taken back unless something before it is; and a failover does not end it.
     - A time that is put in is that of the document's own step; a server has one for all.
@@ -255,8 +255,17 @@ def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning:
                 yield all_confirmed(done), after.done.reply(many)
 
 
-def too_many(effect: Many, world: World, who: str, meaning: Meaning, known: int = 0) -> int:
-    """How many documents it writes, if those are so many that its first step is that of several; else what is known."""
+def too_many(effect: Many | InTransaction[object], world: World, who: str, meaning: Meaning, known: int = 0) -> int:
+    """How many documents it writes, if those are so many that not all orders were tried; else what is known.
+
+    The first step of a write of so many is that of several; the order of a statement matters where a unique index refuses.
+    """
+    if isinstance(effect, InTransaction):
+        seen, operation = inside(effect, world, who), effect.operation
+        if seen is None or not isinstance(operation, (UpdateMany, BulkUpdate)):
+            return known
+        number = len(parts(operation, seen)) if world.read(uniques(operation.collection)) else 0
+        return number if number > max(APART_MAX, known) else known
     each = parts(effect, world)
     if len(each) <= max(APART_MAX, known):
         return known
