@@ -36,6 +36,8 @@ from weakref import WeakKeyDictionary
 import attrs
 import pytest
 
+from tidegate.counters.counter import decide_increment
+from tidegate.counters.increments import IncrementParts, increment
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Call, Effect, Note, Program, Refused
 from tidegate.model.errors import Misuse, Nondeterministic
@@ -1487,6 +1489,10 @@ async def counts():
 
 def is_kept(state):
     return bool(RUNS)
+
+class Keeper:
+    def keeps(self):
+        return RUNS
 """
 
 
@@ -1502,9 +1508,25 @@ def test_code_of_the_users_that_is_installed_is_watched_and_what_it_uses_is_not(
     async def uses() -> None:
         await harbour.counts()
 
-    for root in (harbour.counts, factory(harbour.counts), recalling(harbour.is_kept), when_quiet((), harbour.is_kept)):
+    for root in (
+        harbour.counts,
+        factory(harbour.counts),
+        recalling(harbour.is_kept),
+        when_quiet((), harbour.is_kept),
+        factory(increment, "a", "b", "c", harbour.Keeper()),
+    ):
         assert "RUNS" in [label for label, _, _ in reached(root).places]
     assert "RUNS" not in [label for label, _, _ in reached(uses).places]
+
+
+def test_a_function_that_a_part_of_a_program_of_tidegate_was_made_of_is_watched() -> None:
+    def decides(*asked: Any) -> Any:
+        NUMBERS["n"] += 1
+        return decide_increment(*asked)
+
+    reach = reached(factory(increment, "a", "b", "c", IncrementParts(decide=decides)))
+    assert reach.has_code
+    assert "NUMBERS" in [label for label, _, _ in reach.places]
 
 
 # --- loops --------------------------------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ from typing import Final, TypeAlias, cast, final
 import attrs
 
 from tidegate.model.bytecode import DEEP, READERS, Lookup, assigned, lookups, makes_sets
+from tidegate.model.documents import Document
 from tidegate.model.errors import Nondeterministic
 from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
@@ -288,30 +289,33 @@ def _packages_of(roots: Iterable[object]) -> frozenset[str]:
     found, seen, todo = set[str](), dict[int, object](), list(roots)
     while todo:
         item = todo.pop()
-        if id(item) in seen:
+        if id(item) in seen or type(item) in _ATOMS:
             continue
         seen[id(item)] = item
         match item:
             case partial():
-                todo += [item.func, *filter(callable, (*item.args, *item.keywords.values()))]
+                todo += [item.func, *((*item.args, *item.keywords.values()) if _is_ours(item.func) else ())]
             case MethodType():
-                todo += [item.__func__, type(item.__self__)]
+                todo += [item.__func__, item.__self__]
             case FunctionType():
-                module = item.__module__ or ""
-                found.add(_package(module, item.__code__.co_filename))
-                is_ours = module.partition(".")[0] == "tidegate"
-                held = (_held(cell, "cell_contents") for cell in item.__closure__ or () if is_ours)
-                todo += [*filter(callable, held), getattr_static(item, "__wrapped__", None)]
+                found.add(_package(item.__module__ or "", item.__code__.co_filename))
+                held = (_held(cell, "cell_contents") for cell in item.__closure__ or ())
+                todo += [*(held if _is_ours(item) else ()), getattr_static(item, "__wrapped__", None)]
             case type():
                 file = getattr(sys.modules.get(item.__module__), "__file__", None)
                 found.add(_package(item.__module__, file or ""))
-            case _ if callable(item):
-                todo += [type(item), getattr_static(item, "__wrapped__", None)]
-                if type(item).__module__.partition(".")[0] == "tidegate":
-                    todo += [part for _, part in _fields(item, frozenset()) if callable(part)]
+            case tuple():
+                todo += item
             case _:
-                pass
+                todo += [type(item), getattr_static(item, "__wrapped__", None), *dict(_functions_in(item)).values()]
+                if callable(item) and _is_ours(type(item)):
+                    todo += [part for _, part in _fields(item, frozenset())]
     return frozenset(found - {""})
+
+
+def _is_ours(item: object) -> bool:
+    """Is it a function or a class of tidegate?"""
+    return str(getattr(item, "__module__", None)).partition(".")[0] == "tidegate"
 
 
 def _package(module: str, file: str) -> str:
@@ -430,7 +434,7 @@ class _Walk:
                 self.randoms.add(label)
             case _:
                 self.push((getattr_static(item, "__wrapped__", None), type(item)), label)  # of a cache of functools
-                for name, part in _fields(item, self.own):
+                for name, part in (*_fields(item, self.own), *_functions_in(item)):
                     self.push((part,), f"{label}.{name}")
                 if _is_iterator(item):
                     self.push(referents(item), label)
@@ -693,6 +697,21 @@ def _fields(item: object, own: frozenset[str]) -> Iterator[tuple[str, object]]:
     is_calling = module.partition(".")[0] == "tidegate" and callable(item)
     if _is_library_class(type(item), own) and module not in _HOLDERS and not is_calling:
         return
+    yield from _attributes_of(item)
+
+
+def _functions_in(item: object) -> Iterator[tuple[str, object]]:
+    """The functions that a part of a program of tidegate was made of; what an actor has is confirmed by itself."""
+    is_part = _is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim.")
+    if is_part and not isinstance(item, (*_CONSTANT, Document)) and not callable(item):
+        for name, part in _attributes_of(item):
+            if not callable(part):
+                yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part))
+            elif not isinstance(part, type):
+                yield name, part
+
+
+def _attributes_of(item: object) -> Iterator[tuple[str, object]]:
     is_plain = not any(isinstance(getattr_static(type(item), name, None), FunctionType) for name in _LOOKING_UP)
     with suppress(AttributeError):
         yield from list((getattr if is_plain else object.__getattribute__)(item, "__dict__").items())
