@@ -24,6 +24,7 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.halfway import answers, ending, stepping
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.streams import KEPT, Stream
 from tidegate.sim.world import FLIGHT, UNCONFIRMED, Halfway, PartsDone, World, contents, document, perform, world_with
 
 N: Final = Field[int]("n")
@@ -362,3 +363,21 @@ def test_what_begins_to_match_because_of_an_update_of_many_may_end_it() -> None:
     actors = (Process("p", factory(asks), raises=True), Process("o", factory(follows)))
     explore(Scenario("follows", "", world, actors, always={"seen": sees}))
     assert seen == {(11, 20, 30), (11, 21, 30)}
+
+
+@pytest.mark.parametrize("order", ["xy", "yx"])
+def test_a_stream_tells_what_a_statement_has_written_in_any_order(order: str) -> None:
+    async def asks() -> object:
+        await InTransaction(Transaction("p", 1), ask.update_many("rows", Exists(U), Add(U, 1)), begins=True)
+        return await CommitTransaction(Transaction("p", 1))
+
+    stream, told = Stream("changes", ("rows",)), set[tuple[object, ...]]()
+
+    def sees(state: State) -> bool:
+        told.add(tuple(change and change.id for change in state.read(KEPT).changes))
+        return True
+
+    world = stream.begun(world_with({"rows": tuple(Document.of({"_id": key, "u": 0}) for key in order)}))
+    process = Process("p", factory(asks), meaning=stream.meaning())
+    explore(Scenario("orders", "", world, (process,), always={"seen": sees}))
+    assert told == {(), ("x", "y"), ("y", "x")}

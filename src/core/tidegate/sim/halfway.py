@@ -43,7 +43,7 @@ from tidegate.sim.aging import plain_text, same, unchanged
 from tidegate.sim.cells import EARLIER
 from tidegate.sim.failover import noted, noted_in, noting, overwritten_in, unconfirmed
 from tidegate.sim.packing import Lens
-from tidegate.sim.transactions import all_confirmed, inside
+from tidegate.sim.transactions import all_confirmed, inside, known
 from tidegate.sim.world import (
     MANY,
     UNCONFIRMED,
@@ -194,7 +194,13 @@ def _ended_early_inside(
     each = () if seen is None else parts(operation, seen)
     if not 1 < len(each) <= APART_MAX or len(whole) != 1:
         return ()
+
+    def besides(done: World) -> object:
+        """What it leaves besides itself, such as the order in which a stream is to tell it."""
+        return _packed(done.write(known(effect.transaction.session), None))
+
     ended, todo, met = list(whole), [(world, Halfway(each))], set[object]()
+    left_so = {besides(done) for done, reply in whole if not isinstance(reply, Failure)}
     while todo:
         before, at = todo.pop()
         for part in at.left:
@@ -202,13 +208,18 @@ def _ended_early_inside(
             for done, reply in answers(meaning, stated, before, who):
                 left = tuple(other for other in at.left if other is not part)
                 after = Halfway(left, (), at.done.plus(operation, part, reply))
-                told, key = after.done.reply(operation), frozenset(map(id, left))
+                told, key = after.done.reply(operation), (frozenset(map(id, left)), besides(done))
                 if isinstance(reply, NotApplied):
                     told = reply
                 elif isinstance(told, Failure):
                     told = Refused(told.reason)
                 is_over = not left or isinstance(reply, Failure)
-                if is_over and all(type(told) is not type(known) for _, known in ended):
+                if isinstance(told, Failure):
+                    is_other = all(type(told) is not type(reply) for _, reply in ended)
+                else:
+                    is_other = key[1] not in left_so
+                if is_over and is_other:
+                    left_so |= set() if isinstance(told, Failure) else {key[1]}
                     ended.append((done, told))
                 elif not is_over and key not in met:
                     met.add(key)

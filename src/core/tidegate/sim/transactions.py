@@ -28,7 +28,6 @@ Laws
 Known not to work
     - A statement is one step. On a server, two of many documents each may hold what the other one wants, and both are over; and
       between the beginning of a first statement and its write others may write.
-    - What one statement has written to many documents, a stream tells in natural order.
     - What a transaction inserts comes behind what was inserted meanwhile, in natural order; in MongoDB it may come before it.
 """
 
