@@ -700,13 +700,13 @@ def _fields(item: object, own: frozenset[str]) -> Iterator[tuple[str, object]]:
     yield from _attributes_of(item)
 
 
-def _functions_in(item: object) -> Iterator[tuple[str, object]]:
+def _functions_in(item: object, deep: int = _DEEP_MAX) -> Iterator[tuple[str, object]]:
     """The functions that a part of a program of tidegate was made of; what an actor has is confirmed by itself."""
     is_part = _is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim.")
-    if is_part and not isinstance(item, (*_CONSTANT, Document)) and not callable(item):
+    if deep and is_part and not isinstance(item, (*_CONSTANT, Document)) and not callable(item):
         for name, part in _attributes_of(item):
             if not callable(part):
-                yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part))
+                yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part, deep - 1))
             elif not isinstance(part, type):
                 yield name, part
 
