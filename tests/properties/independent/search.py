@@ -889,6 +889,8 @@ def _steps(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator
         parts = parts_of(ask._replace(begun=None), state.docs, state.now)
         is_scan = ask.verb in {"update many", "delete many"}
         now = Begun(tuple(sorted(parts, key=lambda part: repr(_key(part))))) if at is None else at
+        if at is None and is_scan:
+            yield state, now, False
         for part in now.left:
             for done, after in _after(little, ask, now, part, state):
                 if not after.ended and (after.left or is_scan):

@@ -381,3 +381,28 @@ def test_a_stream_tells_what_a_statement_has_written_in_any_order(order: str) ->
     process = Process("p", factory(asks), meaning=stream.meaning())
     explore(Scenario("orders", "", world, (process,), always={"seen": sees}))
     assert told == {(), ("x", "y"), ("y", "x")}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_begins_to_match_before_a_write_by_filter_has_written_may_be_passed_by(number: int) -> None:
+    """Also if nothing matched as it began: a scan has passed `x`, and is on the way to `y`."""
+
+    async def asks() -> object:
+        return await ask.delete_many("rows", Eq(N, 1))
+
+    async def joins() -> object:
+        await ask.update_one("rows", Eq(ID, "x"), Put(N, 1))
+        await ask.update_one("rows", Eq(ID, "y"), Put(N, 1))
+        return await ask.find_one("rows", Eq(ID, "y")) is not None
+
+    docs = (Document.of({"_id": "x", "n": 0}), Document.of({"_id": "y", "n": number}))
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        if state.status("o") == Returned(value=True) and isinstance(state.status("p"), Returned):
+            seen.add(tuple(doc[ID] for doc in contents(state, "rows")))
+        return True
+
+    actors = (Process("p", factory(asks)), Process("o", factory(joins)))
+    explore(Scenario("joins", "", world_with({"rows": docs}), actors, always={"seen": sees}))
+    assert ("x",) in seen

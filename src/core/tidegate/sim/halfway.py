@@ -5,8 +5,9 @@
     an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
                                 inserts later
 
-What begins to match a write meanwhile is written, too, and may end it, or not; what it has written is not written again. A refusal ends an
-update of many, and a server that is told to end it (`Fault.PARTLY_DONE`) leaves it where it is.
+A write by a filter begins before it writes. What begins to match a write meanwhile is written, too, and may end it, or not;
+what it has written is not written again. A refusal ends an update of many, and a server that is told to end it
+(`Fault.PARTLY_DONE`) leaves it where it is.
 
 A meaning does all of it at once. Whether it does so document by document is seen by comparing: where a meaning of the
 user's answers or writes otherwise than for one document after the other, or lets wait what they need not wait for, nothing is
@@ -130,6 +131,8 @@ def stepping(  # noqa: PLR0917
                 whole = answers(meaning, effect, world, who)
             if not is_done_apart(effect, here.left, world, who, meaning, whole):
                 return
+            if isinstance(effect, _BY_FILTER):
+                yield "it has begun, and has written nothing", world, here.in_order(), False
         for happened, done, after in _onward(effect, here, world, who, meaning):
             if not after.is_over or (isinstance(effect, _BY_FILTER) and after.done.failure is None):
                 yield f"{happened}, and goes on", done, after, at is not None and bool(after.left)
