@@ -108,6 +108,14 @@ def test_a_request_that_trickles_in_is_let_go_of(port: int, monkeypatch: pytest.
         assert time.monotonic() < end_s
 
 
+def test_who_sends_a_body_only_when_asked_to_is_asked(port: int, acts: list[bytes]) -> None:
+    with connected(port) as sends:
+        told = said(sends, "POST /act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n")
+        assert told == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert b"200 OK" in said(sends, "four")
+    assert acts == [b"four"]
+
+
 def test_one_who_keeps_its_connection_is_answered_again(port: int) -> None:
     with connected(port) as asks:
         assert said(asks, PLAIN * 3).count(b"HTTP/1.1 200 ") == 3

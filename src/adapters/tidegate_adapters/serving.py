@@ -22,7 +22,7 @@ from email.message import Message
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedReader, RawIOBase
-from selectors import EVENT_READ, DefaultSelector, SelectorKey
+from selectors import EVENT_READ, PollSelector
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, cast, final
@@ -108,11 +108,15 @@ class _Server(ThreadingHTTPServer):
         """What was read for those that are given a thread just now."""
         self._hears: dict[socket.socket, bytearray] = {}
         """What was read of those that have none."""
-        self._selector, self._ends = DefaultSelector(), False
+        self._selector, self._ends = PollSelector(), False
         super().__init__(*given)
 
     def serve_forever(self, poll_interval: float = 0.5) -> None:
-        """Accept connections, and read from each until its header is there: a thread for each would cost a worker its pace."""
+        """Accept connections, and read from each until its header is there.
+
+        A thread for each would cost a worker its pace. So would many calls of the system: after each, Python may have this thread wait
+        five milliseconds for the worker's.
+        """
         looks_s = 0.0
         self._selector.register(self, EVENT_READ)
         while not self._ends:
@@ -120,7 +124,7 @@ class _Server(ThreadingHTTPServer):
                 if key.fileobj is self:
                     self._handle_request_noblock()  # type: ignore[attr-defined]  # as the method does that this overrides
                 elif key.fileobj in self._hears:  # it was not let go of just now
-                    self._hear(key)
+                    self._hear(cast("socket.socket", key.fileobj), key.data)
             if monotonic() >= looks_s:
                 self.service_actions()
                 looks_s = monotonic() + poll_interval
@@ -128,8 +132,7 @@ class _Server(ThreadingHTTPServer):
     def shutdown(self) -> None:
         self._ends = True
 
-    def _hear(self, key: SelectorKey) -> None:
-        connection = cast("socket.socket", key.fileobj)
+    def _hear(self, connection: socket.socket, client_address: Any) -> None:
         heard, part = self._hears[connection], b""
         try:
             part = connection.recv(_CONTENT_MAX)
@@ -144,7 +147,7 @@ class _Server(ThreadingHTTPServer):
         if part:
             self._selector.unregister(connection)
             self.heard[connection] = bytes(self._hears.pop(connection))
-            super().process_request(connection, key.data)
+            super().process_request(connection, client_address)
         else:
             self.let_go(connection)
 
@@ -160,6 +163,7 @@ class _Server(ThreadingHTTPServer):
         request.setblocking(False)
         self._hears[request] = bytearray()
         self._selector.register(request, EVENT_READ, client_address)
+        self._hear(request, client_address)  # whoever means to ask has mostly asked by now
 
     def shutdown_request(self, request: Any) -> None:
         self.connections.pop(request, None)
@@ -179,7 +183,7 @@ class _Server(ThreadingHTTPServer):
         self.connections.pop(connection, None)
         if self._hears.pop(connection, None) is not None:
             self._selector.unregister(connection)
-            self.shutdown_request(connection)
+            self.close_request(connection)
             return
         with suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
@@ -230,6 +234,7 @@ def served(
     class Handler(BaseHTTPRequestHandler):
         timeout: ClassVar[float | None] = _PATIENCE_S
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # an answer is sent as one
         server_version, sys_version = "tidegate", ""
 
         def setup(self) -> None:
@@ -256,6 +261,7 @@ def served(
             elif len(length) > 9 or int(length) > _CONTENT_MAX:
                 self._refuse(_TOO_LARGE)
             else:
+                self.wfile.flush()  # who sends `Expect: 100-continue` waits for it
                 self._answer(posts, self.rfile.read(int(length)))
 
         def _refuse(self, answer: Answer) -> None:

@@ -307,8 +307,8 @@ def kinds_in(names: Iterable[str]) -> set[str]:
 
 @pytest.mark.long  # it explores all specimens
 def test_the_sample_has_traces_of_every_kind() -> None:
-    """So `make test` need not replay all."""
-    assert kinds_in(SAMPLE) == kinds_in(SPECIMENS)
+    """So `make test` need not replay all; that a handler gives up is in a trace of a large specimen alone."""
+    assert kinds_in(SPECIMENS) - kinds_in(SAMPLE) == {"fault gave_up"}
 
 
 @pytest.mark.parametrize("budgets", [{}, {Fault.CRASH_BEFORE: 1}], ids=["all kinds alike", "one kind with a bound"])
