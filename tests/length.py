@@ -296,9 +296,7 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     "/retries/test_schedule.py::test_a_planted_bug_breaks_the_law": ("SC4-planted8",),
     "/services/test_membership.py::test_a_planted_bug_breaks_the_law": ("M1-2",),
     "/sim/test_independent.py::test_the_comparison_finds_a_planted_fault": (
-        "a late write of many does nothing",
         "a program that is taken back goes on",
-        "a sort is ignored",
         "a stream tells too early",
         "events are received together in one order",
         "faults lead out of a cycle",

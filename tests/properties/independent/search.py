@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from tests.properties.independent.programs import (
@@ -797,11 +797,11 @@ def _outcomes(little: Little, ask: Ask, at: Begun | None, state: State) -> list[
 
 
 def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """A document that is refused may come at any time, wherever it stands: then nothing is written after it."""
+    """A document may come at any time, wherever it stands: so others may be refused than in natural order, or none."""
     if ask.verb not in MANY:
         return
     if ask.transaction is not None:
-        yield from _ended_first_in_session(little, ask, state)
+        yield from _ended_early_in_session(little, ask, state)
         return
     parts = parts_of(ask, state.docs, state.now)
     begun = state._replace(unconfirmed=())
@@ -812,7 +812,8 @@ def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State
         before, at = todo.pop()
         for part in at.left:
             for done, after in _after(little, ask, at, part, before):
-                is_told = after.ended or (is_refused and not after.left)
+                is_other = is_refused or isinstance(_told(after), Failed)
+                is_told = after.ended or (is_other and not after.left)
                 if is_told and not any(one == done and reply == _told(after) for one, reply in known):
                     known.append((done, _told(after)))
                     yield done, _told(after)
@@ -821,8 +822,8 @@ def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State
                     todo.append((done, after))
 
 
-def _ended_first_in_session(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """Whichever comes first ends the statement: it is refused, or somebody else has written it."""
+def _ended_early_in_session(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
+    """The same of a statement: it is refused, or somebody else has written a document of it, or it is done."""
     assert ask.transaction is not None
     named, number, begins = ask.transaction
     known = dict(state.sessions).get(str(named.value), SessionState(0, None))
@@ -830,11 +831,18 @@ def _ended_first_in_session(little: Little, ask: Ask, state: State) -> Iterator[
     view = state.docs if begins else mine.view if mine else ()
     ((_, whole),) = served(little, ask, state)
     told = [whole]
-    for part in parts_of(ask, view, state.now):
-        ((done, reply),) = served(little, part._replace(transaction=ask.transaction), state)
-        if isinstance(reply, Failed) and reply not in told:
+    for order in permutations(parts_of(ask, view, state.now)):
+        before, at, reply = state, Begun(order), whole
+        for part in order:
+            is_first = begins and part is order[0]
+            ((before, reply),) = served(little, part._replace(transaction=(named, number, is_first)), before)
+            if isinstance(reply, Failed):
+                break
+            at = _counted(ask, part, at, reply, view)
+        reply = reply if isinstance(reply, Failed) else _told(at)
+        if order and not any(reply == each or type(reply) is type(each) is not Failed for each in told):
             told.append(reply)
-            yield done, reply
+            yield before, reply
 
 
 def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, object]]:
@@ -844,9 +852,9 @@ def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[S
             yield done, _new(at.left[0]) if reply is None else reply
     elif not at.left:
         yield state._replace(unconfirmed=()), _told(at)
-    for part in at.left if ask.verb in MANY else ():
+    for part in (*at.left, *_new_parts(ask, at, state)) if ask.verb in MANY else ():
         for done, after in _after(little, ask, at, part, state):
-            if after.ended or not after.left:
+            if after.ended or (part in at.left and not after.left):
                 yield done._replace(unconfirmed=()), _told(after)
 
 
@@ -881,16 +889,24 @@ def _steps(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator
         parts = parts_of(ask._replace(begun=None), state.docs, state.now)
         is_scan = ask.verb in {"update many", "delete many"}
         now = Begun(tuple(sorted(parts, key=lambda part: repr(_key(part))))) if at is None else at
+        if at is None and is_scan:
+            yield state, now, False
         for part in now.left:
             for done, after in _after(little, ask, now, part, state):
                 if not after.ended and (after.left or is_scan):
                     yield done, after, at is not None and bool(after.left)
-        known = {*now.passed, *map(_key, now.left)}
-        for part in parts if at is not None and is_scan and "OlderThan" not in repr(ask.where) else ():
-            if _key(part) not in known:
-                for done, after in _after(little, ask, now, part, state):
-                    if not after.ended:
-                        yield done, after, False
+        for part in () if at is None else _new_parts(ask, now, state):
+            for done, after in _after(little, ask, now, part, state):
+                if not after.ended:
+                    yield done, after, False
+
+
+def _new_parts(ask: Ask, at: Begun, state: State) -> tuple[Ask, ...]:
+    """What has begun to match since it began, other than by its age."""
+    if ask.verb not in {"update many", "delete many"} or "OlderThan" in repr(ask.where):
+        return ()
+    known = {*at.passed, *map(_key, at.left)}
+    return tuple(part for part in parts_of(ask._replace(begun=None), state.docs, state.now) if _key(part) not in known)
 
 
 def _changed_ids(before: tuple[Doc, ...], after: tuple[Doc, ...]) -> frozenset[object]:

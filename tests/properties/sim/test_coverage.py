@@ -26,6 +26,7 @@ from tidegate.model.operations import (
     upsert_one,
 )
 from tidegate.model.reducer import Step
+from tidegate.model.transactions import InTransaction, Transaction
 from tidegate.sim.actors import Network, Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.cells import Reads
@@ -453,6 +454,19 @@ def adding(number: int, *faults: Fault) -> tuple[Actor, ...]:
 
 def commanding(carried_out: Callable[[Effect[object]], Program[object] | None] = lambda _: None) -> tuple[Actor, ...]:
     return (ReducerProcess("p", "", commands, lambda *_: None, carried_out=carried_out),)
+
+
+@pytest.mark.parametrize(("number", "unique", "is_told"), [(7, "n", True), (6, "n", False), (7, "", False)])
+def test_a_statement_of_too_many_documents_is_reported_where_their_order_matters(
+    number: int, unique: str, *, is_told: bool
+) -> None:
+    async def states() -> None:
+        await InTransaction(Transaction("p", 1), ADD, begins=True)
+
+    docs = tuple(doc.put(N, n) for n, doc in enumerate(rows(number)))
+    world = world_with({"rows": docs}, unique={"rows": ((Field(unique),),)} if unique else {})
+    report = explore(scenario(world=world, actors=(Process("p", factory(states)),)))
+    assert any("in a transaction: a unique index may refuse" in line for line in report.uncovered) == is_told
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import permutations
 from typing import Any, Final, TypeAlias
 
@@ -12,17 +13,18 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from tidegate.model import operations as ask
-from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put
+from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Exists, Field, Put, Value
 from tidegate.model.effects import Effect, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.sim import halfway
-from tidegate.sim.actors import Network, Process, factory
+from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.automaton import Asking, Failed, Returned
 from tidegate.sim.failover import Failover
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.halfway import answers, ending, stepping
 from tidegate.sim.report import explore
 from tidegate.sim.scenario import Scenario, State
+from tidegate.sim.streams import KEPT, Stream
 from tidegate.sim.world import FLIGHT, UNCONFIRMED, Halfway, PartsDone, World, contents, document, perform, world_with
 
 N: Final = Field[int]("n")
@@ -241,21 +243,166 @@ def test_in_which_order_a_transaction_writes_documents_makes_no_difference(order
 
 
 @pytest.mark.parametrize("order", ["xyz", "zyx"])
-def test_an_order_in_which_no_document_is_refused_is_tried_at_once(order: str) -> None:
-    """Each of these makes room for the one before it; and all of it may be taken back."""
+@pytest.mark.parametrize("how", ["update many", "bulk", "insert many", "transaction"])
+def test_orders_in_which_other_documents_are_refused_or_none_are_tried_at_once(how: str, order: str) -> None:
+    """Each of these makes room for the one before it, or takes the same; and all of it may be taken back."""
+    effect: Effect[object] = ask.update_many("rows", Exists(U), Add(U, 1))
+    if how == "bulk":
+        effect = ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order))
+    elif how == "insert many":
+        effect = ask.insert_many("rows", *(Document.of({"_id": key, "u": 1}) for key in order))
 
     async def asks() -> object:
-        return await ask.update_many("rows", Exists(U), Add(U, 1))
+        if how != "transaction":
+            return await effect
+        await InTransaction(Transaction("p", 1), effect, begins=True)
+        return await CommitTransaction(Transaction("p", 1))
 
     docs = tuple(Document.of({"_id": key, "u": "xyz".index(key)}) for key in order)
     process = Process("p", factory(asks), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK), raises=True)
+    begun = (None, None, None) if how == "insert many" else (0, 1, 2)
     seen = set[object]()
 
     def sees(state: State) -> bool:
-        if state.status("p") == Failed(NotDurable("no majority has confirmed it")):
+        held = tuple(doc and doc[U] for doc in (state.read(document("rows", key)) for key in "xyz"))
+        changed = {
+            document("rows", key).name for key, n in zip("xyz", held, strict=True) if n != begun["xyz".index(key)]
+        }
+        kept = {cell.name for write in state.read(UNCONFIRMED) for cell, _ in write}
+        if isinstance(state.status("p"), Failed) and kept and changed <= kept:
+            seen.add(held)
+        return True
+
+    world = world_with({"rows": () if how == "insert many" else docs}, unique={"rows": ((U,),)})
+    explore(Scenario("orders", "", world, (process, Failover()), budget=2, always={"seen": sees}))
+    assert (
+        seen
+        == {
+            "update many": {(1, 2, 3), (0, 1, 3)},
+            "bulk": {(1, 2, 3), (0, 2, 3), (0, 1, 3)},
+            "insert many": {(1, None, None), (None, 1, None), (None, None, 1)},
+            "transaction": {(1, 2, 3)},
+        }[how]
+    )
+
+
+@pytest.mark.parametrize("order", ["xyz", "zxy"])
+def test_what_two_documents_take_ends_a_statement_before_a_third_one_has_a_conflict(order: str) -> None:
+    async def asks() -> object:
+        await QUIET  # so z is held
+        many = ask.update_many("rows", Exists(U), Put(U, 5))
+        return await InTransaction(Transaction("p", 1), many, begins=True)
+
+    async def holds_z() -> None:
+        await InTransaction(LATE, ask.update_one("rows", Eq(ID, "z"), Put(U, 7)), begins=True)
+
+    docs = tuple(Document.of({"_id": key, "u": "xyz".index(key)}) for key in order)
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        if isinstance(status := state.status("p"), Failed):
+            seen.add(type(status.failure))
+        return True
+
+    holder = Process("t", factory(holds_z))
+    actors = (holder, Process("p", factory(asks), meaning=when_quiet((holder,)), raises=True))
+    world = world_with({"rows": docs}, unique={"rows": ((U,),)})
+    explore(Scenario("orders", "", world, actors, always={"seen": sees}))
+    assert seen == {NotApplied, Refused}
+
+
+@pytest.mark.parametrize("order", ["vy", "yv"])
+def test_what_is_too_late_before_it_has_written_confirms_nothing(order: str) -> None:
+    """Of the two, one is not there, and the other is held."""
+
+    async def asks() -> object:
+        with suppress(NotDurable):
+            await ask.update_one("rows", Eq(ID, "w"), Put(U, 7))
+        await QUIET
+        return await ask.bulk_update(*(ask.update_one("rows", Eq(ID, key), Add(U, 1)) for key in order), within=1_000)
+
+    async def holds() -> None:
+        await InTransaction(LATE, ask.update_one("rows", Eq(ID, "y"), Add(U, 5)), begins=True)
+
+    docs = tuple(Document.of({"_id": key, "u": 0}) for key in "wy")
+    holder, kinds = Process("t", factory(holds)), Faults.of(Fault.NOT_DURABLE, Fault.ROLLED_BACK)
+    process = Process("p", factory(asks), kinds, meaning=when_quiet((holder,)), raises=True)
+    seen = set[bool]()
+
+    def sees(state: State) -> bool:
+        if isinstance(state.status("p"), Failed) and state.read(document("rows", "w")) != docs[0]:
+            seen.add(bool(state.read(UNCONFIRMED)))
+        return True
+
+    actors = (process, holder, Failover())
+    explore(Scenario("orders", "", world_with({"rows": docs}), actors, budget=2, always={"seen": sees}))
+    assert True in seen
+
+
+def test_what_begins_to_match_because_of_an_update_of_many_may_end_it() -> None:
+    """It takes what another document has, and is refused."""
+
+    async def asks() -> object:
+        return await ask.update_many("rows", Exists(Field("many")), Add(U, 1))
+
+    async def follows() -> None:
+        if (await ask.find_one("rows", Eq(ID, "x"))) == Document.of({"_id": "x", "u": 11, "many": 1}):
+            await ask.update_one("rows", Eq(ID, "z"), Put(Field("many"), 1))
+
+    numbers = {"x": 10, "y": 20, "z": 30, "w": 31}
+    many: dict[str, Value] = {"many": 1}
+    docs = tuple(Document.of({"_id": key, "u": n, **(many if key in "xy" else {})}) for key, n in numbers.items())
+    world = world_with({"rows": docs}, unique={"rows": ((U,),)})
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        if isinstance(state.status("p"), Failed):
             seen.add(tuple(doc and doc[U] for doc in (state.read(document("rows", key)) for key in "xyz")))
         return True
 
-    world = world_with({"rows": docs}, unique={"rows": ((U,),)})
-    explore(Scenario("orders", "", world, (process, Failover()), budget=2, always={"seen": sees}))
-    assert seen == {(1, 2, 3), (0, 2, 3), (0, 1, 2)}
+    actors = (Process("p", factory(asks), raises=True), Process("o", factory(follows)))
+    explore(Scenario("follows", "", world, actors, always={"seen": sees}))
+    assert seen == {(11, 20, 30), (11, 21, 30)}
+
+
+@pytest.mark.parametrize("order", ["xy", "yx"])
+def test_a_stream_tells_what_a_statement_has_written_in_any_order(order: str) -> None:
+    async def asks() -> object:
+        await InTransaction(Transaction("p", 1), ask.update_many("rows", Exists(U), Add(U, 1)), begins=True)
+        return await CommitTransaction(Transaction("p", 1))
+
+    stream, told = Stream("changes", ("rows",)), set[tuple[object, ...]]()
+
+    def sees(state: State) -> bool:
+        told.add(tuple(change and change.id for change in state.read(KEPT).changes))
+        return True
+
+    world = stream.begun(world_with({"rows": tuple(Document.of({"_id": key, "u": 0}) for key in order)}))
+    process = Process("p", factory(asks), meaning=stream.meaning())
+    explore(Scenario("orders", "", world, (process,), always={"seen": sees}))
+    assert told == {(), ("x", "y"), ("y", "x")}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_begins_to_match_before_a_write_by_filter_has_written_may_be_passed_by(number: int) -> None:
+    """Also if nothing matched as it began: a scan has passed `x`, and is on the way to `y`."""
+
+    async def asks() -> object:
+        return await ask.delete_many("rows", Eq(N, 1))
+
+    async def joins() -> object:
+        await ask.update_one("rows", Eq(ID, "x"), Put(N, 1))
+        await ask.update_one("rows", Eq(ID, "y"), Put(N, 1))
+        return await ask.find_one("rows", Eq(ID, "y")) is not None
+
+    docs = (Document.of({"_id": "x", "n": 0}), Document.of({"_id": "y", "n": number}))
+    seen = set[object]()
+
+    def sees(state: State) -> bool:
+        if state.status("o") == Returned(value=True) and isinstance(state.status("p"), Returned):
+            seen.add(tuple(doc[ID] for doc in contents(state, "rows")))
+        return True
+
+    actors = (Process("p", factory(asks)), Process("o", factory(joins)))
+    explore(Scenario("joins", "", world_with({"rows": docs}), actors, always={"seen": sees}))
+    assert ("x",) in seen

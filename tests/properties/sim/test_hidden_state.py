@@ -10,6 +10,7 @@ import asyncio  # noqa: TID251  as a program that should not
 import contextvars
 import enum
 import functools
+import importlib
 import io
 import os
 import random  # noqa: TID251  as a program that should not
@@ -23,6 +24,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Se
 from datetime import datetime
 from itertools import count as count_from
 from itertools import cycle
+from pathlib import Path
 from random import Random, SystemRandom  # noqa: TID251  for random runs
 from random import random as drawn  # noqa: TID251  likewise
 from time import time_ns as now_ns  # noqa: TID251  likewise
@@ -34,6 +36,8 @@ from weakref import WeakKeyDictionary
 import attrs
 import pytest
 
+from tidegate.counters.counter import decide_increment
+from tidegate.counters.increments import IncrementParts, increment
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Call, Effect, Note, Program, Refused
 from tidegate.model.errors import Misuse, Nondeterministic
@@ -58,6 +62,7 @@ from tidegate.sim import (
     world_with,
 )
 from tidegate.sim.automaton import Asking, ProgramAutomaton
+from tidegate.sim.failover import recalling
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.linearizability import BEGAN, ENDED, recording
 from tidegate.sim.outside import Reach, reached
@@ -1471,6 +1476,57 @@ def test_a_variable_without_a_value_is_none() -> None:
     assert reached(names_later).snapshot() == ()
     later = 1
     assert names_later() == 1
+
+
+INSTALLED: Final = """
+from tidegate.model.effects import Call
+
+RUNS = []
+
+async def counts():
+    RUNS.append(1)
+    await Call("ask")
+
+def is_kept(state):
+    return bool(RUNS)
+
+class Keeper:
+    def keeps(self):
+        return RUNS
+"""
+
+
+def test_code_of_the_users_that_is_installed_is_watched_and_what_it_uses_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its package is that of a program or of a law, also where tidegate holds it."""
+    (tmp_path / "site-packages" / "harbour").mkdir(parents=True)
+    (tmp_path / "site-packages" / "harbour" / "__init__.py").write_text(INSTALLED)
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    harbour = importlib.import_module("harbour")
+
+    async def uses() -> None:
+        await harbour.counts()
+
+    for root in (
+        harbour.counts,
+        factory(harbour.counts),
+        recalling(harbour.is_kept),
+        when_quiet((), harbour.is_kept),
+        factory(increment, "a", "b", "c", harbour.Keeper()),
+    ):
+        assert "RUNS" in [label for label, _, _ in reached(root).places]
+    assert "RUNS" not in [label for label, _, _ in reached(uses).places]
+
+
+def test_a_function_that_a_part_of_a_program_of_tidegate_was_made_of_is_watched() -> None:
+    def decides(*asked: Any) -> Any:
+        NUMBERS["n"] += 1
+        return decide_increment(*asked)
+
+    reach = reached(factory(increment, "a", "b", "c", IncrementParts(decide=decides)))
+    assert reach.has_code
+    assert "NUMBERS" in [label for label, _, _ in reach.places]
 
 
 # --- loops --------------------------------------------------------------------------------------------------------------

@@ -282,7 +282,7 @@ def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iter
         names = tuple(label for label in undeclared if subject.is_merged or label in shared)
         read = set[str]()
         changed = [
-            (label, holder, name, objects_at(holder, name))
+            (label, holder, name, objects_at(holder, name, subject.reach.own))
             for label, holder, name in subject.reach.places
             if label in subject.changes
         ]

@@ -33,6 +33,7 @@ from tidegate.model.errors import shown
 from tidegate.model.immutable import mapped
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.operations import BulkUpdate, DeleteMany, InsertMany, UpdateMany, UpsertOne
+from tidegate.model.transactions import InTransaction
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.aging import same
 from tidegate.sim.automaton import Asking, Returned
@@ -198,8 +199,8 @@ _HOLDING: Final = frozenset({DOCUMENTS, "session"})
 
 
 def _in_one_step(found: Explored) -> tuple[str, ...]:
-    """Writes of so many documents that most of them were written in one step, and those that a meaning of the user's does at once."""
-    packing, most = found.search.space.packing, dict[_Told, int]()
+    """Writes of so many documents that not all orders were tried, and those that a meaning of the user's does at once."""
+    packing, most, stated = found.search.space.packing, dict[_Told, int](), dict[_Told, int]()
     at_once: dict[_Told, None] = {}
     there = {
         name[1]: max(len(cast("tuple[object, ...]", keys)) for keys in slot.values)
@@ -222,7 +223,13 @@ def _in_one_step(found: Explored) -> tuple[str, ...]:
             for who, effect, where in asked.get((key >> slot.shift) & slot.low, ()):
                 world = Lens(packing, key, Looked())
                 if not isinstance(actor, Process) or actor.asking(world, effect).at is None:
-                    told = (where or _asked_at(found, who, effect), type(effect).__name__, effect.collection)
+                    place = where or _asked_at(found, who, effect)
+                    if isinstance(effect, InTransaction):
+                        operation = cast("Many", effect.operation)
+                        told = (place, type(operation).__name__, operation.collection)
+                        stated[told] = too_many(effect, world, who, meaning, stated.get(told, 0))
+                        continue
+                    told = (place, type(effect).__name__, effect.collection)
                     if isinstance(effect, MANY):
                         most[told] = too_many(effect, world, who, meaning, most.get(told, 0))
                     if some == 1 and told not in at_once and is_at_once(effect, world, who, meaning):
@@ -236,6 +243,12 @@ def _in_one_step(found: Explored) -> tuple[str, ...]:
             if number
         ),
         *(
+            f"{where}: {kind} of {number} documents of {collection} in a transaction: a unique index may refuse one of them in one "
+            f"order alone, and of more than {APART_MAX} no other order was explored; let the scenario have fewer documents"
+            for (where, kind, collection), number in stated.items()
+            if number
+        ),
+        *(
             f"{where}: {kind} in {collection} is done at once, so what others may do in its middle was not explored: the meaning "
             "does otherwise for one document after the other; let it do with UpdateOne, DeleteOne and InsertOne what it does with this"
             for where, kind, collection in at_once
@@ -245,7 +258,7 @@ def _in_one_step(found: Explored) -> tuple[str, ...]:
 
 _Told: TypeAlias = tuple[str, str, str]
 """At which line, what kind of request, and of which collection."""
-_Asked: TypeAlias = tuple[str, Many | UpsertOne, str]
+_Asked: TypeAlias = tuple[str, Many | UpsertOne | InTransaction[object], str]
 """Who asks the store to write, what, and at which line, if that is known."""
 
 
@@ -253,17 +266,18 @@ def _in_steps(asked: Iterable[tuple[str, object, str]], there: Mapping[str, int]
     """Those that may write more than so many documents; `there` is how many a collection ever had. An upsert writes one."""
     found: list[_Asked] = []
     for who, effect, where in asked:
-        match effect:
+        written = effect.operation if isinstance(effect, InTransaction) else effect
+        match written:
             case InsertMany(docs=named) | BulkUpdate(updates=named):
                 most = len(named)
             case UpdateMany() | DeleteMany():
-                most = there.get(effect.collection, 0)
-            case UpsertOne() if some == 1:
+                most = there.get(written.collection, 0)
+            case UpsertOne() if some == 1 and not isinstance(effect, InTransaction):
                 most = some + 1
             case _:
                 continue
         if most > some:
-            found.append((who, effect, where))
+            found.append((who, cast("Many | UpsertOne | InTransaction[object]", effect), where))
     return found
 
 

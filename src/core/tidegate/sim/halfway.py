@@ -5,8 +5,9 @@
     an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
                                 inserts later
 
-What begins to match a write meanwhile is written, too, or not; what it has written is not written again. A refusal ends an
-update of many, and a server that is told to end it (`Fault.PARTLY_DONE`) leaves it where it is.
+A write by a filter begins before it writes. What begins to match a write meanwhile is written, too, and may end it, or not;
+what it has written is not written again. A refusal ends an update of many, and a server that is told to end it
+(`Fault.PARTLY_DONE`) leaves it where it is.
 
 A meaning does all of it at once. Whether it does so document by document is seen by comparing: where a meaning of the
 user's answers or writes otherwise than for one document after the other, or lets wait what they need not wait for, nothing is
@@ -21,7 +22,7 @@ Laws, whatever others do in between
 
 Known not to work
     - Of more than `APART_MAX` documents all but the last ones are written in one step, in one order; an exhaustive search tells
-      (`uncovered`).
+      (`uncovered`). The same goes for a statement of so many, where a unique index may refuse one.
     - What begins to match only as time passes, or is deleted and inserted again under an update, is not met.
     - What has been written halfway is not taken back unless something before it is; and a failover does not end it.
     - A time that is put in is that of the document's own step; a server has one for all.
@@ -43,7 +44,7 @@ from tidegate.sim.aging import plain_text, same, unchanged
 from tidegate.sim.cells import EARLIER
 from tidegate.sim.failover import noted, noted_in, noting, overwritten_in, unconfirmed
 from tidegate.sim.packing import Lens
-from tidegate.sim.transactions import all_confirmed, inside
+from tidegate.sim.transactions import all_confirmed, inside, known
 from tidegate.sim.world import (
     MANY,
     UNCONFIRMED,
@@ -58,6 +59,7 @@ from tidegate.sim.world import (
     parts,
     target,
     to_insert,
+    uniques,
 )
 
 __all__ = [
@@ -129,6 +131,8 @@ def stepping(  # noqa: PLR0917
                 whole = answers(meaning, effect, world, who)
             if not is_done_apart(effect, here.left, world, who, meaning, whole):
                 return
+            if isinstance(effect, _BY_FILTER):
+                yield "it has begun, and has written nothing", world, here.in_order(), False
         for happened, done, after in _onward(effect, here, world, who, meaning):
             if not after.is_over or (isinstance(effect, _BY_FILTER) and after.done.failure is None):
                 yield f"{happened}, and goes on", done, after, at is not None and bool(after.left)
@@ -140,31 +144,37 @@ def stepping(  # noqa: PLR0917
 
 
 def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
-    """What else becomes of a write of many at once: it is ended by a document after others than in natural order, or by none."""
+    """What else becomes of a write of many at once, if others of its documents are refused than in natural order, or none."""
     if isinstance(effect, InTransaction):
-        return _ended_first_inside(effect, world, who, meaning, whole)
-    if not isinstance(effect, _BY_FILTER) and not (isinstance(effect, BulkUpdate) and effect.within is not None):
-        return ()  # a refusal does not end it
+        return _ended_early_inside(effect, world, who, meaning, whole)
+    if not isinstance(effect, MANY):
+        return ()
+    is_refused = bool(whole) and all(isinstance(reply, Failure) for _, reply in whole)
+    ends = isinstance(effect, _BY_FILTER) or (isinstance(effect, BulkUpdate) and effect.within is not None)
+    if not ends and not is_refused and not world.read(uniques(effect.collection)):
+        return ()  # each has the same outcome in any order
     each = parts(effect, world)
     if not 1 < len(each) <= APART_MAX:
         return ()
     known = [(_packed(done), reply) for done, reply in whole]
-    is_refused = bool(whole) and all(isinstance(reply, Failure) for _, reply in whole)
     ended: list[tuple[World, object]] = []
-    begun = all_confirmed(world)
-    todo, met = [(begun, Halfway(each))], set[object]()
+    todo, met = [(world, Halfway(each))], set[object]()
     while todo:
         before, at = todo.pop()
         for part in at.left:
             for done, reply in answers(meaning, part, before, who):
                 left = tuple(other for other in at.left if other is not part)
                 after = Halfway(left, (), at.done.plus(effect, part, reply))
-                is_told = after.done.failure is not None or (is_refused and not left)
-                reply_to_all, key = after.done.reply(effect), (frozenset(map(id, left)), _packed(done))
-                if is_told and not any(key[1] == one and same(reply_to_all, other) for one, other in known):
+                reply_to_all, key = after.done.reply(effect), (frozenset(map(id, left)), _packed(done), after.done)
+                is_other = is_refused or isinstance(reply_to_all, Failure)
+                if (
+                    after.is_over
+                    and is_other
+                    and not any(key[1] == one and same(reply_to_all, to) for one, to in known)
+                ):
                     known.append((key[1], reply_to_all))
                     ended.append((done, reply_to_all))
-                elif not is_told and key not in met:
+                elif not after.is_over and key not in met:
                     met.add(key)
                     todo.append((done, after))
     return tuple(ended) if ended and is_done_apart(effect, each, world, who, meaning, whole) else ()
@@ -176,10 +186,10 @@ def _packed(world: World) -> object:
     return inner.state if isinstance(inner, Lens) else id(inner)
 
 
-def _ended_first_inside(
+def _ended_early_inside(
     effect: InTransaction[object], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> Answers:
-    """The same of a statement: it is refused or has a write conflict, and which of them it is may be up to the order."""
+    """The same of a statement: it is refused, has a write conflict, or is done, and which of them may be up to the order."""
     operation = effect.operation
     if not isinstance(operation, (UpdateMany, DeleteMany, BulkUpdate)):
         return ()
@@ -187,14 +197,36 @@ def _ended_first_inside(
     each = () if seen is None else parts(operation, seen)
     if not 1 < len(each) <= APART_MAX or len(whole) != 1:
         return ()
-    ended = list(whole)
-    for part in each:
-        for done, reply in answers(meaning, attrs.evolve(effect, operation=part), world, who):
-            failure = reply
-            if isinstance(reply, Failure) and not isinstance(reply, NotApplied):
-                failure = Refused(cast("Failure", PartsDone().plus(operation, part, reply).reply(operation)).reason)
-            if isinstance(failure, Failure) and all(type(failure) is not type(told) for _, told in ended):
-                ended.append((done, failure))
+
+    def besides(done: World) -> object:
+        """What it leaves besides itself, such as the order in which a stream is to tell it."""
+        return _packed(done.write(known(effect.transaction.session), None))
+
+    ended, todo, met = list(whole), [(world, Halfway(each))], set[object]()
+    left_so = {besides(done) for done, reply in whole if not isinstance(reply, Failure)}
+    while todo:
+        before, at = todo.pop()
+        for part in at.left:
+            stated = attrs.evolve(effect, operation=part, begins=effect.begins and len(at.left) == len(each))
+            for done, reply in answers(meaning, stated, before, who):
+                left = tuple(other for other in at.left if other is not part)
+                after = Halfway(left, (), at.done.plus(operation, part, reply))
+                told, key = after.done.reply(operation), (frozenset(map(id, left)), besides(done))
+                if isinstance(reply, NotApplied):
+                    told = reply
+                elif isinstance(told, Failure):
+                    told = Refused(told.reason)
+                is_over = not left or isinstance(reply, Failure)
+                if isinstance(told, Failure):
+                    is_other = all(type(told) is not type(reply) for _, reply in ended)
+                else:
+                    is_other = key[1] not in left_so
+                if is_over and is_other:
+                    left_so |= set() if isinstance(told, Failure) else {key[1]}
+                    ended.append((done, told))
+                elif not is_over and key not in met:
+                    met.add(key)
+                    todo.append((done, after))
     found = tuple(ended[1:])
     return found if found and _is_stated_apart(effect, each, world, who, meaning, whole[0]) else ()
 
@@ -224,16 +256,30 @@ def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning:
     """What becomes of a request with its last step, if the next one may be that."""
     if isinstance(effect, UpsertOne):
         yield from _inserting(cast("InsertOne", at.left[0]), world, who, meaning)
-    elif not at.left:
-        yield all_confirmed(world), at.done.reply(cast("Many", effect))
-    else:
-        for _, done, after in _onward(cast("Many", effect), at, world, who, meaning):
-            if after.is_over:
-                yield all_confirmed(done), after.done.reply(cast("Many", effect))
+        return
+    many = cast("Many", effect)
+    if not at.left:
+        yield all_confirmed(world), at.done.reply(many)
+    for _, done, after in _onward(many, at, world, who, meaning):
+        if after.is_over:
+            yield all_confirmed(done), after.done.reply(many)
+    for part in _new(many, at, world) if isinstance(many, _BY_FILTER) else ():
+        for _, done, after in _after(many, at, part, world, who, meaning):
+            if after.done.failure is not None:
+                yield all_confirmed(done), after.done.reply(many)
 
 
-def too_many(effect: Many, world: World, who: str, meaning: Meaning, known: int = 0) -> int:
-    """How many documents it writes, if those are so many that its first step is that of several; else what is known."""
+def too_many(effect: Many | InTransaction[object], world: World, who: str, meaning: Meaning, known: int = 0) -> int:
+    """How many documents it writes, if those are so many that not all orders were tried; else what is known.
+
+    The first step of a write of so many is that of several; the order of a statement matters where a unique index refuses.
+    """
+    if isinstance(effect, InTransaction):
+        seen, operation = inside(effect, world, who), effect.operation
+        if seen is None or not isinstance(operation, (UpdateMany, BulkUpdate)):
+            return known
+        number = len(parts(operation, seen)) if world.read(uniques(operation.collection)) else 0
+        return number if number > max(APART_MAX, known) else known
     each = parts(effect, world)
     if len(each) <= max(APART_MAX, known):
         return known

@@ -8,7 +8,8 @@ attributes of classes and modules, and context variables: functions, classes and
     what all of that holds now                                    `Reach.snapshot`
 A run that starts with warm caches must leave the snapshot as it was at every await: whatever changes may decide later.
 
-The walk stops at the standard library, installed packages and tidegate; it looks through what holds whatever is put there, such
+The walk stops at the standard library, installed packages and tidegate, but not at the packages in which what a scenario names
+is written, for these are the user's wherever they lie; it looks through what holds whatever is put there, such
 as a SimpleNamespace, a Counter, a queue, an event, a buffer or an iterator, and through what calls it, such as a `Linearizable`
 or `when_quiet`. Of a cache of functools only what can change counts. No code of the user's is run, no property, descriptor or
 `__getattr__`, besides `__class__`.
@@ -23,6 +24,7 @@ inside of extension types, files and the environment.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -50,6 +52,7 @@ from typing import Final, TypeAlias, cast, final
 import attrs
 
 from tidegate.model.bytecode import DEEP, READERS, Lookup, assigned, lookups, makes_sets
+from tidegate.model.documents import Document
 from tidegate.model.errors import Nondeterministic
 from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
@@ -91,6 +94,7 @@ _WIDE_COST: Final = 8
 _DEEP_MAX: Final = 6
 _LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
 """Where the standard library lies."""
+_INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(\w+)")
 _HEAP_TYPE: Final = 1 << 9
 """The flag of a class that Python code, rather than C, has made."""
 
@@ -128,6 +132,7 @@ class Reach:
         objects: By id, the mutable objects that the walk met.
         left_out: The walk met more objects than it visits.
         still: The places, by number, that hold tables which the code only reads: they are not watched.
+        own: The packages of the user's.
         cut: Labels of places that a snapshot has not seen whole, for they hold too many values.
     """
 
@@ -140,6 +145,7 @@ class Reach:
     objects: Mapping[int, object] = attrs.field(repr=False)
     left_out: bool
     still: frozenset[int]
+    own: frozenset[str]
     cut: set[str] = attrs.field(init=False, factory=set, repr=False)
 
     @property
@@ -160,7 +166,7 @@ class Reach:
                 tokens.append(None)
                 continue
             here = [_TOKENS_MAX, 0]
-            tokens.append(_token(_held(holder, name), here, _DEEP_MAX, ()))
+            tokens.append(_token(_held(holder, name), here, _DEEP_MAX, (), self.own))
             if here[0] < 0:
                 self.cut.add(label)
             if left is not None:
@@ -246,7 +252,7 @@ def reached(*roots: object) -> Reach:
     Args:
         roots: What starts a program, or another function of a scenario.
     """
-    walk = _Walk()
+    walk = _Walk(_packages_of(roots))
     for root in roots:
         owner = root.func if isinstance(root, partial) else root
         owner = owner.__self__ if isinstance(owner, MethodType) else owner
@@ -266,22 +272,64 @@ def reached(*roots: object) -> Reach:
         {key: item for key, item in walk.seen.items() if not isinstance(item, _CONSTANT)},
         walk.left_out,
         frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
+        walk.own,
     )
 
 
-def objects_at(holder: object, name: str) -> frozenset[int]:
+def objects_at(holder: object, name: str, own: frozenset[str] = frozenset()) -> frozenset[int]:
     """The ids of the mutable objects that a place holds."""
-    walk = _Walk()
+    walk = _Walk(own)
     walk.push((_held(holder, name),), "")
     walk.go_on()
-    return frozenset(key for key, item in walk.seen.items() if not _is_constant(item))
+    return frozenset(key for key, item in walk.seen.items() if not _is_constant(item, own))
+
+
+def _packages_of(roots: Iterable[object]) -> frozenset[str]:
+    """The installed packages in which these are written, and what is handed to tidegate with them."""
+    found, seen, todo = set[str](), dict[int, object](), list(roots)
+    while todo:
+        item = todo.pop()
+        if id(item) in seen or type(item) in _ATOMS:
+            continue
+        seen[id(item)] = item
+        match item:
+            case partial():
+                todo += [item.func, *((*item.args, *item.keywords.values()) if _is_ours(item.func) else ())]
+            case MethodType():
+                todo += [item.__func__, item.__self__]
+            case FunctionType():
+                found.add(_package(item.__module__ or "", item.__code__.co_filename))
+                held = (_held(cell, "cell_contents") for cell in item.__closure__ or ())
+                todo += [*(held if _is_ours(item) else ()), getattr_static(item, "__wrapped__", None)]
+            case type():
+                file = getattr(sys.modules.get(item.__module__), "__file__", None)
+                found.add(_package(item.__module__, file or ""))
+            case tuple():
+                todo += item
+            case _:
+                todo += [type(item), getattr_static(item, "__wrapped__", None), *dict(_functions_in(item)).values()]
+                if callable(item) and _is_ours(type(item)):
+                    todo += [part for _, part in _fields(item, frozenset())]
+    return frozenset(found - {""})
+
+
+def _is_ours(item: object) -> bool:
+    """Is it a function or a class of tidegate?"""
+    return str(getattr(item, "__module__", None)).partition(".")[0] == "tidegate"
+
+
+def _package(module: str, file: str) -> str:
+    """The installed package in which that module lies; "" if in none, such as what a decorator of another package has made."""
+    found = _INSTALLED.search(file.replace("\\", "/"))
+    return found[1] if found and module.partition(".")[0] in (found[1], "__main__") else ""
 
 
 @final
 class _Walk:
     """Functions, classes and modules are visited before data, which may be a large table."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: frozenset[str]) -> None:
+        self.own = own
         self.codes_todo: deque[tuple[object, str]] = deque()
         self.todo: deque[tuple[object, str]] = deque()
         self.data = 0
@@ -329,7 +377,7 @@ class _Walk:
             return True
         held = _held(holder, name)
         is_unused = isinstance(holder, FunctionType) and held == {}  # a function without attributes or defaults
-        return held is not _NOTHING and not is_unused and not _is_constant(held)
+        return held is not _NOTHING and not is_unused and not _is_constant(held, self.own)
 
     def only_reads(self, place: _Place) -> bool:
         """Is it a table in which the code only looks up immutable values, and that the walk reached by one name?"""
@@ -386,7 +434,7 @@ class _Walk:
                 self.randoms.add(label)
             case _:
                 self.push((getattr_static(item, "__wrapped__", None), type(item)), label)  # of a cache of functools
-                for name, part in _fields(item):
+                for name, part in (*_fields(item, self.own), *_functions_in(item)):
                     self.push((part,), f"{label}.{name}")
                 if _is_iterator(item):
                     self.push(referents(item), label)
@@ -395,7 +443,7 @@ class _Walk:
         """What is given to a function of the user's is named as its parameters are."""
         function = call.func
         if isinstance(function, FunctionType) and not _is_library(
-            function.__module__ or "", function.__code__.co_filename
+            function.__module__ or "", function.__code__.co_filename, self.own
         ):
             given = {**dict(zip(function.__code__.co_varnames, call.args, strict=False)), **call.keywords}
             for name in given:
@@ -407,7 +455,7 @@ class _Walk:
             self.place(variable, cell, "cell_contents")
             bound[variable] = [_held(cell, "cell_contents")]
         self.push((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()), function.__name__)
-        if _is_library(function.__module__ or "", function.__code__.co_filename):
+        if _is_library(function.__module__ or "", function.__code__.co_filename, self.own):
             return
         for attribute in ("__defaults__", "__kwdefaults__", "__dict__"):
             self.place(f"{function.__name__}.{attribute}", function, attribute)
@@ -485,7 +533,7 @@ class _Walk:
 
     def visit_module(self, label: str, module: ModuleType, names: AbstractSet[str]) -> None:
         """Visit what code with these names may look up in a module of the user's."""
-        if _is_library(module.__name__, vars(module).get("__file__")):
+        if _is_library(module.__name__, vars(module).get("__file__"), self.own):
             return
         for attribute in sorted(names & vars(module).keys()):
             key, held = (id(vars(module)), attribute), vars(module)[attribute]
@@ -538,7 +586,7 @@ class _Walk:
 
     def visit_class(self, kind: type) -> None:
         for base in kind.__mro__:
-            if _is_library_class(base):
+            if _is_library_class(base, self.own):
                 continue
             for name, held in list(vars(base).items()):
                 inner = held
@@ -610,23 +658,24 @@ def _is_plain(item: object) -> bool:
     return type(item) in _ATOMS or (type(item) is tuple and all(map(_is_plain, item)))
 
 
-def _is_library(module: str, file: str | None) -> bool:
+def _is_library(module: str, file: str | None, own: frozenset[str]) -> bool:
     """Is it code of the standard library, of an installed package, or of tidegate? Programs keep no state there."""
     if file is None:
         return module != "__main__"
-    place = file.replace("\\", "/")
-    is_installed = "/site-packages/" in place or "/dist-packages/" in place
-    return module.partition(".")[0] == "tidegate" or is_installed or place.startswith((_LIBRARY, "<frozen", "<attrs"))
+    place, is_ours = file.replace("\\", "/"), module.partition(".")[0] == "tidegate"
+    if found := _INSTALLED.search(place):
+        return is_ours or found[1] not in own
+    return is_ours or place.startswith((_LIBRARY, "<frozen", "<attrs"))
 
 
-def _is_library_class(kind: type) -> bool:
+def _is_library_class(kind: type, own: frozenset[str]) -> bool:
     if not kind.__flags__ & _HEAP_TYPE or kind.__module__.partition(".")[0] == "tidegate":
         return True
-    own = (
+    of_it = (
         each for each in vars(kind).values() if isinstance(each, FunctionType) and each.__module__ == kind.__module__
     )
-    files = [each.__code__.co_filename for each in own if not _is_made_by_a_library(each)]
-    return bool(files) and all(_is_library(kind.__module__, file) for file in files)
+    files = [each.__code__.co_filename for each in of_it if not _is_made_by_a_library(each)]
+    return bool(files) and all(_is_library(kind.__module__, file, own) for file in files)
 
 
 def _is_made_by_a_library(function: FunctionType) -> bool:
@@ -642,12 +691,27 @@ _MAKERS: Final[Mapping[str, str]] = {
 """Modules that make methods for classes of others, and how their files end."""
 
 
-def _fields(item: object) -> Iterator[tuple[str, object]]:
+def _fields(item: object, own: frozenset[str]) -> Iterator[tuple[str, object]]:
     """The attributes of an instance of a class of the user's, or of one that holds whatever is put there, or calls it."""
     module = type(item).__module__
     is_calling = module.partition(".")[0] == "tidegate" and callable(item)
-    if _is_library_class(type(item)) and module not in _HOLDERS and not is_calling:
+    if _is_library_class(type(item), own) and module not in _HOLDERS and not is_calling:
         return
+    yield from _attributes_of(item)
+
+
+def _functions_in(item: object, deep: int = _DEEP_MAX) -> Iterator[tuple[str, object]]:
+    """The functions that a part of a program of tidegate was made of; what an actor has is confirmed by itself."""
+    is_part = _is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim.")
+    if deep and is_part and not isinstance(item, (*_CONSTANT, Document)) and not callable(item):
+        for name, part in _attributes_of(item):
+            if not callable(part):
+                yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part, deep - 1))
+            elif not isinstance(part, type):
+                yield name, part
+
+
+def _attributes_of(item: object) -> Iterator[tuple[str, object]]:
     is_plain = not any(isinstance(getattr_static(type(item), name, None), FunctionType) for name in _LOOKING_UP)
     with suppress(AttributeError):
         yield from list((getattr if is_plain else object.__getattribute__)(item, "__dict__").items())
@@ -683,15 +747,15 @@ def _is_iterator(item: object) -> bool:
     return issubclass(type(item), Iterator) and type(item).__module__ in ("builtins", "itertools", "collections")
 
 
-def _is_constant(item: object) -> bool:
+def _is_constant(item: object, own: frozenset[str]) -> bool:
     """Is there nothing in it that can change, and that the walk does not visit by itself?"""
     match item:
         case partial():
-            return all(map(_is_constant, (item.func, *item.args, *item.keywords.values())))
+            return all(_is_constant(each, own) for each in (item.func, *item.args, *item.keywords.values()))
         case tuple():
-            return all(map(_is_constant, item))
+            return all(_is_constant(each, own) for each in item)
         case _ if isinstance(wrapped := getattr_static(item, "__wrapped__", None), FunctionType):
-            return _is_library(wrapped.__module__ or "", wrapped.__code__.co_filename)
+            return _is_library(wrapped.__module__ or "", wrapped.__code__.co_filename, own)
         case _:
             return isinstance(item, _CONSTANT) or is_value(item)
 
@@ -699,7 +763,7 @@ def _is_constant(item: object) -> bool:
 # --- what it holds ------------------------------------------------------------------------------------------------------
 
 
-def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) -> _Token:
+def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...], own: frozenset[str]) -> _Token:
     """A value as another one that is equal as long as nothing in it changes."""
     left[0] -= 1
     kind = type(item)
@@ -715,13 +779,17 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
             left[1] += len(chosen)
             return chosen, kinds
         left[0] -= max(0, len(chosen) - _TOKENS_MAX)
-        return tuple([_token(part, left, deep - 1, (*inside, id(item))) for part in chosen[:_TOKENS_MAX]])
+        return tuple([_token(part, left, deep - 1, (*inside, id(item)), own) for part in chosen[:_TOKENS_MAX]])
 
     match item:
         case tuple() | list() | deque():
             return (kind, len(item), parts(item))
         case set() | frozenset():
-            return (kind, len(item), frozenset([_token(part, left, deep - 1, (*inside, id(item))) for part in item]))
+            return (
+                kind,
+                len(item),
+                frozenset([_token(part, left, deep - 1, (*inside, id(item)), own) for part in item]),
+            )
         case dict() | MappingProxyType():
             return (kind, len(item), parts(item.keys()), parts(item.values()))
         case bytearray():
@@ -746,7 +814,9 @@ def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...]) ->
         case _ if _is_iterator(item):
             return (kind, length_hint(item, 0), parts(referents(item)))
         case _:
-            fields = ((name, _token(part, left, deep - 1, (*inside, id(item)))) for name, part in _fields(item))
+            fields = (
+                (name, _token(part, left, deep - 1, (*inside, id(item)), own)) for name, part in _fields(item, own)
+            )
             return (kind, _text_or_bytes(item, left), *fields)
 
 
