@@ -64,7 +64,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 
 __all__ = [
-    "BELIEVES", "FENCE", "Leader", "Piece", "Served", "fenced", "lease_of", "new_lease",
+    "BELIEVES", "FENCE", "Leader", "Piece", "Served", "ask", "fenced", "lease_of", "new_lease",
 ]  # fmt: skip
 
 _TOKEN: Final = Field[int]("token")
@@ -152,6 +152,23 @@ def _unchanged(key: str, swap: Swap) -> Filter:
     return AllOf((*parts, OlderThan(_STAMP, swap.stood)) if swap.stood else parts)
 
 
+async def ask(collection: str, key: str, request: Request) -> Lease | Failure | None:
+    """What the store answers to a request of a candidate: the lease, or None; or why nobody knows.
+
+    Args:
+        collection: Where the leases are.
+        key: The lease's id.
+        request: What the candidate asks for.
+    """
+    try:
+        if isinstance(request, Look):
+            return lease_of(await find_one(collection, Eq(ID, key)))
+        where = _unchanged(key, request)
+        return lease_of(await find_one_and_update(collection, where, *_changes(request.lease)))
+    except (Ambiguous, NotApplied, NotDurable) as failure:
+        return failure.fresh()
+
+
 def _changes(lease: Lease) -> tuple[Update, ...]:
     return (
         Put(_TOKEN, lease.token),
@@ -209,7 +226,7 @@ class Leader:
                 if isinstance(command, End):
                     events = (*events, WorkEnded(event.at, command.epoch))  # no piece of it is under way here
                 elif isinstance(command, (Look, Swap)):
-                    reply = await self._ask(command)
+                    reply = await ask(self.collection, self.key, command)
                     answer = event_for(command, reply, await Now())
                     assert answer is not None
                     events = (*events, answer)
@@ -229,16 +246,6 @@ class Leader:
             else:
                 await Sleep(_wake_in(step))
                 events = (TimerFired(await Now()),)
-
-    async def _ask(self, request: Request) -> Lease | Failure | None:
-        """What the store answers: the lease, or None; or why nobody knows."""
-        try:
-            if isinstance(request, Look):
-                return lease_of(await find_one(self.collection, Eq(ID, self.key)))
-            where = _unchanged(self.key, request)
-            return lease_of(await find_one_and_update(self.collection, where, *_changes(request.lease)))
-        except (Ambiguous, NotApplied, NotDurable) as failure:
-            return failure.fresh()
 
     def _until(self, state: ElectionState) -> Instant | None:
         """Until when it believes that it leads, by its own clock."""

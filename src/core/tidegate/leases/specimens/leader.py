@@ -52,18 +52,18 @@ def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, s
     )
 
 
-ASKS: Final = "where = _unchanged(self.key, request)\n"
-DELETES: Final = """where = _unchanged(self.key, request)
-            if request.lease.holder is None:
-                await delete_one(self.collection, where)
-                return request.lease
+ASKS: Final = "where = _unchanged(key, request)\n"
+DELETES: Final = """where = _unchanged(key, request)
+        if request.lease.holder is None:
+            await delete_one(collection, where)
+            return request.lease
 """
 JUDGES: Final = """if request.stood:
-                held = lease_of(await find_one(self.collection, Eq(ID, self.key)))
-                now = await Now()
-                if held is None or held.stamp is None or now.at - held.stamp.at < request.stood:
-                    return None
-            where = _unchanged(self.key, attrs.evolve(request, stood=0))
+            held = lease_of(await find_one(collection, Eq(ID, key)))
+            now = await Now()
+            if held is None or held.stamp is None or now.at - held.stamp.at < request.stood:
+                return None
+        where = _unchanged(key, attrs.evolve(request, stood=0))
 """
 STEPS: Final = "            step = self.candidate.step(state, event)\n"
 COUNTS: Final = """            if isinstance(state, Following) and isinstance(event, Answered) and isinstance(event.request, Swap):
@@ -78,11 +78,11 @@ SPECIMENS: Final = (
     bug("leader.version_not_in_filter", TOKENS,
         "Takes and renewals ask for the id alone: of two that read the same record, both win.",
         "mongodash's lock is renewed by its id, so one holder may extend another's lease.",
-        (ASKS, "where = Eq(ID, self.key)\n")),
+        (ASKS, "where = Eq(ID, key)\n")),
     bug("leader.releases_whoever", TOKENS,
         "The release asks for the id alone, and wipes out whoever holds it by now.",
         "pynenc-mongo clears the whole array when it releases, whoever holds the lock by then.",
-        (ASKS, "where = Eq(ID, self.key) if request.lease.holder is None else _unchanged(self.key, request)\n")),
+        (ASKS, "where = Eq(ID, key) if request.lease.holder is None else _unchanged(key, request)\n")),
     bug("leader.release_deletes", TOKENS,
         "The release deletes the record: the next one begins with token 1 again, and nothing is fenced.",
         "mongodash removes its lock when it releases it.",
@@ -95,8 +95,8 @@ SPECIMENS: Final = (
     bug("leader.no_reply_is_no", RELEASED,
         "No reply is taken for a no: a release that got lost passes for one that others were faster than.",
         "The resilience article: a time-out says nothing about whether the write was done.",
-        ("except (Ambiguous, NotApplied, NotDurable) as failure:\n            return failure.fresh()",
-         "except (Ambiguous, NotApplied, NotDurable):\n            return None")),
+        ("except (Ambiguous, NotApplied, NotDurable) as failure:\n        return failure.fresh()",
+         "except (Ambiguous, NotApplied, NotDurable):\n        return None")),
     specimen(
         "leader.known_by_its_name", ONE,
         "A holder is known by a configured name: of two that have the same, either takes the other's lease for its own.",
