@@ -349,8 +349,7 @@ def _new(effect: UpdateMany | DeleteMany, at: Halfway, world: World) -> tuple[Pa
     """What has begun to match since it began, other than by its age."""
     if any(isinstance(each, OlderThan) for each in parts_of(effect.where)):
         return ()
-    known = {*at.passed, *map(target, at.left)}
-    return tuple(each for each in parts(effect, world) if target(each) not in known)
+    return parts(effect, world, frozenset((*at.passed, *map(target, at.left))))
 
 
 def _found_none(effect: UpsertOne, world: World) -> InsertOne | None:

@@ -476,13 +476,13 @@ Part: TypeAlias = UpdateOne | DeleteOne | InsertOne
 """The write of one document."""
 
 
-def parts(effect: Many, world: Reads) -> tuple[Part, ...]:
-    """The writes of one document that it is made of, by what is there now."""
+def parts(effect: Many, world: Reads, known: frozenset[Key | None] = frozenset()) -> tuple[Part, ...]:
+    """The writes of one document that it is made of, by what is there now; by a filter, of documents that are not known yet."""
     if isinstance(effect, InsertMany):
         return tuple(InsertOne(effect.collection, doc) for doc in effect.docs)
     if isinstance(effect, BulkUpdate):
         return tuple(attrs.evolve(each, within=effect.within) for each in effect.updates)
-    keys = (doc[ID] for doc in _matching(world, effect.collection, effect.where))
+    keys = (doc[ID] for doc in _matching(world, effect.collection, effect.where, known))
     each = (AllOf((Eq(ID, key), effect.where)) for key in keys)
     if isinstance(effect, DeleteMany):
         return tuple(DeleteOne(effect.collection, where) for where in each)
@@ -569,11 +569,14 @@ def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[
     return world, tally.reply(effect)
 
 
-def _matching(world: Reads, collection: str, where: Filter) -> tuple[Document, ...]:
-    """All that match, in natural order; those alone are looked at that can."""
+def _matching(
+    world: Reads, collection: str, where: Filter, known: frozenset[Key | None] = frozenset()
+) -> tuple[Document, ...]:
+    """All that match, in natural order, but for those that are known; those alone are looked at that can."""
     some = _pinned_to(where)
-    keys = some if some is not None and len(some) < 2 else world.read(ids(collection))
-    docs = filter(None, (world.read(document(collection, each)) for each in keys if some is None or each in some))
+    there = some if some is not None and len(some) < 2 else world.read(ids(collection))
+    keys = (each for each in there if (some is None or each in some) and each not in known)
+    docs = filter(None, (world.read(document(collection, each)) for each in keys))
     return tuple(doc for doc in docs if matches(where, doc, lambda: world.read(CLOCK)))
 
 

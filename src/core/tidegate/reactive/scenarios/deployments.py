@@ -236,7 +236,7 @@ def deployments(
 SCENARIOS: Final = (
     Shipped(
         "deployments",
-        deployments,
+        partial(deployments, budgets=MappingProxyType({Fault.LATE: 0})),
         thorough=partial(deployments, budget=2, budgets=MappingProxyType({Fault.LATE: 1})),
         large=partial(deployments, budget=4),
     ),

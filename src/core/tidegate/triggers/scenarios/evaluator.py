@@ -339,6 +339,9 @@ FAULTS: Final = Faults(
     }
 )
 PARTLY: Final = attrs.evolve(FAULTS, kinds={**FAULTS.kinds, Fault.PARTLY_DONE: is_write})
+PARTLY_IN_TIME: Final = attrs.evolve(
+    PARTLY, kinds={kind: on for kind, on in PARTLY.kinds.items() if kind is not Fault.LATE}
+)
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
 IN_TIME: Final = Faults({Fault.CRASH_BEFORE: all_effects, **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY), is_write)})
 ON_WRITES: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, on=is_write)
@@ -689,7 +692,7 @@ SCENARIOS: Final = (
             budget=1,
             moves=0,
             size_max=SIZE_MAX_ONE,
-            faults=PARTLY,
+            faults=PARTLY_IN_TIME,
         ),
         thorough=partial(triggers, events=("A1", "a2"), budget=1, size_max=SIZE_MAX_ONE, faults=PARTLY),
         large=partial(triggers, events=("A1", "a2", "a3"), budget=2, size_max=SIZE_MAX_ONE, faults=PARTLY),
