@@ -6,7 +6,9 @@ it does not know of the other task. Each leader deploys, looks at one change for
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -188,6 +190,7 @@ def deployments(
     *,
     summary: str = "two versions lead in turn: what the higher one does over is done once, and each change is looked at",
     budget: int = 1,
+    budgets: Mapping[Fault, int] = MappingProxyType({}),
 ) -> Scenario:
     """The scenario.
 
@@ -195,6 +198,7 @@ def deployments(
         deploying: The program that deploys, or a faulty variant of it.
         summary: One line for people.
         budget: How many faults may strike.
+        budgets: How many of a kind.
     """
     before = RememberedTasks(
         tuple(sorted((each.task.name, each.definition) for each in OLDER)),
@@ -220,6 +224,7 @@ def deployments(
             Network(),
         ),
         budget=budget,
+        budgets=budgets,
         always={DONE: is_done, ONCE: is_once, FLAGGED: is_looked_at, PLANNED: is_planned},
         step={KEPT: is_kept, HIGHEST: is_highest},
         sometimes={
@@ -229,5 +234,10 @@ def deployments(
 
 
 SCENARIOS: Final = (
-    Shipped("deployments", deployments, thorough=partial(deployments, budget=2), large=partial(deployments, budget=4)),
+    Shipped(
+        "deployments",
+        deployments,
+        thorough=partial(deployments, budget=2, budgets=MappingProxyType({Fault.LATE: 1})),
+        large=partial(deployments, budget=4),
+    ),
 )
