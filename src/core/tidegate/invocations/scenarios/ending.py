@@ -58,7 +58,7 @@ async def ends(program: EndingProgram) -> tuple[Answered, ...]:
 
 def recovers(life: int) -> Program[tuple[Answered, ...]]:
     targets = (status.RUNNING_RECOVERY, status.REROUTED)
-    return settles(Settling.run, KEYS[:2], None, f"recovery.{life}", targets)
+    return settles(Settling, KEYS[:2], None, f"recovery.{life}", targets)
 
 
 def is_by_runner(request: str) -> bool:

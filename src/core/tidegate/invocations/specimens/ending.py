@@ -20,8 +20,9 @@ from tidegate.invocations.scenarios.ending import (
     EndingProgram,
     ending,
 )
-from tidegate.invocations.settling import RecordMove
-from tidegate.invocations.specimens.settling import not_looked
+from tidegate.invocations.settling import RecordMove, Settling
+from tidegate.invocations.specimens.settling import NOT_LOOKED
+from tidegate.invocations.transition import TransitionOutcome
 from tidegate.model.documents import ID, Eq, Push, Put, Remove
 from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.instants import Instant
@@ -82,6 +83,15 @@ def of_part(move: Move) -> EndingProgram:
 
 async def _with_move(move: Move, command: Ending) -> EndingOutcome:
     return await attrs.evolve(command, parts=attrs.evolve(ENDING_PARTS, move=move)).run()
+
+
+SETTLING: Final = NOT_LOOKED(("move.request, *move.also)", "move.request)"))
+
+
+async def not_looked(command: Settling) -> tuple[TransitionOutcome, ...]:
+    return await SETTLING(
+        command.collection, command.table, command.moves, command.runner, command.attempts, pauses=command.pauses
+    ).run()
 
 
 async def not_looked_at(command: Ending) -> EndingOutcome:
