@@ -16,7 +16,7 @@ import attrs
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
-from tidegate.invocations.ending import ENDING_PARTS, Ending, EndingParts, RunEnd, Succeeded
+from tidegate.invocations.ending import Ending, RunEnd, Succeeded
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.invocations.laws.transition import Version
@@ -102,7 +102,7 @@ async def take_and_end(taker: Taker, looks: int, most: int, factor: int) -> tupl
     return runs
 
 
-async def take_and_wake(taker: Taker, ending: EndingParts, looks: int, most: int) -> tuple[TakenRun, ...]:
+async def take_and_wake(taker: Taker, ending: type[Ending], looks: int, most: int) -> tuple[TakenRun, ...]:
     """The same, and whoever waits for its place is woken then."""
     runs: tuple[TakenRun, ...] = ()
     for _ in range(looks):
@@ -112,7 +112,7 @@ async def take_and_wake(taker: Taker, ending: EndingParts, looks: int, most: int
             RunEnd(key=run.key, record=run.record, end=Succeeded(), limited_by=run.job.limited_by) for run in taken.runs
         )
         if ends:
-            await Ending(runs=ends, records=RECORDS, parts=ending).run()
+            await ending(runs=ends, records=RECORDS).run()
     return runs
 
 
@@ -275,7 +275,7 @@ def nobody_sleeps(keys: tuple[str, ...], state: State) -> bool:
 def waking(
     parts: TakerParts = PARTS,
     *,
-    ending: EndingParts = ENDING_PARTS,
+    ending: type[Ending] = Ending,
     summary: str = "two invocations of which one may run at a time: whoever ends wakes the other",
     keys: tuple[str, ...] = KEYS[:2],
     looks: int = 2,
@@ -286,7 +286,7 @@ def waking(
 
     Args:
         parts: What the program that takes is made of.
-        ending: What the program that ends is made of.
+        ending: The program that ends; a faulty variant of it, perhaps.
         summary: One line for people.
         keys: The invocations.
         looks: How often each looks.
@@ -348,7 +348,7 @@ def crowded(
     keys = tuple(f"limited-{number}" for number in range(waiting))
     jobs = {each: Job(task=TASK.name, limited_by=SET, priority=1) for each in keys} | {"free": Job(task=TASK.name)}
     programs: dict[str, Callable[[], Program[object]]] = {
-        one.runner: partial(take_and_wake, one, ENDING_PARTS, 1, 1),
+        one.runner: partial(take_and_wake, one, Ending, 1, 1),
         two.runner: partial(take, two, looks + budget, 1, 1),
     }
     all_of_them = scene(jobs, programs, faults)

@@ -9,11 +9,11 @@ from typing import Final
 import attrs
 
 from tidegate.invocations.admission import Admitted, AlreadyAdmitted, decide_running
-from tidegate.invocations.ending import ENDING_PARTS
+from tidegate.invocations.ending import Ending
 from tidegate.invocations.invocation import INVOCATION, RUNNING
 from tidegate.invocations.metering import Metering, MeteringOutcome
 from tidegate.invocations.place_documents import PLACES, kept, places_of
-from tidegate.invocations.placing import Freed, Holders, Placed, Placing, wake
+from tidegate.invocations.placing import Holders, Placed, Placing
 from tidegate.invocations.rates import Admission, Meter, Rate
 from tidegate.invocations.record_documents import DUE, STATUS, VERSION, VIEW, changes, viewed
 from tidegate.invocations.scenarios.taking import (
@@ -43,7 +43,8 @@ from tidegate.model.instants import Instant
 from tidegate.model.operations import bulk_update, find_one, update_one, upsert_one
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.shipping import Specimen
+from tidegate.sim.shipping import Specimen, specimen
+from tidegate.sim.variants import variant
 
 __all__ = ["SPECIMENS"]
 
@@ -136,16 +137,12 @@ async def does_not_look_again(placing: Placing, by: Holders) -> None:
     del placing, by
 
 
-async def wakes_first(settling: Settling) -> tuple[TransitionOutcome, ...]:
-    """Who waits is woken while its place is held still."""
-    await wake(settling.collection, ((SET, 1),))
-    return await settling.run()
+def wakes_first(made: type[Ending], *, summary: str) -> Scenario:
+    return waking(ending=made, summary=summary, budget=0)
 
 
-async def wakes_nobody(records: str, freed: Freed) -> bool:
-    """Then there is nobody to wake."""
-    del records, freed
-    return False
+ENDS: Final = "        answers = await Settling("
+WAKES: Final = "        await wake(self.records, ((SET, 1),))\n"
 
 
 async def only_its_own(taker: Taker, turn: str | None) -> tuple[Document, ...]:
@@ -223,12 +220,16 @@ SPECIMENS: Final = (
         ASLEEP,
         "The lost wake-up: Dijkstra 1965; a run ends between the look at its place and the write that waits.",
     ),
-    planted(
+    specimen(
         "taking.waking.wakes_first",
-        wakes_first,
-        partial(waking, ending=attrs.evolve(ENDING_PARTS, settle=wakes_first, wake=wakes_nobody), budget=0),
         ASLEEP,
+        "Who waits is woken while its place is held still.",
         "Planted: both in any order, for they are both sent.",
+        partial(
+            variant, Ending, (ENDS, WAKES + ENDS), ("return await wake(self.records, freed)", "return False"), SET=SET
+        ),
+        make=wakes_first,
+        of="taking.waking",
     ),
     planted(
         "taking.crowded.only_its_own",
