@@ -13,7 +13,7 @@ from tidegate.invocations.place_documents import HasPlace
 from tidegate.invocations.record_documents import viewed
 from tidegate.invocations.registration import PARTS, Registrar, RegistrarParts, RegistrationAdmission
 from tidegate.invocations.scenarios.registration import ANSWERED, AT_MOST, CLEAN, REGISTERED, answered, registration
-from tidegate.invocations.specimens.admission import places_not_compared
+from tidegate.invocations.specimens.admission import PLACES_NOT_COMPARED
 from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Ambiguous
 from tidegate.model.operations import find_all
@@ -72,8 +72,8 @@ SPECIMENS: Final = (
     ),
     planted(
         "place_not_compared",
-        places_not_compared,
-        attrs.evolve(PARTS, take=places_not_compared),
+        PLACES_NOT_COMPARED(),
+        attrs.evolve(PARTS, take=PLACES_NOT_COMPARED()),
         AT_MOST,
         "Planted: whoever writes a lock without naming what it has read takes it from whoever was faster.",
     ),
