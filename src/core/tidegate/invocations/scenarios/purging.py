@@ -15,7 +15,7 @@ from tidegate.invocations.admission import Call, Control, Place, Purpose, Reserv
 from tidegate.invocations.place_documents import kept, places_of
 from tidegate.invocations.purging import PURGING_PARTS, Purged, Purging, PurgingParts
 from tidegate.invocations.record_documents import NOTICE, STATUS, VERSION, new_record, viewed
-from tidegate.invocations.registration import PARTS, PLACES_ID, Registered, Registrar, RegistrarParts
+from tidegate.invocations.registration import PLACES_ID, Registered, Registrar
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Document, Eq, Put
 from tidegate.model.instants import Instant
@@ -54,10 +54,10 @@ def call_of(key: str) -> Document:
     return Document.of({"_id": key, "task": CALL.task, "names": (), "values": (), PLACES_ID.name: SET})
 
 
-def registrar_of(key: str, parts: RegistrarParts = PARTS) -> Registrar:
-    return Registrar(
+def registrar_of(key: str, made: type[Registrar] = Registrar) -> Registrar:
+    return made(
         key=key, call=CALL, rule=RULE, request=f"again {key}", attempts=6, pauses=Pauses(Fixed(0)),
-        records=RECORDS, places=PLACES, calls=CALLS, parts=parts,
+        records=RECORDS, places=PLACES, calls=CALLS,
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ async def comes_and_goes(one: Registrar, other: Registrar) -> None:
 def swept(
     parts: PurgingParts = PURGING_PARTS,
     *,
-    registrar: RegistrarParts = PARTS,
+    registrar: type[Registrar] = Registrar,
     summary: str = "a set in which nobody is goes while others register in it: none of them loses its place",
     budget: int = 1,
     faults: Faults = LOST,
@@ -149,7 +149,7 @@ def swept(
 
     Args:
         parts: What the sweep is made of.
-        registrar: What the program that registers is made of.
+        registrar: The program that registers; a faulty variant of it, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which.

@@ -7,17 +7,17 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.admission import Reservation
-from tidegate.invocations.place_documents import PLACES, kept, take_places
+from tidegate.invocations.place_documents import take_places
 from tidegate.invocations.purging import PURGING_PARTS, Purging, PurgingParts
-from tidegate.invocations.record_documents import CHANGED_AT, STATUS, VERSION
-from tidegate.invocations.registration import PARTS
+from tidegate.invocations.record_documents import CHANGED_AT, STATUS
+from tidegate.invocations.registration import Registrar
 from tidegate.invocations.scenarios.purging import ADMITTED, KEPT, LEFT, OVER, STAYS, purging, swept
-from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, In, OlderThan, Put
+from tidegate.model.documents import ID, AllOf, Eq, Filter, In, OlderThan
 from tidegate.model.instants import Duration
-from tidegate.model.operations import delete_many, update_one
-from tidegate.model.reading import needed
-from tidegate.sim.shipping import Specimen
+from tidegate.model.operations import delete_many
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.shipping import Specimen, specimen
+from tidegate.sim.variants import variant
 
 __all__ = ["SPECIMENS"]
 
@@ -44,13 +44,13 @@ async def clears_what_was_read(collection: str, keys: tuple[str, ...], _: Filter
     return await delete_many(collection, In(ID, keys))
 
 
-async def by_version_alone(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
-    """A set that was removed and made anew has a version again that somebody has read of the one before."""
-    if found is None:
-        return await take_places(collection, places, found, wanted)
-    version = needed(found, VERSION)
-    where = AllOf((Eq(ID, places), Eq(VERSION, version)))
-    return await update_one(collection, where, Put(VERSION, version + 1), Put(PLACES, kept(wanted))) > 0
+def beside(made: type[Registrar], *, summary: str) -> Scenario:
+    return swept(registrar=made, summary=summary, budget=0)
+
+
+BY_VERSION_ALONE: Final = partial(
+    variant, take_places, ("as_read(found), ", "AllOf((Eq(ID, places), Eq(VERSION, after - 1))), ")
+)
 
 
 def planted(parts: PurgingParts, name: str, law: str, summary: str, source: str, *, alone: bool = False) -> Specimen:
@@ -102,16 +102,13 @@ SPECIMENS: Final = (
         "Planted: who looks whether it is empty, and then deletes it, races with everybody who takes.",
         of="purging.swept",
     ),
-    Specimen(
+    specimen(
         "purging.swept.by_version_alone",
-        partial(
-            swept,
-            registrar=attrs.evolve(PARTS, take=by_version_alone),
-            summary=(by_version_alone.__doc__ or "").partition("\n")[0],
-            budget=0,
-        ),
         KEPT,
+        "A set that was removed and made anew has a version again that somebody has read of the one before.",
         "The ABA problem (IBM System/370 Principles of Operation, 1983): ours would have been, for versions began with 1 again.",
+        lambda: variant(Registrar, take_places=BY_VERSION_ALONE()),
+        make=beside,
         of="purging.swept",
     ),
 )
