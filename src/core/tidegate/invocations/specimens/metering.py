@@ -77,13 +77,13 @@ SPECIMENS: Final = (
         "metering.swept.clears_what_was_read", FITS,
         "A meter that said nothing is deleted, whoever has asked it since.",
         "Planted: who looks whether it is spent, and then deletes it, races with everybody who asks.",
-        partial(variant, Purging, ("In(ID, keys), still)", "In(ID, keys))")),
+        partial(variant, Purging, ("In(ID, keys), unwritten)", "In(ID, keys))")),
         make=swept, of="metering.swept", alone=True),
     specimen(
         "metering.swept.clears_what_is_old", FITS,
         "Who stands still after it has read finds old again what was asked meanwhile.",
         "Our own first draft: the store judged the age again, and not whether it is what was read.",
-        partial(variant, Purging, ("In(ID, keys), still)", "In(ID, keys), OlderThan(WRITTEN_AT, QUANTUM))"), QUANTUM=QUANTUM),
+        partial(variant, Purging, ("In(ID, keys), unwritten)", "In(ID, keys), OlderThan(WRITTEN_AT, QUANTUM))"), QUANTUM=QUANTUM),
         make=swept, of="metering.swept", alone=True),
     specimen(
         "metering.swept.is_old", FITS,
