@@ -14,9 +14,8 @@ from pymongo import MongoClient
 from tidegate.invocations.laws import transition as laws
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.record_documents import history, new_record
-from tidegate.invocations.scenarios.settling import SettlingProgram
 from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.specimens.settling import not_looked, total_is_for_each
+from tidegate.invocations.specimens.settling import NOT_LOOKED, TOTAL_IS_FOR_EACH
 from tidegate.invocations.status import StatusDefinition, StatusRecord, StatusTable
 from tidegate.invocations.transition import Granted, Outdated
 from tidegate.model.documents import ID, Eq
@@ -45,7 +44,7 @@ LOSSES: Final = (
 )
 
 
-def settle(program: SettlingProgram, number: int, mongo: Mongo) -> list[tuple[str, Answered]]:
+def settle(made: type[Settling], number: int, mongo: Mongo) -> list[tuple[str, Answered]]:
     """Move some of the records time and again, as long as they remember all of their versions; the answers by record."""
     chance, handle = random.Random(number), choosing(documents(mongo), local())
     known = dict.fromkeys(KEYS, FIRST)
@@ -58,7 +57,7 @@ def settle(program: SettlingProgram, number: int, mongo: Mongo) -> list[tuple[st
         )
         if not moves:
             break
-        answers = run(program(Settling(RECORDS, TABLE, moves, None, 40)), handle)
+        answers = run(made(RECORDS, TABLE, moves, None, 40).run(), handle)
         for move, answer in zip(moves, answers, strict=True):
             answered.append((move.key, Answered(move.request, answer)))
             if isinstance(answer, Granted):
@@ -71,10 +70,10 @@ def settle(program: SettlingProgram, number: int, mongo: Mongo) -> list[tuple[st
 @pytest.fixture(params=[False, True], ids=["once", "retried"])
 def race(
     request: pytest.FixtureRequest, mongodb: str, make_proxy: MakeProxy, database: str
-) -> Callable[[SettlingProgram], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]]:
+) -> Callable[[type[Settling]], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]]:
     """Lets the runners settle, and tells every version of each record, and the answers."""
 
-    def raced(program: SettlingProgram) -> tuple[dict[str, list[Version]], list[tuple[str, Answered]]]:
+    def raced(made: type[Settling]) -> tuple[dict[str, list[Version]], list[tuple[str, Answered]]]:
         with MongoClient[dict[str, Any]](mongodb) as looking:
             store = Mongo(looking, database)
             for key in KEYS:
@@ -88,15 +87,15 @@ def race(
                 ThreadPoolExecutor(RUNNERS) as threads,
             ):
                 mongo = Mongo(client, database)
-                found = list(threads.map(lambda number: settle(program, number, mongo), range(RUNNERS)))
-            made: dict[str, list[Version]] = {}
+                found = list(threads.map(lambda number: settle(made, number, mongo), range(RUNNERS)))
+            versions: dict[str, list[Version]] = {}
             for key in KEYS:
                 record: Any = store(FindOne(RECORDS, Eq(ID, key)))
-                made[key] = [
+                versions[key] = [
                     Version(StatusRecord(each.status, None, each.version), each.request_id, None)
                     for each in history(record)
                 ]
-        return made, [each for answers in found for each in answers]
+        return versions, [each for answers in found for each in answers]
 
     return raced
 
@@ -106,10 +105,10 @@ def lies(made: dict[str, list[Version]], answered: list[tuple[str, Answered]]) -
 
 
 def test_every_record_is_moved_at_most_once_by_a_request_and_every_answer_is_true(
-    race: Callable[[SettlingProgram], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]],
+    race: Callable[[type[Settling]], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]],
 ) -> None:
     """Law TB1, on all that the records remember, which is all that they were."""
-    made, answered = race(Settling.run)
+    made, answered = race(Settling)
 
     assert lies(made, answered) == []
     assert laws.nothing_is_unknown(each for _, each in answered)
@@ -119,12 +118,12 @@ def test_every_record_is_moved_at_most_once_by_a_request_and_every_answer_is_tru
     assert {Granted, Outdated} <= kinds
 
 
-@pytest.mark.parametrize("program", [total_is_for_each, not_looked])
+@pytest.mark.parametrize("bug", [TOTAL_IS_FOR_EACH, NOT_LOOKED], ids=["total_is_for_each", "not_looked"])
 def test_a_planted_bug_is_found_on_a_real_server(
-    race: Callable[[SettlingProgram], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]],
-    program: SettlingProgram,
+    race: Callable[[type[Settling]], tuple[dict[str, list[Version]], list[tuple[str, Answered]]]],
+    bug: Callable[[], type[Settling]],
 ) -> None:
     """Law TB1 is broken by each."""
-    made, answered = race(program)
+    made, answered = race(bug())
 
     assert lies(made, answered) != []

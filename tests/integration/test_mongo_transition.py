@@ -25,8 +25,7 @@ from tidegate import laws
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.record_documents import HISTORY, OWNER, REQUEST, STATUS, VERSION, history, viewed
-from tidegate.invocations.scenarios.transition import TransitionProgram
-from tidegate.invocations.specimens.transition import OWNER_NOT_CHECKED, REQUEST_ID_IGNORED, ambiguous_is_refused
+from tidegate.invocations.specimens.transition import AMBIGUOUS_IS_REFUSED, OWNER_NOT_CHECKED, REQUEST_ID_IGNORED
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, transition
 from tidegate.model.documents import ID, Document, Eq, Push
@@ -76,15 +75,15 @@ class Choice:
     expected: StatusRecord | None
 
 
-async def command(program: TransitionProgram, key: str, name: str) -> Answered:
+async def command(made: type[Transition], key: str, name: str) -> Answered:
     """Look at a record, want something of it, and tell what was answered."""
     record = await look(key)
     choice = await Call("choose", (None if record is None else viewed(record),))
     assert isinstance(choice, Choice)
     request = f"{key}/{name}:{choice.runner or ''}"
     known = choice.expected
-    wanted = Transition(COLLECTION, INVOCATION, key, choice.target, choice.runner, request, ATTEMPTS, expected=known)
-    return Answered(request, await program(wanted))
+    wanted = made(COLLECTION, INVOCATION, key, choice.target, choice.runner, request, ATTEMPTS, expected=known)
+    return Answered(request, await wanted.run())
 
 
 async def look(key: str) -> Document | None:
@@ -111,16 +110,16 @@ class Worker:
         confirmed: The requests of which the reply said that they were done.
     """
 
-    def __init__(self, number: int, program: TransitionProgram) -> None:
+    def __init__(self, number: int, made: type[Transition]) -> None:
         self.chance = random.Random(number)
         self.confirmed: set[str] = set()
-        self.number, self.program = number, program
+        self.number, self.made = number, made
 
     def programs(self, commands: int) -> Iterator[Program[Answered]]:
         """Its commands, more of them for the first records than for the last."""
         for n in range(commands):
             key = min(self.chance.randrange(RECORDS), self.chance.randrange(RECORDS))
-            yield command(self.program, f"record {key}", f"{self.number}.{n}")
+            yield command(self.made, f"record {key}", f"{self.number}.{n}")
 
     def choose(self, record: StatusRecord | None) -> Choice:
         """Mostly something legal by the owner, but anything by anybody otherwise; of what was seen, or of what is there."""
@@ -262,8 +261,8 @@ class Raced:
 def compete(mongod: MongoServer, make_proxy: MakeProxy, database: str) -> Callable[..., Raced]:
     """Lets workers race, and gathers what became of it."""
 
-    def compete(race: Race, runners: int, commands: int, *, retry_writes: bool, program: TransitionProgram) -> Raced:
-        workers = [Worker(number, program) for number in range(runners)]
+    def compete(race: Race, runners: int, commands: int, *, retry_writes: bool, made: type[Transition]) -> Raced:
+        workers = [Worker(number, made) for number in range(runners)]
         proxy = make_proxy(*LOSSES)
         uri = f"{proxy.uri}&socketTimeoutMS={TIMEOUT_MS}&retryWrites={str(retry_writes).lower()}"
         with MongoClient[Raw](mongod.uri) as client:
@@ -317,7 +316,7 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
     compete: Callable[..., Raced], race: Race, runners: int, *, retry_writes: bool
 ) -> None:
     """Laws TR1 to TR6, over the full history of each record as a change stream has seen it."""
-    raced = compete(race, runners, RACING_TRANSITIONS, retry_writes=retry_writes, program=Transition.run)
+    raced = compete(race, runners, RACING_TRANSITIONS, retry_writes=retry_writes, made=Transition)
     check(raced)
 
     assert len(raced.answered) >= RACING_TRANSITIONS
@@ -330,14 +329,14 @@ def test_every_accepted_transition_is_legal_and_every_answer_true(
 @pytest.mark.parametrize(
     "bug",
     [
-        pytest.param(ambiguous_is_refused, id="ambiguous_is_refused"),
+        pytest.param(AMBIGUOUS_IS_REFUSED, id="ambiguous_is_refused"),
         pytest.param(REQUEST_ID_IGNORED, id="request_id_ignored", marks=pytest.mark.long),
         pytest.param(OWNER_NOT_CHECKED, id="owner_not_checked", marks=pytest.mark.long),
     ],
 )
-def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: TransitionProgram) -> None:
+def test_a_planted_bug_is_found_out(compete: Callable[..., Raced], bug: Callable[[], type[Transition]]) -> None:
     """A race for four hundred commands is enough to notice each of these faulty variants."""
-    raced = compete(in_threads, THREADS, 400, retry_writes=False, program=bug)
+    raced = compete(in_threads, THREADS, 400, retry_writes=False, made=bug())
     with pytest.raises(AssertionError):
         check(raced)
 

@@ -31,7 +31,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a result is kept under another run": Bug(Workers._in_here, "return declared.result.text(result,", "return declared.result.text('another', "),
     "writes are not guarded": Bug(record_documents.unchanged, "_STATUS_IS(expected.status), _OWNER_IS(expected.owner), is_version", ""),
     "a claim that another was faster with counts": Bug(settling._became, "return Outdated(move.expected, viewed(record))", "return Granted(verdict.record)"),
-    "two may run of those that exclude each other": Bug(Taker._placed, "return await self.parts.place(self._placing(wishes)) if wishes else Placed()", "return Placed(has=tuple(wish.key for wish in wishes))", shown_by=("nothing", 9)),
+    "two may run of those that exclude each other": Bug(Taker._placed, "return await self._placing(wishes).place() if wishes else Placed()", "return Placed(has=tuple(wish.key for wish in wishes))", shown_by=("nothing", 9)),
     "who is refused is due no more": Bug(placing._waits, "Put(DUE, due), Put(LATER, due)", "Remove(DUE), Put(LATER, due)", ("nothing", "command"), shown_by=("command", 108)),
     "what is asked is not heard": Bug(heeding._told, "elif (asked := order(record)) is not None:", "elif False:", shown_by=("nothing", 32)),
     "who is asked to cancel gives back": Bug(heeding._told, "(run, _ASKED[asked])", "(run, InterruptReason.KILL)", shown_by=("nothing", 33)),

@@ -406,8 +406,8 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     "tidegate.transactions.transfers.move": "a body, which in_transaction resumes, and does not await",
     "tidegate.services.members.forget": "of the purge (`tests/integration/test_orchestrator_retention.py`)",
     "tidegate.services.service_runner._now": "where the work fails",
-    "tidegate.services.service_runner._look": "where another is inside, which a run may show or not",
-    "tidegate.services.service_runner._record": "likewise",
+    "tidegate.services.service_runner.ServiceRunner._look": "where another is inside, which a run may show or not",
+    "tidegate.services.service_runner.ServiceRunner._record": "likewise",
 }
 """Coroutine functions of the core that no row runs, or not each time, by how their names begin; and why."""
 

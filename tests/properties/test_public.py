@@ -27,7 +27,6 @@ QUALIFIED: Final = {
     ("consumer", "event_for"),
     ("consumer", "plan"),
     ("invocations", "ATTEMPTS"),
-    ("invocations", "PARTS"),
     ("invocations", "STATUS"),
     ("services", "beat"),
     ("services", "join"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,12 +17,13 @@ from tidegate.invocations.laws import taking as laws
 from tidegate.invocations.metering import ADMITTED
 from tidegate.invocations.rates import Admission, Meter, Rate
 from tidegate.invocations.record_documents import DUE, LATER, NOTICE, STATUS, TRIES
-from tidegate.invocations.taking import PARTS, Takeable, Taken, Taker, next_turn
+from tidegate.invocations.taking import Takeable, Taken, Taker, next_turn
 from tidegate.model.documents import Document, Field
 from tidegate.model.effects import Effect, Now
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import BulkUpdate, FindAll, FindOne, InsertMany, InsertOne, StoreTime, UpdateOne
+from tidegate.sim.variants import variant
 from tidegate.sim.world import CLOCK, World, contents, document, perform, world_with
 
 NOW: Final = Instant(100 * SECOND)
@@ -227,12 +227,16 @@ def test_what_is_of_many_rates_is_told_apart() -> None:
     """Each is metered once, for all that are of it."""
     metered: list[int] = []
 
-    async def admits_all(_: Taker, __: str, ___: Rate, wanted: int, ____: int) -> Admission:
-        metered.append(wanted)
-        return Admission(NOW, wanted, (), Meter(NOW, NOW))
+    class AdmitsAll:
+        def __init__(self, *, wanted: int, **_: object) -> None:
+            self.wanted = wanted
+
+        async def run(self) -> Admission:
+            metered.append(self.wanted)
+            return Admission(NOW, self.wanted, (), Meter(NOW, NOW))
 
     tasks = (Takeable("send", rate=Rate(1, SECOND)),)
-    taker = Taker(runner="r", queues=("default",), tasks=tasks, parts=attrs.evolve(PARTS, meter=admits_all))
+    taker = variant(Taker, Metering=AdmitsAll)(runner="r", queues=("default",), tasks=tasks)
     found, _, _ = taken(
         store(*(waiting(f"{at:03}", rated_by=f"customer-{at % 3}") for at in range(10))), most=10, taker=taker
     )

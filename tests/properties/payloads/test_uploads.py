@@ -233,7 +233,6 @@ def test_what_hands_in_nonsense_is_told(name: str) -> None:
         lambda: PayloadStore("records", "records"),
         lambda: PayloadStore("records", "chunks", 0),
         lambda: PayloadStore("records", "chunks", pauses=None),  # type: ignore[arg-type]
-        lambda: PayloadStore("records", "chunks", parts=None),  # type: ignore[arg-type]
         lambda: ran(put(STORE, "", "w", "none"), world_with({})),
         lambda: ran(put(STORE, KEY, "a/b", "none"), world_with({})),
         lambda: ran(delete(STORE, "", "w"), world_with({})),

@@ -345,7 +345,7 @@ def test_what_was_fired_is_picked_up_and_recovered_like_any_other() -> None:
 
     store.run(join())
     store.later(MINUTE)
-    assert store.run(Recoverer(me="me", dead_after=MINUTE).run()) == RecoveryPass(is_done=True)
+    assert store.run(Recoverer(me="me", dead_after=MINUTE).run()) == RecoveryPass(is_done=True, owners=("r",))
     assert [viewed(doc) for doc in store.invocations] == [StatusRecord("rerouted", None, 4)]
 
 

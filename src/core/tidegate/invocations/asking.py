@@ -36,7 +36,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import Final, TypeAlias, assert_never, final
@@ -87,7 +86,7 @@ from tidegate.model.documents import (
     Value,
     cursor,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import (
@@ -96,7 +95,6 @@ from tidegate.model.operations import (
     Index,
     Indexes,
     StoreTime,
-    UpdateOne,
     bulk_update,
     check_collection,
     find_all,
@@ -110,11 +108,9 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 from tidegate.retries.repeating import repeat
 
 __all__ = [
-    "ASKING_PARTS",
     "NEVER",
     "Asked",
     "Asking",
-    "AskingParts",
     "Change",
     "Command",
     "Copy",
@@ -329,7 +325,7 @@ def _repeat(asking: Asking, doc: Document, known: StatusRecord, first: Document,
         return NoChange.LEFT
     if INVOCATION[known.status].final:
         assert now is not None, "it was asked for"
-        return Copy(new_invocation(asking.parts.copy(asking, needed(doc, ID)), job_of(doc), asking.request, now))
+        return Copy(new_invocation(copy_id(needed(doc, ID)), job_of(doc), asking.request, now))
     if known.status != RETRY:
         return NoChange.LEFT
     if known.version != first[VERSION]:
@@ -352,36 +348,6 @@ def _due(asking: Asking, doc: Document, known: StatusRecord, *updates: Update) -
     return Change(unchanged(needed(doc, ID), known), made, NoChange.REACHED)
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
-
-
-def _copied(_: Asking, key: str) -> str:
-    return copy_id(key)
-
-
-async def _send(updates: tuple[UpdateOne, ...]) -> int:
-    return await bulk_update(*updates)
-
-
-@final
-@attrs.frozen
-class AskingParts:
-    """What the programs are made of: `ASKING_PARTS` are the right ones; specimens and tests put others in their place.
-
-    Attributes:
-        decide: Decides what is written of an invocation.
-        send: Sends updates, and answers how many of them have matched.
-        copy: The id of what repeats an invocation.
-    """
-
-    decide: Callable[[Asking, Command, Instant | None, Document, Document], Decided] = _decide
-    send: Callable[[tuple[UpdateOne, ...]], Program[int]] = _send
-    copy: Callable[[Asking, str], str] = _copied
-
-
-ASKING_PARTS: Final = AskingParts()
-
-
 # --- the programs -------------------------------------------------------------------------------------------------------
 
 
@@ -396,7 +362,6 @@ class Asking:
         batch: How many are written in one request.
         attempts: How often each request is tried; None for any number.
         pauses: How long it waits in between.
-        parts: What the programs are made of.
     """
 
     request: str
@@ -404,14 +369,12 @@ class Asking:
     batch: int = UPDATES_MAX
     attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: AskingParts = attrs.field(default=ASKING_PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.request, "a request")
         check_collection(self.records)
         check_int(self.batch, "a number of invocations", 1, UPDATES_MAX)
         check_attempts(self.attempts, self.pauses)
-        check_type(self.parts, AskingParts, "what programs are made of")
 
     @property
     def indexes(self) -> Indexes:
@@ -520,7 +483,7 @@ class Asking:
                     found = await find_all(self.records, _of(left), limit=len(left), fields=fields)
                     asked += Asked(left=len(left) - len(found))
                     left = _read_again(left, found)
-                decided = tuple((first, doc, self.parts.decide(self, command, now, first, doc)) for first, doc in left)
+                decided = tuple((first, doc, _decide(self, command, now, first, doc)) for first, doc in left)
                 asked += _counted(tuple(verdict for _, _, verdict in decided if isinstance(verdict, NoChange)))
                 left = tuple((first, doc) for first, doc, verdict in decided if not isinstance(verdict, NoChange))
                 is_fresh = False
@@ -542,7 +505,7 @@ class Asking:
         )
         if copies:
             await insert_many(self.records, *copies)  # those that are there were made by somebody who asked before
-        return not updates or await self.parts.send(updates) == len(updates)
+        return not updates or await bulk_update(*updates) == len(updates)
 
 
 _ASKED_BY: Final[Fields] = (*BRIEF, ASKED_OF, WAITS)

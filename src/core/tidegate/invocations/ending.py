@@ -36,7 +36,6 @@ Known not to work
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from types import NoneType
 from typing import Final, TypeAlias, assert_never, final
 
@@ -59,7 +58,7 @@ from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import ATTEMPTS, GaveUp, Granted, TransitionOutcome
 from tidegate.model.documents import Document, Field, Push, Put, Update, Value, checked, exactly, has_lone_surrogate
-from tidegate.model.effects import Ambiguous, Failure, NotApplied, Program
+from tidegate.model.effects import Ambiguous, Failure, NotApplied
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import UPDATES_MAX, StoreTime, check_collection
@@ -69,14 +68,12 @@ from tidegate.retries.backoff import Policy, Retry, check_delay, decide, draw_of
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
-    "ENDING_PARTS",
     "MESSAGE_MAX",
     "TRACEBACK_MAX",
     "Cancelled",
     "End",
     "Ending",
     "EndingOutcome",
-    "EndingParts",
     "Failed",
     "GivenBack",
     "RunEnd",
@@ -361,25 +358,6 @@ class EndingOutcome(Attempted):
 
 
 @final
-@attrs.frozen
-class EndingParts:
-    """What the program is made of: `ENDING_PARTS` are the right ones; specimens and tests put others in their place.
-
-    Attributes:
-        move: What is written of a run.
-        settle: Writes what was decided.
-        wake: Makes those due who wait for places that are free then.
-    """
-
-    move: Callable[[RunEnd, Instant | None], RecordMove] = move_of
-    settle: Callable[[Settling], Program[tuple[TransitionOutcome, ...]]] = Settling.run
-    wake: Callable[[str, Freed], Program[bool]] = wake
-
-
-ENDING_PARTS: Final = EndingParts()
-
-
-@final
 @attrs.frozen(kw_only=True)
 class Ending:
     """One command: these runs of one owner have ended.
@@ -391,14 +369,12 @@ class Ending:
         records: The collection of the invocations.
         attempts: How often to ask before giving up; None for any number.
         pauses: How long it waits in between.
-        parts: What the program is made of.
     """
 
     runs: tuple[RunEnd, ...]
     records: str = "invocations"
     attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: EndingParts = attrs.field(default=ENDING_PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.runs, RunEnd, "how a run has ended")
@@ -409,7 +385,6 @@ class Ending:
             raise Misuse("two runs of one invocation", why="it has one owner at a time")
         check_collection(self.records)
         check_attempts(self.attempts, self.pauses)
-        check_type(self.parts, EndingParts, "what a program is made of")
 
     async def run(self) -> EndingOutcome:
         """The program.
@@ -422,10 +397,9 @@ class Ending:
             now = await self._now()
             if now is None:
                 return EndingOutcome(tuple(GaveUp(self.attempts or 0, run.record, None) for run in self.runs))
-        moves = tuple(self.parts.move(run, now) for run in self.runs)
+        moves = tuple(move_of(run, now) for run in self.runs)
         owner = self.runs[0].record.owner
-        settling = Settling(self.records, INVOCATION, moves, owner, self.attempts, pauses=self.pauses)
-        answers = await self.parts.settle(settling)
+        answers = await Settling(self.records, INVOCATION, moves, owner, self.attempts, pauses=self.pauses).run()
         freed = Counter(
             run.limited_by
             for run, answer in zip(self.runs, answers, strict=True)
@@ -436,7 +410,7 @@ class Ending:
     async def _wake(self, freed: Freed) -> bool:
         """Whoever waits for a place hears that there is one, AFTER it is free; the ends are written in any case."""
         try:
-            return await self.parts.wake(self.records, freed)
+            return await wake(self.records, freed)
         except Failure:
             return False
 

@@ -31,7 +31,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -40,7 +39,7 @@ from tidegate.invocations.jobs import Job, new_invocation, upload_stem
 from tidegate.invocations.record_documents import HISTORY, TASK, history
 from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome, Reused
 from tidegate.model.documents import ID, Document, Eq, In
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
@@ -56,7 +55,7 @@ from tidegate.model.programs import insert_new
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["OF_ANOTHER_TASK", "PARTS", "Enqueue", "EnqueueParts", "NewInvocation", "arguments_name"]
+__all__ = ["OF_ANOTHER_TASK", "Enqueue", "NewInvocation", "arguments_name"]
 
 _ATTEMPTS: Final = 8
 
@@ -115,7 +114,6 @@ class Enqueue:
         records: The collection.
         attempts: How often to ask before giving up; None for any number. In a transaction it asks once.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     wanted: tuple[NewInvocation, ...]
@@ -124,7 +122,6 @@ class Enqueue:
     records: str = "invocations"
     attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: EnqueueParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.wanted, NewInvocation, "an invocation to be made")
@@ -135,7 +132,6 @@ class Enqueue:
         check_type(self.looks_first, bool, "looks_first")
         check_collection(self.records)
         check_attempts(self.attempts, self.pauses)
-        check_type(self.parts, EnqueueParts, "the parts of a command")
 
     async def run(self) -> tuple[RegistrationOutcome, ...]:
         """The program; it answers in the order of what is wanted.
@@ -160,7 +156,7 @@ class Enqueue:
                 break
             attempt += 1
             try:
-                inserted = await self.parts.insert(self, self._documents(left, await StoreTime()))
+                inserted = await self._insert(self._documents(left, await StoreTime()))
                 if inserted == len(left):
                     known = (*known, *((each.key, Registered(each.key)) for each in left))
                     break
@@ -197,6 +193,12 @@ class Enqueue:
             for each in left
         )
 
+    async def _insert(self, docs: tuple[Document, ...]) -> int:
+        """Insert those whose ids are free; how many they were."""
+        if len(docs) == 1:
+            return int(await insert_new(self.records, docs[0]))
+        return await insert_many(self.records, *docs)
+
     async def _found(self, left: tuple[NewInvocation, ...]) -> tuple[Document, ...]:
         """Those that are there."""
         keys = tuple(each.key for each in left)
@@ -205,7 +207,11 @@ class Enqueue:
     def _answer(self, found: Document) -> RegistrationOutcome:
         """What is said of one that is there."""
         job = next(each.job for each in self.wanted if each.key == found[ID])
-        return self.parts.became(self, found) if found.held(TASK) == job.task else OF_ANOTHER_TASK
+        if found.held(TASK) != job.task:
+            return OF_ANOTHER_TASK
+        key = found[ID]
+        is_mine = any(each.request_id == self.request_of(key) for each in history(found))
+        return Registered(key) if is_mine else Reused(key)
 
     def request_of(self, key: str) -> str:
         """The id of the request that makes an invocation for this command."""
@@ -215,35 +221,3 @@ class Enqueue:
 
 OF_ANOTHER_TASK: Final = NotRegistered("an invocation of another task has this id")
 _NOBODY_ANSWERED: Final = NotRegistered("nobody answered: it may be there, as who asks again under its id finds out")
-
-
-# --- what it is made of -----------------------------------------------------------------------------------------------
-
-
-async def _insert(command: Enqueue, docs: tuple[Document, ...]) -> int:
-    if len(docs) == 1:
-        return int(await insert_new(command.records, docs[0]))
-    return await insert_many(command.records, *docs)
-
-
-def _became(command: Enqueue, found: Document) -> RegistrationOutcome:
-    key = found[ID]
-    is_mine = any(each.request_id == command.request_of(key) for each in history(found))
-    return Registered(key) if is_mine else Reused(key)
-
-
-@final
-@attrs.frozen
-class EnqueueParts:
-    """What it is made of.
-
-    Attributes:
-        insert: Inserts those whose ids are free, and answers how many they were.
-        became: What is said of one that was found under an id.
-    """
-
-    insert: Callable[[Enqueue, tuple[Document, ...]], Program[int]] = _insert
-    became: Callable[[Enqueue, Document], RegistrationOutcome] = _became
-
-
-PARTS: Final[EnqueueParts] = EnqueueParts()

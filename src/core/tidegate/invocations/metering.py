@@ -30,7 +30,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -38,7 +37,7 @@ import attrs
 from tidegate.invocations.rates import Admission, Meter, Rate, decide_rate
 from tidegate.invocations.record_documents import VERSION
 from tidegate.model.documents import ID, Add, AllOf, Document, Eq, Field, Put, PutServerTime
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, check_collection, find_one, update_one
 from tidegate.model.programs import insert_new
@@ -49,15 +48,12 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 __all__ = [
     "ADMITTED",
     "ASKED_AT",
-    "METERING_PARTS",
     "WRITTEN_AT",
     "Metering",
     "MeteringOutcome",
-    "MeteringParts",
     "NotMetered",
     "meter_of",
     "new_meter",
-    "write_meter",
 ]
 
 FREE_AT: Final = Field[Instant]("free_at")
@@ -119,7 +115,6 @@ class Metering:
         meters: The collection.
         attempts: How often it asks before it gives up; None for any number.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     key: str
@@ -129,7 +124,6 @@ class Metering:
     meters: str = "meters"
     attempts: int | None = 4
     pauses: Pauses = PAUSES
-    parts: MeteringParts = attrs.field(factory=lambda: METERING_PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "a set of invocations")
@@ -138,7 +132,6 @@ class Metering:
         check_int(self.behind, "a number of invocations in line", 0 if self.wanted else 1, FOUND_MAX)
         check_collection(self.meters)
         check_attempts(self.attempts, self.pauses)
-        check_type(self.parts, MeteringParts, "the parts of a question of a rate")
 
     async def run(self) -> MeteringOutcome:
         """The program.
@@ -156,57 +149,30 @@ class Metering:
             attempt += 1
             try:
                 found = await find_one(self.meters, Eq(ID, self.key))
-                now = await self.parts.clock()
+                now = await StoreTime()
                 if found is None:
                     found = new_meter(self.key, now)
                     if not await insert_new(self.meters, found):
                         continue
-                admission = decide_rate(self.rate, self.parts.reads(found), now, self.wanted, self.behind)
-                if await self.parts.write(self, found, now, admission):
+                admission = decide_rate(self.rate, meter_of(found), now, self.wanted, self.behind)
+                if await self._write(found, now, admission):
                     return attrs.evolve(admission, dues=tuple(map(_whole, admission.dues)))
             except (Ambiguous, NotApplied, NotDurable):
                 continue
         return NotMetered(f"no answer in {attempt} attempts")
 
-
-# --- what it is made of -------------------------------------------------------------------------------------------------
-
-
-async def _clock() -> Instant:
-    return await StoreTime()
-
-
-async def write_meter(asked: Metering, found: Document, now: Instant, admission: Admission) -> bool:
-    """Write the meter, if it is still as it was read; False if it is not."""
-    version, meter = needed(found, VERSION), admission.meter
-    free_us = meter.free_at.at % MILLISECOND
-    return await update_one(
-        asked.meters,
-        AllOf((Eq(ID, asked.key), Eq(VERSION, version), Eq(WRITTEN_AT, needed(found, WRITTEN_AT)))),
-        Put(VERSION, version + 1),
-        Put(FREE_AT, meter.free_at + -free_us),
-        Put(FREE_US, free_us),
-        Put(LINE_AT, _whole(meter.line_at)),
-        Put(ASKED_AT, now),
-        PutServerTime(WRITTEN_AT),
-        Add(ADMITTED, admission.admitted),
-    ) > 0  # fmt: skip
-
-
-@final
-@attrs.frozen
-class MeteringParts:
-    """What a question is made of.
-
-    Attributes:
-        clock: The time that is decided by.
-        reads: What is kept.
-        write: Keeps what was decided, if it is still as it was read.
-    """
-
-    clock: Callable[[], Program[Instant]] = _clock
-    reads: Callable[[Document], Meter] = meter_of
-    write: Callable[[Metering, Document, Instant, Admission], Program[bool]] = write_meter
-
-
-METERING_PARTS: Final[MeteringParts] = MeteringParts()
+    async def _write(self, found: Document, now: Instant, admission: Admission) -> bool:
+        """Keep what was decided, if the meter is still as it was read; False if it is not."""
+        version, meter = needed(found, VERSION), admission.meter
+        free_us = meter.free_at.at % MILLISECOND
+        return await update_one(
+            self.meters,
+            AllOf((Eq(ID, self.key), Eq(VERSION, version), Eq(WRITTEN_AT, needed(found, WRITTEN_AT)))),
+            Put(VERSION, version + 1),
+            Put(FREE_AT, meter.free_at + -free_us),
+            Put(FREE_US, free_us),
+            Put(LINE_AT, _whole(meter.line_at)),
+            Put(ASKED_AT, now),
+            PutServerTime(WRITTEN_AT),
+            Add(ADMITTED, admission.admitted),
+        ) > 0  # fmt: skip

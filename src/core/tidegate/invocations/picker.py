@@ -20,7 +20,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import NoneType
 from typing import Final, TypeAlias, final
 
@@ -45,15 +44,14 @@ from tidegate.invocations.place_documents import HasPlace, LookAgain, places_of,
 from tidegate.invocations.record_documents import VIEW, viewed
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
-from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.documents import ID, Eq
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.operations import check_collection, find_one
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
-    "ATTEMPTS", "PARTS", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "PickerParts",
-    "RunningAdmission",
+    "ATTEMPTS", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "RunningAdmission",
 ]  # fmt: skip
 
 ATTEMPTS: Final = 8
@@ -118,7 +116,6 @@ class Picker:
         records, places: The collections.
         attempts: How often to try before giving up; None for any number.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     key: str
@@ -134,7 +131,6 @@ class Picker:
     places: str = "places"
     attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: PickerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
@@ -150,7 +146,6 @@ class Picker:
         check_attempts(self.attempts, self.pauses)
         check_collection(self.records)
         check_collection(self.places)
-        check_type(self.parts, PickerParts, "the parts of a picker")
 
     async def run(self) -> PickOutcome:
         """The program."""
@@ -162,21 +157,21 @@ class Picker:
                 break
             attempt += 1
             try:
-                record = await _record(self, self.key)
+                record = await self._record(self.key)
                 if record is None:
                     return NotPickedUp("there is no such invocation")
                 if self.expected is not None and record != self.expected:
                     return NotPickedUp("it has moved since it was found")
                 if places is None:
                     return await self._pending(record)
-                admission = await self.parts.admit(self, places, record)
+                admission = await self._admit(places, record)
             except (Ambiguous, NotApplied, NotDurable):
                 continue
             match admission:
                 case HasPlace():
                     return await self._pending(record)
                 case NoFreePlace(_, target):
-                    answer = await self.parts.move(self, record, target, None)
+                    answer = await self._move(record, target, None)
                     return HeldBack(target, answer.version) if isinstance(answer, Granted) else NotPickedUp(str(answer))
                 case NotAvailable():
                     return NotPickedUp(str(admission))
@@ -185,79 +180,52 @@ class Picker:
         return NotPickedUp(f"no place after {attempt} attempts")
 
     async def _pending(self, record: StatusRecord) -> PickOutcome:
-        answer = await self.parts.move(self, record, PENDING, self.runner)
+        answer = await self._move(record, PENDING, self.runner)
         return PickedUp(answer.version) if isinstance(answer, Granted) else NotPickedUp(str(answer))
 
+    async def _record(self, key: str) -> StatusRecord | None:
+        return viewed(await find_one(self.records, Eq(ID, key), fields=VIEW))
 
-# --- what it is made of -------------------------------------------------------------------------------------------------
+    async def _admit(self, places: str, record: StatusRecord) -> RunningAdmission:
+        """Decide, and take a place if there is one."""
+        found = await find_one(self.places, Eq(ID, places))
+        reservation = places_of(found)
+        verdict = self._decide(reservation, record, ())
+        if isinstance(verdict, Ask):
+            known = await self._look(verdict.invocations)
+            verdict = self._decide(reservation, record, known)
+        match verdict:
+            case Admitted(wanted):
+                is_taken = await take_places(self.places, places, found, wanted)
+                return HasPlace() if is_taken else LookAgain()  # others were faster
+            case AlreadyAdmitted():
+                return HasPlace()
+            case Ask():
+                return LookAgain()  # not all of those who have a place were found
+            case NoFreePlace() | NotAvailable():
+                return verdict
 
+    def _decide(self, reservation: Reservation, record: StatusRecord, known: Known) -> RunningVerdict:
+        return decide_running(reservation, self.key, record, dict(known), at_most=self.at_most, reroute=self.reroute)
 
-async def _record(picker: Picker, key: str) -> StatusRecord | None:
-    return viewed(await find_one(picker.records, Eq(ID, key), fields=VIEW))
+    async def _look(self, invocations: tuple[str, ...]) -> Known:
+        """Read the records of those who have a place, AFTER the places."""
+        known: Known = ()
+        for key in invocations:
+            record = await self._record(key)
+            known = (*known, (key, record))
+        return known
 
-
-def _decide(picker: Picker, reservation: Reservation, record: StatusRecord, known: Known) -> RunningVerdict:
-    return decide_running(reservation, picker.key, record, dict(known), at_most=picker.at_most, reroute=picker.reroute)
-
-
-async def _admit(picker: Picker, places: str, record: StatusRecord) -> RunningAdmission:
-    found = await find_one(picker.places, Eq(ID, places))
-    reservation = places_of(found)
-    verdict = _decide(picker, reservation, record, ())
-    if isinstance(verdict, Ask):
-        known = await picker.parts.look(picker, verdict.invocations)
-        verdict = _decide(picker, reservation, record, known)
-    match verdict:
-        case Admitted(wanted):
-            is_taken = await picker.parts.take(picker.places, places, found, wanted)
-            return HasPlace() if is_taken else LookAgain()  # others were faster
-        case AlreadyAdmitted():
-            return HasPlace()
-        case Ask():
-            return LookAgain()  # not all of those who have a place were found
-        case NoFreePlace() | NotAvailable():
-            return verdict
-
-
-async def _look(picker: Picker, invocations: tuple[str, ...]) -> Known:
-    known: Known = ()
-    for key in invocations:
-        record = await _record(picker, key)
-        known = (*known, (key, record))
-    return known
-
-
-async def _move(picker: Picker, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
-    request = f"{picker.request}.{record.version}.{target}"
-    return await Transition(
-        picker.records,
-        INVOCATION,
-        picker.key,
-        target,
-        runner,
-        request,
-        picker.attempts,
-        expected=record,
-        pauses=picker.pauses,
-    ).run()
-
-
-@final
-@attrs.frozen
-class PickerParts:
-    """What a picker is made of.
-
-    Attributes:
-        admit: Decides, and takes a place if there is one.
-        look: Reads the records of those who have a place, AFTER the places.
-        take: Writes the places, if they are still as they were read; False if they are not.
-        move: Moves the invocation from the very record that was decided on.
-    """
-
-    admit: Callable[[Picker, str, StatusRecord], Program[RunningAdmission]] = _admit
-    look: Callable[[Picker, tuple[str, ...]], Program[Known]] = _look
-    take: Callable[[str, str, Document | None, Reservation], Program[bool]] = take_places
-    move: Callable[[Picker, StatusRecord, str, str | None], Program[TransitionOutcome]] = _move
-
-
-PARTS: Final[PickerParts] = PickerParts()
+    async def _move(self, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
+        """Move the invocation from the very record that was decided on."""
+        return await Transition(
+            self.records,
+            INVOCATION,
+            self.key,
+            target,
+            runner,
+            f"{self.request}.{record.version}.{target}",
+            self.attempts,
+            expected=record,
+            pauses=self.pauses,
+        ).run()

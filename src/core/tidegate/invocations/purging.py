@@ -41,7 +41,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import NoneType
 from typing import Final, final
 
@@ -81,7 +80,7 @@ from tidegate.model.documents import (
     Value,
     cursor,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.operations import (
@@ -101,7 +100,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import DAY, check_delay
 
-__all__ = ["PURGING_PARTS", "Purged", "Purging", "PurgingParts"]
+__all__ = ["Purged", "Purging"]
 
 UNNAMED_SINCE: Final = Field[Instant]("unnamed_since")
 _KEY: Final = Field[Value](ID.name)
@@ -109,6 +108,7 @@ _EMPTY: Final = Eq(PLACES, ())
 _BY_VERSION: Final = (Ascending(VERSION),)
 _IDLE: Final = (Ascending(WRITTEN_AT),)
 """Meters, those first that nobody has asked for the longest."""
+_IS_FINAL: Final = In(STATUS, tuple(sorted(each.status for each in INVOCATION.definitions if each.final)))
 _IS_HEARD: Final = AnyOf((Not(Exists(NOTICE)), Eq(NOTICE, ())))
 
 
@@ -126,26 +126,8 @@ class Purged:
     is_done: bool
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
-
-
-async def _remove(purging: Purging, going: tuple[str, ...], calls: tuple[str, ...]) -> int:
-    """The calls, THEN the invocations; how many of these there were."""
-    if calls:
-        await delete_many(purging.calls, In(ID, calls))
-    return await delete_many(purging.records, In(ID, going), _IS_FINAL)
-
-
-_IS_FINAL: Final = In(STATUS, tuple(sorted(each.status for each in INVOCATION.definitions if each.final)))
-
-
 def _is_over(status: str, age: Duration) -> Filter:
     return AllOf((Eq(STATUS, status), OlderThan(CHANGED_AT, age), _IS_HEARD))
-
-
-async def _clear(collection: str, keys: tuple[str, ...], still: Filter) -> int:
-    """Remove those of which that is so by then; how many there were."""
-    return await delete_many(collection, In(ID, keys), still)
 
 
 def _is_spent(doc: Document, now: Instant) -> bool:
@@ -157,29 +139,6 @@ def _is_spent(doc: Document, now: Instant) -> bool:
 
 async def _is_past(until: Instant | None) -> bool:
     return until is not None and await StoreTime() - until >= 0
-
-
-@final
-@attrs.frozen
-class PurgingParts:
-    """What the programs are made of: `PURGING_PARTS` are the right ones; specimens and tests put others in their place.
-
-    Attributes:
-        is_over: Which invocations of a status may go.
-        vacates: Whether those who go are taken out of the places that they have.
-        remove: Removes invocations and calls.
-        clear: Removes documents of a collection of which something is still so.
-        is_spent: Whether a meter says nothing any more.
-    """
-
-    is_over: Callable[[str, Duration], Filter] = _is_over
-    vacates: bool = True
-    remove: Callable[[Purging, tuple[str, ...], tuple[str, ...]], Program[int]] = _remove
-    clear: Callable[[str, tuple[str, ...], Filter], Program[int]] = _clear
-    is_spent: Callable[[Document, Instant], bool] = _is_spent
-
-
-PURGING_PARTS: Final = PurgingParts()
 
 
 # --- the programs -------------------------------------------------------------------------------------------------------
@@ -197,7 +156,6 @@ class Purging:
         meter_age: For how long a meter is kept that nobody asks.
         records, places, calls, payloads, meters: The collections.
         batch: How many are removed at a time.
-        parts: What the programs are made of.
     """
 
     success_age: Duration | None = DAY
@@ -210,7 +168,6 @@ class Purging:
     payloads: str = "payloads"
     meters: str = "meters"
     batch: int = FOUND_MAX
-    parts: PurgingParts = attrs.field(default=PURGING_PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         for age in (self.success_age, self.other_age, self.payload_age, self.meter_age):
@@ -219,7 +176,6 @@ class Purging:
         for collection in (self.records, self.places, self.calls, self.payloads, self.meters):
             check_collection(collection)
         check_int(self.batch, "a number of invocations", 1, FOUND_MAX)
-        check_type(self.parts, PurgingParts, "what programs are made of")
 
     @property
     def indexes(self) -> Indexes:
@@ -257,7 +213,7 @@ class Purging:
                 try:
                     found = await find_all(
                         self.records,
-                        self.parts.is_over(definition.status, age),
+                        _is_over(definition.status, age),
                         limit=self.batch,
                         fields=(CHANGED_AT, LIMITED_BY),
                         sort=(Ascending(CHANGED_AT),),
@@ -279,11 +235,17 @@ class Purging:
         calls = tuple(needed(each, ID) for each in found)
         registered = tuple(at for each in found if (at := each.get(PLACES_ID)) is not None)
         places = tuple(dict.fromkeys((*registered, *(at for _, at in limited))))
-        if places and self.parts.vacates and not await self._vacated(places, ended):
+        if places and not await self._vacated(places, ended):
             bound = frozenset((*calls, *(key for key, _ in limited)))
             going = tuple(key for key in ended if key not in bound)
-            return await self.parts.remove(self, going, ()) if going else 0
-        return await self.parts.remove(self, ended, calls)
+            return await self._remove(going, ()) if going else 0
+        return await self._remove(ended, calls)
+
+    async def _remove(self, going: tuple[str, ...], calls: tuple[str, ...]) -> int:
+        """Remove the calls, THEN the invocations; how many of these there were."""
+        if calls:
+            await delete_many(self.calls, In(ID, calls))
+        return await delete_many(self.records, In(ID, going), _IS_FINAL)
 
     async def _vacated(self, places: tuple[str, ...], ended: tuple[str, ...]) -> bool:
         """Take those who have ended out of these places; whether they are out of all of them."""
@@ -366,7 +328,7 @@ class Purging:
             try:
                 found = await find_all(self.places, _EMPTY, limit=self.batch, fields=(VERSION,), sort=_BY_VERSION)
                 keys = tuple(needed(each, ID) for each in found)
-                removed += await self.parts.clear(self.places, keys, _EMPTY) if keys else 0
+                removed += await delete_many(self.places, In(ID, keys), _EMPTY) if keys else 0
                 if (is_done := len(found) < self.batch) or await _is_past(until):
                     return Purged(removed, is_done)
             except (Ambiguous, NotApplied, NotDurable):
@@ -389,10 +351,10 @@ class Purging:
             try:
                 found = await find_all(self.meters, idle, limit=self.batch, after=after, sort=_IDLE)
                 now = await StoreTime()
-                keys = tuple(needed(each, ID) for each in found if self.parts.is_spent(each, now))
+                keys = tuple(needed(each, ID) for each in found if _is_spent(each, now))
                 # What has been written since was written later than all of these, however long this one stands still.
                 unwritten = Le(WRITTEN_AT, needed(found[-1], WRITTEN_AT)) if found else idle
-                removed += await self.parts.clear(self.meters, keys, unwritten) if keys else 0
+                removed += await delete_many(self.meters, In(ID, keys), unwritten) if keys else 0
                 if (is_done := len(found) < self.batch) or await _is_past(until):
                     return Purged(removed, is_done)
             except (Ambiguous, NotApplied, NotDurable):

@@ -23,7 +23,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import NoneType
 from typing import Final, TypeAlias, final
 
@@ -48,7 +47,7 @@ from tidegate.invocations.jobs import Job, job_fields, job_of, new_invocation
 from tidegate.invocations.place_documents import HasPlace, LookAgain, places_of, take_places
 from tidegate.invocations.record_documents import DUE, viewed
 from tidegate.model.documents import ID, Document, Eq, Field
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import StoreTime, check_collection, find_one
 from tidegate.model.programs import insert_new
@@ -57,8 +56,7 @@ from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
-    "ORIGIN", "PARTS", "PLACES_ID", "NotRegistered", "Registered", "Registrar", "RegistrarParts", "RegistrationAdmission",
-    "RegistrationOutcome", "Reused",
+    "ORIGIN", "PLACES_ID", "NotRegistered", "Registered", "Registrar", "RegistrationAdmission", "RegistrationOutcome", "Reused",
 ]  # fmt: skip
 
 _ATTEMPTS: Final = 8
@@ -134,7 +132,6 @@ class Registrar:
         records, places, calls: The collections.
         attempts: How often to try before giving up; None for any number.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     key: str
@@ -150,7 +147,6 @@ class Registrar:
     calls: str = "calls"
     attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: RegistrarParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.key, "an invocation")
@@ -167,7 +163,6 @@ class Registrar:
         check_collection(self.records)
         check_collection(self.places)
         check_collection(self.calls)
-        check_type(self.parts, RegistrarParts, "the parts of a registrar")
 
     @property
     def is_free(self) -> bool:
@@ -190,14 +185,14 @@ class Registrar:
             try:
                 if isinstance(self.due, int):
                     return await attrs.evolve(self, due=await StoreTime() + self.due).run()
-                admission = await self.parts.admit(self, places)
+                admission = await self._admit(places)
                 match admission:
                     case HasPlace():
-                        await self.parts.make(self, self.key)
+                        await self._make(self.key)
                         return Registered(self.key)
                     case Reuse(invocation, is_made, differing):
                         if not is_made:
-                            await self.parts.make(self, invocation)
+                            await self._make(invocation)
                         return Reused(invocation, differing)
                     case Differs(_, differing):
                         return NotRegistered(str(admission), differing)
@@ -220,81 +215,57 @@ class Registrar:
             stored = stored.put(_JOB, job_fields(self.job))
         return stored.put(DUE, self.due) if isinstance(self.due, Instant) else stored
 
-
-# --- what it is made of -------------------------------------------------------------------------------------------------
-
-
-async def _admit(registrar: Registrar, places: str | None) -> RegistrationAdmission:
-    if places is None:
-        await insert_new(registrar.calls, registrar.stored_call)  # it is harmless if it was stored before
-        return HasPlace()
-    found = await find_one(registrar.places, Eq(ID, places))
-    reservation = places_of(found)
-    verdict = _decide(registrar, reservation, ())
-    if isinstance(verdict, Ask):
-        known = await _known(registrar, verdict)
-        verdict = _decide(registrar, reservation, known)
-    match verdict:
-        case Admitted(wanted):
-            await insert_new(registrar.calls, registrar.stored_call)
-            is_taken = await registrar.parts.take(registrar.places, places, found, wanted)
-            return HasPlace() if is_taken else LookAgain()  # others were faster
-        case AlreadyAdmitted():
+    async def _admit(self, places: str | None) -> RegistrationAdmission:
+        """Decide, and take the place if it is there. Nothing excludes a call that has no document of places."""
+        if places is None:
+            await insert_new(self.calls, self.stored_call)  # it is harmless if it was stored before
             return HasPlace()
-        case Ask():
-            return LookAgain()  # the call of one who has the place was not found
-        case Reuse() | Differs():
-            return verdict
+        found = await find_one(self.places, Eq(ID, places))
+        reservation = places_of(found)
+        verdict = self._decide(reservation, ())
+        if isinstance(verdict, Ask):
+            known = await self._known(verdict)
+            verdict = self._decide(reservation, known)
+        match verdict:
+            case Admitted(wanted):
+                await insert_new(self.calls, self.stored_call)
+                is_taken = await take_places(self.places, places, found, wanted)
+                return HasPlace() if is_taken else LookAgain()  # others were faster
+            case AlreadyAdmitted():
+                return HasPlace()
+            case Ask():
+                return LookAgain()  # the call of one who has the place was not found
+            case Reuse() | Differs():
+                return verdict
 
+    def _decide(self, reservation: Reservation, known: _Known) -> RegistrationVerdict:
+        return decide_registration(reservation, self.key, self.call, dict(known), must_agree=self.must_agree)
 
-async def _known(registrar: Registrar, asked: Ask) -> _Known:
-    """The calls and the records of those who have a place, read AFTER the places."""
-    known: _Known = ()
-    for key in asked.invocations:
-        record = await find_one(registrar.records, Eq(ID, key))
-        stored = await find_one(registrar.calls, Eq(ID, key))  # it is removed before the record (`purging`)
-        if stored is not None:
-            known = (*known, (key, Found(_call_of(stored), viewed(record))))
-    return known
+    async def _known(self, asked: Ask) -> _Known:
+        """The calls and the records of those who have a place, read AFTER the places."""
+        known: _Known = ()
+        for key in asked.invocations:
+            record = await find_one(self.records, Eq(ID, key))
+            stored = await find_one(self.calls, Eq(ID, key))  # it is removed before the record (`purging`)
+            if stored is not None:
+                known = (*known, (key, Found(_call_of(stored), viewed(record))))
+        return known
+
+    async def _make(self, key: str) -> None:
+        """Make the record of an invocation, as registered; it is harmless if it was made before."""
+        call, job = self.call, self.job
+        due = self.due if isinstance(self.due, Instant) else None
+        if key != self.key:  # of one who has the place and has not come to make it
+            stored = await find_one(self.calls, Eq(ID, key))
+            if stored is None:
+                raise NotApplied("its call is not there any more")
+            call, due, kept = _call_of(stored), stored.get(DUE), stored.get(_JOB)
+            job = None if kept is None else job_of(kept)
+        now = await StoreTime()
+        wanted = job or Job(task=call.task, arguments=Document(call.arguments))
+        await insert_new(self.records, new_invocation(key, wanted, f"{self.request}.{key}", now, due))
 
 
 def _call_of(stored: Document) -> Call:
     names, values = needed(stored, _NAMES), needed(stored, _VALUES)
     return Call(needed(stored, _TASK), tuple(zip(names, values, strict=True)))
-
-
-def _decide(registrar: Registrar, reservation: Reservation, known: _Known) -> RegistrationVerdict:
-    return decide_registration(reservation, registrar.key, registrar.call, dict(known), must_agree=registrar.must_agree)
-
-
-async def _make(registrar: Registrar, key: str) -> None:
-    call, job = registrar.call, registrar.job
-    due = registrar.due if isinstance(registrar.due, Instant) else None
-    if key != registrar.key:  # of one who has the place and has not come to make it
-        stored = await find_one(registrar.calls, Eq(ID, key))
-        if stored is None:
-            raise NotApplied("its call is not there any more")
-        call, due, kept = _call_of(stored), stored.get(DUE), stored.get(_JOB)
-        job = None if kept is None else job_of(kept)
-    now = await StoreTime()
-    wanted = job or Job(task=call.task, arguments=Document(call.arguments))
-    await insert_new(registrar.records, new_invocation(key, wanted, f"{registrar.request}.{key}", now, due))
-
-
-@final
-@attrs.frozen
-class RegistrarParts:
-    """What a registrar is made of.
-
-    Attributes:
-        admit: Decides, and takes the place if it is there. Nothing excludes a call that has no document of places.
-        take: Writes the places, if they are still as they were read; False if they are not.
-        make: Makes the record of an invocation, as registered; it is harmless if it was made before.
-    """
-
-    admit: Callable[[Registrar, str | None], Program[RegistrationAdmission]] = _admit
-    take: Callable[[str, str, Document | None, Reservation], Program[bool]] = take_places
-    make: Callable[[Registrar, str], Program[None]] = _make
-
-
-PARTS: Final[RegistrarParts] = RegistrarParts()

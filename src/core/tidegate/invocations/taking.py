@@ -44,7 +44,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import groupby
 from types import NoneType
 from typing import Final, TypeAlias, final
@@ -53,8 +52,8 @@ import attrs
 
 from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED_FINAL, INVOCATION, RUNNING
 from tidegate.invocations.jobs import Job, job_of
-from tidegate.invocations.metering import Metering, MeteringOutcome
-from tidegate.invocations.placing import WAITING, Holders, Placed, Placing, Wish
+from tidegate.invocations.metering import Metering
+from tidegate.invocations.placing import WAITING, Placed, Placing, Wish
 from tidegate.invocations.rates import Admission, Rate
 from tidegate.invocations.record_documents import (
     DEATHS,
@@ -98,7 +97,7 @@ from tidegate.model.documents import (
     Remove,
     Sort,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Program, Refused
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Now, Refused
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import SECOND, Duration, Instant
 from tidegate.model.operations import (
@@ -117,7 +116,7 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries import spread
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["PARTS", "Late", "Takeable", "Taken", "TakenRun", "Taker", "TakerParts", "next_turn"]
+__all__ = ["Takeable", "Taken", "TakenRun", "Taker", "next_turn"]
 
 URGENT: Final[Sort] = (Descending(TENANT), Descending(PRIORITY), Ascending(DUE))
 _BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, RATED_BY, TRIES, DEATHS, WAITS)
@@ -212,9 +211,8 @@ class Taken:
 
 
 _Found: TypeAlias = tuple[Document, ...]
-Late: TypeAlias = tuple[tuple[Document, Instant], ...]
-"""What is over its rate, as it was found, and when it is due."""
 _Over: TypeAlias = tuple[tuple[Document, Instant | None, Duration | None], ...]
+"""What is over its rate, as it was found, when it is due, and after how long; None where nobody answers."""
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -253,7 +251,6 @@ class Taker:
         records, places, meters: The collections.
         attempts: How often a look is tried before it is left to the next one; what was asked for is asked for until it is known.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     runner: str
@@ -264,7 +261,6 @@ class Taker:
     meters: str = "meters"
     attempts: int | None = 4
     pauses: Pauses = PAUSES
-    parts: TakerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.runner, "a runner")
@@ -281,7 +277,6 @@ class Taker:
         check_collection(self.places)
         check_collection(self.meters)
         check_attempts(self.attempts, self.pauses)
-        check_type(self.parts, TakerParts, "the parts of a taker")
 
     @property
     def indexes(self) -> Indexes:
@@ -326,7 +321,7 @@ class Taker:
         good, over = await self._within_rates(good)
         placed = await self._placed(good)
         moves = tuple(self._move(each) for each in good if each.get(LIMITED_BY) is None or each[ID] in placed.has)
-        answers = await self.parts.begin(self, moves) if moves else ()
+        answers = await self._begin(moves) if moves else ()
         records = tuple(
             (move.key, answer.record)
             for move, answer in zip(moves, answers, strict=True)
@@ -335,7 +330,7 @@ class Taker:
         refused = tuple(each for each in good if each[ID] in placed.refused)
         is_more = len(found) == limit
         try:
-            others = await self.parts.head(self, turn) if is_more and len(refused) + len(over) > len(records) else ()
+            others = await self._head(turn) if is_more and len(refused) + len(over) > len(records) else ()
             refused = _with(refused, tuple(each for each in others if self._is_full(each, placed)))[:FOUND_MAX]
             await self._refuse(refused, placed)
             lined_up = await self._line_up(_without(others, refused), over)
@@ -363,16 +358,28 @@ class Taker:
         ways: tuple[tuple[Filter, ...], ...] = ((),) if turn is None else ((Lt(TENANT, turn),), (_OF_NOBODY,), ())
         found: _Found = ()
         for way in ways:
-            where = self.parts.due(self, way)
+            where = AllOf((*self._known_to_it, OlderThan(DUE, 0), *way))
             more = await find_all(self.records, where, limit=limit, fields=fields, sort=URGENT)
             found = _with(found, more)[:limit]
             if len(found) == limit:
                 break
         return found
 
+    async def _head(self, turn: str | None) -> _Found:
+        """What stands at the head of the queue, from this tenant's turn on, as far as it is a record."""
+        try:
+            found = await self.due(FOUND_MAX, turn, _BRIEF)
+        except (Ambiguous, NotApplied):
+            return ()
+        return tuple(each for each in found if _trouble(each) is None)
+
+    @property
+    def _known_to_it(self) -> tuple[Filter, ...]:
+        return In(QUEUE, self.queues), In(TASK, tuple(each.name for each in self.tasks))
+
     async def _due_in(self) -> Duration | None:
         """After how long the first of what waits is due."""
-        where = AllOf((*_known_to(self), Exists(DUE), Exists(LATER)))
+        where = AllOf((*self._known_to_it, Exists(DUE), Exists(LATER)))
         first = await find_one(self.records, where, fields=(DUE, LATER), sort=(Ascending(LATER),))
         due = None if first is None else first.get(DUE)
         return None if due is None else max(due - await StoreTime(), 0)
@@ -397,7 +404,7 @@ class Taker:
         over: _Over = ()
         for name, rate, mine in self._rated(found):
             over = (*over, *await self._over(name, rate, mine))
-        await self.parts.later(self, tuple((doc, due) for doc, due, _ in over if due is not None))
+        await self._put_off(over)
         return _without(found, tuple(doc for doc, _, _ in over)), over
 
     async def _line_up(self, others: _Found, over: _Over) -> int:
@@ -407,8 +414,26 @@ class Taker:
         for name, rate, mine in self._rated(others):
             if (name, rate) in sets:
                 late = (*late, *await self._over(name, rate, (), mine))
-        await self.parts.later(self, tuple((doc, due) for doc, due, _ in late if due is not None))
+        await self._put_off(late)
         return len(late)
+
+    async def _put_off(self, over: _Over) -> None:
+        """They are due later; where nobody answers they are due still."""
+        updates = tuple(
+            update_one(
+                self.records,
+                AllOf((unchanged(doc[ID], _known(doc)), OlderThan(DUE, 0))),
+                Put(DUE, due),
+                Put(LATER, due),
+            )
+            for doc, due, _ in over
+            if due is not None
+        )
+        if updates:
+            try:
+                await bulk_update(*updates)
+            except (Ambiguous, NotApplied, NotDurable):
+                return
 
     def _rated(self, found: _Found) -> tuple[tuple[str, Rate, _Found], ...]:
         """The sets that have a rate, in the order in which they were found, and what is of each."""
@@ -420,7 +445,9 @@ class Taker:
 
     async def _over(self, name: str, rate: Rate, docs: _Found, behind: _Found = ()) -> _Over:
         """Which of a set are over its rate, when each is due, and after how long; None where nobody answers."""
-        answer = await self.parts.meter(self, name, rate, len(docs), len(behind))
+        answer = await Metering(
+            key=name, rate=rate, wanted=len(docs), behind=len(behind), meters=self.meters, attempts=self.attempts, pauses=self.pauses
+        ).run()  # fmt: skip
         if not isinstance(answer, Admission):
             return tuple((doc, None, None) for doc in (*docs, *behind))
         late = (*docs[answer.admitted :], *behind)
@@ -431,7 +458,7 @@ class Taker:
     async def _placed(self, found: _Found) -> Placed:
         """Who has a place of those that need one."""
         wishes = self._wishes(found)
-        return await self.parts.place(self._placing(wishes)) if wishes else Placed()
+        return await self._placing(wishes).place() if wishes else Placed()
 
     def _wishes(self, found: _Found) -> tuple[Wish, ...]:
         return tuple(
@@ -467,8 +494,8 @@ class Taker:
             await Settling(self.records, INVOCATION, ends, None, self.attempts, pauses=self.pauses).run()
         for held_back in sorted({self._task(doc[TASK]).held_back or 0 for doc in refused} - {0}):
             some = tuple(doc for doc in refused if self._task(doc[TASK]).held_back == held_back)
-            await self.parts.wait(self._placing(self._wishes(some)), held_back)
-        await self.parts.look(self._placing(()), placed.by)
+            await self._placing(self._wishes(some)).wait(held_back)
+        await self._placing(()).look(placed.by)
 
     def _task(self, name: str) -> Takeable:
         return next(each for each in self.tasks if each.name == name)
@@ -485,6 +512,10 @@ class Taker:
         waits = () if doc.get(LIMITED_BY) is None else (Remove(WAITS),)
         heard = (Push(NOTICE, known.version + 1),) if self._task(doc[TASK]).is_heard else ()
         return RecordMove(key, known, RUNNING, self._request(key, known.version), (Add(TRIES, 1), *waits, *heard))
+
+    async def _begin(self, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
+        """Move them to running, and answer what became of each."""
+        return await Settling(self.records, INVOCATION, moves, self.runner, None, pauses=self.pauses).run()
 
     async def _read(self, keys: tuple[str, ...]) -> _Found:
         """What was taken, whole: asked for until it is there, for it runs."""
@@ -551,79 +582,3 @@ def _tries(doc: Document, record: StatusRecord) -> int:
     """How many have begun, by the record as it was found before, or after it was taken."""
     tries = doc.get(TRIES) or 0
     return tries if viewed(doc) == record else tries + 1
-
-
-# --- what it is made of -----------------------------------------------------------------------------------------------
-
-
-def _known_to(taker: Taker) -> tuple[Filter, ...]:
-    return In(QUEUE, taker.queues), In(TASK, tuple(each.name for each in taker.tasks))
-
-
-def _is_due(taker: Taker, way: tuple[Filter, ...]) -> Filter:
-    return AllOf((*_known_to(taker), OlderThan(DUE, 0), *way))
-
-
-async def _meter(taker: Taker, name: str, rate: Rate, wanted: int, behind: int) -> MeteringOutcome:
-    return await Metering(
-        key=name, rate=rate, wanted=wanted, behind=behind, meters=taker.meters, attempts=taker.attempts, pauses=taker.pauses
-    ).run()  # fmt: skip
-
-
-async def _later(taker: Taker, over: Late) -> None:
-    """They are due later; where nobody answers they are due still."""
-    updates = tuple(
-        update_one(
-            taker.records,
-            AllOf((unchanged(doc[ID], _known(doc)), OlderThan(DUE, 0))),
-            Put(DUE, due),
-            Put(LATER, due),
-        )
-        for doc, due in over
-    )
-    if updates:
-        try:
-            await bulk_update(*updates)
-        except (Ambiguous, NotApplied, NotDurable):
-            return
-
-
-async def _head(taker: Taker, turn: str | None) -> _Found:
-    try:
-        found = await taker.due(FOUND_MAX, turn, _BRIEF)
-    except (Ambiguous, NotApplied):
-        return ()
-    return tuple(each for each in found if _trouble(each) is None)
-
-
-async def _begin(taker: Taker, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
-    return await Settling(taker.records, INVOCATION, moves, taker.runner, None, pauses=taker.pauses).run()
-
-
-@final
-@attrs.frozen
-class TakerParts:
-    """What it is made of.
-
-    Attributes:
-        due: What a look asks for, on this way along the tenants.
-        meter: Asks how many of a set may begin, and when others in line behind them are to come.
-        later: Has those be due later that are over their rate.
-        place: Takes places.
-        wait: Puts off who is refused.
-        look: Wakes who waits for a place that was freed meanwhile.
-        begin: Moves them to running, and answers what became of each.
-        head: What stands at the head of the queue, from this tenant's turn on, as far as it is a record.
-    """
-
-    due: Callable[[Taker, tuple[Filter, ...]], Filter] = _is_due
-    meter: Callable[[Taker, str, Rate, int, int], Program[MeteringOutcome]] = _meter
-    later: Callable[[Taker, Late], Program[None]] = _later
-    place: Callable[[Placing], Program[Placed]] = Placing.place
-    wait: Callable[[Placing, Duration], Program[None]] = Placing.wait
-    look: Callable[[Placing, Holders], Program[None]] = Placing.look
-    begin: Callable[[Taker, tuple[RecordMove, ...]], Program[tuple[TransitionOutcome, ...]]] = _begin
-    head: Callable[[Taker, str | None], Program[_Found]] = _head
-
-
-PARTS: Final[TakerParts] = TakerParts()

@@ -36,7 +36,6 @@ again, leaving out the owner, taking ambiguous for refused, pushing the history 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import NoneType
 from typing import Final, TypeAlias, final
 
@@ -57,7 +56,7 @@ from tidegate.invocations.record_documents import (
 )
 from tidegate.invocations.status import Accepted, Denied, StatusRecord, StatusTable, decide_transition
 from tidegate.model.documents import UPDATES, Document, Eq, Update, Value, frozen
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.history import Forgotten, RequestOutcome, Superseded, Won, outcome_of
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, check_collection, check_key, find_one, update_one
@@ -67,8 +66,7 @@ from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 __all__ = [
-    "ATTEMPTS", "PARTS", "GaveUp", "Granted", "Outdated", "Transition", "TransitionOutcome", "TransitionParts",
-    "Unknown", "transition",
+    "ATTEMPTS", "GaveUp", "Granted", "Outdated", "Transition", "TransitionOutcome", "Unknown", "transition",
 ]  # fmt: skip
 
 ATTEMPTS: Final = 8
@@ -163,7 +161,6 @@ class Transition:
             there. It is read where it is no longer that one, and not before.
         also: What the same write changes beside, in a record that is there.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     collection: str
@@ -176,7 +173,6 @@ class Transition:
     expected: StatusRecord | None = None
     also: tuple[Update, ...] = attrs.field(default=(), kw_only=True)
     pauses: Pauses = attrs.field(default=PAUSES, kw_only=True)
-    parts: TransitionParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.collection)
@@ -185,7 +181,6 @@ class Transition:
         check_attempts(self.attempts, self.pauses)
         check_type(self.expected, (StatusRecord, NoneType), "a record")
         check_tuple(self.also, UPDATES, "an update")
-        check_type(self.parts, TransitionParts, "the parts of a transition")
         check_type(self.table, StatusTable, "a table of statuses")
         check_name(self.target, "a status")
         if self.runner is not None:
@@ -224,14 +219,14 @@ class Transition:
                         pass  # it may still arrive: the same again cannot count twice
             if attempt > made:
                 break
-            verdict = self.parts.decide(self, expected := unread or actual)
+            verdict = self._decide(expected := unread or actual)
             if not isinstance(verdict, Accepted):
                 return verdict
             if missed:
                 missed = False  # it is there after all, and is contended for
                 continue
             try:
-                applied = await self.parts.write(self, expected, verdict)
+                applied = await self._write(expected, verdict)
             except (Ambiguous, NotDurable):
                 sent = verdict
                 continue
@@ -257,16 +252,28 @@ class Transition:
     async def _look(self, sent: Accepted | None) -> tuple[StatusRecord | None, RequestOutcome | None]:
         """The record as it is, and what became of the request that was sent, if one was."""
         record = await find_one(self.collection, Eq(KEY, self.key), fields=VIEW if sent is None else RECORD)
-        return _seen(record), None if sent is None else self.parts.outcome(self, record, sent.version - 1)
+        return _seen(record), None if sent is None else self._outcome(record, sent.version - 1)
 
+    def _decide(self, actual: StatusRecord | None) -> Accepted | Denied | Outdated:
+        """What the rules say of the record as it is; None where there is none."""
+        if self.expected is not None and actual is not self.expected and actual != self.expected:
+            return Outdated(self.expected, actual)
+        return decide_transition(self.table, actual, self.target, self.runner)
 
-# --- what it is made of -----------------------------------------------------------------------------------------------
+    async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
+        """Carry the decision out; False if the record is no longer the one that it was made on."""
+        if expected is None:
+            now = await _time()
+            due = now if self.table[verdict.status].available else None
+            return await insert_new(self.collection, new_record(self.key, verdict.record, self.request, now, due=due))
+        made = changes(self.table, verdict, self.request, *self.also)
+        return await update_one(self.collection, unchanged(self.key, expected), *made) > 0
 
-
-def _decide(command: Transition, actual: StatusRecord | None) -> Accepted | Denied | Outdated:
-    if command.expected is not None and actual is not command.expected and actual != command.expected:
-        return Outdated(command.expected, actual)
-    return decide_transition(command.table, actual, command.target, command.runner)
+    def _outcome(self, record: Document | None, sent: int) -> RequestOutcome:
+        """What became of our request that was decided on that version, by the record as it is now."""
+        if record is None:
+            return outcome_of(0, (), sent, self.request)
+        return outcome_of(record.get(VERSION) or 0, history(record), sent, self.request)
 
 
 def _seen(record: Document | None) -> StatusRecord | None:
@@ -276,53 +283,12 @@ def _seen(record: Document | None) -> StatusRecord | None:
     return StatusRecord(needed(record, STATUS), record.get(OWNER), 0)
 
 
-def _changes(command: Transition, verdict: Accepted) -> tuple[Update, ...]:
-    return changes(command.table, verdict, command.request, *command.also)
-
-
-async def _write(command: Transition, expected: StatusRecord | None, verdict: Accepted) -> bool:
-    if expected is None:
-        now = await _time()
-        due = now if command.table[verdict.status].available else None
-        record = new_record(command.key, verdict.record, command.request, now, due=due)
-        return await insert_new(command.collection, record)
-    where = unchanged(command.key, expected)
-    return await update_one(command.collection, where, *command.parts.changes(command, verdict)) > 0
-
-
 async def _time() -> Instant:
     """The store's time: a question without an answer has written nothing."""
     try:
         return await StoreTime()
     except Ambiguous as failure:
         raise NotApplied(failure.reason) from None
-
-
-def _outcome(command: Transition, record: Document | None, sent: int) -> RequestOutcome:
-    if record is None:
-        return outcome_of(0, (), sent, command.request)
-    return outcome_of(record.get(VERSION) or 0, history(record), sent, command.request)
-
-
-@final
-@attrs.frozen
-class TransitionParts:
-    """What a transition is made of.
-
-    Attributes:
-        decide: What the rules say of the record as it is; None where there is none.
-        changes: What the write of a decision changes in a record that is there.
-        write: Carries the decision out; False if the record is no longer the one that it was made on.
-        outcome: What became of our request that was decided on that version, by the record as it is now.
-    """
-
-    decide: Callable[[Transition, StatusRecord | None], Accepted | Denied | Outdated] = _decide
-    changes: Callable[[Transition, Accepted], tuple[Update, ...]] = _changes
-    write: Callable[[Transition, StatusRecord | None, Accepted], Program[bool]] = _write
-    outcome: Callable[[Transition, Document | None, int], RequestOutcome] = _outcome
-
-
-PARTS: Final[TransitionParts] = TransitionParts()
 
 
 # --- the same as a function -------------------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -36,7 +35,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, micros
 from tidegate.model.operations import FOUND_MAX, check_collection, find_all
 from tidegate.model.reading import needed
-from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
 __all__ = ["AWAITED", "Absent", "Awaited", "Ended", "Open", "Waiting", "told"]
@@ -138,7 +137,6 @@ class Waiting:
         limit: How long to wait, in microseconds or a timedelta; None for as long as it takes.
         least: How long the first pause lasts, in microseconds; each is twice as long as the one before.
         most: How long the longest one lasts.
-        tells: What a record tells; faulty variants have another.
     """
 
     keys: tuple[str, ...]
@@ -146,7 +144,6 @@ class Waiting:
     limit: Duration | None = attrs.field(default=None, converter=attrs.converters.optional(micros))
     least: Duration = 50 * MILLISECOND
     most: Duration = 2 * SECOND
-    tells: Callable[[Document], Ended | Open] = attrs.field(default=told, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.keys, str, "the id of an invocation")
@@ -161,7 +158,6 @@ class Waiting:
             check_delay(self.limit, "a time to wait in microseconds", 0)
         check_delay(self.least, "the least pause in microseconds", 1)
         check_delay(self.most, "the longest pause in microseconds", self.least)
-        check_callable(self.tells, "what tells of a record")
 
     async def run(self) -> tuple[Awaited, ...]:
         """The program; it answers in the order of the keys.
@@ -201,9 +197,7 @@ class Waiting:
     ) -> tuple[tuple[Ended | Absent, ...], tuple[Open, ...]]:
         """What has ended by a look, and what is still open."""
         records = {record[ID]: record for record in found}
-        seen = tuple(
-            Absent(each.key) if (record := records.get(each.key)) is None else self.tells(record) for each in left
-        )
+        seen = tuple(Absent(each.key) if (record := records.get(each.key)) is None else told(record) for each in left)
         return (
             tuple(each for each in seen if not isinstance(each, Open)),
             tuple(each for each in seen if isinstance(each, Open)),

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from functools import partial
 from hashlib import sha256
+from types import ModuleType
 from typing import Final
 
 from tidegate.model.documents import ID, Document
 from tidegate.model.effects import Call, Effect
 from tidegate.model.operations import DeleteMany, DeleteOne, FindOne, InsertOne, UpdateOne
-from tidegate.payloads import laws
+from tidegate.payloads import laws, uploads
 from tidegate.payloads.upload_records import (
     CONTENT,
     Content,
@@ -23,7 +24,7 @@ from tidegate.payloads.upload_records import (
     new_record,
     upload_record_of,
 )
-from tidegate.payloads.uploads import Abandoned, PayloadStore, Replaced, Stored, UploadParts, get, put, sweep
+from tidegate.payloads.uploads import Abandoned, PayloadStore, Replaced, Stored
 from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Fault, Faults
@@ -31,7 +32,7 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Outcomes, World, contents, document, perform, world_with
 
-__all__ = ["CHUNKS", "KEY", "LEFT", "RIGHT", "SCENARIOS", "SWITCHES", "THERE", "TRUTH", "WHOLE", "payloads"]
+__all__ = ["CHUNKS", "KEY", "LEFT", "SCENARIOS", "SWITCHES", "THERE", "TRUTH", "WHOLE", "payloads"]
 
 RECORDS: Final = "records"
 CHUNKS: Final = "chunks"
@@ -43,7 +44,6 @@ SWITCHES: Final = "a content changes by switches"
 TRUTH: Final = "who says so has stored it"
 LEFT: Final = "at rest only what is referred to is left"
 
-RIGHT: Final = UploadParts()
 REQUESTS: Final = (FindOne, UpdateOne, InsertOne)
 
 
@@ -159,16 +159,16 @@ def changes_right(before: State, after: State) -> bool:
     return laws.upload_records.changes_by_switches(was, now, was.version)
 
 
-async def sweeps(store: PayloadStore, early: int) -> None:
+async def sweeps(made: ModuleType, store: PayloadStore, early: int) -> None:
     """Sweep at any time, and when all is quiet."""
     for _ in range(early):
-        await sweep(store, 0)
+        await made.sweep(store, 0)
     await QUIET
-    await sweep(store, 0)
+    await made.sweep(store, 0)
 
 
 def payloads(
-    parts: UploadParts = RIGHT,
+    made: ModuleType = uploads,
     *,
     summary: str = "a payload is replaced while others read and sweep: the old one or the new one, whole",
     writers: str = "w",
@@ -182,7 +182,7 @@ def payloads(
     """The scenario.
 
     Args:
-        parts: The steps of the programs, or a faulty variant of one.
+        made: The module of the programs, or a faulty variant of it.
         summary: One line for people.
         writers: Who replaces the payload, a letter each.
         readers: How many read it.
@@ -192,13 +192,16 @@ def payloads(
         faults: Which may strike writers.
         same_id: Whether all uploads have one id.
     """
-    store = PayloadStore(RECORDS, CHUNKS, attempts, parts=parts)
+    store = PayloadStore(RECORDS, CHUNKS, attempts)
     old = (chunk_document("old", number, KEY, data) for number, data in enumerate(PAYLOADS["old"]))
     first: Document = new_record(KEY).put(CONTENT, content_of("old").document())
     writing = tuple(
-        Process(name, factory(put, store, KEY, "old" if same_id else name, "none"), faults, calls) for name in writers
+        Process(name, factory(made.put, store, KEY, "old" if same_id else name, "none"), faults, calls)
+        for name in writers
     )
-    reading = tuple(Process(f"r{number}", factory(get, store, KEY), meaning=calls) for number in range(1, readers + 1))
+    reading = tuple(
+        Process(f"r{number}", factory(made.get, store, KEY), meaning=calls) for number in range(1, readers + 1)
+    )
     return Scenario(
         name="payloads",
         summary=summary,
@@ -206,7 +209,9 @@ def payloads(
         actors=(
             *writing,
             *reading,
-            Process("sweeper", factory(sweeps, store, early), DELETING, when_quiet((*writing, *reading), perform)),
+            Process(
+                "sweeper", factory(sweeps, made, store, early), DELETING, when_quiet((*writing, *reading), perform)
+            ),
             Network(calls),
         ),
         budget=budget,

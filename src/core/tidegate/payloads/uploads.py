@@ -33,7 +33,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, final
 
 import attrs
@@ -72,7 +71,7 @@ from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_att
 
 __all__ = [
     "Abandoned", "Absent", "Deleted", "PayloadStore", "PutOutcome", "Replaced", "Stored", "Swept",
-    "Unanswered", "UploadParts", "delete", "find", "get", "put", "read", "sweep",
+    "Unanswered", "delete", "find", "get", "put", "read", "sweep",
 ]  # fmt: skip
 
 _WHOLE: Final = Call("whole")
@@ -163,20 +162,6 @@ async def _why_missing(records: str, key: str, content: Content, number: int) ->
 
 
 @final
-@attrs.frozen(kw_only=True)
-class UploadParts:
-    """The steps that the programs are made of. A specimen has a wrong one in the place of one of them."""
-
-    announce: Callable[[str, str, int, str], Awaitable[int]] = upload_records.announce
-    insert: Callable[[str, Document], Awaitable[bool]] = _insert
-    switch: Callable[[str, str, int, str, Found | None], Awaitable[int]] = upload_records.switch
-    chunk_data: Callable[[Document], bytes | Damaged] = upload_records.chunk_data
-    why_missing: Callable[[str, str, Content, int], Awaitable[Damaged | Replaced]] = _why_missing
-    needs: Callable[[UploadRecord, str], bool] = UploadRecord.needs
-    undo: Callable[[str, str, int, Duration], Awaitable[int]] = upload_records.undo
-
-
-@final
 @attrs.frozen
 class PayloadStore:
     """Where payloads are, and how patient the programs are.
@@ -187,14 +172,12 @@ class PayloadStore:
         attempts: How often to try each step before giving up; None for any number. Of a sweep, each record and each upload is
             one.
         pauses: How long to wait in between.
-        parts: The steps that the programs are made of.
     """
 
     records: str
     chunks: str
     attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: UploadParts = UploadParts()
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.records)
@@ -202,7 +185,6 @@ class PayloadStore:
         if self.records == self.chunks:
             raise Misuse("records and chunks in one collection", todo="name two")
         check_attempts(self.attempts, self.pauses)
-        check_type(self.parts, UploadParts, "the parts of a program")
 
 
 # --- put and delete -----------------------------------------------------------------------------------------------------
@@ -288,7 +270,7 @@ async def _announced(store: PayloadStore, key: str, upload: str) -> Damaged | Un
             record = await _made(store, key)
             if isinstance(record, Damaged):
                 return record
-            if await store.parts.announce(store.records, key, record.version, upload):
+            if await upload_records.announce(store.records, key, record.version, upload):
                 return None
         except (Ambiguous, NotApplied, NotDurable):
             continue
@@ -304,7 +286,7 @@ async def _kept(store: PayloadStore, key: str, upload: str, chunk: Document) -> 
             break
         attempt += 1
         try:
-            is_there = await store.parts.insert(store.chunks, chunk)
+            is_there = await _insert(store.chunks, chunk)
             if not await touch(store.records, key, upload):
                 return Abandoned()
             if is_there:
@@ -340,7 +322,7 @@ async def _switched(store: PayloadStore, key: str, upload: str, payload: Found |
             if payload is not None and payload.content.chunks and upload not in record.pending:
                 return Abandoned()
             sent = record
-            if await store.parts.switch(store.records, key, record.version, upload, payload):
+            if await upload_records.switch(store.records, key, record.version, upload, payload):
                 return await _stored(store, record.version + 1, record.content)
         except (Ambiguous, NotApplied, NotDurable):
             continue
@@ -416,10 +398,10 @@ async def read(store: PayloadStore, key: str, content: Content, number: int) -> 
         try:
             found = await find_one(store.chunks, Eq(ID, chunk_id(content.upload, number)))
             if found is None:
-                return await store.parts.why_missing(store.records, key, content, number)
+                return await _why_missing(store.records, key, content, number)
         except (Ambiguous, NotApplied):
             continue
-        return store.parts.chunk_data(found)
+        return upload_records.chunk_data(found)
     return Unanswered(attempt)
 
 
@@ -501,7 +483,7 @@ async def _undone(store: PayloadStore, found: Document, age: Duration) -> int:
     record = upload_record_of(found)
     if isinstance(record, Damaged):
         return 0
-    return await store.parts.undo(store.records, needed(found, _ID), record.version, age)
+    return await upload_records.undo(store.records, needed(found, _ID), record.version, age)
 
 
 async def _removed(store: PayloadStore, chunk: Document, age: Duration) -> int:
@@ -509,7 +491,7 @@ async def _removed(store: PayloadStore, chunk: Document, age: Duration) -> int:
     first, key = needed(chunk, _ID), needed(chunk, KEY)
     found = await find_one(store.records, Eq(ID, key), fields=FACTS)
     record = UploadRecord() if found is None else upload_record_of(found)
-    if isinstance(record, Damaged) or store.parts.needs(record, upload_of(first)):
+    if isinstance(record, Damaged) or record.needs(upload_of(first)):
         return 0
     await retire(store.chunks, first)
     if await find_one(store.chunks, has_retired(first, age), fields=(KEY,)) is None:

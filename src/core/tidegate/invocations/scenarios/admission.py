@@ -13,7 +13,7 @@ from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.admission import Call, Control, Purpose, Rule, reservation_id
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.invocations.picker import PARTS, HeldBack, PickedUp, Picker, PickerParts, PickOutcome
+from tidegate.invocations.picker import HeldBack, PickedUp, Picker, PickOutcome
 from tidegate.invocations.record_documents import HISTORY, STATUS, VERSION, viewed
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Transition
@@ -95,7 +95,7 @@ def born_as(picker: Picker) -> Birth:
 
 
 def admission(
-    parts: PickerParts = PARTS,
+    made: type[Picker] = Picker,
     *,
     summary: str = "two invocations of a task that may run once at a time: one is picked up, the other one afterwards or never",
     invocations: int = 2,
@@ -107,7 +107,7 @@ def admission(
     """The scenario.
 
     Args:
-        parts: What the program is made of; those of a faulty variant, perhaps.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         invocations: How many there are, with a worker each.
         at_most: How many may run at once.
@@ -122,9 +122,7 @@ def admission(
     places = reservation_id(Purpose.RUNNING, RULE, call)
     used = (Document.of({"_id": places, "version": 1, "places": ()}),) if is_used else ()
     pickers = {
-        key: Picker(
-            key=key, call=call, rule=RULE, runner=f"worker {key}", request=f"pick {key}", at_most=at_most, parts=parts
-        )
+        key: made(key=key, call=call, rule=RULE, runner=f"worker {key}", request=f"pick {key}", at_most=at_most)
         for key in keys
     }
     return Scenario(

@@ -45,8 +45,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, notes, world_with
 
 __all__ = [
-    "ALONE", "COUNT", "COUNTED", "FINAL", "HERE", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "Writes", "array_push_lock",
-    "guarded", "waiter",
+    "ALONE", "COUNTED", "FINAL", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "Writes", "array_push_lock", "guarded",
+    "under_the_claim", "waiter",
 ]  # fmt: skip
 
 RECORDS: Final = "invocations"
@@ -217,11 +217,18 @@ async def counts(lock: ClaimedRecord, write: Writes) -> bool | None:
     return taken if isinstance(taken, bool) else None
 
 
-def guarded(write: Writes = under_the_claim, *, runners: int = 2, moves: int = 3) -> Scenario:
+def guarded(
+    write: Writes = under_the_claim,
+    *,
+    summary: str = "who writes with its claim in the filter overwrites nothing, whoever stalls",
+    runners: int = 2,
+    moves: int = 3,
+) -> Scenario:
     """Processes that count in the record that they lock, and stall wherever they like.
 
     Args:
         write: How each writes under its claim.
+        summary: One line for people.
         runners: How many they are.
         moves: How often time passes.
     """
@@ -234,7 +241,7 @@ def guarded(write: Writes = under_the_claim, *, runners: int = 2, moves: int = 3
 
     return Scenario(
         name="array_push_lock.guarded",
-        summary="who writes with its claim in the filter overwrites nothing, whoever stalls",
+        summary=summary,
         world=world_with({RECORDS: (RUNNING.put(COUNT, 0),)}),
         actors=(*(Process(who, factory(programs[who]), STRIKES) for who in names), Network()),
         budget=1,

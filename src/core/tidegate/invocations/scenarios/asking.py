@@ -43,7 +43,6 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, document, journal, journaled, perform, world_with
 
 __all__ = [
-    "ASKS",
     "COPIED",
     "COUNTED",
     "HELD_BACK",
@@ -77,7 +76,6 @@ def is_write(effect: Effect[object]) -> bool:
 
 
 LOST: Final = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE, on=is_write)
-ASKS: Final = Asking(request="ann", records=RECORDS, attempts=3, pauses=Pauses(Fixed(0)))
 
 
 async def asks(ask: Command, asking: Asking) -> object:
@@ -134,9 +132,9 @@ def seen(found: Document) -> Document:
 
 
 def asking(
-    ask: Command = Command.CANCEL,
-    asked: Asking = ASKS,
+    made: type[Asking] = Asking,
     *,
+    ask: Command = Command.CANCEL,
     operates: Operates | None = None,
     orders: Orders = order,
     summary: str = "an operator cancels an invocation that a runner takes meanwhile: it is cancelled, or had ended",
@@ -145,8 +143,8 @@ def asking(
     """The scenario.
 
     Args:
+        made: The programs; a faulty variant of them, perhaps.
         ask: What is asked.
-        asked: By which programs, or a faulty variant.
         operates: What the operator does; he asks once by default.
         orders: How the runner reads what it was asked to do, or a faulty variant.
         summary: One line for people.
@@ -158,6 +156,7 @@ def asking(
     before = contents(world, RECORDS)[0]
     means = journaled(RECORDS, KEY, seen, perform)
     program = partial(asks, ask) if operates is None else operates
+    asked = made(request="ann", records=RECORDS, attempts=3, pauses=Pauses(Fixed(0)))
     operator = Process("operator", lambda _: program(asked), LOST, means, raises=True)
     worker = Process(RUNNER, lambda _: runs(orders), meaning=means)
     actors: tuple[Actor, ...] = (operator, Network(means)) if has_ended else (operator, worker, Network(means))
@@ -242,17 +241,17 @@ def asking(
 
 
 _KILL: Final = partial(
-    asking, Command.KILL, summary="an operator kills a run: it is given back, and the next run is left in peace"
+    asking, ask=Command.KILL, summary="an operator kills a run: it is given back, and the next run is left in peace"
 )
 _HOLD: Final = partial(
     asking,
-    Command.HOLD,
+    ask=Command.HOLD,
     operates=holds_and_releases,
     summary="an operator holds an invocation, and releases it: what comes late changes nothing",
 )
 _REPEAT: Final = partial(
     asking,
-    Command.REPEAT,
+    ask=Command.REPEAT,
     summary="an operator repeats what has failed: there is one copy, whatever becomes of replies",
 )
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
-from tidegate.invocations.ending import Ending, EndingOutcome, Failed, RunEnd, RunError, Succeeded
+from tidegate.invocations.ending import Ending, Failed, RunEnd, RunError, Succeeded
 from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.record_documents import DUE, FAILING_SINCE, HISTORY, REQUEST, STATUS, VERSION
 from tidegate.invocations.scenarios.settling import ALL_FAULTS, RUNNER, RUNNING, answers, record, settles
@@ -29,9 +29,8 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, document, journal, journaled, perform, world_with
 
-__all__ = ["ALLOWED", "AVAILABLE", "DELAY", "NOTICED", "RESULTS", "SCENARIOS", "TRUE", "EndingProgram", "ending"]
+__all__ = ["ALLOWED", "AVAILABLE", "DELAY", "NOTICED", "RESULTS", "SCENARIOS", "TRUE", "ending"]
 
-EndingProgram: TypeAlias = Callable[[Ending], Program[EndingOutcome]]
 
 TRUE: Final = "every answer is the truth"
 RESULTS: Final = "a result is of the run that was granted"
@@ -51,14 +50,14 @@ RUNS: Final = (
 )
 
 
-async def ends(program: EndingProgram) -> tuple[Answered, ...]:
-    found = await program(Ending(runs=RUNS, records=RECORDS))
+async def ends(made: type[Ending]) -> tuple[Answered, ...]:
+    found = await made(runs=RUNS, records=RECORDS).run()
     return tuple(Answered(f"{run.key}: by its runner", answer) for run, answer in zip(RUNS, found.answers, strict=True))
 
 
 def recovers(life: int) -> Program[tuple[Answered, ...]]:
     targets = (status.RUNNING_RECOVERY, status.REROUTED)
-    return settles(Settling.run, KEYS[:2], None, f"recovery.{life}", targets)
+    return settles(Settling, KEYS[:2], None, f"recovery.{life}", targets)
 
 
 def is_by_runner(request: str) -> bool:
@@ -117,7 +116,7 @@ def is_delayed(_: str, record: Document) -> bool:
 
 
 def ending(
-    program: EndingProgram = Ending.run,
+    made: type[Ending] = Ending,
     *,
     summary: str = "three runs have ended, and two are taken over meanwhile: each end is written once, with all that belongs to it",
     budget: int = 1,
@@ -126,7 +125,7 @@ def ending(
     """The scenario, for our program or a faulty variant of it.
 
     Args:
-        program: The program, or a faulty variant of it.
+        made: The program, or a faulty variant of it.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which.
@@ -142,7 +141,7 @@ def ending(
         summary=summary,
         world=world,
         actors=(
-            Process("runner", lambda _: ends(program), faults, means, raises=True),
+            Process("runner", lambda _: ends(made), faults, means, raises=True),
             Process("recovery", recovers, faults, means, raises=True),
             Network(means),
         ),

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from tidegate.invocations import laws
-from tidegate.invocations.enqueueing import PARTS, Enqueue, EnqueueParts, NewInvocation
+from tidegate.invocations.enqueueing import Enqueue, NewInvocation
 from tidegate.invocations.jobs import Job
 from tidegate.invocations.record_documents import history
 from tidegate.invocations.registration import RegistrationOutcome, Reused
@@ -73,7 +73,7 @@ def born_as(command: Enqueue) -> Birth:
 
 
 def enqueueing(
-    parts: EnqueueParts = PARTS,
+    made: type[Enqueue] = Enqueue,
     *,
     summary: str = "two callers make invocations, one of them under the same id: it is there once, and one is told that he made it",
     budget: int = 2,
@@ -82,18 +82,17 @@ def enqueueing(
     """The scenario.
 
     Args:
-        parts: What the program is made of; those of a faulty variant, perhaps.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which.
     """
     commands = {
-        name: Enqueue(
+        name: made(
             wanted=tuple(NewInvocation(key, JOB) for key in keys),
             request=name,
             records=RECORDS,
             attempts=3,
-            parts=parts,
         )
         for name, keys in WANTED.items()
     }
@@ -147,24 +146,22 @@ def both_or_neither(state: State) -> bool:
 
 
 def beside(
-    parts: EnqueueParts = PARTS,
+    pay: Callable[[Enqueue], Program[bool]] = paying,
     *,
     summary: str = "an order is paid and its invoice enqueued in one transaction: both or neither, though another makes the same",
-    pay: Callable[[Enqueue], Program[bool]] = paying,
     budget: int = 2,
     faults: Faults = BESIDE,
 ) -> Scenario:
     """The scenario of a transaction.
 
     Args:
-        parts: What the program is made of.
-        summary: One line for people.
         pay: How it is paid, and what is to be done for it enqueued.
+        summary: One line for people.
         budget: How many faults may strike.
         faults: Which.
     """
     wanted = (NewInvocation("o", JOB),)
-    mine = Enqueue(wanted=wanted, request="payer", looks_first=True, records=RECORDS, parts=parts)
+    mine = Enqueue(wanted=wanted, request="payer", looks_first=True, records=RECORDS)
     other = Enqueue(wanted=wanted, request="other", records=RECORDS, attempts=1)
     return Scenario(
         name="enqueueing.beside",

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Final
 
 from tidegate.invocations import laws
-from tidegate.invocations.metering import ADMITTED, METERING_PARTS, WRITTEN_AT, Metering, MeteringParts, new_meter
-from tidegate.invocations.purging import PURGING_PARTS, Purging, PurgingParts
+from tidegate.invocations.metering import ADMITTED, WRITTEN_AT, Metering, new_meter
+from tidegate.invocations.purging import Purging
 from tidegate.invocations.rates import Admission, Rate
 from tidegate.invocations.record_documents import VERSION
 from tidegate.model.documents import ID, Document
@@ -82,7 +82,7 @@ def counted(state: State) -> int:
 
 
 def metering(
-    parts: MeteringParts = METERING_PARTS,
+    made: type[Metering] = Metering,
     *,
     summary: str = "two runners ask how many may begin, while time passes: no more do than the rate lets through",
     wanted: int = 2,
@@ -91,12 +91,12 @@ def metering(
     budget: int = 1,
     faults: Faults = FAULTS,
     host: Host = HOST,
-    sweep: PurgingParts | None = None,
+    sweep: type[Purging] | None = None,
 ) -> Scenario:
     """The scenario, for our program or faulty variants of it.
 
     Args:
-        parts: What it is made of.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         wanted: For how many each asks.
         times: How often.
@@ -104,13 +104,11 @@ def metering(
         budget: How many faults may strike.
         faults: Which.
         host: By how much the clocks of their machines may be wrong.
-        sweep: What removes meters that say nothing is made of; None if nobody does.
+        sweep: What removes meters that say nothing; None if nobody does.
     """
-    command = Metering(
-        key=SET, rate=RATE, wanted=wanted, meters=METERS, attempts=2, pauses=Pauses(Fixed(0)), parts=parts
-    )
+    command = made(key=SET, rate=RATE, wanted=wanted, meters=METERS, attempts=2, pauses=Pauses(Fixed(0)))
     meaning = journaled(METERS, SET, written)
-    purging = Purging(meter_age=QUANTUM, meters=METERS, parts=sweep or PURGING_PARTS)
+    purging = (sweep or Purging)(meter_age=QUANTUM, meters=METERS)
     # One that was written before: who makes one anew comes to that version again.
     meter = new_meter(SET, Instant(0)).put(VERSION, 2 if sweep else 1)
     return Scenario(
@@ -138,7 +136,7 @@ def metering(
 
 SWEPT: Final = partial(
     metering,
-    sweep=PURGING_PARTS,
+    sweep=Purging,
     summary="a meter that says nothing goes while two runners ask: no more begin than the rate lets through",
 )
 

@@ -13,9 +13,9 @@ from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
 from tidegate.invocations.admission import Call, Control, Place, Purpose, Reservation, Rule, reservation_id
 from tidegate.invocations.place_documents import kept, places_of
-from tidegate.invocations.purging import PURGING_PARTS, Purged, Purging, PurgingParts
+from tidegate.invocations.purging import Purged, Purging
 from tidegate.invocations.record_documents import NOTICE, STATUS, VERSION, new_record, viewed
-from tidegate.invocations.registration import PARTS, PLACES_ID, Registered, Registrar, RegistrarParts
+from tidegate.invocations.registration import PLACES_ID, Registered, Registrar
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import ID, Document, Eq, Put
 from tidegate.model.instants import Instant
@@ -54,15 +54,15 @@ def call_of(key: str) -> Document:
     return Document.of({"_id": key, "task": CALL.task, "names": (), "values": (), PLACES_ID.name: SET})
 
 
-def registrar_of(key: str, parts: RegistrarParts = PARTS) -> Registrar:
-    return Registrar(
+def registrar_of(key: str, made: type[Registrar] = Registrar) -> Registrar:
+    return made(
         key=key, call=CALL, rule=RULE, request=f"again {key}", attempts=6, pauses=Pauses(Fixed(0)),
-        records=RECORDS, places=PLACES, calls=CALLS, parts=parts,
+        records=RECORDS, places=PLACES, calls=CALLS,
     )  # fmt: skip
 
 
 def purging(
-    parts: PurgingParts = PURGING_PARTS,
+    made: type[Purging] = Purging,
     *,
     summary: str = "what has ended is purged while the same call is registered anew: it never comes back, and keeps nobody out",
     budget: int = 1,
@@ -70,11 +70,11 @@ def purging(
     """The scenario, for our programs or faulty variants of them.
 
     Args:
-        parts: What the programs are made of.
+        made: The programs; faulty variants of them, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
     """
-    wanted = Purging(success_age=0, other_age=None, records=RECORDS, places=PLACES, calls=CALLS, parts=parts)
+    wanted = made(success_age=0, other_age=None, records=RECORDS, places=PLACES, calls=CALLS)
     place = kept(Reservation((Place(OLD, 0),)))
     registrar = registrar_of(NEW)
     world = world_with(
@@ -138,9 +138,9 @@ async def comes_and_goes(one: Registrar, other: Registrar) -> None:
 
 
 def swept(
-    parts: PurgingParts = PURGING_PARTS,
+    made: type[Purging] = Purging,
     *,
-    registrar: RegistrarParts = PARTS,
+    registrar: type[Registrar] = Registrar,
     summary: str = "a set in which nobody is goes while others register in it: none of them loses its place",
     budget: int = 1,
     faults: Faults = LOST,
@@ -148,13 +148,13 @@ def swept(
     """The scenario of places.
 
     Args:
-        parts: What the sweep is made of.
-        registrar: What the program that registers is made of.
+        made: The sweep; a faulty variant of it, perhaps.
+        registrar: The program that registers; a faulty variant of it, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which.
     """
-    wanted = Purging(records=RECORDS, places=PLACES, calls=CALLS, parts=parts)
+    wanted = made(records=RECORDS, places=PLACES, calls=CALLS)
     one, two, three = (registrar_of(key, registrar) for key in (FIRST, SECOND, THIRD))
     # As it is left by one that was registered, and went.
     left = Document.of({"_id": SET, "version": 2, "places": ()})

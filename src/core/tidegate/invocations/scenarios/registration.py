@@ -15,7 +15,7 @@ from tidegate.invocations.admission import Call, Control, Place, Purpose, Reserv
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.place_documents import kept
 from tidegate.invocations.record_documents import new_record, viewed
-from tidegate.invocations.registration import PARTS, Registered, Registrar, RegistrarParts, Reused
+from tidegate.invocations.registration import Registered, Registrar, Reused
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Transition
 from tidegate.model.documents import ID, Document, Eq
@@ -79,7 +79,7 @@ def born_as(registrar: Registrar) -> Birth:
 
 
 def registration(
-    parts: RegistrarParts = PARTS,
+    made: type[Registrar] = Registrar,
     *,
     summary: str = "two calls of a task that may be registered once: one is, and answers the other, or both do in turn",
     callers: int = 2,
@@ -90,7 +90,7 @@ def registration(
     """The scenario.
 
     Args:
-        parts: What the program is made of; those of a faulty variant, perhaps.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         callers: How many call.
         is_used: The document of places is there from the beginning.
@@ -100,7 +100,7 @@ def registration(
     keys, call = KEYS[:callers], Call(TASK, ())
     places = reservation_id(Purpose.REGISTRATION, RULE, call)
     used = (Document.of({"_id": places, "version": 1, "places": ()}),) if is_used else ()
-    registrars = {key: Registrar(key=key, call=call, rule=RULE, request=f"call {key}", parts=parts) for key in keys}
+    registrars = {key: made(key=key, call=call, rule=RULE, request=f"call {key}") for key in keys}
     return Scenario(
         name="registration",
         summary=summary,
@@ -131,7 +131,7 @@ def registration(
 
 
 def answered(
-    parts: RegistrarParts = PARTS,
+    made: type[Registrar] = Registrar,
     *,
     summary: str = "one is registered, and another calls: it is answered and leaves nothing behind, or comes in its turn",
     budget: int = 1,
@@ -139,13 +139,13 @@ def answered(
     """The scenario of one that was there before.
 
     Args:
-        parts: As of `registration`.
+        made: As of `registration`.
         summary: One line for people.
         budget: How many faults may strike.
     """
     there, key = KEYS[:2]
     caller, call = f"caller {key}", Call(TASK, ())
-    registrar = Registrar(key=key, call=call, rule=RULE, request=caller, parts=parts)
+    registrar = made(key=key, call=call, rule=RULE, request=caller)
     places = reservation_id(Purpose.REGISTRATION, RULE, call)
     contents = {
         RECORDS: (new_record(there, StatusRecord(status.REGISTERED, None, 1), "made", Instant(0)),),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
@@ -19,9 +19,8 @@ from tidegate.invocations.laws.transition import Answered, Version
 from tidegate.invocations.scenarios.transition import FAULTS, RECORDS, seen, versions
 from tidegate.invocations.settling import RecordMove, Settling
 from tidegate.invocations.status import StatusRecord
-from tidegate.invocations.transition import Granted, TransitionOutcome
+from tidegate.invocations.transition import Granted
 from tidegate.model.documents import Document
-from tidegate.model.effects import Program
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Birth, Returned
 from tidegate.sim.faults import Fault, Faults, all_effects
@@ -29,10 +28,7 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, journal, journaled, perform, world_with
 
-__all__ = ["KEYS", "SCENARIOS", "SettlingProgram", "settling"]
-
-SettlingProgram: TypeAlias = Callable[[Settling], Program[tuple[TransitionOutcome, ...]]]
-"""The program that carries moves out."""
+__all__ = ["KEYS", "SCENARIOS", "settling"]
 
 KEYS: Final = ("a", "b", "c")
 RUNNER: Final = "runner"
@@ -41,14 +37,14 @@ ALL_FAULTS: Final = attrs.evolve(FAULTS, kinds={**FAULTS.kinds, Fault.PARTLY_DON
 
 
 async def settles(
-    program: SettlingProgram, keys: tuple[str, ...], runner: str | None, life: str, targets: tuple[str, ...]
+    made: type[Settling], keys: tuple[str, ...], runner: str | None, life: str, targets: tuple[str, ...]
 ) -> tuple[Answered, ...]:
     """Move these records along these statuses, as far as they are granted."""
     known = tuple((key, RUNNING) for key in keys)
     answered: tuple[Answered, ...] = ()
     for target in targets:
         moves = tuple(RecordMove(key, record, target, f"{life}.{key}.{target}") for key, record in known)
-        answers = await program(Settling(RECORDS, INVOCATION, moves, runner))
+        answers = await made(RECORDS, INVOCATION, moves, runner).run()
         answered += tuple(Answered(move.request, answer) for move, answer in zip(moves, answers, strict=True))
         granted = zip(moves, answers, strict=True)
         known = tuple((move.key, answer.record) for move, answer in granted if isinstance(answer, Granted))
@@ -57,13 +53,13 @@ async def settles(
     return answered
 
 
-def runner(program: SettlingProgram) -> Birth:
-    return lambda life: settles(program, KEYS, RUNNER, f"runner:{RUNNER}.{life}", (status.SUCCESS,))
+def runner(made: type[Settling]) -> Birth:
+    return lambda life: settles(made, KEYS, RUNNER, f"runner:{RUNNER}.{life}", (status.SUCCESS,))
 
 
-def recoverer(program: SettlingProgram) -> Birth:
+def recoverer(made: type[Settling]) -> Birth:
     targets = (status.RUNNING_RECOVERY, status.REROUTED)
-    return lambda life: settles(program, KEYS[1:], None, f"recovery.{life}", targets)
+    return lambda life: settles(made, KEYS[1:], None, f"recovery.{life}", targets)
 
 
 def record(key: str) -> Document:
@@ -126,7 +122,7 @@ GOALS: Final[dict[str, Law]] = {
 
 
 def settling(
-    program: SettlingProgram = Settling.run,
+    made: type[Settling] = Settling,
     *,
     summary: str = "three records are settled in bulk while two are taken over: each at most once, every answer is true",
     budget: int = 1,
@@ -135,7 +131,7 @@ def settling(
     """The scenario, for our program or a faulty variant of it.
 
     Args:
-        program: The program, or a faulty variant of it.
+        made: The program, or a faulty variant of it.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which.
@@ -161,8 +157,8 @@ def settling(
         summary=summary,
         world=world,
         actors=(
-            Process("runner", runner(program), faults, means, raises=True),
-            Process("recovery", recoverer(program), faults, means, raises=True),
+            Process("runner", runner(made), faults, means, raises=True),
+            Process("recovery", recoverer(made), faults, means, raises=True),
             Network(means),
         ),
         budget=budget,

@@ -16,7 +16,7 @@ import attrs
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
-from tidegate.invocations.ending import ENDING_PARTS, Ending, EndingParts, RunEnd, Succeeded
+from tidegate.invocations.ending import Ending, RunEnd, Succeeded
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.invocations.laws.transition import Version
@@ -25,7 +25,7 @@ from tidegate.invocations.rates import Rate
 from tidegate.invocations.record_documents import DUE, LATER, STATUS, WAITS
 from tidegate.invocations.scenarios.transition import FAULTS, RECORDS, seen, versions
 from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.taking import PARTS, Takeable, Taken, TakenRun, Taker, TakerParts
+from tidegate.invocations.taking import Takeable, Taken, TakenRun, Taker
 from tidegate.model.documents import Document
 from tidegate.model.effects import Effect, Program
 from tidegate.model.instants import SECOND, Instant
@@ -102,7 +102,7 @@ async def take_and_end(taker: Taker, looks: int, most: int, factor: int) -> tupl
     return runs
 
 
-async def take_and_wake(taker: Taker, ending: EndingParts, looks: int, most: int) -> tuple[TakenRun, ...]:
+async def take_and_wake(taker: Taker, ending: type[Ending], looks: int, most: int) -> tuple[TakenRun, ...]:
     """The same, and whoever waits for its place is woken then."""
     runs: tuple[TakenRun, ...] = ()
     for _ in range(looks):
@@ -112,7 +112,7 @@ async def take_and_wake(taker: Taker, ending: EndingParts, looks: int, most: int
             RunEnd(key=run.key, record=run.record, end=Succeeded(), limited_by=run.job.limited_by) for run in taken.runs
         )
         if ends:
-            await Ending(runs=ends, records=RECORDS, parts=ending).run()
+            await ending(runs=ends, records=RECORDS).run()
     return runs
 
 
@@ -147,8 +147,8 @@ def count(state: State, which: str, keys: tuple[str, ...]) -> int:
     return sum(each is not None and each[STATUS] == which for each in found)
 
 
-def taker_of(runner: str, parts: TakerParts, task: Takeable = TASK) -> Taker:
-    return Taker(runner=runner, queues=("default",), tasks=(task,), records=RECORDS, attempts=2, parts=parts)
+def taker_of(runner: str, made: type[Taker], task: Takeable = TASK) -> Taker:
+    return made(runner=runner, queues=("default",), tasks=(task,), records=RECORDS, attempts=2)
 
 
 def born_as(program: Callable[[], Program[object]]) -> Birth:
@@ -179,7 +179,7 @@ def scene(
 
 
 def taking(
-    parts: TakerParts = PARTS,
+    made: type[Taker] = Taker,
     *,
     summary: str = "two runners take from a queue at the same time: each run is one runner's, and each is told",
     looks: int = 2,
@@ -191,7 +191,7 @@ def taking(
     """The scenario.
 
     Args:
-        parts: What the program is made of; those of a faulty variant, perhaps.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         looks: How often each looks.
         most: How many each takes at most.
@@ -199,7 +199,7 @@ def taking(
         budget: How many faults may strike.
         faults: Which.
     """
-    takers = {each: taker_of(each, parts) for each in RUNNERS}
+    takers = {each: taker_of(each, made) for each in RUNNERS}
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(take, taker, looks, most, factor) for each, taker in takers.items()
     }
@@ -228,7 +228,7 @@ def no_more_run(keys: tuple[str, ...], state: State) -> bool:
 
 
 def limited(
-    parts: TakerParts = PARTS,
+    made: type[Taker] = Taker,
     *,
     summary: str = "two invocations of which one may run at a time: the other is due again, and runs later",
     looks: int = 2,
@@ -238,14 +238,14 @@ def limited(
     """The scenario of places.
 
     Args:
-        parts: What the program is made of.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         looks: How often each looks.
         budget: How many faults may strike.
         faults: Which.
     """
     keys = KEYS[:2]
-    takers = {each: taker_of(each, parts) for each in RUNNERS}
+    takers = {each: taker_of(each, made) for each in RUNNERS}
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(take_and_end, taker, looks, 2, 1) for each, taker in takers.items()
     }
@@ -273,9 +273,9 @@ def nobody_sleeps(keys: tuple[str, ...], state: State) -> bool:
 
 
 def waking(
-    parts: TakerParts = PARTS,
+    made: type[Taker] = Taker,
     *,
-    ending: EndingParts = ENDING_PARTS,
+    ending: type[Ending] = Ending,
     summary: str = "two invocations of which one may run at a time: whoever ends wakes the other",
     keys: tuple[str, ...] = KEYS[:2],
     looks: int = 2,
@@ -285,8 +285,8 @@ def waking(
     """The scenario of those who wait for places.
 
     Args:
-        parts: What the program that takes is made of.
-        ending: What the program that ends is made of.
+        made: The program that takes; a faulty variant of it, perhaps.
+        ending: The program that ends; a faulty variant of it, perhaps.
         summary: One line for people.
         keys: The invocations.
         looks: How often each looks.
@@ -296,7 +296,7 @@ def waking(
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(
             take_and_wake,
-            taker_of(each, parts),
+            taker_of(each, made),
             ending, looks, 1 if len(keys) > 2 else 2,
         )
         for each in RUNNERS
@@ -325,7 +325,7 @@ def not_held_up(key: str, state: State) -> bool:
 
 
 def crowded(
-    parts: TakerParts = PARTS,
+    made: type[Taker] = Taker,
     *,
     summary: str = "three that wait for one place stand before one that needs none: it begins soon, and none of them sleeps",
     waiting: int = 3,
@@ -336,7 +336,7 @@ def crowded(
     """The scenario of many who wait: one runner takes one and ends it, another one only takes, one at a time.
 
     Args:
-        parts: What the program is made of.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         waiting: How many are of a set of which one may run at a time.
         looks: How often the second one looks, beside a look for each fault: what is first may be another's; one begins, others
@@ -344,11 +344,11 @@ def crowded(
         budget: How many faults may strike.
         faults: Which.
     """
-    one, two = (taker_of(each, parts) for each in RUNNERS)
+    one, two = (taker_of(each, made) for each in RUNNERS)
     keys = tuple(f"limited-{number}" for number in range(waiting))
     jobs = {each: Job(task=TASK.name, limited_by=SET, priority=1) for each in keys} | {"free": Job(task=TASK.name)}
     programs: dict[str, Callable[[], Program[object]]] = {
-        one.runner: partial(take_and_wake, one, ENDING_PARTS, 1, 1),
+        one.runner: partial(take_and_wake, one, Ending, 1, 1),
         two.runner: partial(take, two, looks + budget, 1, 1),
     }
     all_of_them = scene(jobs, programs, faults)
@@ -392,7 +392,7 @@ def all_wait(keys: tuple[str, ...], state: State) -> bool:
 
 
 def rated(
-    parts: TakerParts = PARTS,
+    made: type[Taker] = Taker,
     *,
     summary: str = "two invocations of which one may begin in a second: the other is due later, and begins then",
     keys: tuple[str, ...] = KEYS[:2],
@@ -404,7 +404,7 @@ def rated(
     """The scenario of rates.
 
     Args:
-        parts: What the program is made of.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         keys: The invocations.
         looks: How often one looks; the other does once less.
@@ -413,7 +413,7 @@ def rated(
         faults: Which.
     """
     task = attrs.evolve(TASK, rate=RATE)
-    takers = {each: taker_of(each, parts, task) for each in RUNNERS}
+    takers = {each: taker_of(each, made, task) for each in RUNNERS}
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(take, taker, number, 2, 1)
         for (each, taker), number in zip(takers.items(), (looks, looks - 1), strict=True)
@@ -441,7 +441,7 @@ def rated(
 
 
 def rushed(
-    parts: TakerParts = PARTS,
+    made: type[Taker] = Taker,
     *,
     summary: str = "many that are over their rate stand before one that has none: it begins soon",
     waiting: int = 4,
@@ -453,7 +453,7 @@ def rushed(
     """The scenario of many that are over their rate: one runner takes one, another one takes one at a time.
 
     Args:
-        parts: What the program is made of.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         waiting: How many are of a set of which one may begin in a second.
         looks: How often the second one looks, beside a look for each fault, and each second: what is first may be another's; one
@@ -462,7 +462,7 @@ def rushed(
         budget: How many faults may strike.
         faults: Which.
     """
-    one, two = (taker_of(each, parts, attrs.evolve(TASK, rate=RATE)) for each in RUNNERS)
+    one, two = (taker_of(each, made, attrs.evolve(TASK, rate=RATE)) for each in RUNNERS)
     keys = tuple(f"rated-{number}" for number in range(waiting))
     jobs = {each: Job(task=TASK.name, rated_by=RATED, priority=1) for each in keys} | {"free": Job(task=TASK.name)}
     programs: dict[str, Callable[[], Program[object]]] = {

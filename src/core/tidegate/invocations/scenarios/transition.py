@@ -7,9 +7,8 @@ default one fault strikes in a run; two are explored in the thorough scope only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations import laws
@@ -19,7 +18,7 @@ from tidegate.invocations.record_documents import HISTORY, OWNER, REQUEST, STATU
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.transition import Granted, Transition, TransitionOutcome
 from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Program, Sleep
+from tidegate.model.effects import Ambiguous, Call, Effect, NotApplied, Sleep
 from tidegate.model.instants import MILLISECOND, Duration, Instant
 from tidegate.model.operations import FindOne, find_one
 from tidegate.retries.backoff import Exponential
@@ -34,11 +33,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, calling, journal, journaled, perform, world_with
 
 __all__ = [
-    "KEY", "RECORDS", "SCENARIOS", "WAITS", "TransitionProgram", "answers", "history", "pauses", "seen", "transition",
+    "KEY", "RECORDS", "SCENARIOS", "WAITS", "answers", "history", "pauses", "seen", "transition",
 ]  # fmt: skip
-
-TransitionProgram: TypeAlias = Callable[[Transition], Program[TransitionOutcome]]
-"""The program that carries a transition out."""
 
 WAITS: Final = "what contends is not tried again before its time"
 RECORDS: Final = "invocations"
@@ -53,11 +49,11 @@ RESTARTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.RESTART)
 STALE: Final = Faults.of(Fault.STALE_READ, Fault.LOST_REPLY, Fault.DUPLICATE)
 
 
-async def work(program: TransitionProgram, runner: str, life: str, *, knows: bool) -> tuple[Answered, ...]:
+async def work(made: type[Transition], runner: str, life: str, *, knows: bool) -> tuple[Answered, ...]:
     """Claim the record, run it, and say how it went; stop at the first answer that is not a grant.
 
     Args:
-        program: How it is moved.
+        made: How it is moved.
         runner: By whom.
         life: What its requests begin with.
         knows: Whether what it has moved is passed on to the next step.
@@ -67,7 +63,7 @@ async def work(program: TransitionProgram, runner: str, life: str, *, knows: boo
     for step in (status.PENDING, status.RUNNING, ""):
         target = step or str(await Call("user code"))
         request = f"{life}.{target}"
-        answer = await program(Transition(RECORDS, INVOCATION, KEY, target, runner, request, expected=known))
+        answer = await made(RECORDS, INVOCATION, KEY, target, runner, request, expected=known).run()
         answered = (*answered, Answered(request, answer))
         if not isinstance(answer, Granted):
             break
@@ -75,7 +71,7 @@ async def work(program: TransitionProgram, runner: str, life: str, *, knows: boo
     return answered
 
 
-async def recover(program: TransitionProgram, life: str) -> tuple[Answered, ...]:
+async def recover(made: type[Transition], life: str) -> tuple[Answered, ...]:
     """Take the record from whoever has it, and route it again."""
     stuck = await look()
     if stuck not in RECOVERY:
@@ -83,7 +79,7 @@ async def recover(program: TransitionProgram, life: str) -> tuple[Answered, ...]
     answered: tuple[Answered, ...] = ()
     for target in (RECOVERY[stuck], status.REROUTED):
         request = f"{life}.{target}"
-        answer = await program(Transition(RECORDS, INVOCATION, KEY, target, None, request))
+        answer = await made(RECORDS, INVOCATION, KEY, target, None, request).run()
         answered = (*answered, Answered(request, answer))
         if not isinstance(answer, Granted):
             break
@@ -149,12 +145,12 @@ def gets_known_answers(process: str) -> Law:
     return lambda state: laws.transition.nothing_is_unknown(answers(state, process))
 
 
-def worker(program: TransitionProgram, name: str, runner: str, *, knows: bool) -> Birth:
-    return lambda life: work(program, runner, f"{name}:{runner}.{life}", knows=knows)
+def worker(made: type[Transition], name: str, runner: str, *, knows: bool) -> Birth:
+    return lambda life: work(made, runner, f"{name}:{runner}.{life}", knows=knows)
 
 
-def recoverer(program: TransitionProgram) -> Birth:
-    return lambda life: recover(program, f"recovery.{life}")
+def recoverer(made: type[Transition]) -> Birth:
+    return lambda life: recover(made, f"recovery.{life}")
 
 
 GOALS: Final[dict[str, Law]] = {
@@ -166,7 +162,7 @@ GOALS: Final[dict[str, Law]] = {
 
 
 def transition(
-    program: TransitionProgram = Transition.run,
+    made: type[Transition] = Transition,
     *,
     summary: str = "three runners on one record: at most once, and every answer is the truth",
     budget: int = 1,
@@ -177,7 +173,7 @@ def transition(
     """The scenario, for our program or a faulty variant of it.
 
     Args:
-        program: The program, or a faulty variant of it.
+        made: The program, or a faulty variant of it.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which.
@@ -187,13 +183,13 @@ def transition(
     means = journaled(RECORDS, KEY, seen, calling({"user code": (status.SUCCESS, status.RETRY)}))
     if faults.allows(Fault.STALE_READ):
         means = recalling(means)
-    made = {"version": 1, "request": "made", "status": status.REGISTERED}
-    first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": (made,)})
+    entry = {"version": 1, "request": "made", "status": status.REGISTERED}
+    first = Document.of({"_id": KEY, "status": status.REGISTERED, "owner": None, "version": 1, "history": (entry,)})
     names = ("r1", "r2", "recovery")
     actors = (
-        Process("r1", worker(program, "r1", runners[0], knows=knows), faults, means, raises=True),
-        Process("r2", worker(program, "r2", runners[1], knows=knows), faults, means, raises=True),
-        Process("recovery", recoverer(program), faults, means),
+        Process("r1", worker(made, "r1", runners[0], knows=knows), faults, means, raises=True),
+        Process("r2", worker(made, "r2", runners[1], knows=knows), faults, means, raises=True),
+        Process("recovery", recoverer(made), faults, means),
         Network(means),
     )
     world = world_with({RECORDS: (first,)}).write(journal(RECORDS, KEY), (seen(first),))
@@ -251,13 +247,13 @@ def waits(process: str) -> Law:
     return law
 
 
-async def take(program: TransitionProgram, runner: str) -> TransitionOutcome:
+async def take(made: type[Transition], runner: str) -> TransitionOutcome:
     """Claim the record."""
-    return await program(Transition(RECORDS, INVOCATION, KEY, status.PENDING, runner, f"{runner}.taken", pauses=APART))
+    return await made(RECORDS, INVOCATION, KEY, status.PENDING, runner, f"{runner}.taken", pauses=APART).run()
 
 
 def pauses(
-    program: TransitionProgram = Transition.run,
+    made: type[Transition] = Transition,
     *,
     summary: str = "two runners want one record: who loses, or has no answer, waits before it tries again",
     budget: int = 1,
@@ -265,7 +261,7 @@ def pauses(
     """The scenario in which time passes between attempts.
 
     Args:
-        program: The program, or a faulty variant of it.
+        made: The program, or a faulty variant of it.
         summary: One line for people.
         budget: How many faults may strike.
     """
@@ -275,7 +271,7 @@ def pauses(
         name="transition.pauses",
         summary=summary,
         world=world_with({RECORDS: (first,)}),
-        actors=tuple(Process(name, factory(take, program, name), faults, means) for name in names),
+        actors=tuple(Process(name, factory(take, made, name), faults, means) for name in names),
         budget=budget,
         clock=Clock(100 * MILLISECOND, horizon=HORIZON),
         always={WAITS: tuple(map(waits, names))},

@@ -56,7 +56,7 @@ async def works() -> bool:
 
 
 def waiting(
-    asked: Waiting | None = None,
+    made: type[Waiting] = Waiting,
     *,
     summary: str = "somebody waits for two invocations: what he is told is so, and he waits no longer than until they have ended",
     budget: int = 2,
@@ -64,11 +64,11 @@ def waiting(
     """The scenario, for our program or a faulty variant of it.
 
     Args:
-        asked: The program, or a faulty variant of it.
+        made: The program, or a faulty variant of it.
         summary: One line for people.
         budget: How many faults may strike.
     """
-    wanted = Waiting(keys=KEYS, records=RECORDS, least=1, most=1) if asked is None else asked
+    wanted = made(keys=KEYS, records=RECORDS, least=1, most=1)
 
     def answers(state: State) -> tuple[Awaited, ...]:
         match state.status("waiter"):

@@ -1,6 +1,6 @@
 """What is wrong with the array-push lock, followed to the letter.
 
-These are specimens of a kind: nothing is planted. The program is the one that ships for those who must interoperate
+These are specimens of a kind: in all but the last nothing is planted. The program is the one that ships for those who must interoperate
 (`tidegate.invocations.array_push_lock`), its description is followed step by step, and it is wrong wherever somebody
 stalls or a reply is lost. Each scenario judges the one law that it breaks, for one break hides the next.
 """
@@ -12,28 +12,27 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.array_push_lock import ClaimedRecord
 from tidegate.invocations.scenarios.array_push_lock import (
     ALONE,
-    COUNT,
     COUNTED,
     FINAL,
-    HERE,
     NO_STALL,
     NONE_LEFT,
     ONCE,
     array_push_lock,
     guarded,
+    under_the_claim,
     waiter,
 )
-from tidegate.model.documents import Push, Put
+from tidegate.model.documents import Push
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
-from tidegate.model.operations import UpdateOne, update_one
+from tidegate.model.operations import UpdateOne
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Clock
-from tidegate.sim.shipping import Specimen
+from tidegate.sim.shipping import Specimen, specimen
+from tidegate.sim.variants import variant
 
 __all__ = ["SPECIMENS"]
 
@@ -43,12 +42,6 @@ STALLS: Final = Clock(quantum=3 * SECOND, moves=3)
 
 def is_pushing(effect: Effect[object]) -> bool:
     return isinstance(effect, UpdateOne) and isinstance(effect.updates[0], Push)
-
-
-def writes_without_its_claim(lock: ClaimedRecord, claim: str, counted: int) -> UpdateOne:
-    """By the id alone, as the protocol has it."""
-    del claim
-    return update_one(lock.collection, HERE, Put(COUNT, counted))
 
 
 def wrong(
@@ -121,11 +114,13 @@ SPECIMENS: Final = (
         "pynenc-mongo gives up after 0.3 s, and a claim counts for five: all transitions in between raise.",
         loses=Fault.CRASH_BEFORE,
     ),
-    Specimen(
+    specimen(
         "array_push_lock.unguarded",
-        partial(guarded, writes_without_its_claim),
         COUNTED,
+        "A count is written by the id alone, as the protocol has it.",
         NOT_FENCED,
+        partial(variant, under_the_claim, ("lock.guarded(claim, ", "update_one(lock.collection, HERE, ")),
+        make=guarded,
         of="array_push_lock.guarded",
     ),
 )

@@ -1,4 +1,4 @@
-"""Seven ways to get what is asked of invocations wrong, each in one place of `tidegate.invocations.asking` or of its runner."""
+"""Seven ways to get what is asked of invocations wrong: bugs of the program, or of its runner."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Final
 
 import attrs
 
-from tidegate.invocations.asking import ASKING_PARTS, Asking, AskingParts, Change, Command, Decided, order
+from tidegate.invocations.asking import Asking, Command, order
 from tidegate.invocations.invocation_queries import InvocationQuery
-from tidegate.invocations.record_documents import ASKED, DUE, HELD
 from tidegate.invocations.scenarios.asking import (
-    ASKS,
     COPIED,
     COUNTED,
     HELD_BACK,
@@ -19,53 +17,19 @@ from tidegate.invocations.scenarios.asking import (
     OBEYED,
     RELEASED,
     STAYS,
+    Orders,
     asking,
     holds_and_releases,
 )
-from tidegate.model.documents import ID, Document, equalities
-from tidegate.model.instants import Instant
-from tidegate.model.operations import UpdateOne
-from tidegate.sim.shipping import Specimen
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.shipping import specimen
+from tidegate.sim.variants import variant
 
 __all__ = ["SPECIMENS"]
 
 
-async def sent_is_done(updates: tuple[UpdateOne, ...]) -> int:
-    """Whoever sends them takes them for done."""
-    await ASKING_PARTS.send(updates)
-    return len(updates)
-
-
-async def by_id(updates: tuple[UpdateOne, ...]) -> int:
-    """What has changed since it was read is changed all the same."""
-    asked = ((update, equalities(update.where)) for update in updates)
-    return await ASKING_PARTS.send(
-        tuple(attrs.evolve(update, where=next(each for each in parts if each.field == ID)) for update, parts in asked)
-    )
-
-
-def cancel_is_a_kill(record: Document) -> Command | None:
-    """Its run is ended, and it is given back as at any other time."""
-    return None if order(record) is None else Command.KILL
-
-
-def of_any_run(record: Document) -> Command | None:
-    """What was asked stands in the record, so it is obeyed."""
-    return Command.KILL if record.has(ASKED) else None
-
-
-def decide_without_version(
-    asking: Asking, command: Command, now: Instant | None, first: Document, doc: Document
-) -> Decided:
-    """Only when it is due changes, so it is the same record for whoever has read it."""
-    verdict = ASKING_PARTS.decide(asking, command, now, first, doc)
-    if not isinstance(verdict, Change):
-        return verdict
-    return attrs.evolve(verdict, updates=tuple(each for each in verdict.updates if each.field in {DUE, HELD}))
-
-
-def named_by_request(asking: Asking, key: str) -> str:
-    return f"{key} by {asking.request}"
+def obeys(made: Orders, *, summary: str, ask: Command = Command.CANCEL) -> Scenario:
+    return asking(ask=ask, orders=made, summary=summary, budget=0)
 
 
 async def repeats_twice(asking: Asking) -> object:
@@ -74,98 +38,49 @@ async def repeats_twice(asking: Asking) -> object:
     return await attrs.evolve(asking, request="bob").ask(Command.REPEAT, InvocationQuery(ids=("x",)))
 
 
-def with_parts(parts: AskingParts) -> Asking:
-    return attrs.evolve(ASKS, parts=parts)
-
-
-UNVERSIONED: Final = partial(
-    asking,
-    Command.HOLD,
-    with_parts(attrs.evolve(ASKING_PARTS, decide=decide_without_version)),
-    operates=holds_and_releases,
-    summary="When an invocation is due is changed under the guard of its version, and makes no new one.",
-)
+UNVERSIONED: Final = partial(variant, Asking, ("ID), known), made,", "ID), known), updates,"))
+HOLDS: Final = partial(asking, ask=Command.HOLD, operates=holds_and_releases)
 
 SPECIMENS: Final = (
-    Specimen(
-        "asking.sent_is_done",
-        partial(
-            asking,
-            Command.CANCEL,
-            with_parts(attrs.evolve(ASKING_PARTS, send=sent_is_done)),
-            summary="Whoever cancels counts what was sent, and not what has matched.",
-            budget=0,
-        ),
-        COUNTED,
+    specimen(
+        "asking.sent_is_done", COUNTED,
+        "Whoever cancels counts what was sent, and not what has matched.",
         "Celery's `revoke` answers nothing: what was sent is all that anybody knows.",
-        of="asking",
-    ),
-    Specimen(
-        "asking.by_id",
-        partial(
-            asking,
-            Command.CANCEL,
-            with_parts(attrs.evolve(ASKING_PARTS, send=by_id)),
-            summary="An invocation is cancelled by its id alone, though it may have ended since it was read.",
-            budget=0,
-        ),
-        STAYS,
+        partial(variant, Asking, ("await bulk_update(*updates) == len(updates)", "await bulk_update(*updates) >= 0")),
+        make=partial(asking, budget=0), of="asking"),
+    specimen(
+        "asking.by_id", STAYS,
+        "An invocation is cancelled by its id alone, though it may have ended since it was read.",
         "Planted: so does a script that sets a status by ids that it has listed.",
-        of="asking",
-        alone=True,
-    ),
-    Specimen(
-        "asking.cancel_is_a_kill",
         partial(
-            asking,
-            orders=cancel_is_a_kill,
-            summary="A runner ends the run of what is to be cancelled, and gives it back: it is run again.",
-            budget=0,
-        ),
-        OBEYED,
+            variant, Asking, ("Change(unchanged(key, known), (Put(ASKED, _CANCEL),)", "Change(Eq(ID, key), (Put(ASKED, _CANCEL),)"),
+            ("return Change(unchanged(key, known), made,", "return Change(Eq(ID, key), made,")),
+        make=partial(asking, budget=0), of="asking", alone=True),
+    specimen(
+        "asking.cancel_is_a_kill", OBEYED,
+        "A runner ends the run of what is to be cancelled, and gives it back: it is run again.",
         "pynenc 0.4.0 knows `killed` alone, and what is killed is routed again.",
-        of="asking",
-    ),
-    Specimen(
-        "asking.of_any_run",
-        partial(
-            asking,
-            Command.KILL,
-            orders=of_any_run,
-            summary="A runner kills whatever run it finds a kill in the record of, though it was said of one before.",
-            budget=0,
-        ),
-        KILLED,
+        partial(variant, order, ("return Command.CANCEL", "return Command.KILL")), make=obeys, of="asking"),
+    specimen(
+        "asking.of_any_run", KILLED,
+        "A runner kills whatever run it finds a kill in the record of, though it was said of one before.",
         "Planted: a flag that nobody takes down.",
-        of="asking.kill",
-    ),
-    Specimen(
-        "asking.due_alone",
-        partial(UNVERSIONED, budget=0),
-        HELD_BACK,
+        partial(variant, order, ('case "kill" if record.held(ASKED_OF) == record.held(VERSION):', 'case "kill":')),
+        make=partial(obeys, ask=Command.KILL), of="asking.kill"),
+    specimen(
+        "asking.due_alone", HELD_BACK,
+        "When an invocation is due is changed under the guard of its version, and makes no new one.",
         "The first draft of this module: a runner that has read it as due takes it, though it is held by then.",
-        of="asking.held",
-    ),
-    Specimen(
-        "asking.held_once_more",
-        UNVERSIONED,
-        RELEASED,
+        UNVERSIONED, make=partial(HOLDS, budget=0), of="asking.held"),
+    specimen(
+        "asking.held_once_more", RELEASED,
+        "When an invocation is due is changed under the guard of its version, and makes no new one.",
         "The first draft of this module: a request to hold it that comes late finds it as it was.",
-        of="asking.held",
-        alone=True,
-    ),
-    Specimen(
-        "asking.named_by_request",
-        partial(
-            asking,
-            Command.REPEAT,
-            with_parts(attrs.evolve(ASKING_PARTS, copy=named_by_request)),
-            operates=repeats_twice,
-            summary="What is repeated is named by who asks, so each who asks makes another one.",
-            budget=0,
-        ),
-        COPIED,
+        UNVERSIONED, make=HOLDS, of="asking.held", alone=True),
+    specimen(
+        "asking.named_by_request", COPIED,
+        "What is repeated is named by who asks, so each who asks makes another one.",
         "Planted: so does whoever enqueues a failed job anew, with a new id.",
-        of="asking.repeated",
-    ),
-)
+        partial(variant, Asking, ("new_invocation(copy_id(needed(doc, ID)),", 'new_invocation(f"{needed(doc, ID)} by {asking.request}",')),
+        make=partial(asking, ask=Command.REPEAT, operates=repeats_twice, budget=0), of="asking.repeated"),
+)  # fmt: skip

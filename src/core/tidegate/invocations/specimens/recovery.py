@@ -10,7 +10,7 @@ from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED
 from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.recovery import plan_recovery
 from tidegate.invocations.scenarios.recovery import COUNTED, DONE, HISTORY, SPARED, recovery, together
-from tidegate.invocations.specimens.transition import VERSION_NOT_COMPARED
+from tidegate.invocations.specimens.transition import NO_VERSION_IN_FILTER
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
@@ -44,8 +44,7 @@ SPECIMENS: Final = (
         "recovery.version_not_compared", HISTORY,
         "A step is written over status and owner alone, and these can come round to what they were.",
         "The ABA problem: status and owner are what they were, and the record went round in between.",
-        bug(("pauses=self.pauses,", "pauses=self.pauses, parts=WRONG,"), WRONG=VERSION_NOT_COMPARED),
-        make=together, of="recovery.together", alone=True),
+        lambda: variant(Recoverer, Transition=NO_VERSION_IN_FILTER()), make=together, of="recovery.together", alone=True),
     specimen(
         "recovery.counts_nobody", COUNTED,
         "A run is taken from who is gone, and nobody counts it: what kills its process is run again without end.",

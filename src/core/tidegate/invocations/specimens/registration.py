@@ -1,106 +1,63 @@
-"""Ways to register too many, or to leave too much. Each differs from `tidegate.invocations.registration` in one place."""
+"""Ways to register too many, or to leave too much."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Final
 
-import attrs
-
-from tidegate.invocations.admission import Reuse
-from tidegate.invocations.invocation import REGISTERED as IS_REGISTERED
-from tidegate.invocations.place_documents import HasPlace
-from tidegate.invocations.record_documents import viewed
-from tidegate.invocations.registration import PARTS, Registrar, RegistrarParts, RegistrationAdmission
+from tidegate.invocations.record_documents import STATUS
+from tidegate.invocations.registration import Registrar
 from tidegate.invocations.scenarios.registration import ANSWERED, AT_MOST, CLEAN, REGISTERED, answered, registration
-from tidegate.invocations.specimens.admission import places_not_compared
-from tidegate.model.documents import ID, Document
-from tidegate.model.effects import Ambiguous
+from tidegate.invocations.specimens.admission import PLACES_NOT_COMPARED
 from tidegate.model.operations import find_all
-from tidegate.model.programs import insert_new
-from tidegate.sim.shipping import Specimen
+from tidegate.sim.shipping import specimen
+from tidegate.sim.variants import variant
 
 __all__ = ["SPECIMENS"]
 
+USED: Final = partial(registration, is_used=True)
 
-def registered(found: tuple[Document, ...]) -> tuple[str, ...]:
-    records = ((str(each[ID]), viewed(each)) for each in found)
-    return tuple(key for key, record in records if record is not None and record.status == IS_REGISTERED)
+BEGINS: Final = "        if places is None:\n"
+LOOKS_AND_REGISTERS: Final = """        others = await find_all(self.records, limit=100)
+        there = [each[ID] for each in others if each[STATUS] == "registered"]
+        return Reuse(there[0], is_made=True, differing=()) if there else HasPlace()
+"""
+MAKES: Final = "    async def _make(self, key: str) -> None:\n"
+MAKES_FOR_SURE: Final = """    async def _make(self, key: str) -> None:
+        try:
+            await self._try_to_make(key)
+        except Ambiguous:
+            return
 
-
-async def looks_and_registers(registrar: Registrar, places: str | None) -> RegistrationAdmission:
-    """It looks whether one is registered, and registers its own if not: two that look at once both do."""
-    del places
-    found = await find_all(registrar.records, limit=100)
-    there = registered(found)
-    return Reuse(there[0], is_made=True, differing=()) if there else HasPlace()
-
-
-async def place_is_enough(registrar: Registrar, key: str) -> None:
-    """Who has the place says that it is registered, whatever becomes of the record."""
-    try:
-        await PARTS.make(registrar, key)
-    except Ambiguous:
-        return
-
-
-async def name_is_enough(registrar: Registrar, places: str | None) -> RegistrationAdmission:
-    """Whoever has the place answers the call, whether it has come to be made or not."""
-    verdict = await PARTS.admit(registrar, places)
-    return attrs.evolve(verdict, is_made=True) if isinstance(verdict, Reuse) else verdict
-
-
-async def stores_its_call_first(registrar: Registrar, places: str | None) -> RegistrationAdmission:
-    """It stores its call before it looks who has the place, and nobody removes that of one who is answered."""
-    await insert_new(registrar.calls, registrar.stored_call)
-    return await PARTS.admit(registrar, places)
-
-
-def planted(name: str, wrong: object, parts: RegistrarParts, law: str, source: str) -> Specimen:
-    """The scenario of the program, with the bug in its place."""
-    make = partial(registration, parts, summary=(wrong.__doc__ or "").partition("\n")[0], is_used=True)
-    return Specimen(f"registration.{name}", make, law, source, of="registration")
-
+    async def _try_to_make(self, key: str) -> None:
+"""
 
 SPECIMENS: Final = (
-    planted(
-        "looks_and_registers",
-        looks_and_registers,
-        attrs.evolve(PARTS, admit=looks_and_registers),
-        AT_MOST,
+    specimen(
+        "registration.looks_and_registers", AT_MOST,
+        "It looks whether one is registered, and registers its own if not: two that look at once both do.",
         "pynenc looks for an invocation that is registered, and registers its own if there is none.",
-    ),
-    planted(
-        "place_not_compared",
-        places_not_compared,
-        attrs.evolve(PARTS, take=places_not_compared),
-        AT_MOST,
+        partial(variant, Registrar, (BEGINS, LOOKS_AND_REGISTERS + BEGINS), find_all=find_all, STATUS=STATUS),
+        make=USED, of="registration"),
+    specimen(
+        "registration.place_not_compared", AT_MOST,
+        "The places are written by their id alone: of two that read the same, the later one wipes out the other's.",
         "Planted: whoever writes a lock without naming what it has read takes it from whoever was faster.",
-    ),
-    planted(
-        "place_is_enough",
-        place_is_enough,
-        attrs.evolve(PARTS, make=place_is_enough),
-        REGISTERED,
+        lambda: variant(Registrar, take_places=PLACES_NOT_COMPARED()), make=USED, of="registration"),
+    specimen(
+        "registration.place_is_enough", REGISTERED,
+        "Who has the place says that it is registered, whatever becomes of the record.",
         "Planted: a write whose reply is lost passes for done, and its caller waits for an invocation that is not there.",
-    ),
-    planted(
-        "name_is_enough",
-        name_is_enough,
-        attrs.evolve(PARTS, admit=name_is_enough),
-        ANSWERED,
+        partial(variant, Registrar, (MAKES, MAKES_FOR_SURE)), make=USED, of="registration"),
+    specimen(
+        "registration.name_is_enough", ANSWERED,
+        "Whoever has the place answers the call, whether it has come to be made or not.",
         "Planted: the caller is answered by an invocation whose maker has crashed before it made it.",
-    ),
-    Specimen(
-        "registration.stores_its_call_first",
-        partial(
-            answered,
-            attrs.evolve(PARTS, admit=stores_its_call_first),
-            summary=(stores_its_call_first.__doc__ or "").partition("\n")[0],
-            budget=0,
-        ),
-        CLEAN,
+        partial(variant, Registrar, ("if not is_made:", "if False:")), make=USED, of="registration"),
+    specimen(
+        "registration.stores_its_call_first", CLEAN,
+        "It stores its call before it looks who has the place, and nobody removes that of one who is answered.",
         "Ours, until a store was full of the calls of those who had been answered.",
-        of="registration.answered",
-    ),
-)
+        partial(variant, Registrar, (BEGINS, "        await insert_new(self.calls, self.stored_call)\n" + BEGINS)),
+        make=partial(answered, budget=0), of="registration.answered"),
+)  # fmt: skip

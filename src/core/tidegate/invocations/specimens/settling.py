@@ -1,86 +1,62 @@
-"""Three ways to settle records in bulk wrongly. Each differs from `tidegate.invocations.settling` in one place."""
+"""Three ways to settle records in bulk wrongly."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Final
 
-import attrs
+from tidegate.invocations.scenarios.settling import settling
+from tidegate.invocations.settling import Settling
+from tidegate.sim.shipping import specimen
+from tidegate.sim.variants import variant
 
-from tidegate.invocations.record_documents import changes, unchanged
-from tidegate.invocations.scenarios.settling import SettlingProgram, settling
-from tidegate.invocations.settling import RecordMove, Settling
-from tidegate.invocations.status import Accepted, decide_transition
-from tidegate.invocations.transition import GaveUp, Granted, Outdated, TransitionOutcome, Unknown
-from tidegate.model.effects import Ambiguous, NotApplied
-from tidegate.model.operations import bulk_update, update_one
-from tidegate.sim.shipping import Specimen
-
-__all__ = ["SPECIMENS", "not_looked", "not_yet_is_never", "total_is_for_each"]
+__all__ = ["NOT_LOOKED", "SPECIMENS", "TOTAL_IS_FOR_EACH"]
 
 TRUTH: Final = "every answer is the truth"
 
+NO_REPLY: Final = """            except (Ambiguous, NotDurable):
+                pass
+            except NotApplied:
+                continue
+"""
+GIVES_UP: Final = """            except (Ambiguous, NotDurable, NotApplied):
+                return self._in_order(answers, ((move, GaveUp(1, move.expected, None)) for move, _ in left))
+"""
+GOES_ON: Final = """            except (Ambiguous, NotDurable, NotApplied):
+                pass
+"""
+IS_SENT: Final = "            sent = True\n"
+ASKS_RIGHTLY: Final = """            if matched is None:
+                return await rightly(self)
+"""
+OF_EACH: Final = "((move, Granted(verdict.record)) for move, verdict in left)"
+COUNTED_OFF: Final = """(
+                    (move, Granted(verdict.record) if number < matched else Outdated(move.expected, None))
+                    for number, (move, verdict) in enumerate(left)
+                )"""
 
-def accepted(command: Settling) -> tuple[tuple[RecordMove, Accepted], ...]:
-    """What was decided of each; in the scenario nothing is denied."""
-    decided = (
-        (move, decide_transition(command.table, move.expected, move.target, command.runner)) for move in command.moves
-    )
-    return tuple((move, verdict) for move, verdict in decided if isinstance(verdict, Accepted))
-
-
-async def total_of(command: Settling) -> int | None:
-    """How many have matched in one bulk; None without a reply."""
-    updates = (
-        update_one(
-            command.collection, unchanged(move.key, move.expected), *changes(command.table, verdict, move.request)
-        )
-        for move, verdict in accepted(command)
-    )
-    try:
-        return await bulk_update(*updates)
-    except (Ambiguous, NotApplied):
-        return None
-
-
-async def total_is_for_each(command: Settling) -> tuple[TransitionOutcome, ...]:
-    """The total is taken for what became of each: so many of them, the first ones."""
-    matched = await total_of(command)
-    if matched is None:
-        return await command.run()
-    return tuple(
-        Granted(verdict.record) if number < matched else Outdated(move.expected, None)
-        for number, (move, verdict) in enumerate(accepted(command))
-    )
-
-
-async def not_looked(command: Settling) -> tuple[TransitionOutcome, ...]:
-    """No reply is taken for nothing done, and nobody looks."""
-    if await total_of(command) is None:
-        return tuple(GaveUp(1, move.expected, None) for move in command.moves)
-    return await command.run()
-
-
-async def not_yet_is_never(command: Settling) -> tuple[TransitionOutcome, ...]:
-    """What a look does not show is taken for what never will be: it is under way, and arrives."""
-    answers = await attrs.evolve(command, attempts=1).run()
-    return tuple(GaveUp(1, None, None) if isinstance(answer, Unknown) else answer for answer in answers)
-
-
-def planted(run: SettlingProgram, name: str, source: str) -> Specimen:
-    """The scenario of the program, with the bug in its place; what it says of itself is the summary."""
-    make = partial(settling, run, summary=(run.__doc__ or "").partition("\n")[0])
-    return Specimen(f"transition.bulk.{name}", make, TRUTH, source, of="transition.bulk")
-
+TOTAL_IS_FOR_EACH: Final = partial(
+    variant, Settling, (NO_REPLY, GOES_ON), (IS_SENT, ASKS_RIGHTLY), ("if matched == len(left):", "if True:"),
+    (OF_EACH, COUNTED_OFF), rightly=Settling.run)  # fmt: skip
+NOT_LOOKED: Final = partial(variant, Settling, (NO_REPLY, GIVES_UP))
 
 SPECIMENS: Final = (
-    planted(
-        total_is_for_each,
-        "total_is_for_each",
+    specimen(
+        "transition.bulk.total_is_for_each", TRUTH,
+        "The total is taken for what became of each: so many of them, the first ones.",
         "MongoDB before 8.0 answers a bulk with totals, and whoever has a list and a number counts them off.",
-    ),
-    planted(
-        not_looked, "not_looked", "The resilience article: a time-out says nothing about whether the write was done."
-    ),
-    planted(not_yet_is_never, "not_yet_is_never", "Planted: one look, as if a request that is late were none."),
-)
+        TOTAL_IS_FOR_EACH, make=settling, of="transition.bulk"),
+    specimen(
+        "transition.bulk.not_looked", TRUTH,
+        "No reply is taken for nothing done, and nobody looks.",
+        "The resilience article: a time-out says nothing about whether the write was done.",
+        NOT_LOOKED, make=settling, of="transition.bulk"),
+    specimen(
+        "transition.bulk.not_yet_is_never", TRUTH,
+        "What a look does not show is taken for what never will be: it is under way, and arrives.",
+        "Planted: one look, as if a request that is late were none.",
+        partial(
+            variant, Settling, ("goes_on(self.pauses, self.attempts,", "goes_on(self.pauses, 1,"),
+            ('Unknown(attempts, "no reply to the last attempt")', "GaveUp(1, None, None)")),
+        make=settling, of="transition.bulk"),
+)  # fmt: skip
