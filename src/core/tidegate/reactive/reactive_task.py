@@ -165,7 +165,7 @@ from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woke
 
 __all__ = [
     "BEHIND", "PARTS", "HandlerAnswer", "Idle", "Later", "Planned", "Ran", "ReactiveTask", "ReactiveTaskParts", "Run", "SetAside", "Worked",
-    "answered", "dues",
+    "answered", "dues", "send_updates",
 ]  # fmt: skip
 
 
@@ -364,7 +364,8 @@ def _unchanged(task: ReactiveTask, key: Value, write: UpdateRecord | RemoveRecor
     return guarded(record_id(task.name, key), write.on)
 
 
-async def _send(updates: tuple[UpdateOne, ...]) -> int:
+async def send_updates(updates: tuple[UpdateOne, ...]) -> int:
+    """Send updates, one or more, all within a time limit or all without: how many of them have matched?"""
     if len(updates) == 1:
         return await updates[0]
     within = updates[0].within
@@ -429,7 +430,7 @@ class ReactiveTaskParts:
     find: Callable[[ReactiveTask, Value], Filter] = _by_id
     insert: Callable[[ReactiveTask, tuple[tuple[Value, TaskRecord], ...]], Program[bool]] = _insert
     unchanged: Callable[[ReactiveTask, Value, UpdateRecord | RemoveRecord], Filter] = _unchanged
-    send: Callable[[tuple[UpdateOne, ...]], Program[int]] = _send
+    send: Callable[[tuple[UpdateOne, ...]], Program[int]] = send_updates
     due: Callable[[ReactiveTask], Filter] = _due
     read: Callable[[ReactiveTask, tuple[Value, ...]], Program[tuple[_Read, ...]]] = _read_documents
     now: Callable[[], Program[Instant]] = _store_time
