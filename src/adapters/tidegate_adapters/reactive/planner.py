@@ -44,7 +44,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from typing import Final, Protocol, final
 from uuid import uuid4
 
@@ -85,7 +84,7 @@ from tidegate.reactive.change_stream import (
     is_followed,
 )
 from tidegate.reactive.change_stream.commands import Pass
-from tidegate.reactive.deployments import Deployment, begin_leading, deploy, unplanned
+from tidegate.reactive.deployments import Deployment, begin_leading, unplanned
 from tidegate.reactive.evolution import EvolutionPolicy
 from tidegate.reactive.reactive_task import ReactiveTask, Run
 from tidegate.reactive.reconciler import EPOCH, Reconciler, progress_of
@@ -403,11 +402,17 @@ class Planner:
     async def _lead(self, held: Held) -> None:
         """Take over under this epoch, do over what is to be done over, and follow the changes."""
         self._held, self._reconciled, self._unplanned = held, frozenset(), ()
-        deploying = partial(deploy, pause=duration(self._rules.pause))
         keeping = asyncio.create_task(self._keep_indexes())
         try:
             elected = await self._site.run(
-                begin_leading(STREAMS, self._key, held.epoch, self._deployments, deploying=deploying)
+                begin_leading(
+                    STREAMS,
+                    self._key,
+                    held.epoch,
+                    self._deployments,
+                    batch=FOUND_MAX,
+                    pause=duration(self._rules.pause),
+                )
             )
             if elected is None:
                 self._failed("lead", Refused(_OVER.format(held.epoch)))
