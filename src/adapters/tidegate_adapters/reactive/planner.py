@@ -91,7 +91,7 @@ from tidegate.reactive.reconciler import EPOCH, Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import NotComputed
 from tidegate.reactive.sweeper import Sweeper, remove_orphans
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.task_records import TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
 from tidegate_adapters.cancelling import ended
 from tidegate_adapters.declaring import check_lengths
@@ -703,17 +703,13 @@ class _Noted:
 
     def by(self, task: ReactiveTask, followed: Callable[[], Program[bool]] | None = None) -> ReactiveTask:
         """The same task, whose looks are noted."""
-        plan = task.parts.plan
 
-        def noted(of: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
-            verdict = plan(of, record, seen, now, new_id)
+        def noted(seen: Seen, verdict: PlanVerdict, now: Instant) -> None:
             if isinstance(seen, NotComputed):
                 self.not_computed.append(str(seen))
             elif not isinstance(verdict, Leave) and verdict.record.status is TaskStatus.PENDING:
                 due = verdict.record.next_run_at
                 assert due is not None, "what is pending is due"
                 self.dues.append(due - now)
-            return verdict
 
-        parts = attrs.evolve(task.parts, plan=noted, followed=followed or task.parts.followed)
-        return attrs.evolve(task, parts=parts)
+        return attrs.evolve(task, noted=noted, followed=followed or task.followed)

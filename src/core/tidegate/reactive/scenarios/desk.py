@@ -11,7 +11,7 @@ import attrs
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.operations import BulkUpdate, InsertOne, UpdateOne
-from tidegate.reactive import laws, reactive_task
+from tidegate.reactive import laws
 from tidegate.reactive.desk import Desk, Retried
 from tidegate.reactive.pausing import CONTROL, Pausing, paused_in
 from tidegate.reactive.reactive_task import ReactiveTask
@@ -80,7 +80,7 @@ def around(task: ReactiveTask, *, fails: bool) -> Meaning:
 
 
 def record_in(status: TaskStatus) -> Document:
-    first = tasks.planned(tasks.bill(reactive_task.PARTS), Document.of({"_id": tasks.KEY, "total": 1}))
+    first = tasks.planned(tasks.bill(), Document.of({"_id": tasks.KEY, "total": 1}))
     if status is TaskStatus.PENDING:
         return first
     over = attrs.evolve(loaded(first), status=status, next_run_at=None, waiting_since=None, last_error="it failed")
@@ -108,7 +108,7 @@ def retrying(
         faults: Which.
         moves: How often a lease's time may pass.
     """
-    task = tasks.bill(reactive_task.PARTS)
+    task = tasks.bill()
     desk = made(tasks=(task,), attempts=3, pauses=NO_PAUSE)
     means = around(task, fails=status is TaskStatus.FAILED)
     actors: tuple[Actor, ...] = (

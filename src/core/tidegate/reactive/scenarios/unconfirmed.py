@@ -48,7 +48,7 @@ async def working(settle: Settle, task: ReactiveTask, name: str) -> None:
         await Call("something is due", (name,))
         runs, _ = await task.take(name, len(BOTH))
         for run in runs:
-            await task.parts.handle(task, run.key, run.claim)
+            await task.handle(run.key, run.claim)
         await settle(attrs.evolve(task, attempts=2), name, tuple((run, None) for run in runs))
 
 

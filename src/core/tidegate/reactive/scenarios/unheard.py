@@ -41,7 +41,7 @@ async def working(give_back: GiveBack, task: ReactiveTask, name: str) -> None:
             continue
         await looked_through(give_back, task, name, runs)
         for run in runs:
-            await task.parts.handle(task, run.key, run.claim)
+            await task.handle(run.key, run.claim)
         await task.end(tuple((run, None) for run in runs))
 
 
