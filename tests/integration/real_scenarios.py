@@ -40,7 +40,7 @@ from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
 from tidegate.reactive.desk import Desk, Tally
 from tidegate.reactive.mongodash_records import Imported, ImportedBefore, MongodashImport
 from tidegate.reactive.pausing import PausedTask
-from tidegate.reactive.reactive_task import PARTS, ReactiveTask, Run, dues
+from tidegate.reactive.reactive_task import ReactiveTask, Run, dues
 from tidegate.reactive.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.record_queries import Query, RecordPage, RecordRow
@@ -151,7 +151,7 @@ async def completes(
         await Call("something is due")
         runs, _ = await task.take(name, 1)
         for run in runs:
-            await task.parts.handle(task, run.key, run.claim)
+            await task.handle(run.key, run.claim)
             session = f"{name} {run.claim.token}"
             sent = await in_transaction(session, partial(handle, task, run), Policy(backoff=Fixed(0), attempts_max=3))
             await task.end(((run, None if isinstance(sent, Done) else "not committed"),))
@@ -220,7 +220,7 @@ def deleted() -> Scenario:
 
 # --- what operators ask -------------------------------------------------------------------------------------------------
 
-DESK: Final = Desk(tasks=(tasks.bill(PARTS),))
+DESK: Final = Desk(tasks=(tasks.bill(),))
 
 
 async def asks() -> object:
@@ -361,7 +361,7 @@ THEIRS: Final = tuple(
     for number, status in enumerate(("pending", "completed", "failed", "no status"))
 )
 IMPORTS: Final = MongodashImport(
-    task=attrs.evolve(tasks.bill(PARTS), records="records"), theirs=tasks.RECORDS, quiet=0, batch=2
+    task=attrs.evolve(tasks.bill(), records="records"), theirs=tasks.RECORDS, quiet=0, batch=2
 )
 
 
@@ -695,7 +695,7 @@ def reconciling() -> Scenario:
     )
 
 
-BILL: Final = tasks.bill(PARTS)
+BILL: Final = tasks.bill()
 GONE: Final = "gone"
 ORDERS: Final = tuple(Document.of({"_id": key, "total": number}) for number, key in enumerate(STAYING))
 BEFORE: Final = tuple(tasks.planned(BILL, doc) for doc in (*ORDERS[:2], Document.of({"_id": "d", "total": 99})))

@@ -35,6 +35,7 @@ from tidegate.reactive.reconciliation import Checkpoint, Progress, TaskTrigger
 from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.task_documents import STATUS, record_id, stored
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.sim.variants import variant
 from tidegate.sim.world import World, contents, document, perform, world_with
 
 ALL: Final = EvolutionPolicy(on_new_version=OnNewVersion.REPROCESS_ALL)
@@ -239,11 +240,11 @@ def test_what_has_moved_on_is_left() -> None:
 def test_who_begins_to_lead_takes_over_and_then_deploys() -> None:
     """It is told where the stream is; where a higher epoch has taken over, before that or meanwhile, nothing."""
     run = Run(begun(RememberedTasks()))
-    assert run.of(begin_leading(STREAMS, "s", 4, (FIRST,))) == Elected(4, 0, None)
+    assert run.of(begin_leading(STREAMS, "s", 4, (FIRST,), batch=2, pause=0)) == Elected(4, 0, None)
     assert remembered_in(stream_of(run.world)).deployed == (TASK.name,)
     late = Run(begun(RememberedTasks()), between={2: update_one(STREAMS, Eq(ID, "s"), Put(Field[int]("epoch"), 5))})
     for epoch, of in ((2, run), (4, late)):
-        assert of.of(begin_leading(STREAMS, "s", epoch, (FIRST,))) is None
+        assert of.of(begin_leading(STREAMS, "s", epoch, (FIRST,), batch=2, pause=0)) is None
     assert remembered_in(stream_of(late.world)).deployed == ()
 
 
@@ -252,15 +253,16 @@ def test_a_record_without_an_epoch_is_no_record_of_a_stream(stored: Mapping[str,
     """What is wrong is said, and what to do about it."""
     run = Run(world_with({STREAMS: (Document.of({"_id": "s", **stored}),)}))
     with pytest.raises(Misuse, match="it has no epoch") as raised:
-        _ = run.of(begin_leading(STREAMS, "s", 4, (FIRST,)))
+        _ = run.of(begin_leading(STREAMS, "s", 4, (FIRST,), batch=2, pause=0))
     assert "delete it" in raised.value.todo
 
 
 def test_what_the_store_refuses_of_a_deployment_is_raised() -> None:
-    async def refused(*_: object) -> None:
+    async def refused(*_: object, **__: object) -> None:
         raise Refused("not authorised")
 
-    assert Run(begun(RememberedTasks())).of(begin_leading(STREAMS, "s", 4, (FIRST,), deploying=refused)) == Refused(
+    leading = variant(begin_leading, deploy=refused)
+    assert Run(begun(RememberedTasks())).of(leading(STREAMS, "s", 4, (FIRST,), batch=2, pause=0)) == Refused(
         "not authorised"
     )
 

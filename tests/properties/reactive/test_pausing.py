@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
 import pytest
 from tests.properties.on_documents import is_read_or_misuse, run
 
@@ -17,6 +16,7 @@ from tidegate.reactive.laws import desk as laws
 from tidegate.reactive.pausing import CONTROL, PausedTask, Pausing, paused_after, paused_in
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
+from tidegate.sim.variants import variant
 from tidegate.sim.world import CLOCK, contents, world_with
 
 PAUSING: Final = Pausing(attempts=2, pauses=Pauses(Fixed(0)))
@@ -46,7 +46,7 @@ def test_where_nobody_answers_that_is_said() -> None:
     never: Any = lambda effect: Ambiguous("no reply") if isinstance(effect, FindOne) else None  # noqa: E731
     with pytest.raises(Ambiguous, match="no reply"):
         run(PAUSING.pause("bill"), WORLD, never)
-    nobody = attrs.evolve(PAUSING, unchanged=lambda _: PAUSING.unchanged(77))
+    nobody = variant(Pausing, ("Eq(_VERSION, version)", "Eq(_VERSION, 77)"))(attempts=2, pauses=PAUSING.pauses)
     with pytest.raises(NotApplied, match="others have written"):
         run(nobody.pause("bill"), WORLD)
     once: Any = iter([NotApplied("not now")])

@@ -20,7 +20,6 @@ from tidegate.model.documents import (
     Lt,
     OlderThan,
     Put,
-    Value,
     exactly,
     matches,
     parts_of,
@@ -56,7 +55,7 @@ from tidegate.model.strategies.operations import filters
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.laws import reactive_task as laws
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.reactive_task import PARTS, Idle, Later, Ran, ReactiveTask, Run, SetAside, dues
+from tidegate.reactive.reactive_task import Idle, Later, Ran, ReactiveTask, Run, SetAside, dues
 from tidegate.reactive.snapshot import Computed, Projection, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections, projections
 from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, RECORD, loaded, record_id, stored
@@ -571,11 +570,13 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
     """And its end is written by whoever holds it, although the record has another version by then."""
     store = planned()
 
-    async def renewing(task: ReactiveTask, key: Value, claim: Claim) -> object:
+    async def renewing() -> object:
+        (run,), _ = await TASK.take("w1", 1)
         await Sleepy(8 * SECOND)
-        assert await task.renew(key, claim) is Why.RENEWED
+        assert await TASK.renew(run.key, run.claim) is Why.RENEWED
         await Sleepy(8 * SECOND)
-        return await PARTS.handle(task, key, claim)
+        assert await TASK.handle(run.key, run.claim) is None
+        return await TASK.end(((run, None),))
 
     def slept(at: Store, effect: Effect[object]) -> object:
         if isinstance(effect, Sleepy):
@@ -583,10 +584,9 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
             return None
         return at.do(effect)
 
-    task = attrs.evolve(TASK, parts=attrs.evolve(PARTS, handle=renewing))
     store.trouble = dict.fromkeys(range(100), slept)
-    assert store.run(task.work_one("w1")) == Ran(store.calls[0], Why.SUCCEEDED)
-    assert store.run(task.renew("x", store.calls[0])) is WhyNot.ENDED
+    assert store.run(renewing()) == (Why.SUCCEEDED,)
+    assert store.run(TASK.renew("x", store.calls[0])) is WhyNot.ENDED
 
 
 @attrs.frozen

@@ -44,7 +44,6 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from typing import Final, Protocol, final
 from uuid import uuid4
 
@@ -85,14 +84,14 @@ from tidegate.reactive.change_stream import (
     is_followed,
 )
 from tidegate.reactive.change_stream.commands import Pass
-from tidegate.reactive.deployments import Deployment, begin_leading, deploy, unplanned
+from tidegate.reactive.deployments import Deployment, begin_leading, unplanned
 from tidegate.reactive.evolution import EvolutionPolicy
 from tidegate.reactive.reactive_task import ReactiveTask, Run
 from tidegate.reactive.reconciler import EPOCH, Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import NotComputed
 from tidegate.reactive.sweeper import Sweeper, remove_orphans
-from tidegate.reactive.task_records import TaskRecord, TaskStatus
+from tidegate.reactive.task_records import TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
 from tidegate_adapters.cancelling import ended
 from tidegate_adapters.declaring import check_lengths
@@ -403,11 +402,17 @@ class Planner:
     async def _lead(self, held: Held) -> None:
         """Take over under this epoch, do over what is to be done over, and follow the changes."""
         self._held, self._reconciled, self._unplanned = held, frozenset(), ()
-        deploying = partial(deploy, pause=duration(self._rules.pause))
         keeping = asyncio.create_task(self._keep_indexes())
         try:
             elected = await self._site.run(
-                begin_leading(STREAMS, self._key, held.epoch, self._deployments, deploying=deploying)
+                begin_leading(
+                    STREAMS,
+                    self._key,
+                    held.epoch,
+                    self._deployments,
+                    batch=FOUND_MAX,
+                    pause=duration(self._rules.pause),
+                )
             )
             if elected is None:
                 self._failed("lead", Refused(_OVER.format(held.epoch)))
@@ -698,17 +703,13 @@ class _Noted:
 
     def by(self, task: ReactiveTask, followed: Callable[[], Program[bool]] | None = None) -> ReactiveTask:
         """The same task, whose looks are noted."""
-        plan = task.parts.plan
 
-        def noted(of: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
-            verdict = plan(of, record, seen, now, new_id)
+        def noted(seen: Seen, verdict: PlanVerdict, now: Instant) -> None:
             if isinstance(seen, NotComputed):
                 self.not_computed.append(str(seen))
             elif not isinstance(verdict, Leave) and verdict.record.status is TaskStatus.PENDING:
                 due = verdict.record.next_run_at
                 assert due is not None, "what is pending is due"
                 self.dues.append(due - now)
-            return verdict
 
-        parts = attrs.evolve(task.parts, plan=noted, followed=followed or task.parts.followed)
-        return attrs.evolve(task, parts=parts)
+        return attrs.evolve(task, noted=noted, followed=followed or task.followed)

@@ -37,8 +37,7 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import attrs
 
@@ -58,7 +57,7 @@ from tidegate.model.documents import (
     Value,
     cursor,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused, Sleep
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration
 from tidegate.model.operations import (
@@ -83,7 +82,7 @@ from tidegate.reactive.task_documents import DOCUMENT, RESET, STATUS, TASK, VERS
 from tidegate.reactive.task_records import TaskStatus
 
 __all__ = [
-    "DEFINITIONS", "DEPLOYED", "RESET_FOR", "Deploying", "Deployment", "DeploymentPlan", "RememberedTasks", "Reset",
+    "DEFINITIONS", "DEPLOYED", "RESET_FOR", "Deployment", "DeploymentPlan", "RememberedTasks", "Reset",
     "begin_leading", "decide_deployment", "deploy", "must_be_reset", "remembered_in", "reprocess", "stored_tasks", "unplanned",
 ]  # fmt: skip
 
@@ -265,11 +264,14 @@ def stored_tasks(known: RememberedTasks) -> tuple[Put[tuple[Document, ...]], Put
 # --- the programs -----------------------------------------------------------------------------------------------------
 
 
-Deploying: TypeAlias = Callable[[str, str, int, tuple[Deployment, ...]], Program[None]]
-
-
 async def begin_leading(
-    streams: str, stream: str, epoch: int, deployments: tuple[Deployment, ...], *, deploying: Deploying | None = None
+    streams: str,
+    stream: str,
+    epoch: int,
+    deployments: tuple[Deployment, ...],
+    *,
+    batch: int,
+    pause: Duration,
 ) -> Elected | None:
     """Take the record over AFTER its lease was taken, and deploy tasks; BEFORE changes are followed.
 
@@ -278,7 +280,8 @@ async def begin_leading(
         stream: Its id.
         epoch: That of the lease.
         deployments: All tasks of this version of the application that follow the stream.
-        deploying: What deploys them; `deploy` unless it is set.
+        batch: As for `deploy`.
+        pause: As for `deploy`.
 
     Returns:
         What the consumer of changes is told; None where a higher epoch has taken over, before that or meanwhile.
@@ -292,7 +295,7 @@ async def begin_leading(
     if elected is None:
         return None
     try:
-        await (deploying or deploy)(streams, stream, epoch, deployments)
+        await deploy(streams, stream, epoch, deployments, batch=batch, pause=pause)
     except Refused as refused:
         if refused.reason != _FENCED:
             raise
@@ -364,30 +367,28 @@ def must_be_reset(reset: Reset) -> Filter:
     return AllOf((Eq(TASK, reset.task.name), In(STATUS, statuses), Gt(VERSION, 0), is_left))
 
 
-async def reprocess(reset: Reset, *, batch: int, left: Callable[[Reset], Filter] = must_be_reset) -> None:
+async def reprocess(reset: Reset, *, batch: int) -> None:
     """Reset the records of a task for a version of its handler, page by page; to do it again resets what is left.
 
     Args:
         reset: Which ones.
         batch: How many are reset in one request; 1 <= batch <= FOUND_MAX.
-        left: Which are left; a specimen finds more.
 
     Raises:
         Failure: Nobody answers, or the store refuses; some of them are reset.
     """
+    left = must_be_reset(reset)
     after: tuple[Value, ...] = ()
     while True:
-        page = await find_all(
-            reset.task.records, left(reset), limit=batch, after=after, fields=(DOCUMENT,), sort=_BY_DOCUMENT
-        )
+        page = await find_all(reset.task.records, left, limit=batch, after=after, fields=(DOCUMENT,), sort=_BY_DOCUMENT)
         if page:
             keys, done = tuple(doc[ID] for doc in page), (*RESET, Put(RESET_FOR, reset.version))
             try:
-                await update_many(reset.task.records, AllOf((In(ID, keys), left(reset))), *done)
+                await update_many(reset.task.records, AllOf((In(ID, keys), left)), *done)
             except Ambiguous:
                 # One of them may be refused, and of many that is never a no. A bulk takes five times as long, but does all others,
                 # and is `Refused` where nothing else is left.
-                each = (AllOf((Eq(ID, key), left(reset))) for key in keys)
+                each = (AllOf((Eq(ID, key), left)) for key in keys)
                 await bulk_update(*(update_one(reset.task.records, still, *done) for still in each))
         if len(page) < batch:
             return

@@ -26,23 +26,22 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, In, Value, cursor, sort_key
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime, UpdateOne, find_all, find_one, update_one
 from tidegate.model.reading import needed
 from tidegate.model.record_counts import CountRecords, RecordCount
 from tidegate.model.values import check_int, check_tuple, check_type
-from tidegate.reactive import reactive_task, tasks
+from tidegate.reactive import tasks
 from tidegate.reactive.pausing import PausedTask, Pausing
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.reactive_task import ReactiveTask, send_updates
 from tidegate.reactive.record_queries import Order, Part, Query, RecordPage, RecordRow, begins_at, row
 from tidegate.reactive.task_documents import BRIEF, DUE_AT, changes, guarded, record_id
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
@@ -50,7 +49,7 @@ from tidegate.reactive.tasks import UpdateRecord
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.repeating import repeat
 
-__all__ = ["DESK_PARTS", "Desk", "DeskParts", "Retried", "Tally", "TaskCounts"]
+__all__ = ["Desk", "Retried", "Tally", "TaskCounts"]
 
 _KEY: Final = Field[Value](ID.name)
 _ATTEMPTS: Final = 8
@@ -132,36 +131,6 @@ class Retried:
         )
 
 
-# --- parts --------------------------------------------------------------------------------------------------------------
-
-
-def _reset(record: TaskRecord, now: Instant) -> UpdateRecord:
-    return tasks.reset(record, now=now)
-
-
-def _unchanged(key: str, write: UpdateRecord) -> Filter:
-    return guarded(key, write.on)
-
-
-@final
-@attrs.frozen
-class DeskParts:
-    """What the programs are made of: `DESK_PARTS` are the right ones; specimens and tests put others in their place.
-
-    Attributes:
-        reset: Decides on a reset.
-        unchanged: What a reset is guarded by: the record is still what this was decided on.
-        send: Sends updates, one or more, and answers how many of them have matched.
-    """
-
-    reset: Callable[[TaskRecord, Instant], UpdateRecord] = _reset
-    unchanged: Callable[[str, UpdateRecord], Filter] = _unchanged
-    send: Callable[[tuple[UpdateOne, ...]], Program[int]] = reactive_task.PARTS.send
-
-
-DESK_PARTS: Final = DeskParts()
-
-
 # --- the desk -----------------------------------------------------------------------------------------------------------
 
 
@@ -175,14 +144,12 @@ class Desk:
         batch: How many records are reset in one request.
         attempts: How often each request is tried; None for any number.
         pauses: How long it waits in between.
-        parts: What the programs are made of.
     """
 
     tasks: tuple[ReactiveTask, ...]
     batch: int = FOUND_MAX
     attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: DeskParts = attrs.field(default=DESK_PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.tasks, ReactiveTask, "a task")
@@ -191,7 +158,6 @@ class Desk:
             raise Misuse("two tasks of one name", why="nobody could say which is meant", todo="name each differently")
         check_int(self.batch, "a number of records", 1, FOUND_MAX)
         check_attempts(self.attempts, self.pauses)
-        check_type(self.parts, DeskParts, "what programs are made of")
 
     # --- looking ---
 
@@ -341,13 +307,13 @@ class Desk:
             try:
                 if not left:
                     now = await StoreTime()  # the records that are made are the same in all attempts, to be recognised
-                    left = tuple((key, record, self.parts.reset(record, now)) for key, record in records)
+                    left = tuple((key, record, tasks.reset(record, now=now)) for key, record in records)
                 if may_be_done:
                     told, left = _told(left, await find_all(collection, _of(left), limit=len(left), fields=BRIEF))
                     settled += told
                     if not left:
                         return settled
-                matched = await self.parts.send(tuple(self._update(collection, *each) for each in left))
+                matched = await send_updates(tuple(self._update(collection, *each) for each in left))
                 if matched == len(left) or not may_be_done:
                     return settled + Retried(reset=matched, changed=len(left) - matched)
             except NotApplied:
@@ -356,7 +322,7 @@ class Desk:
                 may_be_done = bool(left)
 
     def _update(self, collection: str, key: str, before: TaskRecord, write: UpdateRecord) -> UpdateOne:
-        return update_one(collection, self.parts.unchanged(key, write), *changes(before, write.record))
+        return update_one(collection, guarded(key, write.on), *changes(before, write.record))
 
     # --- pausing ---
 

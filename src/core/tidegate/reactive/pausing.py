@@ -17,19 +17,18 @@ Known not to work: whoever has asked before a pause begins handlers until he ask
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
 import attrs
 
-from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Filter, Put
+from tidegate.model.documents import ID, AllOf, Document, Eq, Field, Put
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable
 from tidegate.model.instants import Instant
 from tidegate.model.operations import StoreTime, check_collection, find_one, update_one
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_callable, check_name, check_tuple, check_type
+from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.reactive.task_documents import TASK
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.repeating import repeat
@@ -64,10 +63,6 @@ class PausedTask:
         check_type(self.since, Instant, "a time")
 
 
-def _unchanged(version: int) -> Filter:
-    return AllOf((_KEY, Eq(_VERSION, version)))
-
-
 @final
 @attrs.frozen(kw_only=True)
 class Pausing:
@@ -77,18 +72,15 @@ class Pausing:
         control: The collection of the control document.
         attempts: How often each is tried; None for any number.
         pauses: How long it waits in between.
-        unchanged: What a write is guarded by: the control document still has this version. A specimen has another.
     """
 
     control: str = CONTROL
     attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
-    unchanged: Callable[[int], Filter] = attrs.field(default=_unchanged, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_collection(self.control)
         check_attempts(self.attempts, self.pauses)
-        check_callable(self.unchanged, "what a write is guarded by")
 
     async def pause(self, *names: str) -> tuple[PausedTask, ...]:
         """Have no handler of these tasks begin.
@@ -135,7 +127,7 @@ class Pausing:
                     await insert_new(self.control, _NEW)
                 version = 0 if found is None else needed(found, _VERSION)
                 updates = (Put(_VERSION, version + 1), Put(_PAUSED, tuple(map(_written, after))))
-                if await update_one(self.control, self.unchanged(version), *updates):
+                if await update_one(self.control, AllOf((_KEY, Eq(_VERSION, version))), *updates):
                     return after
             except (Ambiguous, NotApplied, NotDurable) as trouble:
                 failure = trouble.fresh()

@@ -117,7 +117,7 @@ from tidegate.model.operations import (
 )
 from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
-from tidegate.model.values import check_int, check_name, check_tuple, check_type
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.reactive import orphans, tasks
 from tidegate.reactive.orphans import RemoveRecord, Source
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
@@ -164,8 +164,7 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
 __all__ = [
-    "BEHIND", "PARTS", "HandlerAnswer", "Idle", "Later", "Planned", "Ran", "ReactiveTask", "ReactiveTaskParts", "Run", "SetAside", "Worked",
-    "answered", "dues",
+    "BEHIND", "HandlerAnswer", "Idle", "Later", "Planned", "Ran", "ReactiveTask", "Run", "SetAside", "Worked", "answered", "dues", "send_updates",
 ]  # fmt: skip
 
 
@@ -327,44 +326,8 @@ class Planned:
     held: tuple[Value, ...] = attrs.field(default=(), eq=exactly)
 
 
-# --- parts ------------------------------------------------------------------------------------------------------------
-
-
-def _plan(task: ReactiveTask, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
-    return tasks.plan(record, seen, rules=task.rules, now=now, new_id=new_id)
-
-
-def _clean_up(task: ReactiveTask, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
-    verdict = orphans.clean_up(record, _SOURCES[type(seen)], task.cleaning, now)
-    return verdict if isinstance(verdict, RemoveRecord) else task.parts.plan(task, record, seen, now, record.id)
-
-
-def _lapsed(task: ReactiveTask, run: Lapsed, now: Instant) -> NextAttempt:
-    return _retried(task, run.attempts, run.failing_since, now)
-
-
-def _finalise(
-    task: ReactiveTask, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
-) -> UpdateRecord | Leave:
-    return tasks.finalise(record, claim, outcome, rules=task.rules, now=now)
-
-
-def _by_id(task: ReactiveTask, key: Value) -> Filter:
-    return Eq(ID, record_id(task.name, key))
-
-
-async def _insert(task: ReactiveTask, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
-    docs = tuple(stored(record, task.name, key) for key, record in new)
-    if len(docs) == 1:
-        return await insert_new(task.records, docs[0])
-    return await insert_many(task.records, *docs) == len(docs)
-
-
-def _unchanged(task: ReactiveTask, key: Value, write: UpdateRecord | RemoveRecord) -> Filter:
-    return guarded(record_id(task.name, key), write.on)
-
-
-async def _send(updates: tuple[UpdateOne, ...]) -> int:
+async def send_updates(updates: tuple[UpdateOne, ...]) -> int:
+    """Send updates, one or more, all within a time limit or all without: how many of them have matched?"""
     if len(updates) == 1:
         return await updates[0]
     within = updates[0].within
@@ -374,70 +337,12 @@ async def _send(updates: tuple[UpdateOne, ...]) -> int:
 _LONGEST_DUE: Final = (Ascending(NEXT_RUN_AT),)
 
 
-def _due(task: ReactiveTask) -> Filter:
-    return AllOf((Eq(TASK, task.name), OlderThan(NEXT_RUN_AT, 0)))
-
-
-async def _read_documents(task: ReactiveTask, keys: tuple[Value, ...]) -> tuple[_Read, ...]:
-    where = _any_of(tuple(Eq(_KEY, key) for key in keys))
-    found = await _found(task.source, where, len(keys), fields=task.fields)
-    return _in_order(task.name, keys, found, lambda doc: record_id(task.name, needed(doc, _KEY)))
-
-
 async def _is_not_known() -> bool:
     return False
 
 
 async def _store_time() -> Instant:
     return await StoreTime(BEHIND)
-
-
-async def _handle(task: ReactiveTask, key: Value, claim: Claim) -> object:
-    return await Call(task.name, (key, claim), catches=True)
-
-
-@final
-@attrs.frozen
-class ReactiveTaskParts:
-    """What the programs are made of: `PARTS` are the right ones; specimens and tests put others in their place.
-
-    The simulator compares programs by their values, and these are part of them: plain functions, and no closures.
-
-    Attributes:
-        plan: Decides on a look.
-        clean_up: Decides on the look of a sweep: whether the record goes, or what is planned.
-        lapsed: Asks the policy about a run whose lease has ended.
-        finalise: Decides on the end of a run.
-        find: What the record of a document is found by.
-        insert: Inserts the first records of documents, and answers whether there was none of any.
-        unchanged: What a write is guarded by: the record is still what this was decided on.
-        send: Sends updates, one or more, all within a time limit or all without, and answers how many of them have matched.
-        due: What is due, as the store judges.
-        read: Reads the documents of these ids, in their order.
-        now: Asks for the time.
-        followed: Whether what has changed since a pass began to look is looked at after this, for sure: by whoever leads now, in
-            another pass (`change_stream.is_followed`). Asked AFTER the claims of that pass are written.
-        handle: Calls the handler of a document under a claim.
-    """
-
-    plan: Callable[[ReactiveTask, TaskRecord | None, Seen, Instant, str], PlanVerdict] = _plan
-    clean_up: Callable[[ReactiveTask, TaskRecord, Seen, Instant], RemoveRecord | PlanVerdict] = _clean_up
-    lapsed: Callable[[ReactiveTask, Lapsed, Instant], NextAttempt] = _lapsed
-    finalise: Callable[[ReactiveTask, TaskRecord | None, Claim, HandlerOutcome, Instant], UpdateRecord | Leave] = (
-        _finalise
-    )
-    find: Callable[[ReactiveTask, Value], Filter] = _by_id
-    insert: Callable[[ReactiveTask, tuple[tuple[Value, TaskRecord], ...]], Program[bool]] = _insert
-    unchanged: Callable[[ReactiveTask, Value, UpdateRecord | RemoveRecord], Filter] = _unchanged
-    send: Callable[[tuple[UpdateOne, ...]], Program[int]] = _send
-    due: Callable[[ReactiveTask], Filter] = _due
-    read: Callable[[ReactiveTask, tuple[Value, ...]], Program[tuple[_Read, ...]]] = _read_documents
-    now: Callable[[], Program[Instant]] = _store_time
-    followed: Callable[[], Program[bool]] = _is_not_known
-    handle: Callable[[ReactiveTask, Value, Claim], Program[object]] = _handle
-
-
-PARTS: Final = ReactiveTaskParts()
 
 
 # --- the task ---------------------------------------------------------------------------------------------------------
@@ -464,7 +369,9 @@ class ReactiveTask:
         attempts: How often each write is tried; None for any number.
         pauses: How long it waits in between.
         polling: How often `work` looks for what is due.
-        parts: What the programs are made of.
+        followed: Whether what has changed since a pass began to look is looked at after this, for sure: by whoever leads now, in
+            another pass (`change_stream.is_followed`). Asked AFTER the claims of that pass are written.
+        noted: Is given what each look has seen, what is written for it, and the time of the look; None where nobody asks.
     """
 
     name: str
@@ -478,7 +385,8 @@ class ReactiveTask:
     attempts: int | None = _ATTEMPTS
     pauses: Pauses = PAUSES
     polling: PollingBounds = attrs.field(factory=PollingBounds)
-    parts: ReactiveTaskParts = attrs.field(default=PARTS, repr=False)
+    followed: Callable[[], Program[bool]] = attrs.field(default=_is_not_known, repr=False)
+    noted: Callable[[Seen, PlanVerdict, Instant], None] | None = attrs.field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.name, "a task")
@@ -491,7 +399,9 @@ class ReactiveTask:
         check_type(self.cleaning, orphans.CleanUp, "when records go")
         check_attempts(self.attempts, self.pauses)
         check_type(self.polling, PollingBounds, "the bounds of an interval")
-        check_type(self.parts, ReactiveTaskParts, "what programs are made of")
+        check_callable(self.followed, "what tells whether a later pass is certain")
+        if self.noted is not None:
+            check_callable(self.noted, "what is given each look")
 
     @property
     def fields(self) -> Fields | None:
@@ -510,6 +420,11 @@ class ReactiveTask:
         """
         due = Index((Ascending(TASK), *_LONGEST_DUE), Exists(NEXT_RUN_AT))
         return {self.records: (due, Index((Ascending(TASK), Ascending(DOCUMENT))))}
+
+    @property
+    def due(self) -> Filter:
+        """What is due, as the store judges."""
+        return AllOf((Eq(TASK, self.name), OlderThan(NEXT_RUN_AT, 0)))
 
     @property
     def within(self) -> Duration:
@@ -564,7 +479,7 @@ class ReactiveTask:
 
     async def plan_and_take(self, keys: tuple[Value, ...], request: str, worker: str, most: int) -> Planned:
         """Look at these documents once, and claim some of what is due in the write that says so; THEN look at those again, unless
-        another pass will, whatever has changed since (`parts.followed`).
+        another pass will, whatever has changed since (`followed`).
 
         Args:
             keys: The ids of the documents, of any type.
@@ -605,7 +520,7 @@ class ReactiveTask:
         left = tuple(key for key in unsure if not _is_in(key, tuple(of for of, _ in found)))
         is_unheard = len(held) + len(found) < len(claims)
         runs: tuple[Run, ...] = ()
-        if held and await self.parts.followed():
+        if held and await self.followed():
             runs = tuple(Run(key, record, claim_of(record)) for key, record in held if record.snapshot is not None)
             held = tuple(each for each in held if each[1].snapshot is None)  # what its document has left is completed
         begun, idle = await self._begun((*held, *found))
@@ -674,12 +589,27 @@ class ReactiveTask:
             answer: HandlerAnswer = run.trouble
             if answer is None:
                 try:
-                    answer = answered(await self.parts.handle(self, run.key, run.claim))
+                    answer = answered(await self.handle(run.key, run.claim))
                 except Failure as failure:
                     answer = failure.reason or str(failure)
             ended = (*ended, (run, answer))
         ends = await self.end(ended)
         return (*(Ran(run.claim, end) for run, end in zip(runs, ends, strict=True)), *others)
+
+    async def handle(self, key: Value, claim: Claim) -> object:
+        """Call the handler of a document under a claim.
+
+        Args:
+            key: The document's id.
+            claim: The run.
+
+        Returns:
+            What the handler has returned (`answered`).
+
+        Raises:
+            Failure: It fails.
+        """
+        return await Call(self.name, (key, claim), catches=True)
 
     async def take(
         self, worker: str, most: int, factor: int = 1
@@ -744,13 +674,13 @@ class ReactiveTask:
             Failure: Nobody answers, or the store refuses.
         """
         while True:
-            found = await find_one(self.records, self.parts.find(self, run.key))
+            found = await find_one(self.records, self._by_id(run.key))
             record = None if found is None else loaded(found)
-            verdict = self.parts.finalise(self, record, run.claim, Succeeded(), await self.parts.now())
+            verdict = self._finalise(record, run.claim, Succeeded(), await _store_time())
             if isinstance(verdict, Leave):
                 return verdict.why
             assert record is not None, "an end is of a record"
-            still = self.parts.unchanged(self, run.key, verdict)
+            still = self._unchanged(run.key, verdict)
             if await update_one(self.records, still, *changes(record, verdict.record, self.rules.history_max)):
                 return verdict.why  # else it was renewed meanwhile, or is another's
 
@@ -804,7 +734,7 @@ class ReactiveTask:
         check_name(worker, "a worker")
         check_tuple(hands, Run, "a run")
         known = frozenset(_claim_of(run.record) for run in hands)
-        now = await self.parts.now()
+        now = await _store_time()
         last = now + -(-self.rules.lease // MILLISECOND) * MILLISECOND + 2 * BEHIND
         in_name = (Eq(TASK, self.name), Gt(NEXT_RUN_AT, now), Lt(NEXT_RUN_AT, last), Eq(OWNER, worker))
         # Those whose leases end first, for what is in its hands is renewed.
@@ -814,8 +744,7 @@ class ReactiveTask:
         )
         strays = tuple((key, record) for key, record in records if _claim_of(record) not in known)
         ends = tuple(
-            (key, record, self.parts.finalise(self, record, claim_of(record), Deferred(now), now))
-            for key, record in strays
+            (key, record, self._finalise(record, claim_of(record), Deferred(now), now)) for key, record in strays
         )
         matched, _ = await self._matched(
             tuple((key, record, end) for key, record, end in ends if isinstance(end, UpdateRecord))
@@ -867,25 +796,37 @@ class ReactiveTask:
             if not known:
                 return (), None
         documents = await self._documents(tuple(key for key, _ in known))
-        now = await self.parts.now()
+        now = await _store_time()
         writes: tuple[_Write, ...] = ()
         for (key, record), document in zip(known, documents, strict=True):
             seen = self._seen(document)
             verdict: RemoveRecord | PlanVerdict
             if request is not None:
-                verdict = self.parts.plan(self, record, seen, now, record_id(request, key))
+                verdict = self._plan(record, seen, now, record_id(request, key))
             else:
                 assert record is not None, "those without one were left out"
-                verdict = self.parts.clean_up(self, record, seen, now)
+                verdict = self._clean_up(record, seen, now)
             if not isinstance(verdict, Leave):
                 writes = (*writes, (key, record, verdict))
         return writes, now
+
+    def _plan(self, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
+        """What a look means."""
+        verdict = tasks.plan(record, seen, rules=self.rules, now=now, new_id=new_id)
+        if self.noted is not None:
+            self.noted(seen, verdict, now)
+        return verdict
+
+    def _clean_up(self, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
+        """What the look of a sweep means: the record goes, or what is planned."""
+        verdict = orphans.clean_up(record, _SOURCES[type(seen)], self.cleaning, now)
+        return verdict if isinstance(verdict, RemoveRecord) else self._plan(record, seen, now, record.id)
 
     # --- claim ---
 
     async def _due(self, worker: str, most: int, factor: int) -> tuple[Document, ...] | None:
         """What is due longest, or what is drawn of it and not taken since: of more, nothing but ids is found. None for nothing."""
-        where = self.parts.due(self)
+        where = self.due
         among = min(factor * most, FOUND_MAX)
         if among == most:
             return await _found(self.records, where, most, _LONGEST_DUE) or None
@@ -904,7 +845,7 @@ class ReactiveTask:
         missed, unheard = (Idle.NOT_CLAIMED,) * len(due), (Idle.UNHEARD,) * len(due)
         late: tuple[Value, ...] = ()
         try:
-            now = await self.parts.now()
+            now = await _store_time()
         except (Ambiguous, NotApplied):
             return (), missed
         writes: tuple[_Update, ...] = ()
@@ -912,7 +853,7 @@ class ReactiveTask:
             at = _as_found(record, now)
             verdict = tasks.claim(record, worker=worker, rules=self.rules, now=at)
             if isinstance(verdict, Lapsed):
-                lapsed = self.parts.lapsed(self, verdict, at)
+                lapsed = _retried(self, verdict.attempts, verdict.failing_since, at)
                 verdict = tasks.claim(record, worker=worker, rules=self.rules, now=at, lapsed=lapsed)
             if isinstance(verdict, (Claimed, UpdateRecord)):
                 writes = (*writes, (key, record, verdict.write if isinstance(verdict, Claimed) else verdict))
@@ -975,7 +916,7 @@ class ReactiveTask:
             try:
                 known = tuple(record for _, _, record in left) if attempt == 1 else await self._records(keys)
                 documents = await self._documents(keys)
-                now = _claimed_at(claimed[0]) if attempt == 1 else await self.parts.now()
+                now = _claimed_at(claimed[0]) if attempt == 1 else await _store_time()
                 looks = tuple(
                     self._beginning(key, claim, record, document, now)
                     for (key, claim, _), record, document in zip(left, known, documents, strict=True)
@@ -1040,7 +981,7 @@ class ReactiveTask:
             try:
                 if attempt > 1 or renews:
                     known = await self._records(tuple(runs[at][0] for at in left))
-                now = await self.parts.now()
+                now = await _store_time()
                 verdicts = tuple(
                     self._end_of(runs[at], record, now, renews=renews) for at, record in zip(left, known, strict=True)
                 )
@@ -1072,7 +1013,7 @@ class ReactiveTask:
         _, claim, _, answer = run
         if renews:
             return tasks.renew(record, claim, rules=self.rules, now=now)
-        return self.parts.finalise(self, record, claim, self._outcome(claim, answer, now), now)
+        return self._finalise(record, claim, self._outcome(claim, answer, now), now)
 
     def _outcome(self, claim: Claim, answer: HandlerAnswer, now: Instant) -> HandlerOutcome:
         match answer:
@@ -1087,7 +1028,34 @@ class ReactiveTask:
                     _retried(self, max(claim.attempts, 1), since, now, backoff.draw_of(f"{claim.id} {claim.token}")),
                 )
 
+    def _finalise(
+        self, record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, now: Instant
+    ) -> UpdateRecord | Leave:
+        """What ends a run."""
+        return tasks.finalise(record, claim, outcome, rules=self.rules, now=now)
+
     # --- what is read and written ---
+
+    def _by_id(self, key: Value) -> Filter:
+        """What the record of a document is found by."""
+        return Eq(ID, record_id(self.name, key))
+
+    def _unchanged(self, key: Value, write: UpdateRecord | RemoveRecord) -> Filter:
+        """What a write is guarded by: the record is still what this was decided on."""
+        return guarded(record_id(self.name, key), write.on)
+
+    async def _insert(self, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
+        """Insert the first records of documents: was there none of any?"""
+        docs = tuple(stored(record, self.name, key) for key, record in new)
+        if len(docs) == 1:
+            return await insert_new(self.records, docs[0])
+        return await insert_many(self.records, *docs) == len(docs)
+
+    async def _read_documents(self, keys: tuple[Value, ...]) -> tuple[_Read, ...]:
+        """The documents of these ids, in their order."""
+        where = _any_of(tuple(Eq(_KEY, key) for key in keys))
+        found = await _found(self.source, where, len(keys), fields=self.fields)
+        return _in_order(self.name, keys, found, lambda doc: record_id(self.name, needed(doc, _KEY)))
 
     def _seen(self, document: _Read) -> Seen:
         if document is None:
@@ -1107,7 +1075,7 @@ class ReactiveTask:
         """The records of these documents, in their order, without their histories; one that cannot be read is set aside, and has
         failed then.
         """
-        where = _any_of(tuple(self.parts.find(self, key) for key in keys))
+        where = _any_of(tuple(self._by_id(key) for key in keys))
         found = _in_order(self.name, keys, await _found(self.records, where, len(keys), fields=fields), _record_id)
         read = tuple(None if each is None else self._read(each) for each in found)
         if fields is not None and any(isinstance(record, str) for record in read):
@@ -1122,7 +1090,7 @@ class ReactiveTask:
     async def _documents(self, keys: tuple[Value, ...]) -> tuple[_Read, ...]:
         """The documents of these ids, in their order. One that is unreadable makes the reply so, and is found by halves."""
         try:
-            return await self.parts.read(self, keys)
+            return await self._read_documents(keys)
         except Unreadable as failure:
             if len(keys) == 1:
                 return (NotComputed("what is watched", failure.reason),)
@@ -1133,22 +1101,20 @@ class ReactiveTask:
         """The record that was found, or why it is none."""
         try:
             record = loaded(found)
-            is_mine = matches(self.parts.find(self, needed(found, DOCUMENT)), found, _no_clock)
+            is_mine = matches(self._by_id(needed(found, DOCUMENT)), found, _no_clock)
         except Misuse as unreadable:
             return unreadable.what
         return record if is_mine and found.held(TASK) == self.name else "its id is not that of its task and document"
 
     async def _set_aside(self, found: Document, why: str, *names: Put[str] | Put[Value]) -> bool:
-        now = await self.parts.now()
+        now = await _store_time()
         still, updates = set_aside(found, why, now)
         return await update_one(self.records, still, *updates, *names) > 0
 
     async def _written(self, writes: tuple[_Write, ...]) -> tuple[_Sent, ...]:
         """Write them, those of a kind in one request: what became of each? After the first trouble, no more are known to be written."""
         new = tuple((key, write.record) for key, _, write in writes if isinstance(write, InsertRecord))
-        gone = tuple(
-            self.parts.unchanged(self, key, write) for key, _, write in writes if isinstance(write, RemoveRecord)
-        )
+        gone = tuple(self._unchanged(key, write) for key, _, write in writes if isinstance(write, RemoveRecord))
         updates = tuple(
             (key, before, write)
             for key, before, write in writes
@@ -1157,7 +1123,7 @@ class ReactiveTask:
         done: tuple[type[object], ...] = ()
         marks = (_Sent.OPEN,) * len(updates)
         try:
-            if new and await self.parts.insert(self, new):
+            if new and await self._insert(new):
                 done = (InsertRecord,)
             if gone and await _removed(self.records, gone) == len(gone):
                 done = (*done, RemoveRecord)
@@ -1179,7 +1145,7 @@ class ReactiveTask:
         asked = tuple(
             update_one(
                 self.records,
-                self.parts.unchanged(self, key, write),
+                self._unchanged(key, write),
                 *changes(before, write.record, self.rules.history_max),
                 within=None if before.owner is None else self.within,
             )
@@ -1187,7 +1153,7 @@ class ReactiveTask:
         )
         free = tuple(each for each in asked if each.within is None)
         of_runs = tuple(each for each in asked if each.within is not None)
-        matched = await self.parts.send(free) if free else 0
+        matched = await send_updates(free) if free else 0
         is_done = matched == len(free)
         more, late = await self._sent_in_time(of_runs) if of_runs else (0, ())
         marks = {
@@ -1214,7 +1180,7 @@ class ReactiveTask:
     async def _tried(self, updates: tuple[UpdateOne, ...]) -> tuple[int, tuple[UpdateOne, ...]]:
         """How many have matched; or all of them as late, where the limit runs out."""
         try:
-            return await self.parts.send(updates), ()
+            return await send_updates(updates), ()
         except Ambiguous as failure:
             if not is_too_late(failure):
                 raise

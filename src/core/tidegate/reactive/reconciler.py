@@ -172,8 +172,6 @@ class Reconciler:
         sweep: Looks at what is left of documents that are gone.
         batch: How many documents are looked at before that is written down, at most.
         pause: How long what failed waits before it is tried again, in microseconds.
-        known: What counts of a record; a specimen counts more.
-        cut: How many ids of a page are looked at at once; a specimen goes on behind what it leaves out.
     """
 
     stream: str
@@ -183,8 +181,6 @@ class Reconciler:
     sweep: Sweep = attrs.field(eq=id)
     batch: int = 100
     pause: Duration = SECOND
-    known: Callable[[Document], Progress] = attrs.field(default=progress_of, eq=id)
-    cut: Callable[[PlanPage, int], PlanPage] = attrs.field(default=first_of, eq=id)
 
     def __attrs_post_init__(self) -> None:
         check_name(self.stream, "a stream")
@@ -193,8 +189,6 @@ class Reconciler:
         _ = Progress(reconciled=frozenset(each.trigger for each in self.tasks))
         check_callable(self.look, "what looks at documents")
         check_callable(self.sweep, "what looks at what is left")
-        check_callable(self.known, "what counts of a record")
-        check_callable(self.cut, "what cuts a page")
         check_int(self.batch, "a number of documents", 1, FOUND_MAX)
         check_int(self.pause, "a duration in microseconds", 0)
 
@@ -216,7 +210,7 @@ class Reconciler:
         record = await find_one(self.streams, Eq(ID, self.stream))
         if record is None or needed(record, EPOCH) != run.epoch:
             return _Follows.NOTHING, limit
-        progress = self.known(record)
+        progress = progress_of(record)
         left = scans(progress, self._by_collection())
         if not left:
             return _Follows.NOTHING, limit
@@ -250,7 +244,7 @@ class Reconciler:
                     assert find_next is not None, "none is"
                     pages = (*pages, await find_next(after, limit))
                 page = together(pages)
-                first = self.cut(page, self.batch)
+                first = first_of(page, self.batch)
                 return first, self.batch if first != page else self._wider(page, limit)
             except Refused:  # an expression fails on one of them: of the others it is known when they are looked at
                 pass

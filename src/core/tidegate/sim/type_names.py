@@ -27,7 +27,6 @@ NAMES: Final[Mapping[str, str]] = {
     "tidegate.model.record_counts.RecordCount": "reactive.RecordCount",
     "tidegate.reactive.change_stream.commands.StartTimer": "reactive.Await",
     "tidegate.reactive.change_stream.events.StopRequested": "reactive.StopAsked",
-    "tidegate.reactive.reactive_task.ReactiveTaskParts": "reactive.Parts",
     "tidegate.reactive.tasks.vocabulary.TaskRules": "reactive.Task",
     "tidegate.retries.polling.AskReason": "retries.Why",
     "tidegate.retries.polling.PollingBounds": "retries.Bounds",

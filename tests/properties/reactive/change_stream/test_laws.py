@@ -76,7 +76,7 @@ from tidegate.reactive.reconciliation import (
     reconcile,
     scans,
 )
-from tidegate.reactive.specimens.change_stream import keeps_what_is_under_way
+from tidegate.sim.variants import variant
 
 Doc: TypeAlias = tuple[str, int]
 Tasks: TypeAlias = Mapping[str, frozenset[TaskTrigger]]
@@ -813,6 +813,16 @@ def never_looks_again(consumer: ChangeStreamConsumer, state: StreamState, event:
     return Step(attrs.evolve(after, awaited=after.awaited - {again}), others)
 
 
+KEEPS_PASSES: Final = variant(
+    ChangeStreamConsumer,
+    (
+        "is_lost=True)",
+        "is_lost=True, awaited=frozenset(each for each in state.awaited if isinstance(each, (HandleChanged, HandleDeleted))))",
+    ),
+)
+"""When the history is lost, passes stay under way."""
+
+
 def never_rests(consumer: ChangeStreamConsumer, state: StreamState, event: StreamEvent) -> StreamStep:
     """mongodash: after each batch its token is saved."""
     return attrs.evolve(consumer, rest=0).step(state, event)
@@ -886,7 +896,7 @@ def passes_failures(run: ReconciliationRun, progress: Progress, scan: Scan, outc
         ("CS9", Parts(saves_only_changes)),
         ("CS10", attrs.evolve(RESTING, step=never_rests)),
         ("CS11", Parts(reads_ahead)),
-        ("CS12", Parts(keeps_what_is_under_way)),
+        ("CS12", Parts(consumer=KEEPS_PASSES(size=2, wait=1, rest=0))),
         ("CS12", Parts(overlaps)),
         ("CS12", Parts(is_followed=ignores_the_lease)),
         ("CS12", Parts(is_followed=ignores_the_state)),

@@ -34,9 +34,6 @@ from tidegate.reactive.change_stream import (
     ResetHistory,
     Save,
     StartTimer,
-    StreamEvent,
-    StreamState,
-    StreamStep,
     event_for,
     is_followed,
 )
@@ -53,8 +50,8 @@ from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, world_with
 
 __all__ = [
-    "BOTH", "DELETE", "LATER", "LOOKED", "LOST_DURING_A_PASS", "PASSED", "PASSES_FAIL", "PROMISE", "SAME_ID", "SCENARIOS", "USERS", "change_stream",
-    "total",
+    "BOTH", "DELETE", "LATER", "LOOKED", "LOST_DURING_A_PASS", "PASSED", "PASSES_FAIL", "PROMISE", "SAME_ID", "SCENARIOS", "USERS", "Saving",
+    "change_stream", "total",
 ]  # fmt: skip
 
 ORDERS: Final = "orders"
@@ -304,13 +301,13 @@ def is_pass(effect: Effect[object]) -> bool:
     return isinstance(effect, UpdateOne) and effect.collection == LOOKS
 
 
-Stepping: TypeAlias = Callable[[ChangeStreamConsumer, StreamState, StreamEvent], StreamStep]
+Saving: TypeAlias = Callable[[str, str, Save], Program[None]]
 NO_FAULTS: Final[Mapping[Fault, Which]] = MappingProxyType({})
 PASSES_FAIL: Final[Mapping[Fault, Which]] = MappingProxyType({Fault.DROPPED: is_pass})
 
 
 def change_stream(
-    step: Stepping = ChangeStreamConsumer.step,
+    made: type[ChangeStreamConsumer] = ChangeStreamConsumer,
     *,
     summary: str = "documents change while leaders come and go: each change is looked at, or will be",
     edits: tuple[Effect[object], ...] = ONE_CHANGE,
@@ -323,15 +320,15 @@ def change_stream(
     wait: Duration = 0,
     rest: Duration = 0,
     is_new: bool = True,
-    save: Callable[[str, str, Save], Program[None]] = stream_records.save,
-    known: Callable[[Document], Progress] = progress_of,
+    save: Saving = stream_records.save,
+    reconciles: type[Reconciler] = Reconciler,
     others: tuple[str, ...] = (),
     only: str | None = None,
 ) -> Scenario:
     """Two consumers of one stream, one of whom leads.
 
     Args:
-        step: How a consumer steps, or a faulty variant of it.
+        made: The consumer; a faulty variant of it, perhaps.
         summary: One line for people.
         edits: What is done to the documents.
         docs: The documents: collection and id.
@@ -344,14 +341,14 @@ def change_stream(
         wait: How long the first change of a batch waits for others.
         rest: How long after a position was stored the next one is.
         save: The program that stores a position.
-        known: What of a record counts for whoever reconciles.
+        reconciles: The program that reconciles.
         others: Collections that nobody watches, whose changes move the position all the same.
         only: The only law that is judged; None for all.
     """
     stream = Stream(STREAM, tuple(dict.fromkeys(collection for collection, _ in docs)), others)
     means = watched(stream)
-    consumer = ChangeStreamConsumer(size=size, wait=wait, rest=rest)
-    orders = Reconciler(STREAM, stream.collection, (TASK,), look_at_orders, swept, batch=1, pause=0, known=known)
+    consumer = made(size=size, wait=wait, rest=rest)
+    orders = reconciles(STREAM, stream.collection, (TASK,), look_at_orders, swept, batch=1, pause=0)
 
     def carried_out(command: Effect[object]) -> Program[object] | None:
         match command:
@@ -370,7 +367,7 @@ def change_stream(
         ReducerProcess(
             name,
             Following(),
-            partial(step, consumer),
+            consumer.step,
             event_for,
             Faults(kinds),
             means,

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
 from tidegate.model.documents import ID, Add, AddToSet, AllOf, Document, Eq, Field, Put, Remove, show
-from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Refused
-from tidegate.model.instants import Instant
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program, Refused
+from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import BulkUpdate, UpdateMany, UpdateOne, update_one
 from tidegate.reactive.change_stream import From, Save
 from tidegate.reactive.deployments import (
-    Deploying,
     Deployment,
     RememberedTasks,
     begin_leading,
-    deploy,
     remembered_in,
     stored_tasks,
 )
@@ -66,8 +64,12 @@ OLDER: Final = (Deployment(BILL, 1, ALL_AGAIN), Deployment(AUDIT))
 NEWER: Final = (Deployment(attrs.evolve(BILL, watched=Projection(("total", "state"))), 2, ALL_AGAIN),)
 
 
-async def ours(streams: str, stream: str, epoch: int, deployed: tuple[Deployment, ...]) -> None:
-    await deploy(streams, stream, epoch, deployed, batch=2, pause=0)
+class Begins(Protocol):
+    """`begin_leading`, or a faulty variant of it."""
+
+    def __call__(
+        self, streams: str, stream: str, epoch: int, deployments: tuple[Deployment, ...], *, batch: int, pause: Duration
+    ) -> Program[object]: ...
 
 
 def is_write(effect: Effect[object]) -> bool:
@@ -89,11 +91,11 @@ def look_of(each: Deployment, change: int) -> str:
     return f"{each.task.name} by {show(each.definition.trigger)} at {change}"
 
 
-async def lead(deploying: Deploying, deployed: tuple[Deployment, ...], epochs: tuple[int, ...]) -> None:
+async def lead(made: Begins, deployed: tuple[Deployment, ...], epochs: tuple[int, ...]) -> None:
     """Lead under one epoch after the other: in each there is one change."""
     for epoch in epochs:
         try:
-            if await begin_leading(STREAMS, STREAM, epoch, deployed, deploying=deploying) is None:
+            if await made(STREAMS, STREAM, epoch, deployed, batch=2, pause=0) is None:
                 continue
             for each in deployed:
                 await update_one(LOOKS, Eq(ID, LOOKS), AddToSet(SEEN, look_of(each, epoch)))
@@ -186,7 +188,7 @@ def is_highest(before: State, after: State) -> bool:
 
 
 def deployments(
-    deploying: Deploying = ours,
+    made: Begins = begin_leading,
     *,
     summary: str = "two versions lead in turn: what the higher one does over is done once, and each change is looked at",
     budget: int = 1,
@@ -195,7 +197,7 @@ def deployments(
     """The scenario.
 
     Args:
-        deploying: The program that deploys, or a faulty variant of it.
+        made: How a version begins to lead; a faulty variant of that, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
         budgets: How many of a kind.
@@ -218,8 +220,8 @@ def deployments(
         summary=summary,
         world=world_with({STREAMS: (begun.put(progress.field, progress.value),), RECORDS: records, LOOKS: (looks,)}),
         actors=(
-            Process("older", lambda _: lead(deploying, OLDER, (1, 3)), FAULTS),
-            Process("newer", lambda _: lead(deploying, NEWER, (2, 4)), FAULTS),
+            Process("older", lambda _: lead(made, OLDER, (1, 3)), FAULTS),
+            Process("newer", lambda _: lead(made, NEWER, (2, 4)), FAULTS),
             Process("worker", lambda _: work()),
             Network(),
         ),

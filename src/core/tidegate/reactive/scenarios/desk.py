@@ -11,8 +11,8 @@ import attrs
 from tidegate.model.documents import Document
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.operations import BulkUpdate, InsertOne, UpdateOne
-from tidegate.reactive import laws, reactive_task
-from tidegate.reactive.desk import DESK_PARTS, Desk, DeskParts, Retried
+from tidegate.reactive import laws
+from tidegate.reactive.desk import Desk, Retried
 from tidegate.reactive.pausing import CONTROL, Pausing, paused_in
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.record_queries import Query
@@ -80,7 +80,7 @@ def around(task: ReactiveTask, *, fails: bool) -> Meaning:
 
 
 def record_in(status: TaskStatus) -> Document:
-    first = tasks.planned(tasks.bill(reactive_task.PARTS), Document.of({"_id": tasks.KEY, "total": 1}))
+    first = tasks.planned(tasks.bill(), Document.of({"_id": tasks.KEY, "total": 1}))
     if status is TaskStatus.PENDING:
         return first
     over = attrs.evolve(loaded(first), status=status, next_run_at=None, waiting_since=None, last_error="it failed")
@@ -88,7 +88,7 @@ def record_in(status: TaskStatus) -> Document:
 
 
 def retrying(
-    parts: DeskParts = DESK_PARTS,
+    made: type[Desk] = Desk,
     *,
     operates: Operates = ask_once,
     summary: str = "an operator has what failed run again, and it fails again: it was reset once, whatever became of replies",
@@ -100,7 +100,7 @@ def retrying(
     """One record, a worker, and an operator who has it run again.
 
     Args:
-        parts: What the programs of the desk are made of, or a faulty variant of that.
+        made: The programs of the desk; a faulty variant of them, perhaps.
         operates: What the operator does.
         summary: One line for people.
         status: How the record stands; the handler of one that has failed fails again.
@@ -108,8 +108,8 @@ def retrying(
         faults: Which.
         moves: How often a lease's time may pass.
     """
-    task = tasks.bill(reactive_task.PARTS)
-    desk = Desk(tasks=(task,), attempts=3, pauses=NO_PAUSE, parts=parts)
+    task = tasks.bill()
+    desk = made(tasks=(task,), attempts=3, pauses=NO_PAUSE)
     means = around(task, fails=status is TaskStatus.FAILED)
     actors: tuple[Actor, ...] = (
         Process(OPERATOR, lambda _: operates(desk), faults, means),
@@ -169,7 +169,7 @@ async def pauses_and_resumes(desk: Pausing) -> bool:
 
 
 def pausing(
-    desk: Pausing | None = None,
+    made: type[Pausing] = Pausing,
     *,
     summary: str = "two operators pause tasks, and one resumes his: neither undoes what the other has done, nor does what is late",
     budget: int = 1,
@@ -177,11 +177,11 @@ def pausing(
     """The scenario.
 
     Args:
-        desk: The programs, or a faulty variant.
+        made: The programs; a faulty variant of them, perhaps.
         summary: One line for people.
         budget: How many faults may strike the operators.
     """
-    asked = Pausing(attempts=4, pauses=NO_PAUSE) if desk is None else desk
+    asked = made(attempts=4, pauses=NO_PAUSE)
 
     def is_so(state: State) -> bool:
         answers = (state.status(name) for name in OPERATORS)

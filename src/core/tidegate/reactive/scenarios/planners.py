@@ -8,16 +8,14 @@ says here that the record is there, and is a refusal like any other elsewhere (`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
-import attrs
-
-from tidegate.model.documents import ID, AllOf, Document, Eq, Filter, Value
-from tidegate.model.effects import Call, Effect, Refused, duplicate_key, is_duplicate
+from tidegate.model.documents import ID, Document, Value
+from tidegate.model.effects import Call, Effect, Program, Refused, duplicate_key, is_duplicate
 from tidegate.model.operations import Unique, insert_one
-from tidegate.reactive.orphans import RemoveRecord
-from tidegate.reactive.reactive_task import PARTS, ReactiveTask, ReactiveTaskParts
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
     FAULTS,
     KEPT,
@@ -31,18 +29,18 @@ from tidegate.reactive.scenarios.reactive_task import (
     edit,
     said,
 )
-from tidegate.reactive.task_documents import DOCUMENT, RECORD, SNAPSHOT, TASK, guarded, stored
+from tidegate.reactive.task_documents import DOCUMENT, RECORD, SNAPSHOT, TASK, stored
 from tidegate.reactive.task_records import TaskRecord
-from tidegate.reactive.tasks import UpdateRecord
 from tidegate.sim.actors import Network, Process
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Faults
 from tidegate.sim.observing import seen
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
+from tidegate.sim.variants import variant
 from tidegate.sim.world import Meaning, Outcomes, World, contents, world_with
 
-__all__ = ["ALONE", "INDEXED", "SCENARIOS", "planners"]
+__all__ = ["ALONE", "SCENARIOS", "indexed", "inserted", "planners"]
 
 INDEX: Final[Unique] = {RECORDS: ((DOCUMENT, TASK),)}
 PLANNERS: Final = ("planner 1", "planner 2")
@@ -56,8 +54,7 @@ ALONE: Final = "a document has one record of a task"
 # Records are named after the pass that has made them, and found by task and document.
 
 
-def by_document(task: ReactiveTask, key: Value) -> Filter:
-    return AllOf((Eq(TASK, task.name), Eq(DOCUMENT, key)))
+Insert: TypeAlias = Callable[[ReactiveTask, tuple[tuple[Value, TaskRecord], ...]], Program[bool]]
 
 
 async def inserted(task: ReactiveTask, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
@@ -72,11 +69,19 @@ async def inserted(task: ReactiveTask, new: tuple[tuple[Value, TaskRecord], ...]
     return True
 
 
-def unchanged(_: ReactiveTask, __: Value, write: UpdateRecord | RemoveRecord) -> Filter:
-    return guarded(write.on.id, write.on)
+def indexed(insert: Insert = inserted) -> type[ReactiveTask]:
+    """The programs, with such records.
 
-
-INDEXED: Final = attrs.evolve(PARTS, find=by_document, insert=inserted, unchanged=unchanged)
+    Args:
+        insert: What inserts one.
+    """
+    return variant(
+        ReactiveTask,
+        ("return Eq(ID, record_id(self.name, key))", "return AllOf((Eq(TASK, self.name), Eq(DOCUMENT, key)))"),
+        ("return guarded(record_id(self.name, key), write.on)", "return guarded(write.on.id, write.on)"),
+        ("self._insert(new)", "insert(self, new)"),
+        insert=insert,
+    )
 
 
 async def plan_first(task: ReactiveTask, life: int) -> tuple[Value, ...]:
@@ -116,7 +121,7 @@ def is_kept(state: State) -> bool:
 
 
 def planners(
-    parts: ReactiveTaskParts = INDEXED,
+    made: type[ReactiveTask] | None = None,
     *,
     summary: str = "two planners see one document for the first time: a unique index lets one in, and the other looks again",
     unique: Unique = INDEX,
@@ -126,13 +131,13 @@ def planners(
     """The scenario.
 
     Args:
-        parts: What the programs are made of, or a faulty variant of that.
+        made: The programs, or a faulty variant of them; `indexed` unless it is set.
         summary: One line for people.
         unique: The indexes.
         budget: How many faults may strike the planners.
         faults: Which.
     """
-    task = bill(parts)
+    task = bill(made or indexed())
     means = watched(around(task))
     return Scenario(
         name="reactive_task",

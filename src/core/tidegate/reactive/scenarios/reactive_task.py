@@ -34,7 +34,7 @@ from tidegate.reactive import laws
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
 from tidegate.reactive.plan_queries import must_look
-from tidegate.reactive.reactive_task import PARTS, ReactiveTask, ReactiveTaskParts
+from tidegate.reactive.reactive_task import ReactiveTask, answered
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
@@ -52,9 +52,9 @@ from tidegate.sim.transactions import OPEN, known
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, pinned, world_with
 
 __all__ = [
-    "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "FOLLOWED", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
-    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "RENEWING", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNHINDERED", "UNREADABLE", "around",
-    "asking", "batches", "bill", "edit", "edits_first", "held_up", "is_write", "last_pass", "leading", "reactive_task", "said", "taking", "total",
+    "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
+    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNHINDERED", "UNREADABLE", "around",
+    "asking", "batches", "bill", "edit", "edits_first", "held_up", "is_write", "last_pass", "leading", "leads", "reactive_task", "renewing", "said", "taking", "total",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -302,7 +302,7 @@ async def planned_and_run(task: ReactiveTask, keys: tuple[Value, ...], request: 
     planned = await task.plan_and_take(keys, request, f"planner {request}", len(BOTH))
     left = planned.left and await task.plan_pass(planned.left, f"{request} again")
     for run in planned.runs:
-        await task.parts.handle(task, run.key, run.claim)
+        await task.handle(run.key, run.claim)
     await task.end(tuple((run, None) for run in planned.runs))
     return left
 
@@ -311,6 +311,16 @@ async def worker(task: ReactiveTask, name: str) -> None:
     while True:
         await Call("something is due")
         await task.work_one(name)
+
+
+async def renewing(task: ReactiveTask, name: str) -> None:
+    """Its handler has two parts, with a renewal in between."""
+    while True:
+        await Call("something is due")
+        runs, _ = await task.take(name, 1)
+        for run in runs:
+            await task.renew(run.key, run.claim)
+            await task.end(((run, answered(await task.handle(run.key, run.claim))),))
 
 
 async def edits_first(task: ReactiveTask, name: str) -> None:
@@ -334,7 +344,7 @@ async def dying(task: ReactiveTask, name: str) -> None:
     await Call("something is due")
     runs, _ = await task.take(name, 1)
     for run in runs:
-        await task.parts.handle(task, run.key, run.claim)
+        await task.handle(run.key, run.claim)
         await in_transaction(task.complete(run), Transaction(name, 1))
 
 
@@ -484,25 +494,13 @@ CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
 """Of all that may strike, where more would make a default scope too large."""
 
 
-async def renewing(task: ReactiveTask, key: Value, claim: Claim) -> object:
-    """A handler of two parts, with a renewal in between."""
-    await task.renew(key, claim)
-    return await PARTS.handle(task, key, claim)
-
-
-RENEWING: Final = attrs.evolve(PARTS, handle=renewing)
-
-
 async def leads() -> bool:
     return bool(await Call("leads"))
 
 
-FOLLOWED: Final = attrs.evolve(PARTS, followed=leads)
-
-
-def bill(parts: ReactiveTaskParts) -> ReactiveTask:
-    """The task, whose programs are made of these parts."""
-    return ReactiveTask(
+def bill(made: type[ReactiveTask] = ReactiveTask) -> ReactiveTask:
+    """The task."""
+    return made(
         name=NAME,
         source=SOURCE,
         records=RECORDS,
@@ -511,12 +509,11 @@ def bill(parts: ReactiveTaskParts) -> ReactiveTask:
         policy=Policy(backoff=Fixed(0), attempts_max=ATTEMPTS_MAX),
         cleaning=CleanUp(keep_for=0),
         attempts=3,
-        parts=parts,
     )
 
 
 def reactive_task(
-    parts: ReactiveTaskParts = PARTS,
+    made: type[ReactiveTask] = ReactiveTask,
     *,
     plans: Callable[[ReactiveTask, int], Program[object]] = planner,
     works: Callable[[ReactiveTask, str], Program[object]] = worker,
@@ -525,6 +522,7 @@ def reactive_task(
     keys: tuple[str, ...] = (KEY,),
     workers: int = 2,
     rival: Callable[[ReactiveTask], Program[object]] | None = None,
+    followed: Callable[[], Program[bool]] | None = None,
     budget: int = 0,
     moves: int = 1,
     faults: Faults = FAULTS,
@@ -539,7 +537,7 @@ def reactive_task(
     """Documents, somebody who edits them, a planner and workers.
 
     Args:
-        parts: What the programs are made of, or a faulty variant of that.
+        made: The programs; a faulty variant of them, perhaps.
         plans: What the planner does, life by life.
         works: What a worker does, under the name of its life.
         summary: One line for people.
@@ -547,6 +545,7 @@ def reactive_task(
         keys: Their ids.
         workers: How many there are.
         rival: What somebody else does who led before; None for nobody.
+        followed: Whether a planner knows that a later pass is certain (`ReactiveTask.followed`); None where nobody says.
         budget: How many faults may strike.
         moves: How often a lease's time may pass.
         faults: Which may strike planner and workers.
@@ -559,7 +558,7 @@ def reactive_task(
         decide: What the store says is to be looked at, where it is asked.
         completes: Whether workers write in transactions, which may hold a record until the store ends them.
     """
-    task = bill(parts)
+    task = bill(made) if followed is None else attrs.evolve(bill(made), followed=followed)
     means = planning(around(task, sweeps, keys), decide)
     names = tuple(f"worker {number}" for number in range(1, workers + 1))
     all_of = ("planner", "rival", *names) if rival else ("planner", *names)  # who may call a handler
@@ -757,7 +756,7 @@ SCENARIOS: Final = (
         "reactive_task.followed",
         partial(
             reactive_task,
-            FOLLOWED,
+            followed=leads,
             plans=leading,
             works=edits_first,
             rival=last_pass,
@@ -767,10 +766,17 @@ SCENARIOS: Final = (
             moves=0,
         ),
         thorough=partial(
-            reactive_task, FOLLOWED, plans=leading, rival=last_pass, edits=BACK_AND_FORTH, workers=1, moves=0
+            reactive_task, followed=leads, plans=leading, rival=last_pass, edits=BACK_AND_FORTH, workers=1, moves=0
         ),
         large=partial(
-            reactive_task, FOLLOWED, plans=leading, rival=last_pass, keys=BOTH, edits=BACK_AND_FORTH, budget=1, moves=0
+            reactive_task,
+            followed=leads,
+            plans=leading,
+            rival=last_pass,
+            keys=BOTH,
+            edits=BACK_AND_FORTH,
+            budget=1,
+            moves=0,
         ),
     ),
     Shipped(
@@ -869,14 +875,14 @@ SCENARIOS: Final = (
         "reactive_task.renewed",
         partial(
             reactive_task,
-            RENEWING,
+            works=renewing,
             summary="a handler renews its lease, and the renewal may arrive when all is over",
             edits=(),
             workers=1,
             budget=2,
             faults=Faults.of(Fault.LATE, on=is_write),
         ),
-        thorough=partial(reactive_task, RENEWING, edits=(), budget=1, moves=2),
-        large=partial(reactive_task, RENEWING, edits=(total(2),), budget=3, moves=4),
+        thorough=partial(reactive_task, works=renewing, edits=(), budget=1, moves=2),
+        large=partial(reactive_task, works=renewing, edits=(total(2),), budget=3, moves=4),
     ),
 )

@@ -6,7 +6,6 @@ in no name of a field. Whoever asks asks about ever more at once, and comes upon
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final, final
 
@@ -16,7 +15,7 @@ from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Value, s
 from tidegate.model.operations import find_all, update_one
 from tidegate.reactive.change_stream import Elected
 from tidegate.reactive.laws import reconciliation as laws
-from tidegate.reactive.plan_queries import PlanPage, first_of
+from tidegate.reactive.plan_queries import PlanPage
 from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import Progress, ReconciliationRun, TaskTrigger
 from tidegate.reactive.stream_records import new_stream, take_over
@@ -48,13 +47,11 @@ class Version:
 
     Attributes:
         tasks: What it reconciles.
-        known: What of a record counts for it, or a faulty variant of it.
-        cut: How it cuts a page, or a faulty variant of it.
+        made: The program; a faulty variant of it, perhaps.
     """
 
     tasks: tuple[ScannedTask, ...]
-    known: Callable[[Document], Progress] = progress_of
-    cut: Callable[[PlanPage, int], PlanPage] = first_of
+    made: type[Reconciler] = Reconciler
 
     async def look(self, collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
         """Keep beside which task has looked, and for which trigger."""
@@ -76,7 +73,7 @@ class Version:
                 return
         run = ReconciliationRun(epoch, elected.history)
         parts = (STREAM, STREAMS, self.tasks, self.look, nothing_left)
-        await Reconciler(*parts, batch=1, pause=0, known=self.known, cut=self.cut).run(run)
+        await self.made(*parts, batch=1, pause=0).run(run)
 
 
 async def nothing_left(_: str, __: frozenset[str]) -> tuple[Value, ...]:
@@ -128,7 +125,7 @@ def is_all_done(state: State) -> bool:
 
 
 def reconciler(
-    known: Callable[[Document], Progress] = progress_of,
+    made: type[Reconciler] = Reconciler,
     *,
     summary: str = "two versions reconcile one after the other: each for its own triggers, and neither undoes what it does not know",
     budget: int = 1,
@@ -136,11 +133,11 @@ def reconciler(
     """The scenario.
 
     Args:
-        known: What of a record counts for the later version, or a faulty variant of it.
+        made: The program of the later version; a faulty variant of it, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
     """
-    later = attrs.evolve(LATER, known=known)
+    later = attrs.evolve(LATER, made=made)
     contents = {
         STREAMS: (new_stream(STREAM),),
         LOOKS: tuple(Document.of({"_id": place_of(collection, key), "seen": ()}) for collection, key in DOCS),
@@ -184,7 +181,7 @@ def is_all_looked_at(state: State) -> bool:
 
 
 def asking(
-    cut: Callable[[PlanPage, int], PlanPage] = first_of,
+    made: type[Reconciler] = Reconciler,
     *,
     summary: str = "whoever asks what has changed looks at all of it, however much of it there is at once",
     budget: int = 1,
@@ -192,11 +189,11 @@ def asking(
     """The scenario.
 
     Args:
-        cut: How a page is cut, or a faulty variant of it.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
     """
-    version = Version((ASKING,), cut=cut)
+    version = Version((ASKING,), made)
     contents = {
         STREAMS: (new_stream(STREAM),),
         LOOKS: tuple(Document.of({"_id": place_of("orders", key), "seen": ()}) for key in KEYS),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from tidegate.model.documents import Document
-from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable, Program
+from tidegate.model.effects import Ambiguous, Effect, NotApplied, NotDurable
 from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import DeleteOne, UpdateOne
 from tidegate.reactive.laws import sweeper as laws
@@ -28,7 +27,7 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
-__all__ = ["IN_TURN", "ONCE", "SCENARIOS", "SWEEPER", "SWEPT", "Turning", "sweeper"]
+__all__ = ["IN_TURN", "ONCE", "SCENARIOS", "SWEPT", "sweeper"]
 
 STREAMS: Final = "streams"
 STREAM: Final = "stream"
@@ -46,9 +45,6 @@ TASK: Final = ReactiveTask(
     attempts=1,
     pauses=Pauses(Fixed(0)),
 )
-SWEEPER: Final = Sweeper(STREAM, STREAMS, (TASK,), interval=MINUTE, batch=1, pause=0)
-
-Turning: TypeAlias = Callable[[int], Program[object]]
 
 
 def is_write(effect: Effect[object]) -> bool:
@@ -60,7 +56,7 @@ FAULTS: Final = Faults(
 )
 
 
-async def lead(turn: Turning, epoch: int) -> None:
+async def lead(made: Sweeper, epoch: int) -> None:
     """Take over, and have two turns."""
     try:
         if await take_over(STREAMS, STREAM, epoch) is None:
@@ -68,7 +64,7 @@ async def lead(turn: Turning, epoch: int) -> None:
     except (Ambiguous, NotApplied, NotDurable):
         return
     for _ in range(2):
-        await turn(epoch)
+        await made.turn(epoch)
 
 
 def orphan(key: str) -> Document:
@@ -96,11 +92,11 @@ def is_in_turn(before: State, after: State) -> bool:
 
 
 def is_once(before: State, after: State) -> bool:
-    return laws.begins_in_time(sweeps(before), sweeps(after), after.read(CLOCK), SWEEPER.interval)
+    return laws.begins_in_time(sweeps(before), sweeps(after), after.read(CLOCK), MINUTE)
 
 
 def sweeper(
-    turn: Turning = SWEEPER.turn,
+    made: type[Sweeper] = Sweeper,
     *,
     summary: str = "two leaders sweep: what ends has left no orphan, and it is done once before it is time again",
     budget: int = 1,
@@ -108,19 +104,20 @@ def sweeper(
     """The scenario.
 
     Args:
-        turn: A turn of a sweeper, or a faulty variant of it.
+        made: The sweeper; a faulty variant of it, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
     """
     contents = {STREAMS: (new_stream(STREAM),), RECORDS: (orphan("x"), orphan("y")), "orders": ()}
     means = planning()
+    sweeping = made(STREAM, STREAMS, (TASK,), interval=MINUTE, batch=1, pause=0)
     return Scenario(
         name="sweeper",
         summary=summary,
         world=world_with(contents).write(CLOCK, Instant(10 * SECOND)),
         actors=(
-            Process("first", lambda _: lead(turn, 1), FAULTS, means),
-            Process("second", lambda _: lead(turn, 2), FAULTS, means),
+            Process("first", lambda _: lead(sweeping, 1), FAULTS, means),
+            Process("second", lambda _: lead(sweeping, 2), FAULTS, means),
             Network(means),
         ),
         budget=budget,

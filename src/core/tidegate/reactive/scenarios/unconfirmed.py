@@ -20,7 +20,7 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 
-__all__ = ["ONCE", "SCENARIOS", "WRITTEN", "Ended", "Settle", "settled", "unconfirmed"]
+__all__ = ["ONCE", "SCENARIOS", "WRITTEN", "settled", "unconfirmed"]
 
 WRITTEN: Final = "what its worker has run is in its name no more"
 ONCE: Final = "who has run once is not called again"
@@ -48,7 +48,7 @@ async def working(settle: Settle, task: ReactiveTask, name: str) -> None:
         await Call("something is due", (name,))
         runs, _ = await task.take(name, len(BOTH))
         for run in runs:
-            await task.parts.handle(task, run.key, run.claim)
+            await task.handle(run.key, run.claim)
         await settle(attrs.evolve(task, attempts=2), name, tuple((run, None) for run in runs))
 
 
@@ -63,7 +63,7 @@ def idle(state: State, workers: tuple[str, ...]) -> Iterator[str]:
 
 
 def unconfirmed(
-    settle: Settle = settled,
+    made: Settle = settled,
     *,
     summary: str = "nobody confirms the end of a run: its worker asks for it again, and its handler is not called again",
     keys: tuple[str, ...] = (KEY,),
@@ -73,14 +73,14 @@ def unconfirmed(
     """The scenario of an end that nobody confirms.
 
     Args:
-        settle: How a worker has ends written.
+        made: How a worker has ends written; a faulty variant of that, perhaps.
         summary: One line for people.
         keys: The ids of documents.
         workers: How many there are.
         budget: How often what writes an end may be lost, or its reply, or be late.
     """
     all_of = reactive_task(
-        works=partial(working, settle),
+        works=partial(working, made),
         summary=summary,
         edits=(),
         keys=keys,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import attrs
 
-from tidegate.model.effects import Ambiguous, Call, NotApplied, Program
+from tidegate.model.effects import Ambiguous, Call, NotApplied
 from tidegate.reactive import laws
 from tidegate.reactive.reactive_task import Idle, ReactiveTask, Run
 from tidegate.reactive.scenarios.reactive_task import BOTH, KEY, PARTLY, is_write, reactive_task, record
@@ -17,37 +17,35 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 
-__all__ = ["FOUND", "SCENARIOS", "GiveBack", "unheard"]
+__all__ = ["FOUND", "SCENARIOS", "unheard"]
 
 FOUND: Final = "what its worker does not know of is in its name no more"
 LOST: Final = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=is_write)
 
-GiveBack: TypeAlias = Callable[[ReactiveTask, str, tuple[Run, ...]], Program[int]]
 
-
-async def working(give_back: GiveBack, task: ReactiveTask, name: str) -> None:
+async def working(task: ReactiveTask, name: str) -> None:
     """A worker that is not told what its first look has claimed. From then on it looks through its name, as others do where a look was
     not heard.
     """
     is_told, is_astray = False, False
     while True:
         if not await Call("something is due, or in its name", (name, is_astray)):
-            await looked_through(give_back, task, name, ())
+            await looked_through(task, name, ())
             continue
         runs, others = await task.take(name, len(BOTH))
         is_astray = is_astray or Idle.UNHEARD in others or not is_told
         if not is_told:
             is_told = True
             continue
-        await looked_through(give_back, task, name, runs)
+        await looked_through(task, name, runs)
         for run in runs:
-            await task.parts.handle(task, run.key, run.claim)
+            await task.handle(run.key, run.claim)
         await task.end(tuple((run, None) for run in runs))
 
 
-async def looked_through(give_back: GiveBack, task: ReactiveTask, name: str, hands: tuple[Run, ...]) -> None:
+async def looked_through(task: ReactiveTask, name: str, hands: tuple[Run, ...]) -> None:
     try:
-        await give_back(task, name, hands)
+        await task.give_back(name, hands)
     except (Ambiguous, NotApplied):
         return  # it looks again
 
@@ -63,7 +61,7 @@ def idle(state: State, workers: tuple[str, ...]) -> Iterator[str]:
 
 
 def unheard(
-    give_back: GiveBack = ReactiveTask.give_back,
+    made: type[ReactiveTask] = ReactiveTask,
     *,
     summary: str = "a worker does not hear what it has claimed, or its claim arrives late: it finds that in its name, and gives it back",
     keys: tuple[str, ...] = (KEY,),
@@ -75,7 +73,7 @@ def unheard(
     """The scenario of a look that is not heard.
 
     Args:
-        give_back: What a worker does with what is in its name.
+        made: The programs; a faulty variant of them, perhaps.
         summary: One line for people.
         keys: The ids of documents.
         workers: How many there are.
@@ -84,7 +82,8 @@ def unheard(
         faults: Which may strike.
     """
     all_of = reactive_task(
-        works=partial(working, give_back),
+        made,
+        works=working,
         summary=summary,
         edits=(),
         keys=keys,
