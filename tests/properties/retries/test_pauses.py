@@ -359,7 +359,7 @@ AFTER: Mapping[str, str] = {
     "reactive.desk.Desk._reset": "list records",
     "reactive.reactive_task.ReactiveTask._begun": "plan",
     "services.service_runner.ServiceRunner._entered": "a beat, which is made once",
-    "services.service_runner._insist": "a beat, which is made once",
+    "services.service_runner.ServiceRunner._insist": "a beat, which is made once",
     "triggers.evaluator.Evaluator._claimed": "notice",
     "triggers.evaluator._registered": "notice",
     "triggers.evaluator._settle": "notice",
