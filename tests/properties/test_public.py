@@ -31,7 +31,6 @@ QUALIFIED: Final = {
     ("services", "beat"),
     ("services", "join"),
     ("services", "leave"),
-    ("triggers", "PARTS"),
 }
 """Names, none of a type, that two modules of a room have, so that they are said along with the module: `drain.plan`."""
 

@@ -36,13 +36,13 @@ from weakref import WeakKeyDictionary
 import attrs
 import pytest
 
-from tidegate.counters.counter import decide_increment
-from tidegate.counters.increments import IncrementParts, increment
+from tidegate.counters.increments import increment
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Call, Effect, Note, Program, Refused
 from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.reducer import Step
+from tidegate.reactive.snapshot import Computed
 from tidegate.sim import (
     Exploration,
     Linearizable,
@@ -1513,18 +1513,18 @@ def test_code_of_the_users_that_is_installed_is_watched_and_what_it_uses_is_not(
         factory(harbour.counts),
         recalling(harbour.is_kept),
         when_quiet((), harbour.is_kept),
-        factory(increment, "a", "b", "c", harbour.Keeper()),
+        factory(increment, "a", "b", harbour.Keeper()),
     ):
         assert "RUNS" in [label for label, _, _ in reached(root).places]
     assert "RUNS" not in [label for label, _, _ in reached(uses).places]
 
 
 def test_a_function_that_a_part_of_a_program_of_tidegate_was_made_of_is_watched() -> None:
-    def decides(*asked: Any) -> Any:
+    def computes(_: Document) -> int:
         NUMBERS["n"] += 1
-        return decide_increment(*asked)
+        return 1
 
-    reach = reached(factory(increment, "a", "b", "c", IncrementParts(decide=decides)))
+    reach = reached(factory(increment, "a", "b", cast("str", Computed(computes))))
     assert reach.has_code
     assert "NUMBERS" in [label for label, _, _ in reach.places]
 

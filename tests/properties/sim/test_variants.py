@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+import cloudpickle
 import pytest
 from tests.properties.sim import varied
 from tests.properties.sim.varied import Answer, Asked, asked_twice, double
@@ -26,6 +29,12 @@ def test_a_module_may_be_varied_as_a_whole() -> None:
     assert made.asked_twice(1) == 6
     assert made.double is double
     assert made.Answer is Answer
+
+
+def test_a_module_that_is_varied_is_sent_to_another_process_as_it_is() -> None:
+    """A module whose name is known there is imported, which would be the original."""
+    sent: ModuleType = cloudpickle.loads(cloudpickle.dumps(variant(varied, ADD)))
+    assert sent.asked_twice(1) == 6
 
 
 def test_what_does_not_use_it_stays() -> None:

@@ -30,6 +30,7 @@ from tidegate.retries.pauses import Pauses
 from tidegate.retries.schedule import Missed, Never, Schedule, ScheduleCell
 from tidegate.services.members import begin, new_member
 from tidegate.services.retention import Retention
+from tidegate.sim.variants import variant
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.strategies import documents
 from tidegate.triggers import evaluator as evaluators
@@ -90,8 +91,10 @@ def next_minute(expression: str, after: Instant) -> Instant:
     return Instant((after.at // MINUTE + 1) * MINUTE, after.clock)
 
 
-def evaluator(*triggers: Trigger, attempts: int = 3, keep: int = 0, batch: int = 2) -> Evaluator:
-    return Evaluator(
+def evaluator(
+    *triggers: Trigger, attempts: int = 3, keep: int = 0, batch: int = 2, made: type[Evaluator] = Evaluator
+) -> Evaluator:
+    return made(
         triggers=triggers,
         next_after=next_minute,
         claims=Claims(expiry=MINUTE, attempts_max=2),
@@ -749,7 +752,7 @@ def test_several_fire_once_whatever_becomes_of_one_request(at: int, trouble: Tro
 def test_others_may_be_faster_with_some() -> None:
     """They are left to whoever has claimed them, and the rest fires."""
     store, programs = burst(3), evaluator(ON_A)
-    other = attrs.evolve(programs, parts=attrs.evolve(evaluators.PARTS, plan=one_alone))
+    other = evaluator(ON_A, made=variant(Evaluator, plan=one_alone))
 
     def taken(at: Store, effect: Effect[object]) -> object:
         at.run_beside(other.evaluate("other"))
@@ -768,7 +771,10 @@ def one_alone(*seen: Any) -> Plan:
 
 
 def test_a_call_that_cannot_be_made_keeps_no_other() -> None:
-    """Nor one that is refused, nor one of which nobody knows: that one is made by the next pass whose claim it is."""
+    """Nor one that is refused, nor one of which nobody knows: that one is made by the next pass whose claim it is.
+
+    The pass tells which it could not start.
+    """
 
     def compared(job: Job) -> Call:
         if job.task == "t":
@@ -776,11 +782,12 @@ def test_a_call_that_cannot_be_made_keeps_no_other() -> None:
         return Call(job.task)
 
     store = burst(1)
-    store.run(attrs.evolve(evaluator(ON_A, Trigger(task="u", conditions=(A,))), make_call=compared).evaluate("p1"))
+    programs = attrs.evolve(evaluator(ON_A, Trigger(task="u", conditions=(A,))), make_call=compared)
+    answer = store.run(programs.evaluate("p1"))
+    why = ("what makes the call of 't' raised ValueError",)
+    assert [(run.firing.trigger_id, reasons) for run, reasons in answer.failed] == [(ON_A.id, why)]
     states = [run.state for run in store.runs]
-    assert [each.reasons for each in states if isinstance(each, Failed)] == [
-        ("what makes the call of 't' raised ValueError",)
-    ]
+    assert [each.reasons for each in states if isinstance(each, Failed)] == [why]
     assert [job_of(each).task for each in store.invocations] == ["u"]
 
     store = burst(2)

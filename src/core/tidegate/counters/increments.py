@@ -21,12 +21,10 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar, final
 
 import attrs
 
-from tidegate.counters import counter
 from tidegate.counters.counter import (
     COUNT,
     ROUND,
@@ -37,18 +35,20 @@ from tidegate.counters.counter import (
     Forgotten,
     Full,
     Increment,
-    IncrementVerdict,
     NoteToken,
     counter_of,
+    decide_increment,
     decide_sweep,
+    first_step,
+    second_step,
     updates,
 )
-from tidegate.model.documents import ID, Document, Eq, Filter, HasOther, Value
-from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable, Program
+from tidegate.model.documents import ID, Document, Eq, HasOther, Value
+from tidegate.model.effects import Ambiguous, Effect, Failure, NotApplied, NotDurable
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import UpdateOne, check_collection, find_all, find_one
-from tidegate.model.values import check_name, check_type
+from tidegate.model.values import check_name
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.repeating import PASSING
 
@@ -56,7 +56,6 @@ __all__ = [
     "ATTEMPTS",
     "SWEPT_AT_ONCE",
     "IncrementOutcome",
-    "IncrementParts",
     "Unsettled",
     "increment",
     "sweep",
@@ -106,31 +105,10 @@ def swept(collection: str, key: str, found: Counter) -> tuple[UpdateOne, ...]:
     return updates(collection, key, decide_sweep(found))
 
 
-def _left_behind() -> Filter:
-    return HasOther((COUNT, ROUND))
-
-
-@final
-@attrs.frozen(kw_only=True)
-class IncrementParts:
-    """The steps that the programs are made of. A specimen has a wrong one in the place of one of them."""
-
-    decide: Callable[[Counter, Increment, int], IncrementVerdict] = counter.decide_increment
-    first_step: Callable[[str, str, str, int], UpdateOne] = counter.first_step
-    second_step: Callable[[str, str, str, int], UpdateOne] = counter.second_step
-    send: Callable[[UpdateOne, int, int | None, Pauses, Instant | None], Program[tuple[bool, int]]] = _send
-    swept: Callable[[str, str, Counter], tuple[UpdateOne, ...]] = swept
-    left_behind: Callable[[], Filter] = _left_behind
-
-
-_RIGHT: Final = IncrementParts()
-
-
 async def increment(
     collection: str,
     key: str,
     token: str,
-    parts: IncrementParts = _RIGHT,
     *,
     attempts: int | None = ATTEMPTS,
     pauses: Pauses = PAUSES,
@@ -142,7 +120,6 @@ async def increment(
         collection: Where the counters are.
         key: The counter's id; its record is there (`new_counter`).
         token: An id used for this increment only.
-        parts: The steps that it is made of.
         attempts: How often to look, or to send a step again, before giving up; None for any number.
         pauses: How long it waits in between.
         tokens_max: From how many tokens on the record is full.
@@ -156,7 +133,6 @@ async def increment(
     """
     check_collection(collection)
     check_name(key, "a counter")
-    check_type(parts, IncrementParts, "the parts of an increment")
     check_attempts(attempts, pauses)
     known = Increment(token)
     since = await begins(pauses)
@@ -171,19 +147,19 @@ async def increment(
             continue
         if record is None:
             raise Misuse(f"there is no counter {key!r}", todo="insert new_counter(key)")
-        verdict = parts.decide(counter_of(record), known, tokens_max)
+        verdict = decide_increment(counter_of(record), known, tokens_max)
         if isinstance(verdict, NoteToken):
             known = Increment(token, verdict.in_round)
-            first = parts.first_step(collection, key, token, verdict.in_round)
-            is_applied, attempt = await parts.send(first, attempt, attempts, pauses, since)
+            first = first_step(collection, key, token, verdict.in_round)
+            is_applied, attempt = await _send(first, attempt, attempts, pauses, since)
             if not is_applied:
                 continue
             known = Increment(token, verdict.in_round, is_noted=True)
             verdict = CountToken(verdict.in_round)
         if isinstance(verdict, CountToken):
             known = Increment(token, verdict.noted, is_noted=True)
-            second = parts.second_step(collection, key, token, verdict.noted)
-            is_applied, attempt = await parts.send(second, attempt, attempts, pauses, since)
+            second = second_step(collection, key, token, verdict.noted)
+            is_applied, attempt = await _send(second, attempt, attempts, pauses, since)
             if is_applied:
                 return Counted()
             continue
@@ -192,14 +168,7 @@ async def increment(
     return Unsettled(attempt)
 
 
-async def sweep(
-    collection: str,
-    key: str,
-    parts: IncrementParts = _RIGHT,
-    *,
-    attempts: int | None = 1,
-    pauses: Pauses = PAUSES,
-) -> bool:
+async def sweep(collection: str, key: str, *, attempts: int | None = 1, pauses: Pauses = PAUSES) -> bool:
     """Count what owners left behind in a counter, and close the round; three sweeps at rest leave nothing but the count.
 
     What one sweep does not come to do, the next one does.
@@ -207,7 +176,6 @@ async def sweep(
     Args:
         collection: Where the counters are.
         key: The counter's id.
-        parts: The steps that it is made of.
         attempts: How often to send each request before it is left to the next sweep; None for any number.
         pauses: How long it waits in between.
 
@@ -220,25 +188,21 @@ async def sweep(
     """
     check_collection(collection)
     check_name(key, "a counter")
-    check_type(parts, IncrementParts, "the parts of an increment")
     check_attempts(attempts, pauses)
     try:
         record = await _asked(find_one(collection, Eq(ID, key)), attempts, pauses)
     except PASSING:
         return False
-    return record is None or await _sweep(parts.swept(collection, key, counter_of(record)), attempts, pauses)
+    return record is None or await _sweep(swept(collection, key, counter_of(record)), attempts, pauses)
 
 
-async def sweep_all(
-    collection: str, parts: IncrementParts = _RIGHT, *, attempts: int | None = 1, pauses: Pauses = PAUSES
-) -> bool:
+async def sweep_all(collection: str, *, attempts: int | None = 1, pauses: Pauses = PAUSES) -> bool:
     """The same for each counter of a collection in which something is left; the others are passed by where they are.
 
     What is no counter is left as it is.
 
     Args:
         collection: Where the counters are.
-        parts: The steps that it is made of.
         attempts: How often to send each request before it is left to the next sweep; None for any number.
         pauses: How long it waits in between.
 
@@ -250,27 +214,26 @@ async def sweep_all(
         Refused: The store said no, definitely.
     """
     check_collection(collection)
-    check_type(parts, IncrementParts, "the parts of an increment")
     check_attempts(attempts, pauses)
     after: tuple[Value, ...] = ()
     is_all = True
     while True:
-        look = find_all(collection, parts.left_behind(), limit=SWEPT_AT_ONCE, after=after)
+        look = find_all(collection, HasOther((COUNT, ROUND)), limit=SWEPT_AT_ONCE, after=after)
         try:
             found = await _asked(look, attempts, pauses)
         except PASSING:
             return False
         for record in found:
-            is_all &= await _sweep(_found_to_sweep(collection, record, parts), attempts, pauses)
+            is_all &= await _sweep(_found_to_sweep(collection, record), attempts, pauses)
         if len(found) < SWEPT_AT_ONCE:
             return is_all
         after = (found[-1][ID],)
 
 
-def _found_to_sweep(collection: str, record: Document, parts: IncrementParts) -> tuple[UpdateOne, ...]:
+def _found_to_sweep(collection: str, record: Document) -> tuple[UpdateOne, ...]:
     key = record.held(ID)
     try:
-        return parts.swept(collection, key, counter_of(record)) if isinstance(key, str) else ()
+        return swept(collection, key, counter_of(record)) if isinstance(key, str) else ()
     except Misuse:
         return ()
 

@@ -65,6 +65,8 @@ def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
     code = compile(ast.Module([*future, *again], []), module.__file__ or "", "exec", dont_inherit=True)
     exec(code, vars(made))  # noqa: S102  the module's own text, but for what the specimen says
     if of is module:
+        # A second process imports a module whose name it knows, which would be the original.
+        made.__name__ += " (a variant)"
         return cast("T", made)
     name: str = getattr(of, "__qualname__", "")
     if (replacements or names) and name not in {bound for each in again for bound in _bound(each)}:

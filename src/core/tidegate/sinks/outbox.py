@@ -26,7 +26,6 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, TypeAlias, assert_never, final, get_args
 
 import attrs
@@ -35,11 +34,18 @@ from tidegate.model.effects import Effect
 from tidegate.model.instants import Instant
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
-from tidegate.sinks import circuit_breaker
-from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitBreaker, CircuitState, Closed, HoldBack
+from tidegate.sinks.circuit_breaker import (
+    AttemptOutcome,
+    CircuitBreaker,
+    CircuitState,
+    Closed,
+    HoldBack,
+    admit,
+    recorded,
+)
 
 __all__ = [
-    "AttemptEnded", "CircuitParts", "Deliver", "OutboxCommand", "OutboxEvent", "OutboxRules", "OutboxState",
+    "AttemptEnded", "Deliver", "OutboxCommand", "OutboxEvent", "OutboxRules", "OutboxState",
     "OutboxStep", "StartTimer", "Submitted", "TimerFired",
 ]  # fmt: skip
 
@@ -140,17 +146,6 @@ OutboxStep: TypeAlias = Step[OutboxState, OutboxCommand]
 
 
 @final
-@attrs.frozen(kw_only=True)
-class CircuitParts:
-    """What an outbox asks of its circuit. A specimen has a wrong function in the place of one of these."""
-
-    admit: Callable[[CircuitBreaker, CircuitState, Instant], Admit | HoldBack] = circuit_breaker.admit
-    recorded: Callable[[CircuitBreaker, CircuitState, int, AttemptOutcome, Instant], CircuitState] = (
-        circuit_breaker.recorded
-    )
-
-
-@final
 @attrs.frozen
 class OutboxRules:
     """How payloads of one sink are delivered.
@@ -160,17 +155,14 @@ class OutboxRules:
     Attributes:
         breaker: When the circuit opens, and for how long.
         most: How many are tried at once.
-        parts: What it asks of its circuit.
     """
 
     breaker: CircuitBreaker = CircuitBreaker()
     most: int = 4
-    parts: CircuitParts = CircuitParts()
 
     def __attrs_post_init__(self) -> None:
         check_type(self.breaker, CircuitBreaker, "a breaker")
         check_int(self.most, "a number of attempts", 1)
-        check_type(self.parts, CircuitParts, "the parts of an outbox")
 
     def step(self, state: OutboxState, event: OutboxEvent) -> OutboxStep:
         """What is tried now.
@@ -204,14 +196,14 @@ class OutboxRules:
         left = tuple(each for each in state.under_way if each != (event.number, event.era))
         is_answered = event.outcome is AttemptOutcome.ANSWERED
         waiting = state.waiting if is_answered else (*state.waiting, event.number)
-        circuit = self.parts.recorded(self.breaker, state.circuit, event.era, event.outcome, event.now)
+        circuit = recorded(self.breaker, state.circuit, event.era, event.outcome, event.now)
         return attrs.evolve(state, circuit=circuit, waiting=waiting, under_way=left)
 
     def _tried(self, state: OutboxState, now: Instant) -> OutboxStep:
         """With as many under way as the circuit admits, and a timer where it holds one back."""
         commands: list[OutboxCommand] = []
         while state.waiting and self._busy(state) < self.most:
-            verdict = self.parts.admit(self.breaker, state.circuit, now)
+            verdict = admit(self.breaker, state.circuit, now)
             if isinstance(verdict, HoldBack):
                 if not state.is_timed:
                     commands.append(StartTimer(verdict.until))

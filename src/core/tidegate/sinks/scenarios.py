@@ -23,13 +23,12 @@ from tidegate.sinks.outbox import (
     OutboxEvent,
     OutboxRules,
     OutboxState,
-    OutboxStep,
     StartTimer,
     Submitted,
     TimerFired,
 )
 
-__all__ = ["ALL", "IN_A_ROW", "ONE", "OTHER_ERAS", "RIGHT", "SCENARIOS", "SETTLED", "SHUT", "WAKES", "outbox"]
+__all__ = ["ALL", "IN_A_ROW", "ONE", "OTHER_ERAS", "SCENARIOS", "SETTLED", "SHUT", "WAKES", "outbox"]
 
 WORKER: Final = "worker"
 TAKEN: Final = Cell[tuple[int, ...]](("sink", "has taken"), ())
@@ -44,7 +43,6 @@ ALL: Final = "at rest the sink has taken every payload"
 
 _UNSTAMPED: Final = Instant(0)
 """In events until they are received: the simulator stamps them."""
-RIGHT: Final = OutboxRules(CircuitBreaker(threshold=2, cooldown=SECOND), most=2)
 
 
 def is_delivery(effect: Effect[object]) -> bool:
@@ -74,26 +72,29 @@ def stamped(event: OutboxEvent, now: Instant) -> OutboxEvent:
 
 
 def outbox(
-    rules: OutboxRules = RIGHT,
-    step: Callable[[OutboxRules, OutboxState, OutboxEvent], OutboxStep] = OutboxRules.step,
+    made: type[OutboxRules] = OutboxRules,
     *,
     summary: str = "a sink does not answer: its circuit opens, one probe at a time asks for it, and nothing is given up",
+    threshold: int = 2,
+    most: int = 2,
     payloads: int = 3,
     budget: int = 3,
 ) -> Scenario:
     """A worker with payloads for one sink.
 
     Args:
-        rules: How it delivers.
-        step: What it does about an event, or a faulty variant of it.
+        made: How it delivers, or a faulty variant of that.
         summary: One line for people.
+        threshold: After how many attempts without an answer the circuit opens.
+        most: How many are tried at once.
         payloads: How many.
         budget: How many attempts are not answered; one of them may never end.
     """
+    rules = made(CircuitBreaker(threshold=threshold, cooldown=SECOND), most=most)
     submitted, breaker = tuple(range(payloads)), rules.breaker
     faults = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.NEVER_RETURNS, on=is_delivery)
     worker = ReducerProcess(
-        WORKER, OutboxState(), partial(step, rules), event_for, faults, means, split=no_effects, stamp=stamped
+        WORKER, OutboxState(), partial(made.step, rules), event_for, faults, means, split=no_effects, stamp=stamped
     )
     world = Plain().write(inbox(WORKER), (Submitted(submitted, _UNSTAMPED),))
     assert isinstance(world, Plain)
@@ -193,6 +194,6 @@ SCENARIOS: Final = (
         "outbox",
         outbox,
         thorough=partial(outbox, payloads=4),
-        large=partial(outbox, OutboxRules(CircuitBreaker(threshold=3, cooldown=SECOND), most=4), payloads=8, budget=5),
+        large=partial(outbox, threshold=3, most=4, payloads=8, budget=5),
     ),
 )

@@ -1,4 +1,4 @@
-"""Ways to move an amount wrongly. Each differs from `tidegate.transactions` in one place."""
+"""Ways to move an amount wrongly. Most are programs of their own: a transaction written by hand, which does less than ours."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from tidegate.model.operations import find_one, find_one_and_update, insert_one,
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.retries.backoff import Policy
 from tidegate.retries.resending import Done, NotDone, Sent, Unknown
-from tidegate.sim.shipping import Specimen
-from tidegate.transactions.scenarios.on_call import SOMEBODY, on_call
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.shipping import Specimen, specimen
+from tidegate.sim.variants import variant
+from tidegate.transactions.scenarios.on_call import SOMEBODY, leaving, on_call
 from tidegate.transactions.scenarios.transfers import (
     ACCOUNTS,
     ENDS,
@@ -24,20 +26,13 @@ from tidegate.transactions.scenarios.transfers import (
     WHOLE,
     Make,
     Read,
-    both,
+    read_both,
     transferring,
 )
 from tidegate.transactions.transacting import in_transaction
-from tidegate.transactions.transfers import AMOUNT, BALANCE, FROM, TO, Transfer, Transferred, entry_of, move
+from tidegate.transactions.transfers import AMOUNT, BALANCE, FROM, TO, Transfer, Transferred, entry_of, transfer
 
 __all__ = ["SPECIMENS"]
-
-
-async def in_two_writes(
-    accounts: str, entries: str, asked: Transfer, _session: str, _policy: Policy
-) -> Sent[Transferred]:
-    """One write after the other, without a transaction: between them everybody sees a half."""
-    return Done(await move(accounts, entries, asked))
 
 
 def statements(asked: Transfer) -> tuple[Effect[object], ...]:
@@ -208,100 +203,77 @@ async def waits_for_itself(
     return NotDone(NotApplied(""))
 
 
+ALL_FAULTS: Final = partial(transferring)
+
+
 def planted(
-    name: str,
     bug: Make,
     law: str,
     source: str,
     *,
-    failover: bool = False,
+    make: partial[Scenario] = ALL_FAULTS,
+    of: str = "transfer",
     alone: bool = False,
-    owners: int = 2,
-    expires: bool = True,
 ) -> Specimen:
-    """The scenario of a transfer, with the bug in its place."""
-    make = partial(transferring, bug, summary=(bug.__doc__ or "").partition("\n")[0], owners=owners, expires=expires)
-    if failover:
-        make = partial(make, budget=2, faults=FAILOVERS)
-    return Specimen(
-        f"transfer.{name}", make, law, source, of="transfer.failover" if failover else "transfer", alone=alone
-    )
+    """The scenario of a transfer, with a program of its own."""
+    says = (bug.__doc__ or "").partition("\n")[0]
+    return specimen(f"transfer.{bug.__name__}", law, says, source, lambda: bug, make=make, of=of, alone=alone)
 
 
-def read_wrongly(name: str, bug: Read, source: str) -> Specimen:
-    make = partial(transferring, read=bug, summary=(bug.__doc__ or "").partition("\n")[0], owners=1)
-    return Specimen(f"transfer.{name}", make, SUM, source, of="transfer.reader")
+def reading(read: Read, *, summary: str) -> Scenario:
+    return transferring(read=read, summary=summary, owners=1)
 
 
-async def read_apart() -> int:
-    """Two balances are read one after the other, without a transaction: a transfer lies between them."""
-    return await both()
-
+TRANSACTION: Final = "in_transaction(session, lambda: move(accounts, entries, asked), policy)"
+READS: Final = """    sent = await in_transaction("reader", both, POLICY)
+    return sent.reply if isinstance(sent, Done) else sum(BEGAN.values())
+"""
 
 SPECIMENS: Final = (
-    planted("in_two_writes", in_two_writes, WHOLE, "Any two writes: a crash, or a reader, comes between them."),
+    specimen(
+        "transfer.in_two_writes", WHOLE,
+        "One write after the other, without a transaction: between them everybody sees a half.",
+        "Any two writes: a crash, or a reader, comes between them.",
+        partial(variant, transfer, (f"return await {TRANSACTION}", "return Done(await move(accounts, entries, asked))"), Done=Done),
+        make=transferring, of="transfer"),
     planted(
-        "commit_is_not_asked_again",
-        commit_is_not_asked_again,
-        TRUTH,
-        "MongoDB: of a commit whose reply is lost, the driver raises the same exception whether it was applied or not (measured).",
-    ),
+        commit_is_not_asked_again, TRUTH,
+        "MongoDB: of a commit whose reply is lost, the driver raises the same exception whether it was applied or not (measured)."),
     planted(
-        "commit_is_taken_for_a_yes",
-        commit_is_taken_for_a_yes,
-        TRUTH,
-        "MongoDB ends a transaction after 60 s, and says so to whoever asks for the commit.",
-    ),
+        commit_is_taken_for_a_yes, TRUTH,
+        "MongoDB ends a transaction after 60 s, and says so to whoever asks for the commit."),
     planted(
-        "begun_anew_after_the_commit",
-        begun_anew_after_the_commit,
-        WHOLE,
-        "MongoDB's drivers: a TransientTransactionError begins anew, an UnknownTransactionCommitResult asks for the commit again.",
-    ),
+        begun_anew_after_the_commit, WHOLE,
+        "MongoDB's drivers: a TransientTransactionError begins anew, an UnknownTransactionCommitResult asks for the commit again."),
     planted(
-        "goes_on_after_a_failure",
-        goes_on_after_a_failure,
-        WHOLE,
+        goes_on_after_a_failure, WHOLE,
         "MongoDB: a request that was lost on its way has ended nothing at the server, and the next statement finds the transaction open.",
-        alone=True,
-    ),
+        alone=True),
     planted(
-        "every_statement_begins",
-        every_statement_begins,
-        WHOLE,
-        "The drivers' specification: only the first statement carries startTransaction, so that no later one begins another one.",
-    ),
+        every_statement_begins, WHOLE,
+        "The drivers' specification: only the first statement carries startTransaction, so that no later one begins another one."),
     planted(
-        "decided_outside",
-        decided_outside,
-        WHOLE,
-        "Berenson et al. 1995: a lost update, since what was read is not of the transaction's snapshot.",
-    ),
+        decided_outside, WHOLE,
+        "Berenson et al. 1995: a lost update, since what was read is not of the transaction's snapshot."),
     planted(
-        "not_durable_is_done",
-        not_durable_is_done,
-        TRUTH,
+        not_durable_is_done, TRUTH,
         "MongoDB: a commit under a write concern error has been carried out, and is lost if another primary is elected.",
-        failover=True,
-    ),
+        make=partial(transferring, budget=2, faults=FAILOVERS), of="transfer.failover"),
     planted(
-        "waits_for_itself",
-        waits_for_itself,
-        ENDS,
+        waits_for_itself, ENDS,
         "MongoDB: a write beside a transaction waits for it, a findAndModify past its own maxTimeMS, until the server ends it (measured).",
-        expires=False,
-    ),
-    planted("nothing_is_checked", nothing_is_checked, NOT_BELOW, "Planted: being seen whole is not being right."),
-    Specimen(
-        "on_call.write_skew",
-        partial(
-            on_call,
-            guarded=False,
-            summary="two transactions each read what the other one writes, and both are committed: snapshot isolation is not serialisable",
-        ),
-        SOMEBODY,
+        make=partial(transferring, expires=False)),
+    planted(nothing_is_checked, NOT_BELOW, "Planted: being seen whole is not being right."),
+    specimen(
+        "on_call.write_skew", SOMEBODY,
+        "two transactions each read what the other one writes, and both are committed: snapshot isolation is not serialisable",
         "Berenson et al. 1995: write skew, which snapshot isolation allows; so does MongoDB.",
-        of="on_call",
-    ),
-    read_wrongly("read_apart", read_apart, "MongoDB: each find has a snapshot of its own."),
-)
+        partial(variant, leaving, ("    await update_one(STAFF, Eq(ID, others[0]), Add(RELIED_ON, 1))\n", "")),
+        make=on_call, of="on_call"),
+    specimen(
+        "transfer.read_apart", SUM,
+        "Two balances are read one after the other, without a transaction: a transfer lies between them.",
+        "MongoDB: each find has a snapshot of its own.",
+        partial(variant, read_both, (READS, "    return await both()\n")),
+        make=reading, of="transfer.reader"),
+)  # fmt: skip

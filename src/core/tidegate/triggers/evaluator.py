@@ -87,7 +87,7 @@ from tidegate.model.documents import (
     Value,
     cursor,
 )
-from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse, check_failure
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.operations import (
@@ -116,10 +116,8 @@ from tidegate.retries.schedule import (
     Broken,
     Due,
     FirstSeen,
-    Look,
     Never,
     NextAfter,
-    Schedule,
     ScheduleCell,
     TooLate,
     closed,
@@ -128,7 +126,7 @@ from tidegate.retries.schedule import (
 from tidegate.transactions.transacting import in_transaction
 from tidegate.triggers.conditions import Condition, OnCron, condition_id
 from tidegate.triggers.contexts import Context
-from tidegate.triggers.definitions import Definition, definition_of, spared
+from tidegate.triggers.definitions import definition_of, spared
 from tidegate.triggers.firing import (
     HISTORY,
     Changed,
@@ -138,7 +136,6 @@ from tidegate.triggers.firing import (
     Firing,
     Ignored,
     Plan,
-    RunClaim,
     TriggerRun,
     claim,
     failed,
@@ -179,11 +176,9 @@ from tidegate.triggers.trigger_documents import (
 
 __all__ = [
     "ATTEMPTS",
-    "PARTS",
     "Asked",
     "Ended",
     "Evaluator",
-    "EvaluatorParts",
     "Invoked",
     "MakeJob",
     "Noted",
@@ -275,10 +270,12 @@ class TriggerPass:
     Attributes:
         is_whole: Each question had an answer, and there was time for all; if not, what is left is for the next pass.
         skipped: What it could do nothing for; the next pass will not either, unless somebody mends it.
+        failed: The runs that could not be started, as they were claimed, and why.
     """
 
     is_whole: bool
     skipped: tuple[Skipped, ...] = ()
+    failed: Ended = ()
 
 
 @final
@@ -322,7 +319,6 @@ class Evaluator:
         batch: How many runs a purge looks at, at a time.
         attempts: How often each write is tried; None for any number.
         pauses: How long it waits in between.
-        parts: What it is made of; faulty variants have others.
     """
 
     triggers: tuple[Trigger, ...]
@@ -342,7 +338,6 @@ class Evaluator:
     batch: int = FOUND_MAX
     attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
-    parts: EvaluatorParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.triggers, Trigger, "a trigger")
@@ -372,7 +367,6 @@ class Evaluator:
         check_delay(self.keep, "how long runs are kept, in microseconds", 0)
         check_int(self.batch, "a number of runs", 1, FOUND_MAX)
         check_attempts(self.attempts, self.pauses)
-        check_type(self.parts, EvaluatorParts, "the parts of an evaluator")
 
     @property
     def indexes(self) -> Indexes:
@@ -418,7 +412,7 @@ class Evaluator:
             try:
                 found = noticed(self.conditions, context, await StoreTime())
                 unknown = found.unknown
-                is_kept = await self.parts.keep(self, found.occurrences, by)
+                is_kept = await _keep(self, found.occurrences, by)
             except (Ambiguous, NotApplied, NotDurable):
                 continue
             return Noted(is_kept=is_kept, unknown=unknown)
@@ -450,6 +444,7 @@ class Evaluator:
         check_name(by, "a pass")
         check_type(until, (Instant, NoneType), "an instant")
         skipped: tuple[Skipped, ...] = ()
+        failing: Ended = ()
         # What is said of one must not keep the others: a refusal, a document that cannot be read.
         try:
             skipped += await self._look()
@@ -459,14 +454,15 @@ class Evaluator:
             skipped += await self._drop(made.dropped, cells)
             for number, some in enumerate(self._together(made.firings)):
                 if number and until is not None and await StoreTime() - until >= 0:
-                    return TriggerPass(is_whole=False, skipped=skipped)
+                    return TriggerPass(is_whole=False, skipped=skipped, failed=failing)
                 try:
-                    skipped += await self._fire(some, by)
+                    more, also = await self._fire(some, by)
                 except (Refused, Misuse):
-                    skipped += await self._fire_apart(some, by)
+                    more, also = await self._fire_apart(some, by)
+                skipped, failing = (*skipped, *more), (*failing, *also)
         except (Ambiguous, NotApplied, NotDurable):
-            return TriggerPass(is_whole=False, skipped=skipped)
-        return TriggerPass(is_whole=True, skipped=skipped)
+            return TriggerPass(is_whole=False, skipped=skipped, failed=failing)
+        return TriggerPass(is_whole=True, skipped=skipped, failed=failing)
 
     async def _look(self) -> tuple[Skipped, ...]:
         """Move the cells of crons past all that is due."""
@@ -501,7 +497,7 @@ class Evaluator:
         """What becomes of its cell once all was looked at that is due by now; and why nothing more will be, if so."""
         cell = before
         while True:
-            match self.parts.look(cron.schedule, self.next_after, cell, now):
+            match look(cron.schedule, self.next_after, cell, now):
                 case FirstSeen(first):
                     return first, None
                 case Due(_, after) | TooLate(_, after):
@@ -517,7 +513,7 @@ class Evaluator:
         """The write of a cell, in one version, however many looks it is of."""
         doc = stored_cell(name, attrs.evolve(after, version=before.version + 1))
         puts = tuple(Put(Field[object](key), value) for key, value in doc.without(ID).items)
-        return update_one(self.cells, self.parts.at_version(name, before.version), *puts)
+        return update_one(self.cells, _at_version(name, before.version), *puts)
 
     async def _cells(self) -> tuple[_Cells, tuple[Skipped, ...]]:
         """Those of the crons, and what cannot be read."""
@@ -545,8 +541,8 @@ class Evaluator:
         definitions = await find_every(self.definitions)
         read, unknown = _readable(definition_of, definitions)
         others = tuple([each for each in read if each.id not in known])
-        made = self.parts.plan(self.triggers, _unused(occurrences, used), runs, now)
-        return self.parts.spare(made, others, occurrences), cells, (*unread, *spoiled, *unknown)
+        made = plan(self.triggers, _unused(occurrences, used), runs, now)
+        return spared(made, others, occurrences), cells, (*unread, *spoiled, *unknown)
 
     async def pending(self) -> tuple[Occurrence, ...]:
         """The program: the instants of crons that wait."""
@@ -585,8 +581,12 @@ class Evaluator:
             load += more
         return tuple(map(tuple, made))
 
-    async def _fire(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
-        """Make runs happen: claim them, register their invocations, say so."""
+    async def _fire(self, wanted: tuple[Firing, ...], by: str) -> tuple[tuple[Skipped, ...], Ended]:
+        """Make runs happen: claim them, register their invocations, say so.
+
+        Returns:
+            What it could do nothing for, and the runs that could not be started.
+        """
         held, skipped = await self._claimed(wanted, by)
         asked: Asked = ()
         ended: Ended = ()
@@ -601,21 +601,22 @@ class Evaluator:
             else:
                 ended = (*ended, (run, found))
         # First the invocations: after a crash in between, the next claim of a run registers the same one again.
-        answers = await self.parts.invoke(self, asked) if asked else ()
+        answers = await _invoke(self, asked) if asked else ()
         ended = (*ended, *_known(asked, answers))
-        more = await self.parts.settle(self, ended) if ended else ()
-        return (*skipped, *more)
+        more = await _settle(self, ended) if ended else ()
+        return (*skipped, *more), tuple([(run, reasons) for run, reasons in ended if reasons])
 
-    async def _fire_apart(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
+    async def _fire_apart(self, wanted: tuple[Firing, ...], by: str) -> tuple[tuple[Skipped, ...], Ended]:
         """The same where one of them has spoiled it, one by one; what was claimed is known by its pass."""
         skipped: tuple[Skipped, ...] = ()
+        failing: Ended = ()
         for each in wanted:
             try:
-                more = await self._fire((each,), by)
+                more, also = await self._fire((each,), by)
             except (Refused, Misuse) as trouble:
-                more = (_skipped(each.id, trouble),)
-            skipped = (*skipped, *more)
-        return skipped
+                more, also = (_skipped(each.id, trouble),), ()
+            skipped, failing = (*skipped, *more), (*failing, *also)
+        return skipped, failing
 
     async def _prepared(self, run: TriggerRun) -> Registrar | tuple[str, ...]:
         """What registers the invocation of a run, or why there is none."""
@@ -671,7 +672,7 @@ class Evaluator:
         now = await StoreTime()
         read, skipped = _readable(loaded_run, found)
         mine, new, changed = self._judged(wanted, read, skipped, by, now)
-        recorded, refused = await self.parts.record(self, new, now) if new else ((), ())
+        recorded, refused = await _record(self, new, now) if new else ((), ())
         matched, also = await _all(tuple([(run.id, _change(self, run)) for run in changed]))
         written = (*(run for run in new if run.id in recorded), *(changed if matched == len(changed) else ()))
         skipped = (*skipped, *refused, *also)
@@ -692,7 +693,7 @@ class Evaluator:
         known = {run.id: run for run in read}
         unread = {each.key for each in spoiled}
         verdicts = [
-            self.parts.claim(each, known.get(each.id), self.claims, by, now) for each in wanted if each.id not in unread
+            claim(each, known.get(each.id), self.claims, by=by, now=now) for each in wanted if each.id not in unread
         ]
         runs = [each.run for each in verdicts if isinstance(each, (Claimed, Exhausted))]
         return (
@@ -750,7 +751,7 @@ class Evaluator:
                     fields=(AT, NUMBER, OF, TRIGGER),
                     sort=_OLDEST,
                 )
-                await self.parts.forget(self, found)
+                await _forget(self, found)
                 if len(found) < self.batch:
                     return True
                 if until is not None and await StoreTime() - until >= 0:
@@ -763,11 +764,12 @@ class Evaluator:
 # --- what it is made of -------------------------------------------------------------------------------------------------
 
 
-def _claim(wanted: Firing, run: TriggerRun | None, claims: Claims, by: str, now: Instant) -> RunClaim:
-    return claim(wanted, run, claims, by=by, now=now)
-
-
 async def _keep(evaluator: Evaluator, occurrences: tuple[Occurrence, ...], by: str) -> bool:
+    """Insert the occurrences of one happening, all of them or none, several in a transaction of that name.
+
+    Returns:
+        Whether they are known to be there.
+    """
     if len(occurrences) < 2:
         for each in occurrences:
             await insert_new(evaluator.occurrences, stored_occurrence(each))
@@ -795,12 +797,18 @@ async def _add_missing(evaluator: Evaluator, occurrences: tuple[Occurrence, ...]
 
 
 def _at_version(key: str, version: int) -> Filter:
+    """Find a document if it is still at that version."""
     return AllOf((Eq(ID, key), Eq(VERSION, version)))
 
 
 async def _record(
     evaluator: Evaluator, runs: tuple[TriggerRun, ...], now: Instant
 ) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
+    """Insert the records of runs, and set aside those that are refused.
+
+    Returns:
+        The ids of those that are there as they were given, as far as that is known, and those that could not even be set aside.
+    """
     if len(runs) > 1:
         try:
             inserted = await insert_many(evaluator.runs, *map(stored_run, runs))
@@ -873,6 +881,7 @@ def _made(evaluator: Evaluator, task: str, arguments: Document) -> tuple[Job, Ca
 
 
 async def _invoke(evaluator: Evaluator, asked: Asked) -> Invoked:
+    """Register the invocations of runs, each under the id of its run, and say which are there."""
     free = tuple([registrar for _, registrar in asked if registrar.is_free])
     answers = await _registered(evaluator, free) if len(free) > 1 else ()
     for _, registrar in asked:
@@ -922,6 +931,7 @@ def _known(asked: Asked, answers: Invoked) -> Ended:
 
 
 async def _settle(evaluator: Evaluator, ended: Ended) -> tuple[Skipped, ...]:
+    """Write what became of runs that were claimed; what cannot be written."""
     skipped: tuple[Skipped, ...] = ()
     since = await begins(evaluator.pauses)
     attempt = 0
@@ -961,49 +971,12 @@ def _changed(runs: tuple[TriggerRun, ...], ended: Ended, claims: Claims, now: In
     return tuple(verdict.run for run in runs if isinstance(verdict := became(run), Changed))
 
 
-@final
-@attrs.frozen
-class EvaluatorParts:
-    """What an evaluator is made of.
-
-    Attributes:
-        keep: Inserts the occurrences of one happening, all of them or none, in a transaction of that name if they are several;
-            whether they are known to be there.
-        look: What is due of a cron.
-        plan: What fires, and what may be dropped.
-        spare: Leaves alone what triggers wait for that this process does not know.
-        claim: Whether a pass may make a run happen.
-        at_version: Finds a document if it is still at that version.
-        record: Inserts the records of runs, and sets aside those that are refused; the ids of those that are there as they were
-            given, as far as that is known, and those that could not even be set aside.
-        invoke: Registers the invocations of runs, each under the id of its run, and says which are there.
-        settle: Writes what became of runs that were claimed: each has fired, or there are reasons why not; what cannot be written.
-        forget: Deletes those of a page of runs that are needed no more.
-    """
-
-    keep: Callable[[Evaluator, tuple[Occurrence, ...], str], Program[bool]] = _keep
-    look: Callable[[Schedule, NextAfter, ScheduleCell | None, Instant], Look] = look
-    plan: Callable[[tuple[Trigger, ...], tuple[Occurrence, ...], tuple[TriggerRun, ...], Instant], Plan] = plan
-    spare: Callable[[Plan, tuple[Definition, ...], tuple[Occurrence, ...]], Plan] = spared
-    claim: Callable[[Firing, TriggerRun | None, Claims, str, Instant], RunClaim] = _claim
-    at_version: Callable[[str, int], Filter] = _at_version
-    record: Callable[
-        [Evaluator, tuple[TriggerRun, ...], Instant], Program[tuple[tuple[str, ...], tuple[Skipped, ...]]]
-    ] = _record
-    invoke: Callable[[Evaluator, Asked], Program[Invoked]] = _invoke
-    settle: Callable[[Evaluator, Ended], Program[tuple[Skipped, ...]]] = _settle
-    forget: Callable[[Evaluator, tuple[Document, ...]], Program[None]] = _forget
-
-
-PARTS: Final[EvaluatorParts] = EvaluatorParts()
-
-
 # --- writes -------------------------------------------------------------------------------------------------------------
 
 
 def _change(evaluator: Evaluator, run: TriggerRun) -> UpdateOne:
     """The write of a run that was read one version before, if it still is at that version."""
-    return update_one(evaluator.runs, evaluator.parts.at_version(run.id, run.version - 1), *_changes(run))
+    return update_one(evaluator.runs, _at_version(run.id, run.version - 1), *_changes(run))
 
 
 def _changes(run: TriggerRun) -> tuple[Update, ...]:

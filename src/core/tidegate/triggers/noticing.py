@@ -32,8 +32,8 @@ Known not to work
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from typing import Final, TypeAlias, final
+from collections.abc import Collection, Mapping
+from typing import Final, final
 
 import attrs
 
@@ -65,7 +65,7 @@ from tidegate.model.documents import (
     Value,
     cursor,
 )
-from tidegate.model.effects import Ambiguous, Call, NotApplied, NotDurable, Program, Refused
+from tidegate.model.effects import Ambiguous, Call, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.operations import (
@@ -100,12 +100,10 @@ from tidegate.triggers.trigger import Occurrence, noticed
 from tidegate.triggers.trigger_documents import stored_occurrence
 
 __all__ = [
-    "PARTS",
     "UPLOADED",
     "NotNoticed",
     "NoticePass",
     "Noticer",
-    "NoticerParts",
     "happened",
     "is_whole",
     "listened",
@@ -288,7 +286,6 @@ class Noticer:
         conditions: Those that triggers wait for.
         records, occurrences, definitions: The collections.
         page: How many records are looked at at once.
-        parts: What it is made of; faulty variants have others.
     """
 
     conditions: tuple[Condition, ...]
@@ -296,7 +293,6 @@ class Noticer:
     occurrences: str = "occurrences"
     definitions: str = "triggers"
     page: int = PAGE
-    parts: NoticerParts = attrs.field(factory=lambda: PARTS, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.conditions, CONDITIONS, "a condition")
@@ -304,7 +300,6 @@ class Noticer:
         check_collection(self.occurrences)
         check_collection(self.definitions)
         check_int(self.page, "a number of records", 1, FOUND_MAX)
-        check_type(self.parts, NoticerParts, "the parts of a noticer")
 
     @property
     def indexes(self) -> Indexes:
@@ -328,7 +323,7 @@ class Noticer:
                 looked += len(found)
                 if found:
                     others = await self._others()
-                    skipped += await self.parts.settle(self, found, others, now)
+                    skipped += await self._settle(found, others, now)
                 if len(found) < self.page:
                     return NoticePass(is_whole=True, noticed=looked, skipped=skipped)
                 after = cursor(found[-1], _OLDEST_FIRST)
@@ -364,46 +359,47 @@ class Noticer:
             skipped += [NotNoticed(key, f"condition {which[:8]}: {why}") for which, why in answer.unknown]
         return occurrences, tuple(skipped)
 
+    async def _settle(
+        self, found: tuple[Document, ...], others: frozenset[str], now: Instant
+    ) -> tuple[NotNoticed, ...]:
+        """Insert the occurrences of a page, THEN remove its notices, but for those of tasks that others want to hear of.
 
-# --- what it is made of -------------------------------------------------------------------------------------------------
+        Returns:
+            What could not be noticed.
+        """
+        occurrences, read, skipped = await self._page(found, now)
+        for start in range(0, len(occurrences), PAGE):
+            await _kept(self.occurrences, occurrences[start : start + PAGE])
+        await self._forget(tuple([each for each in read if needed(each, TASK) not in others]))
+        return skipped
 
+    async def _page(
+        self, found: tuple[Document, ...], now: Instant
+    ) -> tuple[tuple[Occurrence, ...], tuple[Document, ...], tuple[NotNoticed, ...]]:
+        """The occurrences of a page, each once; the records that could be read; and what could not be noticed."""
+        occurrences: dict[str, Occurrence] = {}
+        read: list[Document] = []
+        skipped: list[NotNoticed] = []
+        for record in found:
+            try:
+                some, untold = await self.seen(record, now)
+            except (Misuse, Refused) as wrong:  # one that was spoiled must not keep those behind it; its notice stays
+                why = (
+                    wrong.what
+                    if isinstance(wrong, Misuse)
+                    else f"what was uploaded of it cannot be read: {wrong.reason}"
+                )
+                skipped.append(NotNoticed(needed(record, _KEY), why))
+                continue
+            occurrences.update((each.id, each) for each in some)
+            read.append(record)
+            skipped += untold
+        return tuple(occurrences.values()), tuple(read), tuple(skipped)
 
-async def _settle(
-    noticer: Noticer, found: tuple[Document, ...], others: frozenset[str], now: Instant
-) -> tuple[NotNoticed, ...]:
-    """Insert the occurrences of a page, THEN remove its notices, but for those of tasks that others want to hear of."""
-    occurrences, read, skipped = await _page(noticer, found, now)
-    for start in range(0, len(occurrences), PAGE):
-        await _kept(noticer.occurrences, occurrences[start : start + PAGE])
-    await _forgotten(noticer, tuple([each for each in read if needed(each, TASK) not in others]))
-    return skipped
-
-
-_Page: TypeAlias = tuple[tuple[Occurrence, ...], tuple[Document, ...], tuple[NotNoticed, ...]]
-
-
-async def _page(noticer: Noticer, found: tuple[Document, ...], now: Instant) -> _Page:
-    """The occurrences of a page, each once; the records that could be read; and what could not be noticed."""
-    occurrences: dict[str, Occurrence] = {}
-    read: list[Document] = []
-    skipped: list[NotNoticed] = []
-    for record in found:
-        try:
-            some, untold = await noticer.seen(record, now)
-        except (Misuse, Refused) as wrong:  # one that was spoiled must not keep those behind it; its notice stays
-            why = wrong.what if isinstance(wrong, Misuse) else f"what was uploaded of it cannot be read: {wrong.reason}"
-            skipped.append(NotNoticed(needed(record, _KEY), why))
-            continue
-        occurrences.update((each.id, each) for each in some)
-        read.append(record)
-        skipped += untold
-    return tuple(occurrences.values()), tuple(read), tuple(skipped)
-
-
-async def _forgotten(noticer: Noticer, read: tuple[Document, ...]) -> None:
-    removals = tuple([update_one(noticer.records, noticer.parts.unheard(each), Remove(NOTICE)) for each in read])
-    if removals:
-        await bulk_update(*removals)
+    async def _forget(self, read: tuple[Document, ...]) -> None:
+        removals = tuple([update_one(self.records, _unheard(each), Remove(NOTICE)) for each in read])
+        if removals:
+            await bulk_update(*removals)
 
 
 async def _kept(collection: str, occurrences: tuple[Occurrence, ...]) -> None:
@@ -423,24 +419,5 @@ async def _kept(collection: str, occurrences: tuple[Occurrence, ...]) -> None:
 
 
 def _unheard(record: Document) -> Filter:
+    """Find the record if its notice is still the one that was read."""
     return AllOf((Eq(ID, needed(record, ID)), Eq(NOTICE, needed(record, NOTICE))))
-
-
-@final
-@attrs.frozen
-class NoticerParts:
-    """What a noticer is made of.
-
-    Attributes:
-        settle: Keeps the occurrences of a page, THEN removes its notices, but for those of some tasks; replies what could not be
-            noticed.
-        unheard: Finds the record if its notice is still the one that was read.
-    """
-
-    settle: Callable[[Noticer, tuple[Document, ...], frozenset[str], Instant], Program[tuple[NotNoticed, ...]]] = (
-        _settle
-    )
-    unheard: Callable[[Document], Filter] = _unheard
-
-
-PARTS: Final[NoticerParts] = NoticerParts()

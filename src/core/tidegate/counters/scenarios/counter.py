@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import ModuleType
 from typing import Final, TypeAlias
 
-from tidegate.counters import laws
+from tidegate.counters import increments, laws
 from tidegate.counters.counter import Counted, Counter, Full, counter_of, new_counter
-from tidegate.counters.increments import IncrementOutcome, IncrementParts, increment, sweep, sweep_all
 from tidegate.model.documents import Document
 from tidegate.model.effects import Program
 from tidegate.model.operations import FindOne, UpdateOne
@@ -25,7 +25,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, document, perform, world_with
 
 __all__ = [
-    "COUNTERS", "FAILOVERS", "KEY", "NOTHING_LEFT", "ONCE", "RIGHT", "SCENARIOS", "STAYS", "TRUTH", "all_of_them", "counting",
+    "COUNTERS", "FAILOVERS", "KEY", "NOTHING_LEFT", "ONCE", "SCENARIOS", "STAYS", "TRUTH", "all_of_them", "counting",
 ]  # fmt: skip
 
 COUNTERS: Final = "counters"
@@ -36,7 +36,6 @@ STAYS: Final = "what is noted stays until it is counted"
 TRUTH: Final = "an increment that is answered Counted is counted"
 NOTHING_LEFT: Final = "at rest nothing is left but the count"
 
-RIGHT: Final = IncrementParts()
 FAULTS: Final = Faults.of(
     Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, Fault.DUPLICATE, Fault.CANCELLED
 )
@@ -109,34 +108,33 @@ def is_swept(tokens: tuple[str, ...]) -> Law:
     )
 
 
-Sweeps: TypeAlias = Callable[[IncrementParts], Program[None]]
+Sweeps: TypeAlias = Callable[[ModuleType], Program[None]]
 
 
-async def one(parts: IncrementParts) -> None:
-    await sweep(COUNTERS, KEY, parts)
+async def one(made: ModuleType) -> None:
+    await made.sweep(COUNTERS, KEY)
 
 
-async def all_of_them(parts: IncrementParts) -> None:
-    await sweep_all(COUNTERS, parts)
+async def all_of_them(made: ModuleType) -> None:
+    await made.sweep_all(COUNTERS)
 
 
-async def resent(parts: IncrementParts) -> None:
+async def resent(made: ModuleType) -> None:
     """Of which each request is sent again, as often as faults may strike it."""
-    await sweep(COUNTERS, KEY, parts, attempts=3)
+    await made.sweep(COUNTERS, KEY, attempts=3)
 
 
-async def clean(parts: IncrementParts, early: int, sweeps: Sweeps = one) -> None:
+async def clean(made: ModuleType, early: int, sweeps: Sweeps = one) -> None:
     """Sweep at any time, and three times when all is quiet."""
     for _ in range(early):
-        await sweeps(parts)
+        await sweeps(made)
     await QUIET
     for _ in range(3):
-        await sweeps(parts)
+        await sweeps(made)
 
 
 def counting(
-    parts: IncrementParts = RIGHT,
-    program: Callable[[str, str, str, IncrementParts], Program[IncrementOutcome]] = increment,
+    made: ModuleType = increments,
     *,
     summary: str = "two owners and a sweep: each increment is counted once, whatever the network does",
     owners: int = 2,
@@ -149,8 +147,7 @@ def counting(
     """The scenario.
 
     Args:
-        parts: The steps of the programs, or a faulty variant of one.
-        program: That of an owner, or a faulty variant of it.
+        made: The module of the programs, or a faulty variant of it.
         summary: One line for people.
         owners: How many increment.
         early: How many sweeps there are while they do.
@@ -162,14 +159,14 @@ def counting(
     means = observed(COUNTERS, KEY, TALLY, tallied, perform)
     tokens = ("t", "u", "v")[:owners]
     failing = (Failover(),) if faults.allows(Fault.ROLLED_BACK) else ()
-    working = tuple(Process(token, factory(program, COUNTERS, KEY, token, parts), faults, means) for token in tokens)
+    working = tuple(Process(token, factory(made.increment, COUNTERS, KEY, token), faults, means) for token in tokens)
     return Scenario(
         name="counter",
         summary=summary,
         world=world_with({COUNTERS: (new_counter(KEY),)}),
         actors=(
             *working,
-            Process("sweep", factory(clean, parts, early, sweeps), sweep_faults, when_quiet(working, means)),
+            Process("sweep", factory(clean, made, early, sweeps), sweep_faults, when_quiet(working, means)),
             Network(means),
             *failing,
         ),

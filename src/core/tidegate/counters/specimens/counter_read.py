@@ -1,32 +1,23 @@
-"""A way to read wrongly. It differs from `tidegate.counters.scenarios.counter_read` in one place."""
+"""A way to read wrongly."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Final
 
-from tidegate.counters.scenarios.counter_read import LINEAR, READ, counter_read, increments, read
-from tidegate.model.effects import Note
-from tidegate.sim.linearizability import BEGAN, ENDED
-from tidegate.sim.shipping import Specimen
+from tidegate.counters.scenarios.counter_read import LINEAR, counter_read, own
+from tidegate.sim.shipping import specimen
+from tidegate.sim.variants import variant
 
 __all__ = ["SPECIMENS"]
 
-
-async def reads_before(token: str) -> None:
-    """What was read before the increment is answered as what is there now."""
-    known = await read()
-    if await increments(token):
-        await Note(BEGAN, READ)
-        await Note(ENDED, known)
-
+INCREMENTS: Final = "    if await increments(token):\n"
 
 SPECIMENS: Final = (
-    Specimen(
-        "counter.reads_before",
-        partial(counter_read, reads_before, summary=reads_before.__doc__ or "", budget=0),
-        LINEAR,
+    specimen(
+        "counter.reads_before", LINEAR,
+        "What was read before the increment is answered as what is there now.",
         "Planted: so does every cache that learns of no writes, and every read from a replica that lags.",
-        of="counter.read",
-    ),
-)
+        partial(variant, own, (INCREMENTS, "    known = await read()\n" + INCREMENTS), ("ENDED, await read()", "ENDED, known")),
+        make=partial(counter_read, budget=0), of="counter.read"),
+)  # fmt: skip

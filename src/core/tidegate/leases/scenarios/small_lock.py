@@ -13,11 +13,12 @@ Laws
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from tidegate.model.documents import ID, AddToSet, Document, Eq, Field, Pull, Push, Put
-from tidegate.model.effects import Ambiguous, Effect
+from tidegate.model.effects import Ambiguous, Effect, Program
 from tidegate.model.operations import FindOne, FindOneAndUpdate, find_one, find_one_and_update
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.faults import Fault, Faults, all_effects
@@ -25,7 +26,7 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
 
-__all__ = ["COUNT", "EXCLUDES", "MONITORS", "SCENARIOS", "count", "small_lock"]
+__all__ = ["COUNT", "EXCLUDES", "MONITORS", "SCENARIOS", "contend", "count", "small_lock"]
 
 LOCKS: Final = "locks"
 COUNTERS: Final = "counters"
@@ -94,7 +95,15 @@ def is_push_or_poll(effect: Effect[object]) -> bool:
             return False
 
 
-def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenario:
+def small_lock(
+    processes: int,
+    attempts: int,
+    polls: int,
+    faults: int,
+    *,
+    made: Callable[[int, int, int], Program[None]] = contend,
+    summary: str = "the array-push lock without stale clearing excludes, state by state as TLC has it",
+) -> Scenario:
     """The scope (N, A, P, F).
 
     Args:
@@ -102,6 +111,8 @@ def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenar
         attempts: How often each of them does.
         polls: How often each looks again in one attempt.
         faults: How many faults may strike.
+        made: The program, or a faulty variant of it.
+        summary: One line for people.
     """
     world = world_with(
         {
@@ -113,9 +124,9 @@ def small_lock(processes: int, attempts: int, polls: int, faults: int) -> Scenar
     strikes = Faults({Fault.CRASH_BEFORE: all_effects, Fault.LOST_REPLY: is_push_or_poll})
     return Scenario(
         name=f"small_lock({processes},{attempts},{polls},{faults})",
-        summary="the array-push lock without stale clearing excludes, state by state as TLC has it",
+        summary=summary,
         world=world,
-        actors=tuple(Process(f"p{me}", factory(contend, me, attempts, polls), strikes) for me in range(processes)),
+        actors=tuple(Process(f"p{me}", factory(made, me, attempts, polls), strikes) for me in range(processes)),
         budget=faults,
         always={EXCLUDES: at_most_one_is_inside},
         sometimes={

@@ -7,10 +7,12 @@ what was relied on, the other one's document too, meets a conflict, begins anew 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
+from tidegate.model.effects import Program
 from tidegate.model.operations import find_all, update_one
 from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.resending import Sent
@@ -22,7 +24,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, world_with
 from tidegate.transactions.transacting import in_transaction
 
-__all__ = ["SCENARIOS", "SOMEBODY", "on_call"]
+__all__ = ["SCENARIOS", "SOMEBODY", "leaving", "on_call"]
 
 STAFF: Final = "staff"
 IS_ON_CALL: Final = Field[bool]("is_on_call")
@@ -32,43 +34,48 @@ SOMEBODY: Final = "somebody is on call"
 POLICY: Final = Policy(backoff=Fixed(0), attempts_max=4)
 
 
-async def leave(who: str, *, guarded: bool) -> bool:
+async def leave(who: str) -> bool:
     """Leave, if another one is on call; whether one has left."""
     there = await find_all(STAFF, Eq(IS_ON_CALL, value=True), limit=len(NAMES))
     others = tuple(doc[ID] for doc in there if doc[ID] != who)
     if not others:
         return False
-    if guarded:
-        await update_one(STAFF, Eq(ID, others[0]), Add(RELIED_ON, 1))
+    await update_one(STAFF, Eq(ID, others[0]), Add(RELIED_ON, 1))
     await update_one(STAFF, Eq(ID, who), Put(IS_ON_CALL, value=False))
     return True
 
 
-async def leaving(who: str, *, guarded: bool) -> Sent[bool]:
+async def leaving(who: str) -> Sent[bool]:
     """The same in a transaction."""
-    return await in_transaction(who, lambda: leave(who, guarded=guarded), POLICY)
+    return await in_transaction(who, lambda: leave(who), POLICY)
 
 
 def is_somebody(state: State) -> bool:
     return any(doc[IS_ON_CALL] for doc in contents(state, STAFF))
 
 
-def on_call(*, guarded: bool = True, staff: int = 2, budget: int = 1, summary: str = "") -> Scenario:
+def on_call(
+    made: Callable[[str], Program[Sent[bool]]] = leaving,
+    *,
+    summary: str = "who leaves writes what he relies on, that another one stays: somebody is on call",
+    staff: int = 2,
+    budget: int = 1,
+) -> Scenario:
     """The scenario.
 
     Args:
-        guarded: Whether who leaves also writes what he relies on.
+        made: The program of whoever leaves, or a faulty variant of it.
+        summary: One line for people.
         staff: How many are on call.
         budget: How many faults may strike.
-        summary: One line for people.
     """
     names = NAMES[:staff]
     docs = tuple(Document.of({ID.name: each, IS_ON_CALL.name: True}) for each in names)
     faults = Faults.of(Fault.LOST_REPLY, Fault.DROPPED)
-    working = tuple(Process(each, factory(leaving, each, guarded=guarded), faults) for each in names)
+    working = tuple(Process(each, factory(made, each), faults) for each in names)
     return Scenario(
         name="on_call",
-        summary=summary or "who leaves writes what he relies on, that another one stays: somebody is on call",
+        summary=summary,
         world=world_with({STAFF: docs}),
         actors=(*working, Expiry(working)),
         budget=budget,

@@ -44,7 +44,7 @@ from tidegate.triggers import laws
 from tidegate.triggers.conditions import Equal, OnCron, OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext, Kind
 from tidegate.triggers.definitions import defined, stored_definition
-from tidegate.triggers.evaluator import PARTS, Evaluator, EvaluatorParts, Noted
+from tidegate.triggers.evaluator import Evaluator, Noted
 from tidegate.triggers.firing import Claims, Failed, Firing, GivenUp, Held, TriggerRun, plan
 from tidegate.triggers.trigger import FromContext, Occurrence, Static, Trigger, ticks
 from tidegate.triggers.trigger_documents import (
@@ -61,7 +61,7 @@ from tidegate.triggers.trigger_documents import (
 
 __all__ = [
     "ALL_OR_NONE", "BOTH", "CLAIMED", "DROPPED", "EACH", "FORGOTTEN", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
-    "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_ONE", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "reporting", "rolling",
+    "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_ONE", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "purges", "reporting", "rolling",
     "triggers",
 ]  # fmt: skip
 
@@ -231,6 +231,10 @@ async def reporter(programs: Evaluator, events: tuple[str, ...]) -> None:
         await programs.notice(EventContext(name[0], name), name)
 
 
+def purges(programs: Evaluator) -> Program[bool]:
+    return programs.purge()
+
+
 async def purger(programs: Evaluator, purge: Purging) -> None:
     await Call("a run is over")
     await purge(programs)
@@ -349,7 +353,7 @@ ON_WRITES: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY
 
 
 def triggers(
-    parts: EvaluatorParts = PARTS,
+    made: type[Evaluator] = Evaluator,
     *,
     summary: str = "two evaluators notice the same event, and crash, stall, or get no answer: it fires once",
     trigger: Trigger = ON_A,
@@ -370,7 +374,7 @@ def triggers(
     """Evaluators of one trigger.
 
     Args:
-        parts: What the programs are made of; those of a faulty variant, perhaps.
+        made: The programs; a faulty variant of them, perhaps.
         summary: One line for people.
         trigger: The trigger.
         events: What was noticed before.
@@ -387,14 +391,13 @@ def triggers(
         faults: Which may strike the evaluators.
         only: The only law that is judged, for one break hides the next; None for all.
     """
-    programs = Evaluator(
+    programs = made(
         triggers=(trigger,),
         next_after=next_minute,
         claims=Claims(expiry=MINUTE, attempts_max=attempts_max),
         keep=keep,
         batch=1,
         attempts=2,
-        parts=parts,
     )
     means = around(programs, size_max)
     names = tuple(f"evaluator {number}" for number in range(1, evaluators + 1))
@@ -444,7 +447,7 @@ def triggers(
 
 
 def rolling(
-    parts: EvaluatorParts = PARTS,
+    made: type[Evaluator] = Evaluator,
     *,
     summary: str = "two versions of an application run side by side: what the one does not know stays for the other",
     budget: int = 1,
@@ -454,14 +457,14 @@ def rolling(
     """One evaluator, which knows a trigger on `a`, beside another version's, which waits for `b`, and has a run that failed.
 
     Args:
-        parts: What the program is made of; those of a faulty variant, perhaps.
+        made: The program; a faulty variant of it, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
         passes: How many passes it makes.
         faults: Which may strike.
     """
-    made = triggers(
-        parts, summary=summary, events=("a1", "b1"), evaluators=1, budget=budget, moves=0, passes=passes, faults=faults
+    known = triggers(
+        made, summary=summary, events=("a1", "b1"), evaluators=1, budget=budget, moves=0, passes=passes, faults=faults
     )
     theirs = Trigger(task="u", conditions=(B,))
     run = TriggerRun(Firing(theirs.id, (loaded_occurrence(stored("b2")),)), Failed(("no arguments",)))
@@ -473,15 +476,15 @@ def rolling(
             state.read(document("occurrences", waits[ID])) is not None, found is not None and found[STATE] == FAILED
         )
 
-    world = made.world
+    world = known.world
     for name, docs in (("runs", (failed,)), ("triggers", (stored_definition(defined(theirs), Instant(0)),))):
         for doc in docs:
             world = world.write(document(name, doc[ID]), doc).write(ids(name), (doc[ID],))
     return attrs.evolve(
-        made,
+        known,
         name="triggers.rolling",
         world=world,
-        always={**{law: made.always[law] for law in (TWICE, INVOKED)}, THEIRS: is_theirs},
+        always={**{law: known.always[law] for law in (TWICE, INVOKED)}, THEIRS: is_theirs},
         eventually={},
     )
 
@@ -554,7 +557,7 @@ ANY_A: Final = Trigger(task="u", conditions=(OnEvent("a", Equal(Document())),))
 
 
 def reporting(
-    parts: EvaluatorParts = PARTS,
+    made: type[Evaluator] = Evaluator,
     *,
     summary: str = "two report an event that two conditions hold of, and crash or get no answer: both have noticed it, or neither",
     budget: int = 1,
@@ -563,12 +566,12 @@ def reporting(
     """The scenario of an event that is sent twice.
 
     Args:
-        parts: What the programs are made of; those of a faulty variant, perhaps.
+        made: The programs; a faulty variant of them, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which may strike.
     """
-    programs = Evaluator(triggers=(ON_A, ANY_A), next_after=next_minute, attempts=2, parts=parts)
+    programs = made(triggers=(ON_A, ANY_A), next_after=next_minute, attempts=2)
     names = ("first", "second")
 
     def report(name: str) -> Callable[[int], Program[Noted]]:
@@ -705,9 +708,9 @@ SCENARIOS: Final = (
             budget=1,
             moves=0,
             faults=ON_WRITES,
-            purge=Evaluator.purge,
+            purge=purges,
         ),
-        thorough=partial(triggers, purge=Evaluator.purge, keep=MINUTE, attempts_max=1, moves=2),
-        large=partial(triggers, events=("a1", "a2"), purge=Evaluator.purge, keep=MINUTE, budget=1, moves=2),
+        thorough=partial(triggers, purge=purges, keep=MINUTE, attempts_max=1, moves=2),
+        large=partial(triggers, events=("a1", "a2"), purge=purges, keep=MINUTE, budget=1, moves=2),
     ),
 )

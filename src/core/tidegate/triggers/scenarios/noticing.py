@@ -22,7 +22,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, World, contents, document, perform, world_with
 from tidegate.triggers import laws
 from tidegate.triggers.conditions import OnException, OnStatus
-from tidegate.triggers.noticing import PARTS, Noticer, NoticerParts, happened
+from tidegate.triggers.noticing import Noticer, happened
 from tidegate.triggers.trigger import noticed
 
 __all__ = ["HEARD", "LEFT", "NOTHING", "RECORDS", "SCENARIOS", "Writing", "notices", "noticing", "written"]
@@ -136,7 +136,7 @@ def is_left(names: Ids) -> Law:
 
 
 def noticing(
-    parts: NoticerParts = PARTS,
+    made: type[Noticer] = Noticer,
     *,
     write: Writing = written,
     summary: str = "an invocation runs and fails while two look: triggers hear of each change, whoever dies",
@@ -147,14 +147,14 @@ def noticing(
     """The scenario.
 
     Args:
-        parts: What the program is made of; those of a faulty variant, perhaps.
+        made: The program; a faulty variant of it, perhaps.
         write: How the runner writes.
         summary: One line for people.
         noticers: How many look.
         budget: How many faults may strike.
         faults: Which.
     """
-    programs = Noticer(conditions=CONDITIONS, parts=parts)
+    programs = made(conditions=CONDITIONS)
     names = ("a", "b", "c")[:noticers]
     means: Meaning = meaning
     return Scenario(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,7 @@ from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 
-__all__ = ["CORE", "DUTIES", "FREE", "SCENARIOS", "turn"]
+__all__ = ["CORE", "FREE", "SCENARIOS", "turn"]
 
 RECORDS: Final = "invocations"
 MEMBERS: Final = "members"
@@ -41,7 +42,7 @@ ANY: Final = Faults.of(
 )
 RUN: Final = AtomicServiceRun("s", "s.0", Instant(0), Window(Instant(0), Instant(SECOND)), Instant(0))
 """A turn of one round: its window is as long as the pause before a second one."""
-DUTIES: Final = duties(
+UPKEEP: Final = (
     Recoverer(me="s", dead_after=DEAD_AFTER, tasks=(CORE,), attempts=3),
     Noticer(conditions=()),
     Evaluator(triggers=(), next_after=lambda expression, after: None),  # noqa: ARG005
@@ -115,7 +116,7 @@ def is_free(state: State) -> bool:
 
 
 def turn(
-    wanted: tuple[Duty, ...] = DUTIES,
+    made: Callable[[Recoverer, Noticer, Evaluator], tuple[Duty, ...]] = duties,
     *,
     summary: str = "what recovers is stuck where its runner has died: whoever has a turn frees it, and it frees the rest",
     budget: int = 1,
@@ -124,7 +125,7 @@ def turn(
     """The scenario.
 
     Args:
-        wanted: What is done in each round; that of a faulty variant, perhaps.
+        made: What is done in each round; that of a faulty variant, perhaps.
         summary: One line for people.
         budget: How many faults may strike.
         faults: Which, of whoever has the turn.
@@ -135,7 +136,7 @@ def turn(
         summary=summary,
         world=WORLD,
         actors=(
-            Process("s", factory(service, Turn(duties=wanted), budget + 1), faults, means),
+            Process("s", factory(service, Turn(duties=made(*UPKEEP)), budget + 1), faults, means),
             Process("w", factory(worker), meaning=means),
             Network(means),
         ),
