@@ -55,9 +55,9 @@ LAST: Final = f"""            last = committable(tracker)
             if phase is Phase.DRAINING and last is not None:
                 position = None if last <= (commits.committing or 0) else last
 {POSITION}"""
-ENDS: Final = "    return _ending(part, stop, abandoned), ("
-COUNTS: Final = f"""    ended = sorted({{offset for each in abandoned for offset in each.work.offsets}})
-    part = attrs.evolve(part, tracker=completed(part.tracker, ended))
+ENDS: Final = "        return _ending(part, stop, abandoned), ("
+COUNTS: Final = f"""        ended = sorted({{offset for each in abandoned for offset in each.work.offsets}})
+        part = attrs.evolve(part, tracker=completed(part.tracker, ended))
 {ENDS}"""
 FOLLOWED: Final = "            case _:\n                return self._followed(state, (event,))\n"
 AT_THE_END: Final = f"""            case Assigned(committed=0, end=end):

@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from tidegate.consumer import transactions as programs
-from tidegate.consumer.partition import PARTS
+from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.scenarios.transactions import (
     ALL,
     EARLY,
@@ -23,10 +23,11 @@ from tidegate.consumer.scenarios.transactions import (
     kafka,
     transactions,
 )
-from tidegate.consumer.specimens.partition import commits_the_highest
+from tidegate.consumer.specimens.partition import COMMITS_THE_HIGHEST
 from tidegate.consumer.transactions import BeginTransaction, CommitTransaction, Fence
 from tidegate.model.effects import Effect
 from tidegate.sim.faults import Fault
+from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 from tidegate.sim.world import Meaning, Outcomes, World
@@ -82,6 +83,11 @@ def aborts_by_beginning(records: int) -> Meaning:
 
 IN_TURN: Final = attrs.evolve(RIGHT, running_max=1)
 """One record after the other."""
+
+
+def in_partition(made: type[PartitionRules], *, summary: str) -> Scenario:
+    """The scenario without metadata, with a bug in the partition."""
+    return transactions(rules=made(**attrs.asdict(EARLY, recurse=False)), summary=summary, budget=0)
 
 
 def is_decision(effect: Effect[object]) -> bool:
@@ -182,11 +188,7 @@ SPECIMENS: Final = (
         "transactions.commits_the_highest", HANDLED,
         "The highest finished offset is committed, whatever is unfinished before it.",
         "Planted: a transaction makes a wrong position no better.",
-        lambda: programs,
-        make=partial(
-            transactions, rules=attrs.evolve(EARLY, parts=attrs.evolve(PARTS, position_to_commit=commits_the_highest)), budget=0
-        ),
-        of="transactions.no_metadata", alone=True),
+        COMMITS_THE_HIGHEST, make=in_partition, of="transactions.no_metadata", alone=True),
     specimen(
         "transactions.gives_up", ALL,
         "Who is fenced gives up, though the partition is its own.",
