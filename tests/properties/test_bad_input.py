@@ -36,7 +36,6 @@ from hypothesis import strategies as st
 import tidegate
 from tidegate.consumer import fanout
 from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.partition import PARTS
 from tidegate.consumer.watermark import OffsetTracker
 from tidegate.model import documents
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Foreign
@@ -296,7 +295,6 @@ class Pool:
         self.found: dict[type, list[object]] = {each: [] for each in PUBLIC.values() if isinstance(each, type)}
         chance = random.Random(6)
         self._keep(Foreign("objectId", bytes(12)))
-        self._keep(PARTS)
         self._keep(bulk_update(update_one("c", Eq(ID, "x"), Add(Field("n"), 1))))
         self._keep(ConsumerRules())
         state = fanout.Fanout()

@@ -19,7 +19,7 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
 from tidegate.consumer.laws import commit_answers as laws
-from tidegate.consumer.specimens.partition import no_answer_gives_up
+from tidegate.consumer.specimens.partition import NO_ANSWER_GIVES_UP
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
@@ -80,7 +80,7 @@ SPECIMENS: Final[dict[str, tuple[str, CommitFailure, str, Verdict]]] = {
         "CA1", CommitFailure.UNKNOWN, "", planted(CommitFailure.UNKNOWN, Ambiguous("nothing"), ends=True),
     ),
     "no answer gives the partition up": (
-        "CA2", CommitFailure.UNKNOWN, "", lambda failure, said, back: no_answer_gives_up(failure, said, is_given_back=back),
+        "CA2", CommitFailure.UNKNOWN, "", lambda failure, said, back: NO_ANSWER_GIVES_UP()(failure, said, is_given_back=back),
     ),
     "a generation that is over is tried again": (
         "CA2", CommitFailure.FENCED, "", planted(CommitFailure.FENCED, Ambiguous("fenced")),

@@ -47,7 +47,7 @@ from tidegate.consumer.fanout import (
 )
 from tidegate.consumer.laws import partition as laws
 from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState, PartitionStep
-from tidegate.consumer.specimens.partition import drops_failures_of_a_batch
+from tidegate.consumer.specimens.partition import DROPS_FAILURES_OF_A_BATCH
 from tidegate.consumer.worker import ShutdownEvent, merged
 from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
@@ -108,9 +108,10 @@ def test_a_batch_is_the_same_as_its_parts(
 
 def test_a_batch_whose_failures_are_dropped_is_caught() -> None:
     """Law P13: planted, of a batch in which something was handled, what has failed is not looked at."""
-    rules = attrs.evolve(plain(room=4, span_max=99, drain=Budget(9)))
+    right = plain(room=4, span_max=99, drain=Budget(9))
+    rules = DROPS_FAILURES_OF_A_BATCH()(**attrs.asdict(right, recurse=False))
     with pytest.raises(AssertionError):
-        check(drops_failures_of_a_batch, rules, KEYS * 2, [(0, True), (1, False)])
+        check(type(rules).step, rules, KEYS * 2, [(0, True), (1, False)])
 
 
 Batching = Callable[[ConsumerRules, ConsumerState, tuple[Event, ...]], ConsumerStep]

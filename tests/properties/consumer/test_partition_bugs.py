@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 import attrs
@@ -32,17 +32,12 @@ from tidegate.consumer.commands import (
     WorkReported,
 )
 from tidegate.consumer.commit_metadata import encoded, surveyed
-from tidegate.consumer.commits import Commits
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import (
     DeliverRecords,
-    FanoutEvent,
-    WindowOpened,
 )
 from tidegate.consumer.handling import Deviation, RecordPhase
-from tidegate.consumer.outstanding import AllAsked, answer
 from tidegate.consumer.partition import (
-    PARTS,
     FailurePolicy,
     Ordering,
     Owned,
@@ -53,39 +48,26 @@ from tidegate.consumer.partition import (
     Unassigned,
 )
 from tidegate.consumer.specimens import partition as specimens
-from tidegate.consumer.watermark import OffsetTracker, completed, open_offsets
+from tidegate.consumer.watermark import completed, open_offsets
 from tidegate.consumer.windowed import Windowed
 from tidegate.model.reducer import Step
+from tidegate.sim.variants import variant
 
 
-def parts(**wrong: object) -> Machine:
-    """A machine of which these parts are wrong."""
-    return lambda rules: attrs.evolve(rules, parts=attrs.evolve(PARTS, **wrong)).step  # type: ignore[arg-type]
+def planted(vary: Callable[[], type[PartitionRules]]) -> Machine:
+    """A machine with a bug in its text, which is made once."""
+    made = cache(vary)
+    return lambda rules: made()(**attrs.asdict(rules, recurse=False)).step
+
+
+def text(right: str, wrong: str) -> Machine:
+    """The same, with a bug that does not ship."""
+    return planted(partial(variant, PartitionRules, (right, wrong)))
 
 
 def steps(wrong: Callable[[PartitionRules, PartitionState, Event], PartitionStep]) -> Machine:
     """A machine that steps otherwise."""
     return lambda rules: partial(wrong, rules)
-
-
-def goes_on_after_a_failure(part: Owned, failed: tuple[int, ...]) -> Owned:
-    """Planted bug: a partition that stops takes what was queued all the same."""
-    return attrs.evolve(PARTS.stopped_at(part, failed), order=part.order)
-
-
-def drops_what_is_before(part: Owned, failed: tuple[int, ...]) -> Owned:
-    """Planted bug: a partition that stops drops what is queued before the failure, too."""
-    return attrs.evolve(PARTS.stopped_at(part, failed), order=part.order.stopped(0))
-
-
-def commits_when_revoked(rules: PartitionRules, phase: Phase, tracker: OffsetTracker, commits: Commits) -> int | None:
-    """Planted bug: nothing is committed before the partition is revoked."""
-    return PARTS.position_to_commit(rules, phase, tracker, commits) if phase is Phase.DRAINING else None
-
-
-def takes_any_report(asked: AllAsked, event: FanoutEvent) -> FanoutEvent | None:
-    """Planted bug: what is reported of tasks is believed, whether or not anybody was asked to run them."""
-    return answer(asked, event) if isinstance(event, WindowOpened) else event
 
 
 def starts_while_draining(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
@@ -205,18 +187,18 @@ def without(part: Owned, request: Request) -> Owned:
     return attrs.evolve(part, work=work.changed(entries, running=-isinstance(request, Handle)))
 
 
-COMMITS_THE_HIGHEST: Final = parts(position_to_commit=specimens.commits_the_highest)
-TWO_COMMITS: Final = parts(position_to_commit=specimens.two_commits_in_flight)
-COMMITS_FAILURES: Final = parts(stopped_at=specimens.commits_failures)
+TWO_COMMITS: Final = planted(specimens.TWO_COMMITS_IN_FLIGHT)
+COMMITS_FAILURES: Final = planted(specimens.COMMITS_FAILURES)
+FAILURE_IS_DONE: Final = planted(specimens.FAILURE_IS_DONE)
 RUNS_ONE_MORE: Final = steps(runs_one_more)
-FETCHES_ON: Final = steps(specimens.fetches_what_is_held)
+FETCHES_ON: Final = planted(specimens.FETCHES_WHAT_IS_HELD)
 
 SHIPPED: Final = {
-    "partition.commits_the_highest": (COMMITS_THE_HIGHEST, "P1"),
-    "partition.counts_late_results": (steps(specimens.counts_late_results), "P3"),
+    "partition.commits_the_highest": (planted(specimens.COMMITS_THE_HIGHEST), "P1"),
+    "partition.counts_late_results": (planted(specimens.COUNTS_LATE_RESULTS), "P3"),
     "partition.two_commits_in_flight": (TWO_COMMITS, "P2"),
-    "partition.revokes_without_drain": (steps(specimens.revokes_without_drain), "P5"),
-    "partition.failure_is_done": (steps(specimens.failure_is_done), "P1"),
+    "partition.revokes_without_drain": (planted(specimens.REVOKES_WITHOUT_DRAIN), "P5"),
+    "partition.failure_is_done": (FAILURE_IS_DONE, "P1"),
     "partition.commits_failures": (COMMITS_FAILURES, "P4"),
     "partition.fetches_what_is_held": (FETCHES_ON, "P6"),
 }
@@ -225,8 +207,8 @@ SHIPPED: Final = {
 IN_PLAIN_MODE: Final = {
     **SHIPPED,
     "two commits": (TWO_COMMITS, "P1"),
-    "a failure is done": (steps(specimens.failure_is_done), "P4"),
-    "goes on after a failure": (parts(stopped_at=goes_on_after_a_failure), "P4"),
+    "a failure is done": (FAILURE_IS_DONE, "P4"),
+    "goes on after a failure": (text("order=part.order.stopped(failed[0]), ", ""), "P4"),
     "starts while draining": (steps(starts_while_draining), "P5"),
     "releases twice": (steps(releases_twice), "P5"),
     "runs one more": (RUNS_ONE_MORE, "P6"),
@@ -254,13 +236,13 @@ IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
         {"hooks": False, "fanout": FLAT, "running_max": 3, "failure_policy": FailurePolicy.SKIP},
     ),
     "takes any report": (
-        parts(answer=takes_any_report),
+        text("else answer(work.asked, what)", "else None if isinstance(what, WindowOpened) else what"),
         "P3",
         {"drain": Budget(9, commit=9), "running_max": 2, "fanout": RETRIED},
     ),
     "commits failures": (COMMITS_FAILURES, "P4", {"failure_policy": FailurePolicy.STOP}),
     "drops what is before": (
-        parts(stopped_at=drops_what_is_before),
+        text("part.order.stopped(failed[0])", "part.order.stopped(0)"),
         "P4",
         {"ordering": Ordering.BY_KEY, "failure_policy": FailurePolicy.STOP, "hooks": False},
     ),
@@ -268,11 +250,15 @@ IN_SOME_MODE: Final[Mapping[str, tuple[Machine, str, Mapping[str, object]]]] = {
     "releases what runs": (steps(releases_what_runs), "P5", {"drain": SLOW}),
     "runs one more": (RUNS_ONE_MORE, "P6", ANY_MODE),
     "fetches on": (FETCHES_ON, "P6", {"limits": PartitionLimits(span=Thresholds(2, 1))}),
-    "commits when revoked": (parts(position_to_commit=commits_when_revoked), "P7", ANY_MODE),
+    "commits when revoked": (
+        text("if not commits.backs_off:", "if phase is Phase.DRAINING and not commits.backs_off:"),
+        "P7",
+        ANY_MODE,
+    ),
     "keeps no order": (steps(keeps_no_order), "P8", {"ordering": Ordering.BY_KEY}),
     "keeps no order of windows": (steps(keeps_no_order), "P8", {"ordering": Ordering.BY_OFFSET, "hooks": True}),
     "runs the rest": (
-        parts(is_diverted=specimens.runs_the_rest),
+        planted(specimens.RUNS_THE_REST),
         "P9",
         {"ordering": Ordering.BY_KEY, "failure_policy": FailurePolicy.DIVERT_KEY},
     ),

@@ -52,13 +52,13 @@ Deed = tuple[Hashable, ...]
 
 def twin_rules(rules: PartitionRules, room: int) -> twin.PartitionRules:
     """The same rules; where records are handled, each is a window."""
-    given_to = {field.name: getattr(rules, field.name) for field in attrs.fields(twin.PartitionRules)}
+    names = {field.name for field in attrs.fields(twin.PartitionRules)} - {"parts"}
+    given_to = {name: getattr(rules, name) for name in names}
     given_to |= {
         "ordering": twin.Ordering[rules.ordering.name],
         "failure_policy": twin.FailurePolicy[rules.failure_policy.name],
         "window_max": 1 if rules.is_plain else rules.window_max,
         "running_max": room,
-        "parts": twin.PARTS,
     }
     return twin.PartitionRules(**given_to)
 

@@ -86,7 +86,7 @@ Things that do not work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum, unique
 from itertools import groupby
 from typing import Final, assert_never, final
@@ -146,7 +146,7 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.handling import Deviation, Handling, RecordPhase
 from tidegate.consumer.holding import Holding
 from tidegate.consumer.order import Lines, Order, Queue
-from tidegate.consumer.outstanding import AllAsked, Asked, answer
+from tidegate.consumer.outstanding import Asked, answer
 from tidegate.consumer.partition_state import Owned, PartitionState, PartitionStep, Phase, Revocation, Unassigned
 from tidegate.consumer.watermark import (
     OffsetTracker,
@@ -162,8 +162,8 @@ from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series, delay_after
 
 __all__ = [
-    "DRAIN", "PARTS", "PLAIN", "RUNNING_MAX", "FailurePolicy", "Ordering", "Owned", "PartitionParts", "PartitionRules",
-    "PartitionState", "PartitionStep", "Phase", "Unassigned",
+    "DRAIN", "PLAIN", "RUNNING_MAX", "FailurePolicy", "Ordering", "Owned", "PartitionRules", "PartitionState", "PartitionStep",
+    "Phase", "Unassigned",
 ]  # fmt: skip
 
 # --- rules --------------------------------------------------------------------------------------------------------------
@@ -208,28 +208,6 @@ DRAIN: Final = Budget(20 * SECOND, cancel=3 * SECOND, commit=3 * SECOND)
 
 @final
 @attrs.frozen
-class PartitionParts:
-    """Decisions of the machine that can be exchanged, so that a specimen is the machine with one of them wrong.
-
-    Attributes:
-        position_to_commit: The position to commit now, if any.
-        revoked: The partition with what it drops when it is revoked.
-        stopped_at: The partition when the failure of these records stands.
-        is_diverted: Whether a record is not run, but answered for, since one of its key was before.
-        fated: What becomes of work in flight at this time since the revocation, and what to do about it.
-        answer: What of a report about windows user code was asked for, if anything.
-    """
-
-    position_to_commit: Callable[[PartitionRules, Phase, OffsetTracker, Commits], int | None]
-    revoked: Callable[[Owned], Owned]
-    stopped_at: Callable[[Owned, tuple[int, ...]], Owned]
-    is_diverted: Callable[[Order, int], bool]
-    fated: Callable[[PartitionRules, Owned, Duration], tuple[Owned, tuple[Command, ...]]]
-    answer: Callable[[AllAsked, FanoutEvent], FanoutEvent | None]
-
-
-@final
-@attrs.frozen
 class PartitionRules:
     """What one partition may do at once, and what it does next.
 
@@ -253,7 +231,6 @@ class PartitionRules:
             answer.
         jitter_ppm: Which part of that is left out at random, at most, so that what failed together is not tried together.
         batch_max: How many records one command to handle may name.
-        parts: What the machine is made of; other parts than the default are for specimens.
     """
 
     running_max: int = RUNNING_MAX
@@ -269,7 +246,6 @@ class PartitionRules:
     backoff: Exponential | Fixed | Linear | Series = _BACKOFF
     jitter_ppm: int = attrs.field(default=0, kw_only=True)
     batch_max: int = attrs.field(default=_BATCH_MAX, kw_only=True)
-    parts: PartitionParts = attrs.field(factory=lambda: PARTS, repr=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         check_int(self.running_max, "a number of tasks", 0)
@@ -285,7 +261,6 @@ class PartitionRules:
         check_type(self.drain, Budget, "a budget of time")
         check_int(self.jitter_ppm, "a jitter in parts per million", 0, PPM)
         check_type(self.backoff, (Exponential, Fixed, Linear, Series), "a back-off with delays of its own")
-        check_type(self.parts, PartitionParts, "the parts of a machine")
         if self.ordering is Ordering.UNORDERED and self.failure_policy in (
             FailurePolicy.BLOCK_KEY,
             FailurePolicy.DIVERT_KEY,
@@ -527,7 +502,7 @@ class PartitionRules:
         is_left = part.phase is Phase.DRAINING
         entry = Deviation(offset, RecordPhase.LEFT if is_left else RecordPhase.FAILED)
         part = attrs.evolve(part, work=work.changed({offset: entry}))
-        return self._moved(part if is_left else self.parts.stopped_at(part, (offset,)), commands=notes)
+        return self._moved(part if is_left else _stopped_at(part, (offset,)), commands=notes)
 
     def _answer_reported(
         self, part: Owned, work: Handling, what: FanoutEvent | RecordsHandled | RecordsParked, ended: Request | None
@@ -565,7 +540,7 @@ class PartitionRules:
         self, part: Owned, work: Windowed, what: FanoutEvent | RecordsHandled | RecordsParked, ended: Request | None
     ) -> PartitionStep:
         """What was asked for is followed; what has ended without an answer has failed."""
-        named = None if isinstance(what, RecordsHandled | RecordsParked) else self.parts.answer(work.asked, what)
+        named = None if isinstance(what, RecordsHandled | RecordsParked) else answer(work.asked, what)
         commands: tuple[Command, ...] = ()
         done = 0
         if named is not None:
@@ -621,13 +596,13 @@ class PartitionRules:
                 bad = DeliverRecords(window, rest, rest)
                 part = attrs.evolve(part, work=work.without((asked,)))
                 if to_dead_letter:  # nobody is left to answer for it
-                    return self.parts.stopped_at(part, self._stuck(part, bad)), 0, ()
+                    return _stopped_at(part, self._stuck(part, bad)), 0, ()
                 part, answers = self._judged(part, (bad,))
                 part, works = _asking(part, answers)
                 return part, 0, works
             case DeliverWindow():  # nobody is left to answer for it
                 part = attrs.evolve(part, work=work.without((asked,)))
-                return self.parts.stopped_at(part, asked.work.offsets), 0, ()
+                return _stopped_at(part, asked.work.offsets), 0, ()
             case _:
                 return self._followed(part, work, what_fails(request))
 
@@ -644,7 +619,7 @@ class PartitionRules:
                     part = attrs.evolve(part, order=part.order.closing(request.offsets, drops=False))
                     answers.append(request)
                 case FailurePolicy.STOP:
-                    part = self.parts.stopped_at(part, self._stuck(part, request))
+                    part = _stopped_at(part, self._stuck(part, request))
                 case FailurePolicy.BLOCK_KEY:
                     stuck = self._stuck(part, request)
                     order = part.order.closing(stuck, drops=True)
@@ -687,7 +662,7 @@ class PartitionRules:
             commits = commits.done(done)
         phase = part.phase
         if not commits.backs_off:
-            position = self.parts.position_to_commit(self, phase, tracker, commits)
+            position = commits.next_position(tracker, 1 if phase is Phase.DRAINING else self.replay_max)
             if position is not None:
                 commits, text = commits.made(position, tracker, self.metadata_max)
                 commands = (*commands, Commit(part.partition, part.generation, position, text))
@@ -735,7 +710,7 @@ class PartitionRules:
             order, offsets = order.taken(part.tracker, room - work.running)
             if not offsets:
                 break
-            if order.is_closed and self.parts.is_diverted(order, offsets[0]):
+            if order.is_closed and order.is_diverted(offsets[0]):
                 work = work.changed({offsets[0]: Deviation(offsets[0], RecordPhase.ANSWERED_FOR)})
                 begun.append(_work(part, DeliverRecords(offsets[0], offsets, offsets)))
             else:
@@ -774,7 +749,7 @@ class PartitionRules:
             order, batch = part.order.taken(part.tracker, self._most(room - part.running))
             if not batch:
                 break
-            diverts = self.parts.is_diverted(order, batch[0])
+            diverts = order.is_diverted(batch[0])
             opened = attrs.evolve(part, order=order)
             part, _, follows = self._followed(opened, part.work, WindowOpened(batch), diverts=diverts)
             assert isinstance(part.work, Windowed)
@@ -794,7 +769,7 @@ class PartitionRules:
     def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:
         """What waits is dropped, and what backs off is left to the next owner; what is in work may end."""
         timers = tuple([Cancel(self._retry_timer(part, start)) for start in _backing_off(part)])
-        dropped = _without_retries(self.parts.revoked(part))
+        dropped = _without_retries(_without_what_waits(part))
         return self._draining(attrs.evolve(dropped, revocation=Revocation(Stage.WAITING, in_flight)), 0, timers)
 
     def _draining(self, part: Owned, elapsed: Duration, commands: tuple[Command, ...] = ()) -> PartitionStep:
@@ -803,8 +778,32 @@ class PartitionRules:
         if now is Stage.OVER:
             return Step(Unassigned(), (*commands, *self._cancelled(part), Release(part.partition)))
         in_stage = attrs.evolve(part, revocation=attrs.evolve(part.revocation, stage=now))
-        part, follows = self.parts.fated(self, in_stage, elapsed)
+        part, follows = self._fated(in_stage, elapsed)
         return self._moved(part, commands=(*commands, self._timer(part), *follows))
+
+    def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Command, ...]]:
+        """What becomes of work in flight at this time since the revocation, and what to do about it."""
+        asked = part.asked
+        if not asked:
+            return part, ()
+        # what is in two works ends with the later one
+        oldest_first = sorted(part.revocation.in_flight, key=lambda each: -each.age)
+        known = {each.offset: attrs.evolve(each, age=each.age + elapsed) for each in oldest_first}
+        in_work = sorted({offset for each in asked for offset in each.work.offsets})
+        fates = plan(self.drain, elapsed, tuple(known.get(offset, InFlight(offset)) for offset in in_work))
+        action = {fate.offset: fate.action for fate in fates}
+        stop: list[Asked] = []
+        abandoned: list[Asked] = []
+        for each in asked:  # work on several records is dealt with as mildly as any of them
+            actions = {action[offset] for offset in each.work.offsets}
+            mildest = next(mildest for mildest in Action if mildest in actions)
+            if mildest is Action.ABANDON:
+                abandoned.append(each)
+            elif mildest is Action.CANCEL and not each.is_interrupted:
+                stop.append(each)
+        interrupts = map(Interrupt, self._batched([each.work for each in stop]))
+        cancels = map(Cancel, self._batched([each.work for each in abandoned]))
+        return _ending(part, stop, abandoned), (*interrupts, *cancels)
 
     def _given_up(self, part: Owned) -> tuple[Command, ...]:
         """Cancel what is under way, and let go if somebody waits for that."""
@@ -868,57 +867,6 @@ class PartitionRules:
         return {Stage.CANCELLING: self.drain.wait, Stage.COMMITTING: self.drain.commit_at}.get(during, 0)
 
 
-# --- the parts ----------------------------------------------------------------------------------------------------------
-
-
-def _position_to_commit(rules: PartitionRules, phase: Phase, tracker: OffsetTracker, commits: Commits) -> int | None:
-    return commits.next_position(tracker, 1 if phase is Phase.DRAINING else rules.replay_max)
-
-
-def _revoked(part: Owned) -> Owned:
-    """Without what waits, which the next owner gets. What is in work may end, within the time to drain."""
-    return attrs.evolve(part, phase=Phase.DRAINING, order=part.order.stopped(0), work=_not_ready(part.work))
-
-
-def _stopped_at(part: Owned, failed: tuple[int, ...]) -> Owned:
-    """The failure of these records stands, and only what is before them is still taken."""
-    failed = _merged(part.failed, failed)
-    return attrs.evolve(part, failed=failed, order=part.order.stopped(failed[0]), phase=Phase.STOPPED)
-
-
-def _is_diverted(order: Order, offset: int) -> bool:
-    return order.is_diverted(offset)
-
-
-def _fated(rules: PartitionRules, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Command, ...]]:
-    asked = part.asked
-    if not asked:
-        return part, ()
-    oldest_first = sorted(
-        part.revocation.in_flight, key=lambda each: -each.age
-    )  # in two works, it ends with the later one
-    known = {each.offset: attrs.evolve(each, age=each.age + elapsed) for each in oldest_first}
-    in_work = sorted({offset for each in asked for offset in each.work.offsets})
-    fates = plan(rules.drain, elapsed, tuple(known.get(offset, InFlight(offset)) for offset in in_work))
-    action = {fate.offset: fate.action for fate in fates}
-    stop: list[Asked] = []
-    abandoned: list[Asked] = []
-    for each in asked:  # work on several records is dealt with as mildly as any of them
-        actions = {action[offset] for offset in each.work.offsets}
-        mildest = next(mildest for mildest in Action if mildest in actions)
-        if mildest is Action.ABANDON:
-            abandoned.append(each)
-        elif mildest is Action.CANCEL and not each.is_interrupted:
-            stop.append(each)
-    interrupts = map(Interrupt, rules._batched([each.work for each in stop]))  # noqa: SLF001  a part of them
-    cancels = map(Cancel, rules._batched([each.work for each in abandoned]))  # noqa: SLF001
-    return _ending(part, stop, abandoned), (*interrupts, *cancels)
-
-
-PARTS: Final[PartitionParts] = PartitionParts(_position_to_commit, _revoked, _stopped_at, _is_diverted, _fated, answer)
-"""The right ones."""
-
-
 # --- helpers ------------------------------------------------------------------------------------------------------------
 
 
@@ -964,6 +912,17 @@ def _backing_off(part: Owned) -> tuple[Handle | Start, ...]:
     if isinstance(part.work, Windowed):
         return part.work.backing_off
     return tuple([Handle((each.offset,), each.attempt) for each in part.work.those(RecordPhase.BACKING_OFF)])
+
+
+def _without_what_waits(part: Owned) -> Owned:
+    """Without what waits, which the next owner gets. What is in work may end, within the time to drain."""
+    return attrs.evolve(part, phase=Phase.DRAINING, order=part.order.stopped(0), work=_not_ready(part.work))
+
+
+def _stopped_at(part: Owned, failed: tuple[int, ...]) -> Owned:
+    """The failure of these records stands, and only what is before them is still taken."""
+    failed = _merged(part.failed, failed)
+    return attrs.evolve(part, failed=failed, order=part.order.stopped(failed[0]), phase=Phase.STOPPED)
 
 
 def _not_ready(work: Handling | Windowed) -> Handling | Windowed:

@@ -6,19 +6,18 @@ the thorough scope only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias, final
+from typing import Final, Protocol, final
 
 import attrs
 
 from tidegate.consumer import laws
-from tidegate.consumer.backpressure import PartitionLimits, Plan, Thresholds
+from tidegate.consumer.backpressure import PartitionLimits, Thresholds
 from tidegate.consumer.commands import (
     Commit,
     CommitsUnanswered,
-    ConsumerEvent,
     Event,
     Fetch,
     Fetched,
@@ -34,7 +33,7 @@ from tidegate.consumer.commands import (
     event_for,
 )
 from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
-from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
+from tidegate.consumer.consumer import ConsumerRules, ConsumerState
 from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Rules, Start, Tasks
 from tidegate.consumer.kept import Kept, is_kept
 from tidegate.consumer.partition import (
@@ -44,7 +43,6 @@ from tidegate.consumer.partition import (
     Owned,
     PartitionRules,
     PartitionState,
-    PartitionStep,
     Unassigned,
 )
 from tidegate.consumer.scenarios.partition_states import (
@@ -130,24 +128,17 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
 __all__ = [
-    "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "WINDOWS", "Client", "a_task_each", "group",
+    "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "WINDOWS", "Answers", "Client", "a_task_each", "group",
     "hands_over", "in_batches", "is_commit", "is_delivery", "is_timer", "is_work", "moves", "one_by_one", "parks", "partition", "with_a_sink",
 ]  # fmt: skip
 
 _NOBODY: Final = ("",) * len(NUMBERS)
 
 
-_PartitionStepping: TypeAlias = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
-
-
-class _Answers(Protocol):
+class Answers(Protocol):
     """What follows from a commit that has failed."""
 
     def __call__(self, failure: CommitFailure, said: str, *, is_given_back: bool) -> CommitVerdict: ...
-
-
-_ConsumerStepping: TypeAlias = Callable[[ConsumerRules, ConsumerState, ConsumerEvent], ConsumerStep]
-_ConsumerPolling: TypeAlias = Callable[[ConsumerRules, ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
 
 
 def is_commit(effect: Effect[object]) -> bool:
@@ -326,7 +317,7 @@ def one_by_one(means: Meaning) -> Meaning:
     return meaning
 
 
-def _event_of(answers: _Answers, command: Effect[object], reply: object) -> Event | None:
+def _event_of(answers: Answers, command: Effect[object], reply: object) -> Event | None:
     """Of a commit that has failed it is known whether it was refused, or what became of it is not."""
     if isinstance(command, Commit) and isinstance(reply, Failure):
         why = CommitFailure.FENCED if isinstance(reply, Refused) else CommitFailure.UNKNOWN
@@ -334,7 +325,7 @@ def _event_of(answers: _Answers, command: Effect[object], reply: object) -> Even
     return event_for(command, reply)
 
 
-def _event_with_keys(answers: _Answers, command: Effect[object], reply: object) -> Event | None:
+def _event_with_keys(answers: Answers, command: Effect[object], reply: object) -> Event | None:
     """Records come with their keys."""
     event = _event_of(answers, command, reply)
     if isinstance(event, Fetched):
@@ -370,9 +361,9 @@ def _fetches_what_is_free(part: Owned, commands: Commands) -> bool:
 
 
 def partition(
-    rules: PartitionRules = PartitionRules(running_max=2, metadata_max=0),
+    made: type[PartitionRules] = PartitionRules,
     *,
-    step: _PartitionStepping = PartitionRules.step,
+    rules: PartitionRules = PartitionRules(running_max=2, metadata_max=0),
     summary: str = "two consumers, rebalances, crashes, lost replies: at least once, committed in order",
     records: int = 3,
     rebalances: int = 2,
@@ -386,14 +377,14 @@ def partition(
     evicts: bool = False,
     entries: Entries = (),
     batches: bool = False,
-    answers: _Answers = verdict,
+    answers: Answers = verdict,
     at_end: bool = False,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each.
 
     Args:
+        made: The reducer, or a faulty variant of it.
         rules: What each partition does.
-        step: The reducer, or a faulty variant of it.
         summary: One line for people.
         records: How many records a partition has.
         rebalances: How often the group may rebalance.
@@ -411,7 +402,7 @@ def partition(
         at_end: Whether the group begins at the end of logs that are empty and grow to that many records; of those that nobody
             was handed, none is missed.
     """
-    rules = rules if batches else attrs.evolve(rules, batch_max=1)
+    rules = made(**attrs.asdict(rules if batches else attrs.evolve(rules, batch_max=1), recurse=False))
 
     def lane(consumer: str, number: int) -> str:
         return f"{consumer}.{number}"
@@ -422,7 +413,7 @@ def partition(
     )
     parts = {
         consumer: tuple(
-            _reducer(lane(consumer, number), Unassigned(), partial(step, rules), means, kinds, event_for=event_of)
+            _reducer(lane(consumer, number), Unassigned(), rules.step, means, kinds, event_for=event_of)
             for number in NUMBERS
         )
         for consumer in CONSUMERS
@@ -490,43 +481,39 @@ def partition(
 
 
 def group(
+    made: type[ConsumerRules] = ConsumerRules,
     *,
-    polling: _ConsumerPolling = ConsumerRules.polling,
     summary: str = "two whole consumers with executors and a gate: the same, and the load is bounded",
     records: int = 2,
     rebalances: int = 1,
     budget: int = 1,
     pauses: bool = False,
-    step: _ConsumerStepping = ConsumerRules.step,
     evicts: bool = False,
     recreates: bool = False,
 ) -> Scenario:
     """Two consumers of two partitions, a reducer each, with two executors and a gate.
 
     Args:
-        polling: How a consumer plans what to poll, or a faulty variant of that.
+        made: The reducer, which plans what to poll, too; or a faulty variant of it.
         summary: One line for people.
         records: How many records a partition has.
         rebalances: How often the group may rebalance.
         budget: How many faults may strike: crashes, and lost replies of commits.
         pauses: Whether a client of each pauses and resumes partitions, as the plan for a poll says, before it polls; then
             records come one by one.
-        step: What a consumer does, or a faulty variant of that.
         evicts: Whether a member may be put out while it goes on working, and come back; then others work on the same records.
         recreates: Whether the log of a partition may be made anew while nobody has it.
     """
     given_up = records if evicts else 0  # what a member is at when it is put out never ends here
-    consumer = ConsumerRules(
+    consumer = made(
         executors=1 + given_up,
         thresholds=Thresholds(high=2 + given_up, low=1 + given_up),
         partition=PartitionRules(metadata_max=0),
     )
-    plan = partial(polling, consumer)
+    plan = consumer.polling
     entries: Entries = (None,) * records if pauses else ()
     means = _polled_as_planned(plan, broker(None, most=1)) if pauses else _gated(plan, broker(records, knows=evicts))
-    whole = {
-        name: (_reducer(name, ConsumerState(), partial(step, consumer), means, _LOST_REPLIES),) for name in CONSUMERS
-    }
+    whole = {name: (_reducer(name, ConsumerState(), consumer.step, means, _LOST_REPLIES),) for name in CONSUMERS}
     scenario = _consumed(
         "group",
         summary,
@@ -771,20 +758,22 @@ SCENARIOS: Final = (
         "partition.metadata",
         partial(
             partition,
-            PartitionRules(running_max=2, replay_max=1),
+            rules=PartitionRules(running_max=2, replay_max=1),
             summary="what is done beyond the position is committed with it, and not done again",
             records=2,
             rebalances=1,
             budget=1,
         ),
-        thorough=partial(partition, PartitionRules(running_max=2, replay_max=1), records=3, rebalances=1, budget=1),
-        large=partial(partition, PartitionRules(running_max=2, replay_max=1), records=5, rebalances=3, budget=3),
+        thorough=partial(
+            partition, rules=PartitionRules(running_max=2, replay_max=1), records=3, rebalances=1, budget=1
+        ),
+        large=partial(partition, rules=PartitionRules(running_max=2, replay_max=1), records=5, rebalances=3, budget=3),
     ),
     Shipped(
         "partition.hooks",
         partial(
             partition,
-            _HOOKS,
+            rules=_HOOKS,
             summary="windows of two records, three tasks; any hook may raise, and failed records are answered for",
             records=2,
             rebalances=1,
@@ -792,14 +781,14 @@ SCENARIOS: Final = (
             kinds=FAILS,
             user=_with_hooks,
         ),
-        thorough=partial(partition, _HOOKS, records=2, rebalances=1, kinds=FAILS, user=_with_hooks),
-        large=partial(partition, _HOOKS, records=4, rebalances=3, budget=4, kinds=FAILS, user=_with_hooks),
+        thorough=partial(partition, rules=_HOOKS, records=2, rebalances=1, kinds=FAILS, user=_with_hooks),
+        large=partial(partition, rules=_HOOKS, records=4, rebalances=3, budget=4, kinds=FAILS, user=_with_hooks),
     ),
     Shipped(
         "partition.windows",
         partial(
             partition,
-            WINDOWS,
+            rules=WINDOWS,
             summary="one window of two records after the other; one that has failed is tried again before the next one begins",
             records=3,
             rebalances=0,
@@ -808,14 +797,14 @@ SCENARIOS: Final = (
             user=a_task_each,
             goals={"a window is tried again": is_tried_again},
         ),
-        thorough=partial(partition, WINDOWS, records=3, rebalances=1, budget=1, kinds=FAILS, user=a_task_each),
-        large=partial(partition, WINDOWS, records=5, rebalances=3, budget=3, kinds=FAILS, user=a_task_each),
+        thorough=partial(partition, rules=WINDOWS, records=3, rebalances=1, budget=1, kinds=FAILS, user=a_task_each),
+        large=partial(partition, rules=WINDOWS, records=5, rebalances=3, budget=3, kinds=FAILS, user=a_task_each),
     ),
     Shipped(
         "partition.sinks",
         partial(
             partition,
-            SINKS,
+            rules=SINKS,
             summary="a sink fails, and dead letters may fail, too: nothing is committed that is in neither",
             records=2,
             rebalances=0,
@@ -826,14 +815,14 @@ SCENARIOS: Final = (
                 "a failure that nobody can answer for stops the partition": is_unanswered,
             },
         ),
-        thorough=partial(partition, SINKS, records=2, rebalances=1, kinds=SINKS_FAIL, user=with_a_sink),
-        large=partial(partition, SINKS, records=4, rebalances=3, budget=4, kinds=SINKS_FAIL, user=with_a_sink),
+        thorough=partial(partition, rules=SINKS, records=2, rebalances=1, kinds=SINKS_FAIL, user=with_a_sink),
+        large=partial(partition, rules=SINKS, records=4, rebalances=3, budget=4, kinds=SINKS_FAIL, user=with_a_sink),
     ),
     Shipped(
         "partition.keys",
         partial(
             partition,
-            BY_KEY,
+            rules=BY_KEY,
             summary="records of a key wait for each other; behind one that failed, none of its key is begun",
             records=3,
             rebalances=0,
@@ -844,28 +833,28 @@ SCENARIOS: Final = (
                 "the rest of a key is held back": holds_back,
             },
         ),
-        thorough=partial(partition, BY_KEY, records=3, rebalances=1, budget=1, kinds=FAILS),
-        large=partial(partition, BY_KEY, records=len(KEYS), rebalances=3, budget=3, kinds=FAILS),
+        thorough=partial(partition, rules=BY_KEY, records=3, rebalances=1, budget=1, kinds=FAILS),
+        large=partial(partition, rules=BY_KEY, records=len(KEYS), rebalances=3, budget=3, kinds=FAILS),
     ),
     Shipped(
         "partition.diverts",
         partial(
             partition,
-            _IN_ORDER,
+            rules=_IN_ORDER,
             summary="one record after the other; behind one that failed, none is run, and each is answered for",
             records=2,
             rebalances=1,
             budget=1,
             kinds=FAILS,
         ),
-        thorough=partial(partition, _IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
-        large=partial(partition, _IN_ORDER, records=5, rebalances=3, budget=3, kinds=FAILS),
+        thorough=partial(partition, rules=_IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
+        large=partial(partition, rules=_IN_ORDER, records=5, rebalances=3, budget=3, kinds=FAILS),
     ),
     Shipped(
         "partition.batches",
         partial(
             partition,
-            BATCHES,
+            rules=BATCHES,
             summary="handlers of a batch end at the same time, one of them badly or none; it is tried again, and answered for",
             records=3,
             rebalances=0,
@@ -874,14 +863,14 @@ SCENARIOS: Final = (
             batches=True,
             goals={"a record is tried again": is_tried_again},
         ),
-        thorough=partial(partition, BATCHES, records=3, rebalances=1, budget=1, user=in_batches, batches=True),
-        large=partial(partition, BATCHES, records=5, rebalances=3, budget=3, user=in_batches, batches=True),
+        thorough=partial(partition, rules=BATCHES, records=3, rebalances=1, budget=1, user=in_batches, batches=True),
+        large=partial(partition, rules=BATCHES, records=5, rebalances=3, budget=3, user=in_batches, batches=True),
     ),
     Shipped(
         "partition.parks",
         partial(
             partition,
-            BY_KEY,
+            rules=BY_KEY,
             summary="records are parked, at any time and as often as may be: their keys wait, and others go on",
             records=2,
             rebalances=0,
@@ -889,14 +878,14 @@ SCENARIOS: Final = (
             user=parks,
             goals={"a record is parked": is_parked},
         ),
-        thorough=partial(partition, BY_KEY, records=3, rebalances=0, budget=1, user=parks),
-        large=partial(partition, BY_KEY, records=len(KEYS), rebalances=3, budget=3, user=parks),
+        thorough=partial(partition, rules=BY_KEY, records=3, rebalances=0, budget=1, user=parks),
+        large=partial(partition, rules=BY_KEY, records=len(KEYS), rebalances=3, budget=3, user=parks),
     ),
     Shipped(
         "partition.held",
         partial(
             partition,
-            HOLDS,
+            rules=HOLDS,
             summary="a partition holds up too much: no record is fetched until it does not",
             records=3,
             rebalances=0,
@@ -904,8 +893,8 @@ SCENARIOS: Final = (
             user=one_by_one,
             goals={"a partition is held": is_held},
         ),
-        thorough=partial(partition, HOLDS, records=3, rebalances=1, budget=1, user=one_by_one),
-        large=partial(partition, HOLDS, records=5, rebalances=3, budget=3, user=one_by_one),
+        thorough=partial(partition, rules=HOLDS, records=3, rebalances=1, budget=1, user=one_by_one),
+        large=partial(partition, rules=HOLDS, records=5, rebalances=3, budget=3, user=one_by_one),
     ),
     Shipped(
         "partition.cooperative",

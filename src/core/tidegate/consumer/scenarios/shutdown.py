@@ -6,9 +6,9 @@ how long anything takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final, TypeAlias, final
+from typing import Final, final
 
 import attrs
 
@@ -23,9 +23,7 @@ from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FA
 from tidegate.consumer.worker import (
     Leave,
     NameTaken,
-    ShutdownEvent,
     ShutdownPhase,
-    ShutdownStep,
     StartLeaveTimer,
     StopRequested,
     WorkerRules,
@@ -44,8 +42,8 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
 
 __all__ = [
-    "ANEW", "BEGINS", "BEHIND", "FAULTS", "FENCED", "GONE", "RELEASED", "SAVED", "SCENARIOS", "SINKS", "ShutdownStepping",
-    "Signals", "finished", "phase", "shutdown",
+    "ANEW", "BEGINS", "BEHIND", "FAULTS", "FENCED", "GONE", "RELEASED", "SAVED", "SCENARIOS", "Signals", "finished",
+    "phase", "shutdown", "working",
 ]  # fmt: skip
 
 _TOPIC: Final = "t"
@@ -72,13 +70,25 @@ def finished(generation: int) -> Cell[tuple[int, ...]]:
     return Cell(("finished", str(generation)), ())
 
 
-SINKS: Final = PartitionRules(
-    fanout=Rules(0, 0, task_delivery=False, window_delivery=False),
-    failure_policy=FailurePolicy.SKIP,
-    metadata_max=0,
-    drain=Budget(25 * SECOND, cancel=5 * SECOND, commit=5 * SECOND),
-)
-"""Records are handled, and what comes of them is delivered; only then are they processed."""
+def working(
+    worker: type[WorkerRules] = WorkerRules,
+    consumer: type[ConsumerRules] = ConsumerRules,
+    partition: type[PartitionRules] = PartitionRules,
+) -> WorkerRules:
+    """Rules with two executors. Records are handled, and the results delivered; only then are the records processed.
+
+    Args:
+        worker: The rules of a worker, perhaps of a faulty variant.
+        consumer: Those of its consumer.
+        partition: Those of its partitions.
+    """
+    sinks = partition(
+        fanout=Rules(0, 0, task_delivery=False, window_delivery=False),
+        failure_policy=FailurePolicy.SKIP,
+        metadata_max=0,
+        drain=Budget(25 * SECOND, cancel=5 * SECOND, commit=5 * SECOND),
+    )
+    return worker(consumer(executors=2, partition=sinks))
 
 
 def _is_at_once(effect: Effect[object]) -> bool:
@@ -212,15 +222,12 @@ class _Exit:
             yield ActorStep(Label("exits"), world.write(dead(self.worker), value=True))
 
 
-ShutdownStepping: TypeAlias = Callable[[WorkerRules, WorkerState, ShutdownEvent], ShutdownStep]
-
-_RIGHT: Final = WorkerRules(ConsumerRules(executors=2, partition=SINKS))
+_RIGHT: Final = working()
 
 
 def shutdown(
     rules: WorkerRules = _RIGHT,
     *,
-    step: ShutdownStepping = WorkerRules.step,
     summary: str = "a worker is asked to stop, once or twice: it drains, commits and leaves, and another goes on",
     records: int = 2,
     rebalances: int = 1,
@@ -232,8 +239,7 @@ def shutdown(
     """Two workers and one partition, which is at first that of the one who is asked to stop.
 
     Args:
-        rules: What both do.
-        step: The reducer, or a faulty variant of it.
+        rules: What both do; a faulty variant of them, perhaps.
         summary: One line for people.
         records: How many records there are.
         rebalances: How often the group may rebalance for no reason.
@@ -249,7 +255,7 @@ def shutdown(
         ReducerProcess(
             name,
             WorkerState(),
-            partial(step, rules),
+            rules.step,
             event_for,
             faults,
             means,

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Final, TypeAlias, final
 
 import attrs
 
 from tidegate.consumer import laws
+from tidegate.consumer import transactions as programs
 from tidegate.consumer.commands import (
     Assigned,
     Commit,
@@ -37,9 +38,6 @@ from tidegate.consumer.transactions import (
     SendPosition,
     Tenure,
     Together,
-    answers_due,
-    commit_together,
-    take_over,
 )
 from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Cancel, Effect, Failure, Program, Refused, Sleep
@@ -54,7 +52,7 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
 
 __all__ = [
-    "ALL", "EARLY", "FENCE", "HANDLED", "KINDS", "NEVER_FALLS", "ONCE", "RIGHT", "SCENARIOS", "TOGETHER", "CommitTogether", "Committing", "Due",
+    "ALL", "EARLY", "FENCE", "HANDLED", "KINDS", "NEVER_FALLS", "ONCE", "RIGHT", "SCENARIOS", "TOGETHER", "CommitTogether", "Committing",
     "TakeOver", "Transaction", "kafka", "transactions",
 ]  # fmt: skip
 
@@ -294,9 +292,9 @@ class Member:
 
 
 Told: TypeAlias = Event | Given | TakenOver | Ended
-Due: TypeAlias = Callable[[Commit, tuple[int, ...]], tuple[int, ...]]
-Taking: TypeAlias = Callable[[TopicPartition], Program[Tenure]]
-Together_: TypeAlias = Callable[[Commit, tuple[int, ...], Tenure], Program[Together]]
+_Due: TypeAlias = Callable[[Commit, tuple[int, ...]], tuple[int, ...]]
+_Taking: TypeAlias = Callable[[TopicPartition], Program[Tenure]]
+_Committing: TypeAlias = Callable[[Commit, tuple[int, ...], Tenure], Program[Together]]
 
 
 @final
@@ -307,13 +305,13 @@ class Membership:
     Attributes:
         rules: Of the partition.
         end: One past the last record.
-        answers: Which answers go into a transaction.
+        answers_due: Which answers go into a transaction.
         takes_over_again: Whether it does so where it was fenced and the partition is its own.
     """
 
     rules: PartitionRules
     end: int
-    answers: Due
+    answers_due: _Due
     takes_over_again: bool
 
     def step(self, member: Member, event: Told) -> Step[Member, Effect[object]]:
@@ -361,9 +359,8 @@ class Membership:
         for each in done.commands:
             if isinstance(each, Commit):
                 assert after.tenure is not None, "it commits what is its own"
-                after = attrs.evolve(
-                    after, committing=CommitTogether(each, self.answers(each, after.answered), after.tenure)
-                )
+                due = self.answers_due(each, after.answered)
+                after = attrs.evolve(after, committing=CommitTogether(each, due, after.tenure))
                 assert after.committing is not None
                 commands.append(after.committing)
             else:
@@ -453,43 +450,41 @@ KINDS: Final[Mapping[Fault, Which]] = {Fault.LOST_REPLY: is_request, Fault.LATE:
 
 
 def transactions(
-    rules: PartitionRules = RIGHT,
+    made: ModuleType = programs,
     *,
+    rules: PartitionRules = RIGHT,
     summary: str = "a partition moves from a member that goes on; answers and position appear together, once",
     records: int = 2,
     budget: int = 1,
     kinds: Mapping[Fault, Which] = KINDS,
     budgets: Mapping[Fault, int] = _NO_BUDGETS,
     means: Callable[[int], Meaning] = kafka,
-    answers: Due = answers_due,
-    takes: Taking = take_over,
-    commits: Together_ = commit_together,
     takes_over_again: bool = True,
 ) -> Scenario:
     """Two members, one of which is assigned the partition.
 
     Args:
-        rules: What each does with it.
+        made: The programs; a faulty variant of them, perhaps.
+        rules: What each does with the partition.
         summary: One line for people.
         records: How many the partition has.
         budget: How many faults may strike: moves, crashes, and those of these kinds.
         kinds: What may strike requests.
         budgets: How many of a kind may.
         means: What Kafka does, or a faulty variant of that.
-        answers: Which answers go into a transaction.
-        takes: How a member takes a partition over.
-        commits: How it commits.
         takes_over_again: Whether it takes over again what is still its own.
     """
     meaning = means(records)
-    membership = Membership(rules, records, answers, takes_over_again)
+    take_over: _Taking = made.take_over
+    commit_together: _Committing = made.commit_together
+    membership = Membership(rules, records, made.answers_due, takes_over_again)
 
     def carried_out(command: Effect[object]) -> Program[object] | None:
         match command:
             case TakeOver():
-                return attempted(takes)
+                return attempted(take_over)
             case CommitTogether(commit, answers, tenure):
-                return commits(commit, answers, tenure)
+                return commit_together(commit, answers, tenure)
             case _:
                 return None
 
@@ -533,10 +528,10 @@ def transactions(
     )
 
 
-async def attempted(takes: Taking) -> Tenure | Failure:
+async def attempted(take_over: _Taking) -> Tenure | Failure:
     """What has come of it, a failure as a value."""
     try:
-        return await takes(PARTITION)
+        return await take_over(PARTITION)
     except Failure as failure:
         await Sleep(0)
         return failure
@@ -570,10 +565,10 @@ SCENARIOS: Final = (
         "transactions.no_metadata",
         partial(
             transactions,
-            EARLY,
+            rules=EARLY,
             summary="the broker takes no metadata: answers of what is done beyond the position wait until that comes to them",
         ),
-        thorough=partial(transactions, EARLY, budget=2, kinds=_LOST),
-        large=partial(transactions, EARLY, records=5, budget=4),
+        thorough=partial(transactions, rules=EARLY, budget=2, kinds=_LOST),
+        large=partial(transactions, rules=EARLY, records=5, budget=4),
     ),
 )

@@ -1,4 +1,4 @@
-"""Eleven ways to get exactly once wrong. Each differs from `tidegate.consumer.transactions`, or from Kafka, in one place."""
+"""Eleven ways to get exactly once wrong, three of them in Kafka."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 import attrs
 
-from tidegate.consumer.commands import Commit
-from tidegate.consumer.partition import PARTS
+from tidegate.consumer import transactions as programs
+from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.scenarios.transactions import (
     ALL,
     EARLY,
@@ -23,25 +23,13 @@ from tidegate.consumer.scenarios.transactions import (
     kafka,
     transactions,
 )
-from tidegate.consumer.specimens.partition import commits_the_highest
-from tidegate.consumer.transactions import (
-    FENCED,
-    BeginTransaction,
-    CommitTransaction,
-    Fence,
-    ReadPosition,
-    SendAnswers,
-    SendPosition,
-    Tenure,
-    Together,
-    commit_together,
-    resolved,
-)
-from tidegate.model.effects import Effect, Failure, NotApplied
-from tidegate.model.records import TopicPartition
+from tidegate.consumer.specimens.partition import COMMITS_THE_HIGHEST
+from tidegate.consumer.transactions import BeginTransaction, CommitTransaction, Fence
+from tidegate.model.effects import Effect
 from tidegate.sim.faults import Fault
 from tidegate.sim.scenario import Scenario
-from tidegate.sim.shipping import Specimen
+from tidegate.sim.shipping import specimen
+from tidegate.sim.variants import variant
 from tidegate.sim.world import Meaning, Outcomes, World
 
 __all__ = ["SPECIMENS"]
@@ -91,202 +79,120 @@ def aborts_by_beginning(records: int) -> Meaning:
     return meaning
 
 
-# --- programs -----------------------------------------------------------------------------------------------------------
-
-
-async def reads_before_it_fences(partition: TopicPartition) -> Tenure:
-    """The position is read first, while its former owner may still commit another one."""
-    position, metadata = await ReadPosition(partition)
-    return Tenure(await Fence(partition), position, metadata)
-
-
-async def commits_the_position_alone(commit: Commit, answers: tuple[int, ...], tenure: Tenure) -> Together:
-    """The position is committed in a transaction of its own, behind that of the answers."""
-    partition, epoch = commit.partition, tenure.epoch
-    if answers:
-        await BeginTransaction(partition, epoch)
-        await SendAnswers(partition, epoch, answers)
-        await CommitTransaction(partition, epoch)
-    return await commit_together(commit, (), tenure)
-
-
-async def goes_on(commit: Commit, answers: tuple[int, ...], tenure: Tenure) -> Together:
-    """What has failed, or may have, is tried again by the same producer."""
-    partition, epoch = commit.partition, tenure.epoch
-    try:
-        await BeginTransaction(partition, epoch)
-        if answers:
-            await SendAnswers(partition, epoch, answers)
-        await SendPosition(partition, epoch, commit.position, commit.metadata)
-        await CommitTransaction(partition, epoch)
-    except Failure as failure:
-        return Together(FENCED if failure == FENCED else NotApplied("tried again"), tenure)
-    return Together(None, Tenure(epoch, commit.position, commit.metadata))
-
-
-async def aborts_and_goes_on(commit: Commit, answers: tuple[int, ...], tenure: Tenure) -> Together:
-    """Where the answers could not be sent, the transaction is aborted, and the next one is begun by the same producer."""
-    partition, epoch = commit.partition, tenure.epoch
-    try:
-        await BeginTransaction(partition, epoch)
-        if answers:
-            await SendAnswers(partition, epoch, answers)
-    except Failure as failure:
-        return Together(FENCED if failure == FENCED else NotApplied("aborted"), tenure)
-    try:
-        await SendPosition(partition, epoch, commit.position, commit.metadata)
-        await CommitTransaction(partition, epoch)
-    except Failure as failure:
-        return Together(FENCED, tenure) if failure == FENCED else await resolved(commit, tenure, failure.reason)
-    return Together(None, Tenure(epoch, commit.position, commit.metadata))
-
-
-async def settles_blindly(commit: Commit, answers: tuple[int, ...], tenure: Tenure) -> Together:
-    """Who has fenced itself goes on without a look at what is committed."""
-    tried = await goes_on(commit, answers, tenure)
-    if tried.reply is None or tried.reply == FENCED:
-        return tried
-    try:
-        return Together(tried.reply, attrs.evolve(tenure, epoch=await Fence(commit.partition)))
-    except Failure:
-        return Together(FENCED, tenure)
-
-
-# --- decisions ----------------------------------------------------------------------------------------------------------
-
-
-def due_below_the_position(commit: Commit, answered: tuple[int, ...]) -> tuple[int, ...]:
-    """What the metadata covers is committed without its answers."""
-    return tuple(offset for offset in answered if offset < commit.position)
-
-
-def all_that_wait(_: Commit, answered: tuple[int, ...]) -> tuple[int, ...]:
-    """All answers go into the next transaction, whether or not it covers their records."""
-    return answered
-
+# --- programs ---------------------------------------------------------------------------------------------------------
 
 IN_TURN: Final = attrs.evolve(RIGHT, running_max=1)
 """One record after the other."""
+
+
+def in_partition(made: type[PartitionRules], *, summary: str) -> Scenario:
+    """The scenario without metadata, with a bug in the partition."""
+    return transactions(rules=made(**attrs.asdict(EARLY, recurse=False)), summary=summary, budget=0)
 
 
 def is_decision(effect: Effect[object]) -> bool:
     return isinstance(effect, CommitTransaction)
 
 
-def planted(
-    name: str,
-    bug: object,
-    make: partial[Scenario],
-    law: str,
-    source: str,
-    *,
-    of: str = "transactions",
-    alone: bool = False,
-) -> Specimen:
-    """The scenario with the bug in its place, of which its docstring is the summary, unless it has one."""
-    made = make if bug is None else partial(make, summary=(bug.__doc__ or "").partition("\n")[0])
-    return Specimen(f"transactions.{name}", made, law, source, of, alone)
-
+TAKES: Final = """    epoch = await Fence(partition)
+    position, metadata = await ReadPosition(partition)
+"""
+READS_FIRST: Final = """    position, metadata = await ReadPosition(partition)
+    epoch = await Fence(partition)
+"""
+RESOLVES: Final = (
+    "await take_over(commit.partition)",
+    "Tenure(await Fence(commit.partition), *await ReadPosition(commit.partition))",
+)
+"""A member that resolves a transaction still fences first: the bug is in how a life begins."""
+SENDS: Final = "        await SendPosition(partition, epoch,"
+ALONE: Final = f"""        if answers:
+            await CommitTransaction(partition, epoch)
+            await BeginTransaction(partition, epoch)
+{SENDS}"""
+ABORTS: Final = f"""    except Failure as failure:
+        return Together(FENCED if failure == FENCED else NotApplied("aborted"), tenure)
+    try:
+{SENDS}"""
+FAILED: Final = "        why = failure.reason\n"
+RESOLVED: Final = "        return await resolved(commit, tenure, failure.reason)\n"
+AGAIN: Final = '        return Together(NotApplied("tried again"), tenure)\n'
+BLINDLY: Final = """        try:
+            return Together(NotApplied("tried again"), attrs.evolve(tenure, epoch=await Fence(partition)))
+        except Failure:
+            return Together(FENCED, tenure)
+"""
 
 SPECIMENS: Final = (
-    planted(
-        "fences_nobody",
-        fences_nobody,
-        partial(transactions, means=fences_nobody, records=1),
-        ONCE,
+    specimen(
+        "transactions.fences_nobody", ONCE,
+        "Each member produces under an id of its own, so that nobody is fenced.",
         "Kafka before KIP-447: with random transactional ids a member that is put out and goes on is fenced by nobody.",
-        alone=True,
-    ),
-    planted(
-        "takes_from_anybody",
-        takes_from_anybody,
-        partial(transactions, means=takes_from_anybody, records=1),
-        FENCE,
+        lambda: programs,
+        make=partial(transactions, means=fences_nobody, records=1), of="transactions", alone=True),
+    specimen(
+        "transactions.takes_from_anybody", FENCE,
+        "The broker does not look at epochs.",
         "Planted: without epochs (KIP-98) a fence would be a wish.",
-        alone=True,
-    ),
-    planted(
-        "reads_before_it_fences",
-        reads_before_it_fences,
-        partial(transactions, takes=reads_before_it_fences, records=1),
-        ONCE,
+        lambda: programs,
+        make=partial(transactions, means=takes_from_anybody, records=1), of="transactions", alone=True),
+    specimen(
+        "transactions.reads_before_it_fences", ONCE,
+        "The position is read first, while its former owner may still commit another one.",
         "aiokafka's own example of a transactional consumer: the position is read as the partition is assigned (OffsetFetch"
         " below v7), whatever is being committed.",
-    ),
-    planted(
-        "commits_the_position_alone",
-        commits_the_position_alone,
-        partial(transactions, commits=commits_the_position_alone, records=1, budget=0),
-        TOGETHER,
+        partial(variant, programs, (TAKES, READS_FIRST), RESOLVES),
+        make=partial(transactions, records=1), of="transactions"),
+    specimen(
+        "transactions.commits_the_position_alone", TOGETHER,
+        "The position is committed in a transaction of its own, behind that of the answers.",
         "Planted: so does whoever sends answers in transactions, and commits by the consumer.",
-    ),
-    planted(
-        "goes_on",
-        goes_on,
-        partial(transactions, means=aborts_by_beginning, commits=goes_on, records=1),
-        ONCE,
+        partial(variant, programs, (SENDS, ALONE)),
+        make=partial(transactions, records=1, budget=0), of="transactions"),
+    specimen(
+        "transactions.goes_on", ONCE,
+        "What has failed, or may have, is tried again by the same producer.",
         "Planted: a commit without an answer that is sent again with the same answers has them twice.",
-    ),
-    planted(
-        "aborts_and_goes_on",
-        aborts_and_goes_on,
-        partial(transactions, means=aborts_by_beginning, commits=aborts_and_goes_on, records=1),
-        ONCE,
+        partial(variant, programs, (FAILED, AGAIN)),
+        make=partial(transactions, means=aborts_by_beginning, records=1), of="transactions"),
+    specimen(
+        "transactions.aborts_and_goes_on", ONCE,
+        "Where the answers could not be sent, the transaction is aborted, and the next one is begun by the same producer.",
         "KIP-890: what was sent late under an epoch that goes on is taken for a part of the next transaction.",
-    ),
-    planted(
-        "settles_blindly",
-        settles_blindly,
-        partial(
-            transactions,
-            IN_TURN,
-            commits=settles_blindly,
-            kinds={Fault.UNSENT: is_decision},
-            budget=2,
+        partial(variant, programs, (SENDS, ABORTS), (FAILED, RESOLVED)),
+        make=partial(transactions, means=aborts_by_beginning, records=1), of="transactions"),
+    specimen(
+        "transactions.settles_blindly", NEVER_FALLS,
+        "Who has fenced itself goes on without a look at what is committed.",
+        "Planted: a producer that is made anew after an error fences its successor, and commits what it believed before.",
+        partial(variant, programs, (FAILED, BLINDLY)),
+        make=partial(
+            transactions, rules=IN_TURN, kinds={Fault.UNSENT: is_decision}, budget=2,
             budgets={Fault.EVICTED: 1, Fault.UNSENT: 1, Fault.CRASH_BEFORE: 0},
         ),
-        NEVER_FALLS,
-        "Planted: a producer that is made anew after an error fences its successor, and commits what it believed before.",
-        alone=True,
-    ),
-    planted(
-        "due_below_the_position",
-        due_below_the_position,
-        partial(transactions, answers=due_below_the_position, budget=0),
-        TOGETHER,
+        of="transactions", alone=True),
+    specimen(
+        "transactions.due_below_the_position", TOGETHER,
+        "What the metadata covers is committed without its answers.",
         "Planted: what is done out of order is known to be done, and its answers are still to be sent when the worker dies.",
-    ),
-    planted(
-        "all_that_wait",
-        all_that_wait,
-        partial(transactions, attrs.evolve(EARLY, running_max=3), answers=all_that_wait, records=3, budget=0),
-        TOGETHER,
+        partial(variant, programs, ("if beyond and commit.metadata:", "if False:")),
+        make=partial(transactions, budget=0), of="transactions"),
+    specimen(
+        "transactions.all_that_wait", TOGETHER,
+        "All answers go into the next transaction, whether or not it covers their records.",
         "Planted: a producer that flushes with each commit sends answers of records that will be handled again.",
-        of="transactions.no_metadata",
-    ),
-    planted(
-        "commits_the_highest",
-        commits_the_highest,
-        partial(
-            transactions,
-            attrs.evolve(EARLY, parts=attrs.evolve(PARTS, position_to_commit=commits_the_highest)),
-            budget=0,
-        ),
-        HANDLED,
+        partial(variant, programs, ("return tuple(found)", "return tuple(offsets)")),
+        make=partial(transactions, rules=attrs.evolve(EARLY, running_max=3), records=3, budget=0),
+        of="transactions.no_metadata"),
+    specimen(
+        "transactions.commits_the_highest", HANDLED,
+        "The highest finished offset is committed, whatever is unfinished before it.",
         "Planted: a transaction makes a wrong position no better.",
-        of="transactions.no_metadata",
-        alone=True,
-    ),
-    planted(
-        "gives_up",
-        None,
-        partial(
-            transactions,
-            takes_over_again=False,
-            records=1,
-            summary="Who is fenced gives up, though the partition is its own.",
-        ),
-        ALL,
+        COMMITS_THE_HIGHEST, make=in_partition, of="transactions.no_metadata", alone=True),
+    specimen(
+        "transactions.gives_up", ALL,
+        "Who is fenced gives up, though the partition is its own.",
         "Planted: a fence that was under way for long, from a member that is gone, fences whoever owns the partition by now.",
-    ),
-)
+        lambda: programs,
+        make=partial(transactions, takes_over_again=False, records=1), of="transactions"),
+)  # fmt: skip
