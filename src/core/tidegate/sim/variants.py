@@ -22,7 +22,8 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from types import ModuleType
+from functools import cache
+from types import CodeType, ModuleType
 from typing import Protocol, TypeVar, cast
 
 from tidegate.model.errors import Misuse
@@ -48,30 +49,40 @@ def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
         Misuse: A text is not there exactly once, or nothing that is replaced is of use to it.
     """
     module = of if isinstance(of, ModuleType) else sys.modules[getattr(of, "__module__", "")]
-    source = cast("_Loader", module.__loader__).get_source(module.__name__) or ""
-    before = ast.parse(source).body
-    for right, wrong in replacements:
-        if (count := source.count(right)) != 1:
-            raise Misuse(f"{module.__name__} says {count} times {right!r}", todo="replace what it says once")
-        source = source.replace(right, wrong)
-    after = ast.parse(source).body
-    known = {ast.dump(each) for each in before}
-    again = _dependents(after, {each for each in after if ast.dump(each) not in known}, set(names))
+    code, bound = _compiled(module.__name__, replacements, frozenset(names))
     made = ModuleType(module.__name__)
     vars(made).update(vars(module), **names)
-    future: list[ast.stmt] = [
-        each for each in after if isinstance(each, ast.ImportFrom) and each.module == "__future__"
-    ]
-    code = compile(ast.Module([*future, *again], []), module.__file__ or "", "exec", dont_inherit=True)
     exec(code, vars(made))  # noqa: S102  the module's own text, but for what the specimen says
     if of is module:
         # A second process imports a module whose name it knows, which would be the original.
         made.__name__ += " (a variant)"
         return cast("T", made)
     name: str = getattr(of, "__qualname__", "")
-    if (replacements or names) and name not in {bound for each in again for bound in _bound(each)}:
+    if (replacements or names) and name not in bound:
         raise Misuse(f"{name} does not use what is replaced in {module.__name__}", todo="vary what uses it")
     return cast("T", getattr(made, name))
+
+
+@cache
+def _compiled(
+    name: str, replacements: tuple[tuple[str, str], ...], names: frozenset[str]
+) -> tuple[CodeType, frozenset[str]]:
+    """What of a module is to be executed again, and the names that this gives something."""
+    module = sys.modules[name]
+    source = cast("_Loader", module.__loader__).get_source(name) or ""
+    before = ast.parse(source).body
+    for right, wrong in replacements:
+        if (count := source.count(right)) != 1:
+            raise Misuse(f"{name} says {count} times {right!r}", todo="replace what it says once")
+        source = source.replace(right, wrong)
+    after = ast.parse(source).body
+    known = {ast.dump(each) for each in before}
+    again = _dependents(after, {each for each in after if ast.dump(each) not in known}, {*names})
+    future: list[ast.stmt] = [
+        each for each in after if isinstance(each, ast.ImportFrom) and each.module == "__future__"
+    ]
+    code = compile(ast.Module([*future, *again], []), module.__file__ or "", "exec", dont_inherit=True)
+    return code, frozenset(bound for each in again for bound in _bound(each))
 
 
 def _dependents(body: list[ast.stmt], changed: set[ast.stmt], names: set[str]) -> list[ast.stmt]:
