@@ -20,17 +20,19 @@ Known not to work
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from types import CodeType, ModuleType
-from typing import Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from tidegate.model.errors import Misuse
 
 __all__ = ["variant"]
 
 T = TypeVar("T")
+_WORD: Final = re.compile(r"\w+")
 
 
 class _Loader(Protocol):
@@ -70,29 +72,50 @@ def _compiled(
     """What of a module is to be executed again, and the names that this gives something."""
     module = sys.modules[name]
     source = cast("_Loader", module.__loader__).get_source(name) or ""
-    before = ast.parse(source).body
+    before = _statements(source)
     for right, wrong in replacements:
         if (count := source.count(right)) != 1:
             raise Misuse(f"{name} says {count} times {right!r}", todo="replace what it says once")
         source = source.replace(right, wrong)
-    after = ast.parse(source).body
-    known = {ast.dump(each) for each in before}
-    again = _dependents(after, {each for each in after if ast.dump(each) not in known}, {*names})
+    texts = _texts(source)
+    again = _dependents(texts, {each for each, text in texts.items() if text not in before}, {*names})
     future: list[ast.stmt] = [
-        each for each in after if isinstance(each, ast.ImportFrom) and each.module == "__future__"
+        each for each in texts if isinstance(each, ast.ImportFrom) and each.module == "__future__"
     ]
     code = compile(ast.Module([*future, *again], []), module.__file__ or "", "exec", dont_inherit=True)
     return code, frozenset(bound for each in again for bound in _bound(each))
 
 
-def _dependents(body: list[ast.stmt], changed: set[ast.stmt], names: set[str]) -> list[ast.stmt]:
+@cache
+def _statements(source: str) -> frozenset[str]:
+    """What a module says, a statement each."""
+    return frozenset(_texts(source).values())
+
+
+def _texts(source: str) -> dict[ast.stmt, str]:
+    """The statements of a module, with their decorators."""
+    lines, body = source.splitlines(), ast.parse(source).body
+    first = [min([each.lineno, *(node.lineno for node in _decorators(each))]) for each in body]
+    return {each: "\n".join(lines[at - 1 : each.end_lineno]) for each, at in zip(body, first, strict=True)}
+
+
+def _decorators(statement: ast.stmt) -> list[ast.expr]:
+    match statement:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return statement.decorator_list
+        case _:
+            return []
+
+
+def _dependents(texts: Mapping[ast.stmt, str], changed: set[ast.stmt], names: set[str]) -> list[ast.stmt]:
     """What uses what is changed, itself or through others, in the order in which it stands."""
-    uses = {each: set(_used(each)) for each in body}
+    words = {each: {*_WORD.findall(text)} for each, text in texts.items()}
     while True:
         names = names | {bound for each in changed for bound in _bound(each)}
-        found = changed | {each for each in body if not uses[each].isdisjoint(names)}
+        left = (each for each in texts if each not in changed and not words[each].isdisjoint(names))
+        found = changed | {each for each in left if not names.isdisjoint(_used(each))}
         if found == changed:
-            return [each for each in body if each in changed]
+            return [each for each in texts if each in changed]
         changed = found
 
 
