@@ -31,6 +31,8 @@ def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, s
     return specimen(name, law, says, source, vary, make=partial(atomic_service, faults=ALL_FAULTS), of="atomic_service")
 
 
+LEAVES: Final = "        await update_one(self.gates, inside, Put(RUN, None), Put(RUNNER, None))\n"
+
 SPECIMENS: Final = (
     bug("atomic_service.members_before_gate", scenarios.REPLACED,
         "Who is alive is read before the gate: whoever joins and enters in between passes for gone.",
@@ -68,8 +70,7 @@ SPECIMENS: Final = (
     bug("atomic_service.does_not_insist", scenarios.OVER,
         "A run that gets no answer when it leaves the gate takes that for a yes.",
         "Planted: whoever is alive and does not insist on leaving blocks itself and all others.",
-        ("                await self._leave(row, token)\n            except (Ambiguous, NotApplied, NotDurable):\n                continue",
-         "                await self._leave(row, token)\n            except (Ambiguous, NotApplied, NotDurable):\n                pass")),
+        (LEAVES, f"        try:\n    {LEAVES}        except (Ambiguous, NotApplied, NotDurable):\n            return\n")),
     bug("atomic_service.recorded_without_an_answer", scenarios.RECORDED,
         "A row that nobody answered for is taken for recorded.",
         "pynenc-mongo takes any error of its driver for an answer.",
