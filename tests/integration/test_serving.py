@@ -54,6 +54,16 @@ def port(acts: list[bytes]) -> Iterator[int]:
         yield found
 
 
+@pytest.fixture(params=["linux", "elsewhere"])
+def _on_each_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the calls that keep the interpreter, and by those that every system has."""
+    if request.param == "elsewhere":
+        monkeypatch.setattr(serving, "_LINUX", None)
+
+
+ON_EACH_SYSTEM: Final = pytest.mark.usefixtures("_on_each_system")
+
+
 def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=5)
 
@@ -69,6 +79,7 @@ def said(connection: socket.socket, text: str) -> bytes:
     return answer
 
 
+@ON_EACH_SYSTEM
 def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
     """Each sends a byte now and then; whoever asks is answered at once."""
     with ExitStack() as stack:
@@ -82,6 +93,7 @@ def test_many_half_open_connections_hold_up_nobody(port: int) -> None:
         assert time.monotonic() - began_s < 2
 
 
+@ON_EACH_SYSTEM
 def test_a_request_that_comes_in_pieces_is_answered(port: int, acts: list[bytes]) -> None:
     """No thread waits for its header; what follows that at once, or later, is read as well."""
     with connected(port) as asks:
@@ -96,6 +108,7 @@ def test_a_request_that_comes_in_pieces_is_answered(port: int, acts: list[bytes]
     assert answer.count(b"HTTP/1.1 200 ") == 2
 
 
+@ON_EACH_SYSTEM
 def test_a_request_that_trickles_in_is_let_go_of(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A time-out that began anew with each byte never ended."""
     monkeypatch.setattr(serving, "_PATIENCE_S", 0.3)

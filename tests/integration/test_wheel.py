@@ -128,12 +128,12 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_from_the_wheel_alone_a_scenario_is_explored(alone: str, unzipped: Path) -> None:
-    """No source tree, no driver: the catalogue imports, and a specimen and a program come out as expected."""
+    """No source tree, no driver: the catalogue imports, and specimens and a program come out as expected."""
     program = (
         "import tidegate.catalogue as catalogue\n"
         "from tidegate.sim.report import explore\n"
         "print(catalogue.__file__)\n"
-        "for name in ('array_push_lock.lost_reply', 'array_push_lock'):\n"
+        "for name in ('array_push_lock.lost_reply', 'recovery.no_patience', 'array_push_lock'):\n"
         "    report = explore(catalogue.shipped(name))\n"
         "    print(name, report.verdict, report.ok, len(report.unmerged))\n"
     )
@@ -143,6 +143,7 @@ def test_from_the_wheel_alone_a_scenario_is_explored(alone: str, unzipped: Path)
     assert done.stdout.splitlines() == [
         str(unzipped / "tidegate" / "catalogue.py"),
         "array_push_lock.lost_reply violated True 0",
+        "recovery.no_patience violated True 0",
         "array_push_lock complete True 0",
     ]
 

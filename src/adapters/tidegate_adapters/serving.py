@@ -3,10 +3,12 @@
 So it answers also while user code holds up the event loop. It is for few readers: operators, Prometheus, a platform that asks
 whether a process is healthy. Which page asks who they are, and how, is the page's business.
 
-Many who connect and do not ask hold up nobody: a connection has a thread once its header is there, there are 32 connections at most, the one that has waited longest for its request
-gives way to a new one, and a request has ten seconds from its first byte to its last. A request whose end two servers could see in
-different places (RFC 9112, section 11.2: request smuggling) is refused, and its connection closed: with a Transfer-Encoding, with
-several lengths, a GET with a body, or a header that cannot be read.
+Many who connect and do not ask hold up nobody. A connection has a thread once its header is there. There are 32 connections at
+most, and the one that has waited longest for its request gives way to a new one. A request has ten seconds from its first byte to
+its last. When connections come in a crowd, they are read together, at most fifty times a second.
+
+A request whose end two servers could see in different places (RFC 9112, section 11.2: request smuggling) is refused, and its
+connection closed: with a Transfer-Encoding, with several lengths, a GET with a body, or a header that cannot be read.
 """
 
 from __future__ import annotations
