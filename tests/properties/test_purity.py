@@ -59,7 +59,7 @@ ONLY_IN: Final = {
     "dis": ("model.bytecode", "sim.fingerprint"),
     "gc": ("sim.fingerprint",),
     "sys": ("model.bytecode", "sim.fingerprint", "sim.outside", "sim.variants"),
-    "importlib": ("catalogue", "sim.confirming"),
+    "importlib": ("catalogue", "sim.confirming", "sim.variants"),
 }
 SYS: Final = frozenset({"modules", "version_info"})
 
@@ -93,6 +93,7 @@ CACHES: Final = {
     "model.bytecode.suspensions": "what is live where, once per code object",
     "sim.world.document": "the cell of a document, for a while",
     "sim.world.uniques": "the cells of unique indexes, by collection",
+    "sim.outside._form_of": "how a class holds what its instances have, once per class",
     "sim.variants._statements": "what a module says, once per module",
     "sim.variants._compiled": "what a planted bug has executed again, once per bug",
     "sim.world.notes": "the cell of a process's notes, for a while",

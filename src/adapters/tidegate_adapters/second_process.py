@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import io
+import marshal
 import os
 import pickle
 import select
@@ -28,13 +29,14 @@ from contextvars import ContextVar, copy_context
 from functools import cache, lru_cache
 from importlib.machinery import PathFinder, SourceFileLoader
 from time import monotonic
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import IO, Any, Final, cast, final
 
 from tidegate.sim.aging import RelativeInstant, packed
 from tidegate.sim.outside import reached
 from tidegate.sim.rerun import Answer, Case, Mismatch, ProgramCase, Unshipped
-from tidegate_adapters.second_process_child import cached, context_variable, read_message, write_message
+from tidegate.sim.variants import recipe_of
+from tidegate_adapters.second_process_child import cached, context_variable, read_message, variant_again, write_message
 
 try:
     import cloudpickle
@@ -313,8 +315,13 @@ def _pickler() -> type[pickle.Pickler]:
                 return context_variable, (obj.name, *((context[obj],) if obj in context else ()))
             if isinstance(obj, _LOCK_TYPES):
                 return threading.Lock if isinstance(obj, _LOCK_TYPES[0]) else threading.RLock, ()
-            if name := _singletons(type(obj).__module__).get(id(obj)):
-                return name  # by reference, for a program may compare it with `is`
+            if not isinstance(
+                obj, (FunctionType, type, ModuleType)
+            ):  # by reference, for a program may compare it with `is`
+                return _singletons(type(obj).__module__).get(id(obj), NotImplemented)
+            if found := recipe_of(obj):
+                (module, code, names), called = found
+                return variant_again, (module, marshal.dumps(code), names, called)
             reduced = super().reducer_override(obj)
             if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:  # a class by value
                 reduced[2][0].setdefault("__qualname__", obj.__qualname__)  # which cloudpickle leaves out

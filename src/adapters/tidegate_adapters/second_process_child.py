@@ -6,6 +6,7 @@ for a name of it.
 
 from __future__ import annotations
 
+import marshal
 import os
 import pickle
 import signal
@@ -13,7 +14,7 @@ import struct
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
 from types import ModuleType
@@ -51,6 +52,19 @@ def cached(function: Callable[..., object], maxsize: int | None, typed: bool) ->
 
 def context_variable(name: str, *value: object) -> ContextVar[object]:
     return ContextVar(name, default=value[0]) if value else ContextVar(name)
+
+
+def variant_again(module: str, code: bytes, names: tuple[tuple[str, object], ...], name: str) -> object:
+    """What is called so in a variant of a module; the variant itself for no name."""
+    found: object = _variant(module, code, names)
+    return getattr(found, name) if name else found
+
+
+@cache
+def _variant(module: str, code: bytes, names: tuple[tuple[str, object], ...]) -> ModuleType:
+    from tidegate.sim.variants import made_of  # noqa: PLC0415  few need it
+
+    return made_of(module, marshal.loads(code), names)  # noqa: S302  of our own parent
 
 
 def main() -> None:

@@ -68,7 +68,7 @@ class _Effort:
 
 
 _USERS: Final = _Effort(replies=REPLIES_MIN, is_all=True, left=REPLIES_MIN, loops=4, loop_replies=200, sent=400)
-_SHIPPED: Final = _Effort(replies=100, is_all=False, left=0, loops=1, loop_replies=50, sent=20)
+_SHIPPED: Final = _Effort(replies=40, is_all=False, left=0, loops=1, loop_replies=30, sent=12)
 """For programs of tidegate alone: a test of its own shows that they keep no state."""
 _SUSPECT_LOOPS: Final = 32
 _SUSPECT_REPLIES: Final = 12_000

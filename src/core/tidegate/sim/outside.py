@@ -33,7 +33,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from datetime import date
 from enum import Enum, unique
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from inspect import getattr_static
 from itertools import count, cycle, islice
 from operator import length_hint
@@ -300,14 +300,16 @@ def _packages_of(roots: Iterable[object]) -> frozenset[str]:
             case FunctionType():
                 found.add(_package(item.__module__ or "", item.__code__.co_filename))
                 held = (_held(cell, "cell_contents") for cell in item.__closure__ or ())
-                todo += [*(held if _is_ours(item) else ()), getattr_static(item, "__wrapped__", None)]
+                todo += [*(held if _is_ours(item) else ()), vars(item).get("__wrapped__")]
             case type():
                 file = getattr(sys.modules.get(item.__module__), "__file__", None)
                 found.add(_package(item.__module__, file or ""))
             case tuple():
                 todo += item
             case _:
-                todo += [type(item), getattr_static(item, "__wrapped__", None), *dict(_functions_in(item)).values()]
+                todo += [type(item), *(part for _, part in _functions_in(item))]
+                if not _is_ours(type(item)):
+                    todo.append(getattr_static(item, "__wrapped__", None))
                 if callable(item) and _is_ours(type(item)):
                     todo += [part for _, part in _fields(item, frozenset())]
     return frozenset(found - {""})
@@ -712,14 +714,25 @@ def _functions_in(item: object, deep: int = _DEEP_MAX) -> Iterator[tuple[str, ob
 
 
 def _attributes_of(item: object) -> Iterator[tuple[str, object]]:
-    is_plain = not any(isinstance(getattr_static(type(item), name, None), FunctionType) for name in _LOOKING_UP)
+    form: type = type(item)
+    is_plain, slots = _form_of(form)
     with suppress(AttributeError):
         yield from list((getattr if is_plain else object.__getattribute__)(item, "__dict__").items())
-    for kind in type(item).__mro__:
-        for name, member in list(vars(kind).items()):
-            if isinstance(member, MemberDescriptorType) and not name.startswith("__"):
-                with suppress(AttributeError):
-                    yield name, member.__get__(item, kind)
+    for kind, name, member in slots:
+        with suppress(AttributeError):
+            yield name, member.__get__(item, kind)
+
+
+@cache
+def _form_of(kind: type) -> tuple[bool, tuple[tuple[type, str, MemberDescriptorType], ...]]:
+    """Whether it looks attributes up as any class does, and its slots."""
+    is_plain = not any(isinstance(getattr_static(kind, name, None), FunctionType) for name in _LOOKING_UP)
+    return is_plain, tuple(
+        (base, name, member)
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if isinstance(member, MemberDescriptorType) and not name.startswith("__")
+    )
 
 
 _LOOKING_UP: Final = ("__getattr__", "__getattribute__")

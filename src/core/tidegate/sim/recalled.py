@@ -35,7 +35,7 @@ __all__ = ["asked", "calls"]
 
 _STEPS: Final = 100
 """In how many states an actor with code of the user's moves again."""
-_STEPS_SHIPPED: Final = 6
+_STEPS_SHIPPED: Final = 4
 _CALLED: Final = ("step", "event_for", "merge", "stamp", "split", "is_timer", "at_once", "ends", "lane")
 """Functions that actors are given, besides meanings and what makes worlds or programs."""
 _CALLS: Final = 200
@@ -61,9 +61,17 @@ def calls(space: Space, steppers: Iterable[Stepper], states: Sequence[Packed]) -
     Raises:
         Nondeterministic: An actor has other steps when it moves again.
     """
+    known: dict[int, tuple[object, bool]] = {}
+
+    def has_code(function: object) -> bool:
+        """Is it of the user's? Actors share functions."""
+        if id(function) not in known:
+            known[id(function)] = function, reached(function).has_code  # it lives as long as its id is known
+        return known[id(function)][1]
+
     for stepper in steppers:
         if isinstance(stepper, (Remembering, Overwriting)):
-            yield from _of_actor(space, stepper, states)
+            yield from _of_actor(space, stepper, states, has_code)
 
 
 # --- reducers, meanings, and actors of the user's -----------------------------------------------------------------------
@@ -178,31 +186,28 @@ class StepsCase:
         return frozenset(Counter(map(exactly, found)).items())
 
 
-def _of_actor(space: Space, stepper: Remembering | Overwriting, states: Sequence[Packed]) -> Iterator[_Called]:
+def _of_actor(
+    space: Space, stepper: Remembering | Overwriting, states: Sequence[Packed], has_code: Callable[[object], bool]
+) -> Iterator[_Called]:
     actor, keys = stepper.actor, states if isinstance(stepper, Overwriting) else list(stepper.memo)
     is_users = not type(actor).__module__.startswith("tidegate.")
     meaning: Meaning | None = getattr(actor, "meaning", None)
-    meant = _Meant(meaning) if meaning is not None and reached(meaning).has_code else None
+    meant = _Meant(meaning) if meaning is not None and has_code(meaning) else None
     prepares = None if is_users else getattr(actor, "prepared", None)
-    prepared = _Prepared(prepares) if prepares is not None and reached(prepares).has_code else None
+    prepared = _Prepared(prepares) if prepares is not None and has_code(prepares) else None
     names = (*_CALLED, "carried_out") if isinstance(actor, ReducerProcess) else () if is_users else _CALLED
     found = ((name, each) for name in names if callable(each := getattr(actor, name, None)))
     functions = {
         name: _Recorded(each)
         for name, each in found
-        if (isinstance(actor, ReducerProcess) and name != "carried_out") or reached(each).has_code
+        if (isinstance(actor, ReducerProcess) and name != "carried_out") or has_code(each)
     }
     if not (functions or meant or prepared or is_users):
         return  # programs are executed by themselves
-    has_code = (
-        is_users
-        or meant is not None
-        or prepared is not None
-        or reached(*(each.function for each in functions.values())).has_code
-    )
+    is_long = is_users or bool(meant or prepared) or any(has_code(each.function) for each in functions.values())
     recorders = {"meaning": meant, "prepared": prepared}
     again = _recording(actor, {**functions, **{name: each for name, each in recorders.items() if each is not None}})
-    for key in _spread(keys, _STEPS if has_code else _STEPS_SHIPPED):
+    for key in _spread(keys, _STEPS if is_long else _STEPS_SHIPPED):
         try:
             known = stepper.unjudged(key) if isinstance(stepper, Overwriting) else stepper.memo[key]
             kind, steps = space.entry(key, list(space.steps(again, key, Looked())))

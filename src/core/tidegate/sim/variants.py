@@ -24,14 +24,18 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
-from types import CodeType, ModuleType
-from typing import Final, Protocol, TypeVar, cast
+from importlib import import_module
+from types import CodeType, FunctionType, ModuleType
+from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 from tidegate.model.errors import Misuse
 
-__all__ = ["variant"]
+__all__ = ["Recipe", "made_of", "recipe_of", "variant"]
 
 T = TypeVar("T")
+Recipe: TypeAlias = tuple[str, CodeType, tuple[tuple[str, object], ...]]
+"""A module, the code of it that is executed again, and the names that stand for something else."""
+_RECIPE: Final = "__recipe__"
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -52,9 +56,7 @@ def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
     """
     module = of if isinstance(of, ModuleType) else sys.modules[getattr(of, "__module__", "")]
     code, bound = _compiled(module.__name__, replacements, frozenset(names))
-    made = ModuleType(module.__name__)
-    vars(made).update(vars(module), **names)
-    exec(code, vars(made))  # noqa: S102  the module's own text, but for what the specimen says
+    made = made_of(module.__name__, code, tuple(names.items()))
     if of is module:
         # A second process imports a module whose name it knows, which would be the original.
         made.__name__ += " (a variant)"
@@ -63,6 +65,29 @@ def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
     if (replacements or names) and name not in bound:
         raise Misuse(f"{name} does not use what is replaced in {module.__name__}", todo="vary what uses it")
     return cast("T", getattr(made, name))
+
+
+def made_of(module: str, code: CodeType, names: tuple[tuple[str, object], ...]) -> ModuleType:
+    """The variant of a module in which that code is executed again, and these names stand for something else."""
+    made = ModuleType(module)
+    vars(made).update(vars(import_module(module)), **dict(names))
+    vars(made)[_RECIPE] = module, code, names
+    exec(code, vars(made))  # noqa: S102  the module's own text, but for what the specimen says
+    return made
+
+
+def recipe_of(item: object) -> tuple[Recipe, str] | None:
+    """What the variant is made of that a function, class or module is from, and its name there; None for any other object."""
+    if isinstance(item, ModuleType):
+        return (vars(item)[_RECIPE], "") if _RECIPE in vars(item) else None
+    name: str = getattr(item, "__qualname__", "")
+    if getattr(sys.modules.get(getattr(item, "__module__", "")), name, None) is item:
+        return None
+    functions = vars(item).values() if isinstance(item, type) else (item,)
+    made = next(
+        (each.__globals__ for each in functions if isinstance(each, FunctionType) and _RECIPE in each.__globals__), None
+    )
+    return (made[_RECIPE], name) if made is not None and made.get(name) is item else None
 
 
 @cache
