@@ -285,7 +285,7 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "AD3 over time-0",
         "AD3 over time-1",
     ),
-    "/invocations/test_dispatch.py::test_a_planted_bug_breaks_its_law": ("who waits again is not heard",),
+    "/work/test_worker.py::test_a_planted_bug_breaks_its_law": ("a second suspension is not heard",),
     "/invocations/test_transition.py::test_a_planted_bug_breaks_the_law": ("bug5-TR3",),
     "/reactive/change_stream/test_laws.py::test_a_planted_bug_breaks_the_law": (
         "CS1-planted11",

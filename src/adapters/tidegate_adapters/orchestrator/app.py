@@ -34,7 +34,6 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
 
 from tidegate.invocations.asking import Asked, Asking, Command
-from tidegate.invocations.dispatch import DispatchRules, Held
 from tidegate.invocations.enqueueing import arguments_name
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
 from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX, Job
@@ -42,6 +41,7 @@ from tidegate.invocations.purging import Purging
 from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.registration import RegistrationOutcome
 from tidegate.invocations.taking import Takeable, Taker
+from tidegate.invocations.worker import WORK_QUEUE, Held, InvocationResults
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown
@@ -57,6 +57,7 @@ from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
 from tidegate.triggers.trigger import Static, conditions_of
+from tidegate.work.vocabulary import ByLife, Queue, WorkerRules
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.connecting import (
     AppStore,
@@ -85,10 +86,11 @@ from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator, enqueued, handle_of
 from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.uploads import Uploads
-from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
+from tidegate_adapters.orchestrator.workers import Post, Workers
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.signals import run_until_signalled
 from tidegate_adapters.sites import Site
+from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
     from tidegate_adapters.embedded import Embedded
@@ -137,7 +139,7 @@ class Orchestrator:
         settings: OrchestratorSettings | None = None,
         metrics: CollectorRegistry | None = None,
         tracer_provider: TracerProvider | None = None,
-        observers: Iterable[DispatchObserver] = (),
+        observers: Iterable[WorkerObserver] = (),
         **_unknown: Never,
     ) -> None:
         check_known(Orchestrator, "Orchestrator", _unknown)
@@ -773,6 +775,7 @@ class Orchestrator:
             post,
             there.results.told,
             (*self._observers, *lookout.observers),
+            deaths_max=self.settings.deaths_max,
             spans=self._spans,
         )
         log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
@@ -869,12 +872,13 @@ class Orchestrator:
         """What runs invocations here; None while it is not served."""
         return self._workers
 
-    def _rules(self) -> DispatchRules:
+    def _rules(self) -> WorkerRules:
         told = self.settings
-        return DispatchRules(
-            slots=told.concurrency, batch=told.batch, drain=duration(told.drain), leave=told_within(duration(told.leave)), beat_every=duration(told.beat_every),
-            dead_after=duration(told.dead_after), polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
-            deaths_max=told.deaths_max,
+        return WorkerRules(
+            queues=(Queue(name=WORK_QUEUE, polling=told.polling),), results=InvocationResults(),
+            liveness=ByLife(heartbeat_every=duration(told.beat_every), dead_after=duration(told.dead_after)),
+            concurrency=told.concurrency, batch=told.batch, results_max=told.batch, prefetch=True,
+            drain=duration(told.drain), leave=told_within(duration(told.leave)), draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
-from tidegate.invocations.dispatch import Held
+from tidegate.invocations.worker import Held
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration

@@ -21,24 +21,20 @@ from contextlib import ExitStack, asynccontextmanager
 from logging import getLogger
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from tidegate.invocations.dispatch import (
-    Beaten,
-    DispatchCommand,
-    DispatchEvent,
-    DispatchState,
-    EndsWritten,
-    HandlersEnded,
-    RunsTaken,
-)
+from tidegate.invocations.worker import Held
 from tidegate.model.instants import SECOND, Duration, duration
+from tidegate.work import events
+from tidegate.work.state import WorkerState
+from tidegate.work.vocabulary import WorkerCommand
 from tidegate_adapters import monitor
 from tidegate_adapters.monitor import Monitor, looking
 from tidegate_adapters.orchestrator.page import App, Page
 from tidegate_adapters.orchestrator.standing import Backlog
 from tidegate_adapters.orchestrator.tallies import Glance, Tallies
-from tidegate_adapters.orchestrator.workers import DispatchObserver, Workers
+from tidegate_adapters.orchestrator.workers import Workers
 from tidegate_adapters.page.live import run_in, served_live
 from tidegate_adapters.serving import Answer, address
+from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
@@ -77,15 +73,17 @@ class Lookout:
         self._beaten = self._moved = time.monotonic()
         self.tallies = Tallies()
         self._is_wanted = self._monitor.is_wanted or app.settings.page_port is not None
-        self.observers: tuple[DispatchObserver, ...] = (self._follow,) if self._is_wanted else ()
+        self.observers: tuple[WorkerObserver, ...] = (self._follow,) if self._is_wanted else ()
 
-    def _follow(self, event: DispatchEvent, state: DispatchState, commands: Sequence[DispatchCommand]) -> None:
+    def _follow(self, event: events.WorkerEvent, state: WorkerState, commands: Sequence[WorkerCommand]) -> None:
         match event:
-            case Beaten(is_alive=True):
+            case events.HeartbeatAcked(is_alive=True):
                 self._beaten = time.monotonic()
-            case RunsTaken(has_failed=False) | HandlersEnded():
+            case events.PollCompleted(_, _, result) if not result.has_failed:
                 self._moved = time.monotonic()
-            case EndsWritten(_, command, left) if len(left) < len(command.ends):
+            case events.HandlersEnded():
+                self._moved = time.monotonic()
+            case events.ResultsWritten(_, command, reply) if len(reply.left) < len(command.results):
                 self._moved = time.monotonic()
             case _:
                 pass
@@ -94,9 +92,17 @@ class Lookout:
     def glance(self) -> Glance:
         """What the app is like now; from any thread."""
         app, now = self._app, time.monotonic()
-        state = DispatchState() if app.workers is None else app.workers.state
+        state, held = WorkerState(), Held()
+        if app.workers is not None:
+            state, held = app.workers.state, app.workers.held
         return Glance(
-            tuple(app.declared), app.settings.concurrency, state, self._backlogs, now - self._beaten, now - self._moved
+            tuple(app.declared),
+            app.settings.concurrency,
+            state,
+            self._backlogs,
+            now - self._beaten,
+            now - self._moved,
+            held,
         )
 
     def health(self) -> Answer:
@@ -144,7 +150,7 @@ def of_health(seen: Glance, stalled_after: Duration) -> Answer:
         seen: What it is like.
         stalled_after: How long it may be without a beat, and stand while something is due, in microseconds.
     """
-    due = sum(each.waiting for each in seen.backlogs if each.queue not in seen.state.held.queues)
+    due = sum(each.waiting for each in seen.backlogs if each.queue not in seen.held.queues)
     wrong: list[str] = []
     if seen.beaten_s * SECOND >= stalled_after:
         wrong.append(f"no beat was confirmed for {seen.beaten_s:.1f} s")

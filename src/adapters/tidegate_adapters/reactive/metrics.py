@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from tidegate.model.instants import SECOND
-from tidegate.reactive.pool import InterruptReason
 from tidegate.reactive.task_records import TaskStatus
+from tidegate.work.vocabulary import InterruptReason
 from tidegate_adapters.exposition import Collector, Metric, counter, gauge, handler_seconds
 from tidegate_adapters.reactive.tallies import NOTHING, Glance, Tallies
 
@@ -36,6 +36,9 @@ __all__ = ["ReactiveCollector"]
 
 _PREFIX: Final = "tidegate_reactive_"
 _OUTCOMES: Final = ("succeeded", "later", "failed")
+_REASONS: Final = tuple(
+    each.name.lower() for each in (InterruptReason.TOO_LONG, InterruptReason.LEASE_LOST, InterruptReason.STOPPING)
+)
 
 
 @final
@@ -68,8 +71,7 @@ def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
     yield counter(
         f"{_PREFIX}retried_runs", "Runs that were begun again after a failure, or a lost lease.", ("task",), retried
     )
-    reasons = [each.name.lower() for each in InterruptReason]
-    interrupted = ((task, each, tallies.interrupted[task, each]) for task in now.tasks for each in reasons)
+    interrupted = ((task, each, tallies.interrupted[task, each]) for task in now.tasks for each in _REASONS)
     yield counter(
         f"{_PREFIX}interruptions", "Handlers that were interrupted, by reason.", ("task", "reason"), interrupted
     )
@@ -77,10 +79,8 @@ def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
 
 
 def _of_pool(now: Glance) -> Iterator[Metric]:
-    running = Counter(each.task for each in now.pool.working)
-    unwritten = Counter(task for task, _, _ in now.pool.ended)
-    for each in now.pool.ending:
-        unwritten[each.task] += len(each.ended)
+    running = Counter(each.run.task for each in now.pool.running)
+    unwritten = Counter(each.run.task for each in now.pool.results)
     yield gauge(
         f"{_PREFIX}running_handlers", "Handlers that run.", ("task",), ((task, running[task]) for task in now.tasks)
     )

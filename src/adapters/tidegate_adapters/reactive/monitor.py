@@ -20,8 +20,10 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tidegate.model.instants import SECOND, Duration, duration
-from tidegate.reactive.pool import PoolCommand, PoolEvent, PoolState
 from tidegate.reactive.record_queries import Query
+from tidegate.work.events import WorkerEvent
+from tidegate.work.state import WorkerState
+from tidegate.work.vocabulary import WorkerCommand
 from tidegate_adapters import monitor
 from tidegate_adapters.monitor import Monitor, looking
 from tidegate_adapters.page.live import run_in, served_live
@@ -31,9 +33,10 @@ from tidegate_adapters.reactive.page import Page
 from tidegate_adapters.reactive.planner import Planner, Standing
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.tallies import Census, Glance, Tallies
-from tidegate_adapters.reactive.workers import Pool, PoolObserver
+from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.serving import Answer, address
 from tidegate_adapters.sparing import Sparing
+from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
@@ -77,15 +80,15 @@ class Lookout:
         self._tallies, self._census, self._sparing = Tallies(), Census(), Sparing()
         self._at = time.monotonic()
         self._led = dict.fromkeys(office.databases, self._at)
-        self.observers: tuple[PoolObserver, ...] = (self._follow,) if self._is_wanted else ()
+        self.observers: tuple[WorkerObserver, ...] = (self._follow,) if self._is_wanted else ()
 
-    def _follow(self, event: PoolEvent, state: PoolState, commands: Sequence[PoolCommand]) -> None:
+    def _follow(self, event: WorkerEvent, state: WorkerState, commands: Sequence[WorkerCommand]) -> None:
         self._at = time.monotonic()
         self._tallies.follow(event, state, commands)
 
     def glance(self) -> Glance:
         """What the app is like now; from any thread."""
-        pool = PoolState() if self._app.pool is None else self._app.pool.state
+        pool = WorkerState() if self._app.pool is None else self._app.pool.state
         standings = {each.database: each.standing for each in self._app.planners}
         return Glance(self._office.tasks, pool, standings, self._census)
 

@@ -13,7 +13,7 @@ Read the modules in this order; the `__all__` of each is what it offers:
     task_documents   a task record as a document, and back
     plan_queries     which documents does a planner have to look at? asked of the store
     reactive_task    the programs of a task: look, work, renew, clean up
-    pool             which runs are under way in a process, and what is asked for next?
+    worker           what runs of reactive tasks are to a worker (`tidegate.work`), and what they have come to
     deployments      the program that a version of an application begins to lead with
     reconciler       the program of a reconciliation
     sweeper          the program of a sweep for orphans
