@@ -12,26 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegate import laws
-from tidegate.consumer import _one_record
+from tidegate.consumer import _one_record, commands
 from tidegate.consumer.backpressure import Flow, Free, GateReason, Held, PartitionLimits, Plan, Thresholds
-from tidegate.consumer.commands import (
-    Assigned,
-    Batch,
-    Commit,
-    Event,
-    Fetch,
-    Fetched,
-    Interrupt,
-    Lost,
-    RecordsHandled,
-    Release,
-    Request,
-    Revoked,
-    SlotFreed,
-    Work,
-    WorkReported,
-    event_for,
-)
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import Arrange, Judge, Report, Rules, Tasks
@@ -68,7 +50,7 @@ class Machine:
     """What a consumer does: as it does, or wrongly."""
 
     rules: ConsumerRules = RULES
-    step: Callable[[ConsumerRules, ConsumerState, Event], ConsumerStep] = ConsumerRules.step
+    step: Callable[[ConsumerRules, ConsumerState, commands.Event], ConsumerStep] = ConsumerRules.step
     polling: Callable[[ConsumerRules, ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]] = (
         ConsumerRules.polling
     )
@@ -77,7 +59,7 @@ class Machine:
         return self.polling(self.rules, state, paused)
 
 
-Check = Callable[[Machine, ConsumerState, ConsumerState, Event], bool]
+Check = Callable[[Machine, ConsumerState, ConsumerState, commands.Event], bool]
 
 
 class World:
@@ -94,54 +76,60 @@ class World:
             match action:
                 case "assign":
                     self.generation += 1
-                    self.happen(Assigned(P[which], self.generation, how))
+                    self.happen(commands.Assigned(P[which], self.generation, how))
                 case "revoke":
-                    self.happen(Revoked(P[which]))
+                    self.happen(commands.Revoked(P[which]))
                 case "lose":
-                    self.happen(Lost(P[which]))
+                    self.happen(commands.Lost(P[which]))
                 case _:
                     self.come_true(which, how)
 
     def come_true(self, which: int, how: int) -> None:
         polled = self.machine.plan(self.state, ()).poll
-        able = [command for command in self.commands if not isinstance(command, Fetch) or command.partition in polled]
+        able = [
+            command
+            for command in self.commands
+            if not isinstance(command, commands.Fetch) or command.partition in polled
+        ]
         if not able:
             return
         command = able[which % len(able)]
         self.commands.remove(command)
         reply: object = None
         match command:
-            case Fetch(partition, generation, position):
+            case commands.Fetch(partition, generation, position):
                 offsets = tuple(range(position, position + how))
                 keys, again = tuple(KEYS[each % 3] for each in offsets), offsets[max(0, which - 15) :]
-                self.happen(Fetched(partition, generation, offsets, keys, again, which == 20))
+                self.happen(commands.Fetched(partition, generation, offsets, keys, again, which == 20))
                 return
-            case Commit():
+            case commands.Commit():
                 reply = (None, None, None, Ambiguous(), Refused())[how]
-            case Work():
+            case commands.Work():
                 reply = ValueError() if how == 4 else _reply(command.request, how)
             case _:
                 pass
-        event = event_for(command, reply)
+        event = commands.event_for(command, reply)
         if event is not None:
             self.happen(event)
 
-    def happen(self, event: Event) -> None:
+    def happen(self, event: commands.Event) -> None:
         before = self.state
         step = self.machine.step(self.machine.rules, before, event)
         self.state = step.state
         for command in step.commands:
             if isinstance(command, Cancel):  # of user code, which goes on until it ends
-                self.commands = [other for other in self.commands if isinstance(other, Work) or other != command.effect]
-            elif not isinstance(command, (Release, Interrupt)):
+                self.commands = [
+                    other for other in self.commands if isinstance(other, commands.Work) or other != command.effect
+                ]
+            elif not isinstance(command, (commands.Release, commands.Interrupt)):
                 self.commands.append(command)
         assert self.check(self.machine, before, self.state, event), (before, event, self.state)
         if self.check is as8:
-            in_work = [command for command in self.commands if isinstance(command, Work)]
+            in_work = [command for command in self.commands if isinstance(command, commands.Work)]
             assert laws.consumer.nothing_runs_uncounted(self.state, in_work), (before, event, self.state)
 
 
-def _reply(request: Request, how: int) -> object:
+def _reply(request: commands.Request, how: int) -> object:
     """What user code answers, where it does not raise."""
     match request:
         case Arrange(_, offsets):
@@ -179,54 +167,54 @@ def holds(check: Check, machine: Machine) -> None:
     played()
 
 
-def as1(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as1(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     del before, event
     return laws.consumer.executors_bound_the_running(machine.rules, after)
 
 
-def as2(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as2(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     del before, event
     return laws.consumer.nothing_is_polled_at_high(machine.rules, after, machine.plan(after, ()))
 
 
-def as3(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as3(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     del before, event
     return laws.consumer.no_executor_waits(machine.rules, after)
 
 
-def as4(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as4(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     del machine
     return laws.consumer.others_are_left_alone(before, after, event.partition)
 
 
-def as5(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as5(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     del before, event
     return all(
         laws.consumer.holds_what_is_not_polled(after, paused, machine.plan(after, paused)) for paused in ((), P, P[:1])
     )
 
 
-def as6(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as6(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     return laws.consumer.slots_go_round(machine.rules, before, after, event.partition)
 
 
-def as8(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as8(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     """What is in work the world knows, which looks itself; and what is counted follows from the state."""
     del machine, before, event
     counted = ConsumerState(after.partitions, after.verdict, after.outliving)
     return (after.running, after.load) == (counted.running, counted.load)
 
 
-def as9(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as9(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     del after
     alone = machine.step(machine.rules, before, event)
-    among_others = machine.rules.step(before, Batch((event, SlotFreed(event.partition))))
+    among_others = machine.rules.step(before, commands.Batch((event, commands.SlotFreed(event.partition))))
     return alone == among_others and attrs.astuple(alone.state, recurse=False) == attrs.astuple(
         among_others.state, recurse=False
     )
 
 
-def as10(machine: Machine, before: ConsumerState, after: ConsumerState, event: Event) -> bool:
+def as10(machine: Machine, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
     del machine
     return laws.consumer.what_was_done_counts(before, after, event)
 
@@ -247,7 +235,7 @@ def test_with_hooks_too_the_laws_hold(law: str) -> None:
     holds(LAWS[law], Machine(attrs.evolve(RULES, partition=WINDOWS)))
 
 
-def runs_twice_as_many(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def runs_twice_as_many(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """There are more executors than there are."""
     return attrs.evolve(rules, executors=2 * rules.executors).step(state, event)
 
@@ -259,14 +247,14 @@ def polls_through_the_gate(
     return rules.polling(attrs.evolve(state, verdict=Flow(GateReason.BELOW_HIGH)), paused)
 
 
-def leaves_one_executor_free(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def leaves_one_executor_free(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """One executor waits, whatever is queued."""
     return attrs.evolve(rules, executors=rules.executors - 1).step(state, event)
 
 
-def loses_all_with_one(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def loses_all_with_one(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """A partition that is lost takes the others with it."""
-    return Step(ConsumerState()) if isinstance(event, Lost) else rules.step(state, event)
+    return Step(ConsumerState()) if isinstance(event, commands.Lost) else rules.step(state, event)
 
 
 def resumes_nothing(
@@ -287,7 +275,7 @@ def polls_who_asks_for_nothing(
     return rules.polling(attrs.evolve(state, partitions=asks), paused)
 
 
-def keeps_its_slot(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def keeps_its_slot(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """A partition takes the slot that it made free, and the others wait until it has nothing more."""
     own = state[event.partition]
     room = rules.executors - state.running + (own.running if isinstance(own, Owned) else 0)
@@ -296,17 +284,17 @@ def keeps_its_slot(rules: ConsumerRules, state: ConsumerState, event: Event) -> 
     if isinstance(done.state, Owned):
         parts.append(done.state)
     kept = ConsumerState(tuple(sorted(parts, key=attrgetter("partition"))), state.verdict)
-    again = rules.step(kept, SlotFreed(event.partition))
+    again = rules.step(kept, commands.SlotFreed(event.partition))
     return Step(again.state, (*done.commands, *again.commands))
 
 
-def forgets_what_it_gave_up(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def forgets_what_it_gave_up(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """What outlives its partition counts no more."""
     done = rules.step(state, event)
     return Step(ConsumerState(done.state.partitions, done.state.verdict), done.commands)
 
 
-def forgets_one_that_ends_alone(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def forgets_one_that_ends_alone(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """Law AS9: planted."""
     done = rules.step(state, event)
     if rules._shortly(state, event) is None:  # noqa: SLF001  where it would be forgotten
@@ -317,36 +305,38 @@ def forgets_one_that_ends_alone(rules: ConsumerRules, state: ConsumerState, even
     return Step(attrs.evolve(done.state, partitions=parts), done.commands)
 
 
-def keeps_nothing(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def keeps_nothing(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """Law AS10: what was done is done again."""
     done = rules.step(state, event)
     return Step(attrs.evolve(done.state, kept=()), done.commands)
 
 
-def keeps_what_was_delivered(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def keeps_what_was_delivered(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """Law AS10: what was in work counts as done."""
     done, own = rules.step(state, event), state[event.partition]
-    if done.state.kept == state.kept or not isinstance(event, Lost) or not isinstance(own, Owned):
+    if done.state.kept == state.kept or not isinstance(event, commands.Lost) or not isinstance(own, Owned):
         return done
     lost = Kept(own.partition, own.tracker.floor, ((own.tracker.floor, own.tracker.frontier),))
     others = tuple(each for each in done.state.kept if each.partition != own.partition)
     return Step(attrs.evolve(done.state, kept=(*others, lost)), done.commands)
 
 
-def takes_any_for_its_own(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def takes_any_for_its_own(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """Law AS10: by offset alone."""
-    return rules.step(state, attrs.evolve(event, again=event.offsets) if isinstance(event, Fetched) else event)
+    return rules.step(state, attrs.evolve(event, again=event.offsets) if isinstance(event, commands.Fetched) else event)
 
 
-def goes_back(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def goes_back(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """Law AS10: the position may have gone back."""
     return rules.step(attrs.evolve(state, kept=tuple(attrs.evolve(each, position=0) for each in state.kept)), event)
 
 
-def goes_on_after_another(rules: ConsumerRules, state: ConsumerState, event: Event) -> ConsumerStep:
+def goes_on_after_another(rules: ConsumerRules, state: ConsumerState, event: commands.Event) -> ConsumerStep:
     """Law AS10: what is kept stays, though a record has come that is another."""
     done = rules.step(state, event)
-    return Step(attrs.evolve(done.state, kept=state.kept), done.commands) if isinstance(event, Fetched) else done
+    return (
+        Step(attrs.evolve(done.state, kept=state.kept), done.commands) if isinstance(event, commands.Fetched) else done
+    )
 
 
 SPECIMENS = {
@@ -377,11 +367,11 @@ def test_a_planted_bug_breaks_the_law(name: str) -> None:
 def as9_while_held(order: Sequence[int]) -> list[bool]:
     """Law AS9 for six records that end one by one in this order; and whether each ended while the partition was held."""
     machine = Machine(attrs.evolve(RULES, executors=6))
-    state = machine.rules.step(ConsumerState(), Assigned(P[0], 1, 0)).state
-    state = machine.rules.step(state, Fetched(P[0], 1, tuple(range(6)))).state
+    state = machine.rules.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
+    state = machine.rules.step(state, commands.Fetched(P[0], 1, tuple(range(6)))).state
     held = []
     for offset in order:
-        event = WorkReported(P[0], 1, RecordsHandled((offset,)))
+        event = commands.WorkReported(P[0], 1, commands.RecordsHandled((offset,)))
         assert as9(machine, state, state, event)
         is_held = isinstance(state.partitions[0].holding.hold, Held)
         held.append(is_held and machine.rules._shortly(state, event) is not None)  # noqa: SLF001  it has no other sign
@@ -406,17 +396,17 @@ def test_a_partition_that_is_held_for_ever_breaks_the_law(monkeypatch: pytest.Mo
 def as9_while_one_backs_off() -> list[bool]:
     """Law AS9 for records that end one by one, of which the second fails first; and for which of them the short way was taken."""
     machine = Machine(attrs.evolve(RULES, executors=3, partition=RETRIED))
-    state = machine.rules.step(ConsumerState(), Assigned(P[0], 1, 0)).state
-    state = machine.rules.step(state, Fetched(P[0], 1, tuple(range(4)))).state
+    state = machine.rules.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
+    state = machine.rules.step(state, commands.Fetched(P[0], 1, tuple(range(4)))).state
     short = []
     for what in (
-        RecordsHandled((0,)),
-        RecordsHandled((), (1,)),
-        RecordsHandled((2,)),
-        RecordsHandled((1,)),  # which was told before
-        RecordsHandled((3,)),
+        commands.RecordsHandled((0,)),
+        commands.RecordsHandled((), (1,)),
+        commands.RecordsHandled((2,)),
+        commands.RecordsHandled((1,)),  # which was told before
+        commands.RecordsHandled((3,)),
     ):
-        event = WorkReported(P[0], 1, what)
+        event = commands.WorkReported(P[0], 1, what)
         short.append(machine.rules._shortly(state, event) is not None)  # noqa: SLF001  it has no other sign
         assert as9(machine, state, state, event)
         state = machine.rules.step(state, event).state
@@ -443,18 +433,18 @@ def test_a_consumer_has_a_hundred_executors_by_default() -> None:
 def test_slots_go_round() -> None:
     """The partitions behind the one that made room come first."""
     one = attrs.evolve(RULES, executors=1)
-    state, works = ConsumerState(), list[Work]()
+    state, works = ConsumerState(), list[commands.Work]()
     for partition in P:
-        state = one.step(state, Assigned(partition, 1, 0)).state
-        step = one.step(state, Fetched(partition, 1, (0, 1, 2)))
+        state = one.step(state, commands.Assigned(partition, 1, 0)).state
+        step = one.step(state, commands.Fetched(partition, 1, (0, 1, 2)))
         state = step.state
-        works += [command for command in step.commands if isinstance(command, Work)]
+        works += [command for command in step.commands if isinstance(command, commands.Work)]
     for _ in range(3):
-        event = event_for(works[-1], None)
+        event = commands.event_for(works[-1], None)
         assert event is not None
         step = one.step(state, event)
         state = step.state
-        works += [command for command in step.commands if isinstance(command, Work)]
+        works += [command for command in step.commands if isinstance(command, commands.Work)]
     assert [(work.partition, work.offsets) for work in works] == [
         (P[0], (0,)),
         (P[1], (0,)),
@@ -465,7 +455,7 @@ def test_slots_go_round() -> None:
 
 def test_an_assignment_shows_itself_on_one_line() -> None:
     """For traces and issues: the gate, then each partition."""
-    state = RULES.step(ConsumerState(), Assigned(P[0], 1, 7)).state
+    state = RULES.step(ConsumerState(), commands.Assigned(P[0], 1, 7)).state
 
     assert str(state) == "flow: the load is below high; t-0 flowing (generation 1), floor 7"
     assert state[P[1]] == Unassigned()
@@ -473,10 +463,10 @@ def test_an_assignment_shows_itself_on_one_line() -> None:
 
 def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
     """Selective polling: what one partition holds up does not stop the others, and nothing is paused."""
-    state = RULES.step(ConsumerState(), Assigned(P[0], 1, 0)).state
-    state = RULES.step(state, Assigned(P[1], 1, 0)).state
+    state = RULES.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
+    state = RULES.step(state, commands.Assigned(P[1], 1, 0)).state
     big = attrs.evolve(RULES, thresholds=Thresholds(high=99, low=9))
-    state = big.step(state, Fetched(P[0], 1, tuple(range(6)))).state
+    state = big.step(state, commands.Fetched(P[0], 1, tuple(range(6)))).state
     plan = big.polling(state, ())
     assert (plan.poll, plan.pause, plan.resume) == ((P[1],), (), ())
 
