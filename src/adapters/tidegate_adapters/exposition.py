@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import accumulate
 
 from tidegate.model.errors import MissingExtra, Misuse
-from tidegate_adapters.tallies import BOUNDS_S, Handled
+from tidegate_adapters.handler_times import BOUNDS_S, Handled
 
 try:
     from prometheus_client import CollectorRegistry

@@ -31,7 +31,8 @@ from tidegate.consumer.explanation import lag
 from tidegate.consumer.health import Cause
 from tidegate.model.errors import MissingExtra
 from tidegate.model.records import TopicPartition
-from tidegate_adapters.tallies import BOUNDS_S, Glance, Handled, Tallies
+from tidegate_adapters.handler_times import BOUNDS_S, Handled
+from tidegate_adapters.tallies import Glance, Tallies
 
 try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric

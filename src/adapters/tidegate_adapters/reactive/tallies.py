@@ -13,9 +13,9 @@ from tidegate.model.instants import Duration
 from tidegate.reactive.desk import TaskCounts
 from tidegate.reactive.pool import Handle, HandlersEnded, Interrupt, PoolCommand, PoolEvent, PoolState, RunsTaken
 from tidegate.reactive.reactive_task import HandlerAnswer, Later, Run
+from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.reactive.office import Leadership
 from tidegate_adapters.reactive.planner import Standing
-from tidegate_adapters.tallies import HandlerTimes
 
 __all__ = ["Census", "Glance", "Tallies", "outcome"]
 
