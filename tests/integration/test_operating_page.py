@@ -14,7 +14,6 @@ import pytest
 
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.command_line import parsed
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.orchestrator import orchestrator
 from tidegate_adapters.cli.reactive import reactive
 from tidegate_adapters.configuration import configured
@@ -26,6 +25,7 @@ from tidegate_adapters.reactive.metrics import ReactiveCollector
 from tidegate_adapters.reactive.monitor import of_health
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.tallies import NOTHING, Tallies
+from tidegate_adapters.shell.terminal import Terminal
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = (DOCS / "operating.md").read_text("utf-8")

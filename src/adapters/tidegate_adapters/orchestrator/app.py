@@ -87,7 +87,7 @@ from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
 from tidegate_adapters.printable import redacted
-from tidegate_adapters.signals import run_until_signalled
+from tidegate_adapters.shell.signals import run_until_signalled
 from tidegate_adapters.sites import Site
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.sites import KEY
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
-from tidegate_adapters.signals import run_until_signalled
+from tidegate_adapters.shell.signals import run_until_signalled
 from tidegate_adapters.sites import Site
 
 try:
