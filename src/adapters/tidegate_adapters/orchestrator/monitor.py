@@ -15,10 +15,10 @@ seconds.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from logging import getLogger
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from tidegate.invocations.dispatch import (
     Beaten,
@@ -30,10 +30,11 @@ from tidegate.invocations.dispatch import (
     RunsTaken,
 )
 from tidegate.model.instants import SECOND, Duration, duration
-from tidegate_adapters.orchestrator.page import App, Page
+from tidegate_adapters.orchestrator.client import Client
+from tidegate_adapters.orchestrator.page import Page
 from tidegate_adapters.orchestrator.standing import Backlog
 from tidegate_adapters.orchestrator.tallies import Glance, Tallies
-from tidegate_adapters.orchestrator.workers import DispatchObserver, Workers
+from tidegate_adapters.orchestrator.workers import DispatchObserver
 from tidegate_adapters.serving import Answer
 from tidegate_adapters.shell import monitor
 from tidegate_adapters.shell.monitor import Monitor
@@ -47,13 +48,6 @@ __all__ = ["Lookout", "of_health"]
 log: Final = getLogger("tidegate_adapters.orchestrator")
 
 
-class Watched(App, Protocol):
-    """An app, as far as it is watched."""
-
-    @property
-    def workers(self) -> Workers | None: ...
-
-
 @final
 class Lookout:
     """Watches an app while it is served, if anybody wants to see it.
@@ -61,14 +55,15 @@ class Lookout:
     Args:
         app: The app.
         registry: Where its metrics are shown; None for one of its own, if there is a port.
+        state: Tells how its workers are.
 
     Attributes:
         observers: What is to see what happens in its workers.
         tallies: What has happened.
     """
 
-    def __init__(self, app: Watched, registry: CollectorRegistry | None) -> None:
-        self._app = app
+    def __init__(self, app: Client, registry: CollectorRegistry | None, state: Callable[[], DispatchState]) -> None:
+        self._app, self._state = app, state
         self._monitor = Monitor(app.settings, registry)
         self._backlogs: tuple[Backlog, ...] = ()
         self._beaten = self._moved = time.monotonic()
@@ -90,9 +85,13 @@ class Lookout:
     def glance(self) -> Glance:
         """What the app is like now; from any thread."""
         app, now = self._app, time.monotonic()
-        state = DispatchState() if app.workers is None else app.workers.state
         return Glance(
-            tuple(app.declared), app.settings.concurrency, state, self._backlogs, now - self._beaten, now - self._moved
+            tuple(app.declared),
+            app.settings.concurrency,
+            self._state(),
+            self._backlogs,
+            now - self._beaten,
+            now - self._moved,
         )
 
     def health(self) -> Answer:
