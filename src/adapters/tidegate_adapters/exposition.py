@@ -25,23 +25,23 @@ __all__ = ["CollectorRegistry", "Families", "Metric", "counter", "exposed", "gau
 
 @final
 class Families(Collector):
-    """Shows an application in a registry, while it runs.
+    """A collector of the metrics of an application, while it runs.
 
     Args:
-        families: Makes the families of its metrics; without arguments, those of one that does not run.
-        glance: What it is like now; it may be called from any thread.
-        tallies: What has happened in it.
+        families: Makes the families of metrics from the two below; without arguments, those of an application that does not run.
+        glance: Returns the current state; called from any thread.
+        tallies: The counters.
     """
 
     def __init__(self, families: Callable[..., Iterator[Metric]], glance: Callable[[], Any], tallies: Any) -> None:
         self._families, self._glance, self._tallies = families, glance, tallies
 
     def describe(self) -> Iterator[Metric]:
-        """The names of all, without a look at the application."""
+        """The names of all metrics, without values."""
         return self._families()
 
     def collect(self) -> Iterator[Metric]:
-        """All, as they are now."""
+        """All metrics with their current values."""
         return self._families(self._glance(), self._tallies)
 
 

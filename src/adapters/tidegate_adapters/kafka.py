@@ -368,9 +368,9 @@ class Worker:
         )  # fmt: skip
         for _ in range(self._stop_calls):
             self._member.stop()
-        shown = (self._member.glance, tallies)
+        sample = (self._member.glance, tallies)
         async with (
-            monitor.showing(lambda: of_health(self.health()), "tidegate_adapters.metrics", shown),
+            monitor.showing(lambda: of_health(self.health()), "tidegate_adapters.metrics", sample),
             nullcontext() if self._lifespan is None else self._lifespan(self),
         ):
             await self._member.run()

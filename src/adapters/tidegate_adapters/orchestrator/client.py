@@ -1,4 +1,4 @@
-"""What any process of an app does, whether it serves or not: it connects, asks of invocations, enqueues them and emits events.
+"""An app as a client: it connects, queries and controls invocations, enqueues them and emits events. It need not be served for that.
 
 Of a task without `unique` many become invocations in one request, in a transaction of the user's, too
 (`tidegate.invocations.enqueueing`). Of one with it each is asked for by itself (`tidegate.invocations.registration`): one that waits
@@ -71,7 +71,7 @@ T = TypeVar("T")
 
 
 def purging_of(told: OrchestratorSettings, names: Collections) -> Purging:
-    """What removes invocations that have ended, once they were kept for long enough."""
+    """The program that removes invocations which ended long enough ago."""
 
     def age(kept: timedelta | None) -> Duration | None:
         return None if kept is None else duration(kept)
@@ -93,9 +93,9 @@ class Connection:
 
 
 class Operations(App[OrchestratorSettings, Declared]):
-    """An app that can be asked of its invocations, by processes, tasks and queues, and told what becomes of them.
+    """An app that queries and controls its invocations, tasks, queues and processes.
 
-    It connects when something is first asked of it, once in each event loop.
+    It connects at the first request, once in each event loop.
     """
 
     _TASK = "@app.task()"
@@ -290,7 +290,7 @@ class Operations(App[OrchestratorSettings, Declared]):
 
 
 class Client(Operations):
-    """An app that enqueues invocations, and tells its triggers of events.
+    """An app that enqueues invocations and emits events.
 
     Attributes:
         made_from: The app of which it is `configured`.
@@ -302,7 +302,7 @@ class Client(Operations):
         self._triggers: dict[str, tuple[When, ...]] = {}
         self._works: dict[str, Work] = {}
         self._announce: Callable[[Duration], None] | None = None
-        """Tells those who handle here that something is due, in so many microseconds; None where nobody does."""
+        """Wakes the workers of this process for something that is due in so many microseconds; None while it is not served."""
         self._sync: SyncStore | None = None
         self.made_from: Client | None = None
 

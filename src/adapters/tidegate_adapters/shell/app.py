@@ -1,6 +1,6 @@
-"""An app of tasks on MongoDB: its store, its tasks, and its life from without.
+"""The base class of apps of tasks on MongoDB: store, settings, tasks, `serve` and `run`.
 
-What an app does while it is served is the runtime's (`_served`, `stop`).
+A runtime implements `_served` and `stop`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def settings_of(kind: type[S], store: AppStore, settings: S | None, todo: str, *
 
     Args:
         kind: Their type.
-        store: Its store; a URI goes into the settings.
-        settings: Those that were given.
-        todo: How an app is made that has none.
-        said: What they are made of where none were given.
+        store: The store; a URI goes into the settings.
+        settings: The settings that were passed, if any.
+        todo: An example of how to make the app.
+        said: The settings in short, used where `settings` is None.
 
     Raises:
         Misuse: It is no store, or a setting is of the wrong type or out of range.
@@ -68,7 +68,7 @@ class App(Generic[S, D]):
     Args:
         store: Its store.
         settings: Its settings.
-        observers: What sees each step of what handles.
+        observers: Called with each event of what runs handlers, the state after it, and the commands.
 
     Attributes:
         settings: What it was told that is not code.
@@ -77,9 +77,9 @@ class App(Generic[S, D]):
     _TASK: ClassVar[str]
     """How a task is declared."""
     _FOUND: ClassVar[str]
-    """What is found by the name of a task."""
+    """What the name of a task identifies, for an error."""
     _ANOTHER: ClassVar[str]
-    """What to do where it is served already."""
+    """What to do where the app is served already."""
     _LOG: ClassVar[logging.Logger]
 
     def __init__(self, store: AppStore, settings: S, observers: object) -> None:
@@ -164,7 +164,7 @@ class App(Generic[S, D]):
 
 
 async def look_until_answered(look: Callable[[], Awaitable[bool]], every: Duration) -> None:
-    """Look until that is answered."""
+    """Poll until `look` returns True."""
     is_told = await look()
     while not is_told:
         await asyncio.sleep(every / SECOND)
@@ -172,7 +172,7 @@ async def look_until_answered(look: Callable[[], Awaitable[bool]], every: Durati
 
 
 async def look_on(look: Callable[[], Awaitable[bool]], every: Duration) -> None:
-    """Look again and again, until it is cancelled."""
+    """Poll until it is cancelled."""
     while True:
         await asyncio.sleep(every / SECOND)
         await look()

@@ -1,4 +1,4 @@
-"""Applications on the command line: what a target names, the settings laid over its code, how it runs, and what it is asked.
+"""Applications on the command line: load one, apply settings, run it, and answer commands about it.
 
 An application runs until a signal ends it, and its logs go to stderr.
 
@@ -6,11 +6,11 @@ The first SIGTERM or SIGINT lets it end what it has begun, within the time of it
 or what will not be cancelled, is left behind; the second waits for nothing that runs; the third ends the process, also where user code
 holds up the event loop.
 
-A module of commands (`Runtime.commands`) has
+A module of commands (`Runtime.commands`) defines
 
-    life(app, **given)      how it runs, as a `Life`; without it, `serve` until `stop`
-    opened(app, target)     a context manager of what commands ask
-    NAME(opened, **given)   an async function for each command, which returns an `Answer`
+    life(app, **options)      how the application runs, as a `Life`; the default is `serve` until `stop`
+    opened(app, target)       a context manager that yields what the commands use
+    NAME(opened, **options)   an async function for each command, which returns an `Answer`
 """
 
 from __future__ import annotations
@@ -123,13 +123,13 @@ class Logs(NamedTuple):
 @final
 @attrs.frozen
 class Answer:
-    """What is answered.
+    """The answer of a command.
 
     Attributes:
-        data: As JSON.
-        lines: The same for people; or rows, whose cells are shown one below another.
-        notes: What is said beside it.
-        code: How the command ends.
+        data: The fields of the JSON answer.
+        lines: The same for people, as lines, or as rows of a table.
+        notes: More lines, for stderr.
+        code: The exit code.
     """
 
     data: Mapping[str, object] = attrs.field(factory=dict)
@@ -158,20 +158,20 @@ def listing(
     limit: int,
     is_more: bool,
 ) -> Answer:
-    """What is found, one a line, and whether there is more beyond the option `--limit`."""
+    """A list: one row a line, and a note where `--limit` cut it off."""
     rows = (*found,)
     notes = (f"and more: narrow it down, or set --limit above {limit}",) if is_more else ()
     return Answer({name: [*map(data, rows)], "more": is_more}, [*map(cells, rows)], notes)
 
 
 def shortened(error: str) -> str:
-    """An error, in a line, without secrets."""
+    """The beginning of an error, as one line without secrets."""
     line = one_line(redacted(error))
     return line if len(line) <= _ERROR_MAX else f"{line[:_ERROR_MAX]}..."
 
 
 _ERROR_MAX: Final = 120
-"""How many characters of an error stand in a line."""
+"""The number of characters of an error that a row shows."""
 
 
 @final
@@ -185,7 +185,7 @@ class Life(Generic[T]):
         total: How long that may take, in microseconds.
         ends: What it does until then, for people.
         leave: How long the process lasts once it is called again, in microseconds; None for as long as `run` takes.
-        answer: What is answered to the outcome.
+        answer: Makes the answer from the outcome of `run`.
     """
 
     run: Callable[[], Awaitable[T]]

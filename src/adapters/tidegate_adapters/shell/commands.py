@@ -1,11 +1,11 @@
-"""The commands of a runtime: `run`, and those that an operator asks of an application.
+"""The commands of a runtime: `run`, and those with which an operator inspects and controls an application.
 
     COMMANDS = Commands(ORCHESTRATOR, "Tasks on MongoDB.", ["tidegate orchestrator run shop.jobs:app"], {ExitCode.OK: "done"})
     COMMANDS.run("an app", "its handlers end", "CONCURRENCY=20", ("", "--set concurrency=20"))
     COMMANDS.add("show", "Show one invocation.", ("mail-7", "mail-7 --json"), click.argument("key"))
 
-Help and options are here; what a command does is the function of the same name in `Runtime.commands`, which is loaded when it is
-called: `--help` loads no runtime.
+This module holds help and options. Each command calls the function of the same name in `Runtime.commands`. That module is loaded
+when the command runs, so `--help` loads no runtime.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidegate_adapters.shell.terminal import Terminal
 __all__ = ["TARGET", "Commands", "of_all"]
 
 TARGET: Final = "TARGET is path.py:attr or module:attr, where attr is {}, or a function without arguments, also an async one, that makes one."
-"""What help says of targets, for the name of a class with its article."""
+"""The help text about targets; format it with the name of the class and its article."""
 
 
 @final
@@ -34,8 +34,8 @@ class Commands:
     Args:
         runtime: The runtime.
         text: The help of their group.
-        examples: Calls of its commands.
-        codes: The exit codes that the help tells.
+        examples: Example command lines.
+        codes: Exit codes and their meaning, for the help.
 
     Attributes:
         group: The group.
@@ -62,12 +62,12 @@ class Commands:
         """The command that runs an application until a signal ends it.
 
         Args:
-            what: What is run, and after a blank line what else its help says.
+            what: What is run, with its article; then, after a blank line, more help.
             ends: What the first signal lets it do.
-            variable: A setting, as the environment has it, without its prefix.
-            examples: What follows the target: first where that is a module, then where it is a path.
-            options: Those of its own.
-            codes: The exit codes that the help tells.
+            variable: An example of an environment variable, without its prefix.
+            examples: Arguments after the target, for each of `Runtime.examples`.
+            options: Its own options.
+            codes: Exit codes and their meaning, for the help.
         """
         article, _, more = what.partition("\n\n")
         text = (
@@ -115,17 +115,17 @@ class Commands:
         check: Callable[[dict[str, Any]], str | None] = lambda _: None,
         **fixed: object,
     ) -> None:
-        """A command that an operator asks.
+        """A command about an application, none of whose processes need run.
 
         Args:
             name: Its name.
             text: Its help.
             examples: As of `run`.
-            options: Those of its own.
-            codes: The exit codes that the help tells.
-            function: The name of what it does; that of the command unless it is set.
-            check: What is wrong with the options, which it may change; None for nothing.
-            fixed: More that the function is given.
+            options: Its own options.
+            codes: Exit codes and their meaning, for the help.
+            function: The name of its function; the name of the command unless it is set.
+            check: Returns what is wrong with the options, or None; it may change them.
+            fixed: More arguments of the function.
         """
 
         def command(
@@ -154,10 +154,10 @@ class Commands:
 
 
 def of_all(what: str) -> Callable[[dict[str, Any]], str | None]:
-    """The check of commands that change what filters select: these, or the option `--all`, which is left out then.
+    """A check for commands that change many things: either filters or `--all` must be given. It drops the option `is_all`.
 
     Args:
-        what: What is selected.
+        what: The things, in the plural.
     """
 
     def check(given: dict[str, Any]) -> str | None:

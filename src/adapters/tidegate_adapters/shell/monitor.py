@@ -1,5 +1,5 @@
-"""Shows how an application is while it runs: in a registry of Prometheus, and where it is told, on loopback by default, `/metrics`
-for Prometheus, `/health` for platforms, and a page for operators (`tidegate_adapters.page.live`).
+"""Serves health, metrics and a page of an application while it runs: `/metrics` for Prometheus, `/health` for platforms, and a page for
+operators (`tidegate_adapters.page.live`). Addresses are loopback by default. A registry of the user's gets the metrics as well.
 
 What is shown can be read from any thread (`tidegate_adapters.serving`). Nobody is asked who they are at `/metrics` and `/health`:
 whoever reaches them learns the names of topics, or of tasks.
@@ -39,15 +39,14 @@ _LOOKED_EVERY: Final = 5.0
 
 @final
 class Monitor:
-    """Shows an application while it runs, if anybody wants to see it.
+    """Serves health, metrics and a page of an application, as far as its settings ask for them.
 
     Args:
-        told: Its settings: `metrics_host` and `metrics_port`, `stalled_after`, and where it has a page `page_host`, `page_port` and
-            `page_token`. A port may be 0 for any that is free, or None to show nothing there.
-        registry: Where its metrics are shown; without one, and with a port for them, in one of its own.
+        told: Its settings (`tidegate_adapters.shell.settings.ServedSettings`); those of a runtime without a page need no `page_port`.
+        registry: The registry of its metrics; None for one of its own.
 
     Attributes:
-        is_wanted: Whether anybody wants to see it.
+        is_wanted: Whether there is anything to serve.
     """
 
     def __init__(self, told: Any, registry: CollectorRegistry | None) -> None:
@@ -60,21 +59,21 @@ class Monitor:
         self,
         health: Callable[[], Answer],
         metrics: str,
-        shown: tuple[Callable[[], Any], Any],
+        sample: tuple[Callable[[], Any], Any],
         *,
         page: Callable[[], Provider] | None = None,
         look: Callable[[], Awaitable[None]] | None = None,
         log: logging.Logger = log,
     ) -> AsyncIterator[None]:
-        """Show it until the block ends.
+        """Serve until the block ends.
 
         Args:
-            health: Tells how it is, from any thread.
-            metrics: The module with its `families` of metrics (`tidegate_adapters.exposition.Families`), which is an extra.
-            shown: What these are made of: what tells how it is, from any thread, and what has happened.
-            page: Makes what provides its page.
-            look: Asks its store how it is (`looking`).
-            log: Where it is told where the page is.
+            health: Returns the answer of `/health`; called from any thread.
+            metrics: The name of the module with its `families` of metrics (`tidegate_adapters.exposition.Families`), an extra.
+            sample: The arguments of these: a function that returns the current state, called from any thread, and the counters.
+            page: Makes the provider of the page.
+            look: Polls the store for what health and metrics show (`looking`).
+            log: The logger for the address of the page.
 
         Raises:
             Misuse: The registry shows another one, nobody can listen at a port, or others could reach the page without a token.
@@ -85,7 +84,7 @@ class Monitor:
             return
         told = self._told
         async with AsyncExitStack() as stack:
-            self._show(stack, {"/health": lambda _: health()}, metrics, shown)
+            self._show(stack, {"/health": lambda _: health()}, metrics, sample)
             if page is not None and self._has_page:
                 run = run_in(asyncio.get_running_loop())
                 port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, page(), run))
@@ -94,7 +93,7 @@ class Monitor:
                 await stack.enter_async_context(looking(look, duration(told.stalled_after)))
             yield
 
-    def _show(self, stack: AsyncExitStack, pages: dict[str, Page], metrics: str, shown: tuple[Any, Any]) -> None:
+    def _show(self, stack: AsyncExitStack, pages: dict[str, Page], metrics: str, sample: tuple[Any, Any]) -> None:
         host, port = self._told.metrics_host, self._told.metrics_port
         if self._registry is None and port is None:
             return
@@ -106,7 +105,7 @@ class Monitor:
             log.warning("no /metrics: %s", missing.todo)
         else:
             registry = CollectorRegistry() if self._registry is None else self._registry
-            stack.enter_context(shown_in(registry, Families(import_module(metrics).families, *shown)))
+            stack.enter_context(shown_in(registry, Families(import_module(metrics).families, *sample)))
 
             def answer(asked: Asked) -> Answer:
                 return Answer(HTTPStatus.OK, *exposed(registry, asked.headers.get("Accept", "")))

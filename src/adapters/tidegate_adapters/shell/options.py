@@ -18,7 +18,7 @@ from tidegate_adapters.shell.terminal import Terminal
 Run: TypeAlias = Callable[[Terminal], ExitCode]
 """What a command line asks for."""
 Option: TypeAlias = Callable[[Callable[..., Run]], Callable[..., Run]]
-"""An option of a command, or several (`together`)."""
+"""Adds an option to a command, or several (`together`)."""
 
 UNITS_B: Final = {"": 1, "B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -49,11 +49,11 @@ filtering = partial(click.option, callback=_not_empty)
 
 
 A_TIME: Final = "A time with its time zone, or how long ago: 2026-11-24T12:00:00Z, 90s, 5m, 2h, 1d."
-"""What help says of times."""
+"""The help text about times."""
 
 
 def limit_of(each: str = "") -> Option:
-    """How many rows are listed."""
+    """The option `--limit` of a list."""
     text = f"How many at most{each}."
     return click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help=text)
 
@@ -96,7 +96,7 @@ FILE: Final = click.Path(path_type=Path)
 
 
 def together(*options: Option) -> Option:
-    """All of these, in this order."""
+    """Combine options, in this order."""
 
     def decorate(command: Callable[..., Run]) -> Callable[..., Run]:
         for option in reversed(options):
@@ -107,8 +107,8 @@ def together(*options: Option) -> Option:
 
 
 def calling(function: str) -> Callable[..., Run]:
-    """A command that calls a function, `module:name`, with its options by their names, and with the terminal. The module is loaded
-    when it is called, so that `--help` is quick.
+    """A command that calls the function `module:name` with its options as keywords, and with the terminal. The module is loaded when
+    the command runs, so that `--help` is quick.
     """
     module, _, name = function.partition(":")
     return lambda **given: lambda terminal: getattr(import_module(module), name)(terminal=terminal, **given)

@@ -1,4 +1,4 @@
-"""The table of runtimes. It loads none of them."""
+"""The table of runtimes. Importing it loads none of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["ORCHESTRATOR", "REACTIVE", "RUNTIMES", "WORKER", "Runtime"]
 
 @final
 class Runtime(NamedTuple):
-    """A kind of applications.
+    """A runtime.
 
     Attributes:
-        name: Of its class.
-        module: Where that class is; a value is none of these before that is loaded.
-        section: The name of its command, and of its settings in files and in the environment.
-        commands: The module with what its commands do (`tidegate_adapters.shell.application`).
-        examples: A target that help shows by its module, and one by its path.
+        name: The name of its class.
+        module: The module of that class.
+        section: The name of its command group, and of its settings in files and in the environment.
+        commands: The module with the functions of its commands (`tidegate_adapters.shell.application`).
+        examples: Two targets for help texts: one by module, one by path.
     """
 
     name: str
@@ -28,11 +28,11 @@ class Runtime(NamedTuple):
 
     @property
     def schema(self) -> str:
-        """Of its answers as JSON."""
+        """The schema of its JSON answers."""
         return f"tidegate/{self.section}@1"
 
     def has(self, value: object) -> bool:
-        """Is it one of these?"""
+        """Whether the value is an application of this runtime; it cannot be one before its module is loaded."""
         module = sys.modules.get(self.module)
         return module is not None and isinstance(value, getattr(module, self.name))
 

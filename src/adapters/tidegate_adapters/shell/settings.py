@@ -1,4 +1,4 @@
-"""Settings that runtimes have in common; a file, the environment and arguments can say otherwise (`tidegate_adapters.configuration`)."""
+"""Settings that several runtimes have. A file, the environment and arguments override them (`tidegate_adapters.configuration`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ STALLED_AFTER: Final = timedelta(minutes=5)
 
 
 def placed(**behind: str) -> Callable[[type, list[attrs.Attribute[Any]]], list[attrs.Attribute[Any]]]:
-    """A transformer of fields that puts some of them behind others, or "" for first: `tidegate config show` has them in this order."""
+    """An attrs field transformer that moves each named field behind another one ("" for the front).
+
+    Inherited fields would all come first. `tidegate config show` lists fields in their order.
+    """
 
     def transformed(kind: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
         found, base = {each.name: each for each in fields}, kind.__mro__[1]
@@ -42,7 +45,7 @@ def placed(**behind: str) -> Callable[[type, list[attrs.Attribute[Any]]], list[a
 
 @attrs.frozen(kw_only=True)
 class ServedSettings:
-    """Settings of what is served until it is stopped, and shown meanwhile.
+    """Settings of an application that runs until it is stopped, with health, metrics and a page.
 
     Invariants: 0 <= drain; 1 ms <= leave; 1 <= stalled_after; 0 <= ports < 65536; others reach the page with a token only.
 
