@@ -23,8 +23,9 @@ from tests.length import REACTIVE_RUNS, STORIES_STEP
 from tidegate.reactive import deployments, evolution, pool, stream_records, task_documents
 from tidegate.reactive.change_stream import events
 from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate_adapters import connecting, mongo
+from tidegate_adapters import connecting
 from tidegate_adapters.change_streams import ChangeStream
+from tidegate_adapters.mongo import calls
 from tidegate_adapters.reactive import app
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.workers import Pool
@@ -32,7 +33,7 @@ from tidegate_adapters.store import read as read_trace
 
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
-    "texts are compared by the collation of the user's collection": Bug(mongo._on_collection, "_projection(fields, where), collation=SIMPLE, **within)", "_projection(fields, where), **within)", ("cut",)),
+    "texts are compared by the collation of the user's collection": Bug(calls.on_collection, "projection(fields, where), collation=SIMPLE, **within)", "projection(fields, where), **within)", ("cut",)),
     "what is left of a look counts as written": Bug(Planner._look_of, "left, held = await self._take(noting, ids, noted)", "left = (await self._take(noting, ids, noted))[0][:0]", ("storm",)),
     "what a pass has claimed nobody hears of, and it is given up": Bug(Planner._claim, "runs, is_unheard = planned.runs, planned.is_unheard", "is_unheard = False", shown_by=("nothing", 5)),
     "what was there before is not looked at": Bug(Planner._reconcile, "await self._site.run(self._reconciler.run(run))", "pass"),
