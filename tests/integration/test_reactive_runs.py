@@ -21,8 +21,10 @@ from tests.integration.reactive_workload import (
 from tests.length import REACTIVE_RUNS, STORIES_STEP
 
 from tidegate.reactive import deployments, evolution, pool, stream_records, task_documents
+from tidegate.reactive._record_store import RecordStore
 from tidegate.reactive.change_stream import events
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.completion import Completer
+from tidegate.reactive.fetching import Fetcher
 from tidegate_adapters import connecting
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.mongo import calls
@@ -42,25 +44,25 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a stream forgets what came at once": Bug(ChangeStream._read, "return self._told(await self._open(position))", "_ = await self._open(position)", ("kill", "stop"), shown_by=("kill", 5)),
     "what a handler raises is a success": Bug(Pool._answer, "answer = _answer_of(ended.reply)", "answer = None"),
     "what is interrupted is a success": Bug(Pool._answer, "return _INTERRUPTED.reason", "return None", ("stop",), shown_by=("stop", 55)),
-    "ends are not written": Bug(Pool._begin, "return Call(lambda: run(task.end(ended)))", "return Call(lambda: asyncio.sleep(0))"),
+    "ends are not written": Bug(Pool._begin, "return Call(lambda: run(task.completer.end(ended)))", "return Call(lambda: asyncio.sleep(0))"),
     "a handler whose lease is lost goes on": Bug(Pool._begin, "return InterruptEach(lambda of, given: ", "return InterruptEach(lambda of, given: False and ", ("cut",), shown_by=("cut", 104)),
-    "leases are not renewed, and said to be": Bug(ReactiveTask.renew_all, "settling = tuple((key, claim, None, None) for key, claim in runs)", "return (Why.RENEWED,) * len(runs)"),
-    "a claim that another was faster with counts": Bug(ReactiveTask._claimed, "if matched == len(writes):", "if True:"),
+    "leases are not renewed, and said to be": Bug(Completer.renew_all, "settling = tuple((key, claim, None, None) for key, claim in runs)", "return (Why.RENEWED,) * len(runs)"),
+    "a claim that another was faster with counts": Bug(Fetcher._claimed, "if matched == len(writes):", "if True:"),
     "writes are not guarded": Bug(task_documents.guarded, "Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(_TOKEN, on.token)", ""),
     "a lease is counted too long": Bug(pool._taken, "None, since + task.lease,", "None, since + 2 * task.lease,", ("cut",), shown_by=("cut", 104)),
     "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed"), shown_by=("closed", 301)),
     "handlers are not called": Bug(Pool._begin, "return CallEach(self._handlers[command.task], runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
-    "later is never": Bug(ReactiveTask._outcome, "return Deferred(now + after)", "return Succeeded()"),
-    "a failure is the last": Bug(ReactiveTask._outcome, '_retried(self, max(claim.attempts, 1), since, now, backoff.draw_of(f"{claim.id} {claim.token}"))', "tasks.GiveUp()"),
+    "later is never": Bug(Completer._outcome, "return Deferred(now + after)", "return Succeeded()"),
+    "a failure is the last": Bug(Completer._outcome, "next_attempt(self.policy, max(claim.attempts, 1), since, now, draw)", "tasks.GiveUp()"),
     "what a process was not told of is left": Bug(pool._taken, "    if event.is_unheard:", "    if False:", ("unheard",), shown_by=("unheard", 154)),
-    "a claim that arrives late is left": Bug(ReactiveTask._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",), shown_by=("unheard", 21)),
+    "a claim that arrives late is left": Bug(Fetcher._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",), shown_by=("unheard", 21)),
     "an end that nobody confirms is left": Bug(pool._written, "    if event.left and", "    if False and", ("unheard",), shown_by=("unheard", 173)),
     "what a new version is to do over is not": Bug(evolution.evolve, "    if statuses:", "    if False:", shown_by=("nothing", 22)),
     "what another version led past counts as looked at": Bug(deployments.decide_deployment, "of_tasks(known.progress, names)", "known.progress", shown_by=("nothing", 217)),
-    "a write waits for whatever transaction holds its record": Bug(ReactiveTask._matched, "within=None if before.owner is None else self.within", "within=None", ("holds",)),
+    "a write waits for whatever transaction holds its record": Bug(RecordStore.update, "within=None if before.owner is None else self.within", "within=None", ("holds",)),
     "what cannot be written now holds up all changes": Bug(events.event_for, 'return PassLeft(command, cast("tuple[Value, ...]", reply))', "return CommandFailed(command)", ("holds",)),
-    "what is late is not sent alone": Bug(ReactiveTask._sent_in_time, "if not late or len(of_runs) == 1:", "if True:", ("holds",), shown_by=("holds", 352)),
-    "a lease that waits for its own transaction is lost": Bug(ReactiveTask.renew_all, "if_held=Why.COMPLETING", "if_held=None", ("holds",)),
+    "what is late is not sent alone": Bug(RecordStore._sent_in_time, "if not late or len(of_runs) == 1:", "if True:", ("holds",), shown_by=("holds", 352)),
+    "a lease that waits for its own transaction is lost": Bug(Completer.renew_all, "if_held=Why.COMPLETING", "if_held=None", ("holds",)),
     "what is paused is handled": Bug(pool._may_look, "task in state.paused or ", "", shown_by=("nothing", 22)),
     "what is resumed is not": Bug(app._Paused.look, "self._known[name] = frozenset(", "self._known[name] = self._known.get(name, frozenset()).union(", shown_by=("nothing", 22)),
 }  # fmt: skip

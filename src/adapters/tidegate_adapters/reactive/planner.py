@@ -86,7 +86,8 @@ from tidegate.reactive.change_stream import (
 from tidegate.reactive.change_stream.commands import Pass
 from tidegate.reactive.deployments import Deployment, begin_leading, unplanned
 from tidegate.reactive.evolution import EvolutionPolicy
-from tidegate.reactive.reactive_task import ReactiveTask, Run
+from tidegate.reactive.fetching import Run
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH, Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import NotComputed
