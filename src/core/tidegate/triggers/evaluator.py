@@ -270,12 +270,10 @@ class TriggerPass:
     Attributes:
         is_whole: Each question had an answer, and there was time for all; if not, what is left is for the next pass.
         skipped: What it could do nothing for; the next pass will not either, unless somebody mends it.
-        failed: The runs that could not be started, as they were claimed, and why.
     """
 
     is_whole: bool
     skipped: tuple[Skipped, ...] = ()
-    failed: Ended = ()
 
 
 @final
@@ -319,6 +317,7 @@ class Evaluator:
         batch: How many runs a purge looks at, at a time.
         attempts: How often each write is tried; None for any number.
         pauses: How long it waits in between.
+        failed: Is given each run that could not be started, as it was claimed, and why, BEFORE that is written; None for nobody.
     """
 
     triggers: tuple[Trigger, ...]
@@ -338,6 +337,7 @@ class Evaluator:
     batch: int = FOUND_MAX
     attempts: int | None = ATTEMPTS
     pauses: Pauses = PAUSES
+    failed: Callable[[TriggerRun, tuple[str, ...]], None] | None = attrs.field(default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         check_tuple(self.triggers, Trigger, "a trigger")
@@ -367,6 +367,8 @@ class Evaluator:
         check_delay(self.keep, "how long runs are kept, in microseconds", 0)
         check_int(self.batch, "a number of runs", 1, FOUND_MAX)
         check_attempts(self.attempts, self.pauses)
+        if self.failed is not None:
+            check_callable(self.failed, "what is given each run that could not be started")
 
     @property
     def indexes(self) -> Indexes:
@@ -444,7 +446,6 @@ class Evaluator:
         check_name(by, "a pass")
         check_type(until, (Instant, NoneType), "an instant")
         skipped: tuple[Skipped, ...] = ()
-        failing: Ended = ()
         # What is said of one must not keep the others: a refusal, a document that cannot be read.
         try:
             skipped += await self._look()
@@ -454,15 +455,14 @@ class Evaluator:
             skipped += await self._drop(made.dropped, cells)
             for number, some in enumerate(self._together(made.firings)):
                 if number and until is not None and await StoreTime() - until >= 0:
-                    return TriggerPass(is_whole=False, skipped=skipped, failed=failing)
+                    return TriggerPass(is_whole=False, skipped=skipped)
                 try:
-                    more, also = await self._fire(some, by)
+                    skipped += await self._fire(some, by)
                 except (Refused, Misuse):
-                    more, also = await self._fire_apart(some, by)
-                skipped, failing = (*skipped, *more), (*failing, *also)
+                    skipped += await self._fire_apart(some, by)
         except (Ambiguous, NotApplied, NotDurable):
-            return TriggerPass(is_whole=False, skipped=skipped, failed=failing)
-        return TriggerPass(is_whole=True, skipped=skipped, failed=failing)
+            return TriggerPass(is_whole=False, skipped=skipped)
+        return TriggerPass(is_whole=True, skipped=skipped)
 
     async def _look(self) -> tuple[Skipped, ...]:
         """Move the cells of crons past all that is due."""
@@ -581,12 +581,8 @@ class Evaluator:
             load += more
         return tuple(map(tuple, made))
 
-    async def _fire(self, wanted: tuple[Firing, ...], by: str) -> tuple[tuple[Skipped, ...], Ended]:
-        """Make runs happen: claim them, register their invocations, say so.
-
-        Returns:
-            What it could do nothing for, and the runs that could not be started.
-        """
+    async def _fire(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
+        """Make runs happen: claim them, register their invocations, say so; what it could do nothing for."""
         held, skipped = await self._claimed(wanted, by)
         asked: Asked = ()
         ended: Ended = ()
@@ -603,20 +599,20 @@ class Evaluator:
         # First the invocations: after a crash in between, the next claim of a run registers the same one again.
         answers = await _invoke(self, asked) if asked else ()
         ended = (*ended, *_known(asked, answers))
-        more = await _settle(self, ended) if ended else ()
-        return (*skipped, *more), tuple([(run, reasons) for run, reasons in ended if reasons])
+        for run, reasons in ended:
+            if reasons and self.failed is not None:
+                self.failed(run, reasons)
+        return (*skipped, *(await _settle(self, ended) if ended else ()))
 
-    async def _fire_apart(self, wanted: tuple[Firing, ...], by: str) -> tuple[tuple[Skipped, ...], Ended]:
+    async def _fire_apart(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
         """The same where one of them has spoiled it, one by one; what was claimed is known by its pass."""
         skipped: tuple[Skipped, ...] = ()
-        failing: Ended = ()
         for each in wanted:
             try:
-                more, also = await self._fire((each,), by)
+                skipped += await self._fire((each,), by)
             except (Refused, Misuse) as trouble:
-                more, also = (_skipped(each.id, trouble),), ()
-            skipped, failing = (*skipped, *more), (*failing, *also)
-        return skipped, failing
+                skipped += (_skipped(each.id, trouble),)
+        return skipped
 
     async def _prepared(self, run: TriggerRun) -> Registrar | tuple[str, ...]:
         """What registers the invocation of a run, or why there is none."""
