@@ -360,9 +360,9 @@ AFTER: Mapping[str, str] = {
     "reactive.fetching.Fetcher.begin": "plan",
     "services.service_runner.ServiceRunner._entered": "a beat, which is made once",
     "services.service_runner.ServiceRunner._insist": "a beat, which is made once",
-    "triggers.evaluator.Evaluator._claimed": "notice",
-    "triggers.evaluator._registered": "notice",
-    "triggers.evaluator._settle": "notice",
+    "triggers._starting.RunStarter._claimed": "notice",
+    "triggers._starting._registered": "notice",
+    "triggers._starting._settle": "notice",
 }
 """What tries again after something else was answered, so that no row comes to it; and what that was, or why there is none."""
 

@@ -42,8 +42,8 @@ from tidegate.services.retention import Retention
 from tidegate.sim.variants import variant
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.strategies import documents
+from tidegate.triggers import _cron_cells, _documents, _starting, laws
 from tidegate.triggers import evaluator as evaluators
-from tidegate.triggers import laws
 from tidegate.triggers.conditions import Equal, Judge, OnCron, OnEvent, OnResult, condition_id
 from tidegate.triggers.contexts import (
     Context,
@@ -551,7 +551,9 @@ async def page_by_page(collection: str, *where: Filter) -> tuple[Document, ...]:
 
 def check_te7(monkeypatch: pytest.MonkeyPatch, **wrong: object) -> None:
     for name, part in {"FOUND_MAX": PAGE, "find_every": page_by_page, **wrong}.items():
-        monkeypatch.setattr(evaluators, name, part)
+        for module in (evaluators, _cron_cells, _documents, _starting):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, part)
     store = full()
     store.trouble = dict.fromkeys(range(999), too_large)
     programs = attrs.evolve(evaluator(GOOD, BOTH, BAD, LARGE), next_after=port)
@@ -602,8 +604,8 @@ def silent(_: str, reason: str) -> Skipped:
     ("name", "wrong"),
     [
         ("find_every", one_page),
-        ("_readable", all_or_none),
-        ("_skipped", silent),
+        ("readable", all_or_none),
+        ("skipped_for", silent),
         ("_used", lambda *_: frozenset()),
         ("Broken", Never),
     ],
