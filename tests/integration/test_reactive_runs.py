@@ -29,15 +29,15 @@ from tidegate_adapters import connecting
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.mongo import calls
 from tidegate_adapters.reactive import app
-from tidegate_adapters.reactive.planner import Planner
+from tidegate_adapters.reactive.planner import Planner, _Looks
 from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.store import read as read_trace
 
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
     "texts are compared by the collation of the user's collection": Bug(calls.on_collection, "projection(fields, where), collation=SIMPLE, **within)", "projection(fields, where), **within)", ("cut",)),
-    "what is left of a look counts as written": Bug(Planner._look_of, "left, held = await self._take(noting, ids, noted)", "left = (await self._take(noting, ids, noted))[0][:0]", ("storm",)),
-    "what a pass has claimed nobody hears of, and it is given up": Bug(Planner._claim, "runs, is_unheard = planned.runs, planned.is_unheard", "is_unheard = False", shown_by=("nothing", 5)),
+    "what is left of a look counts as written": Bug(_Looks.look, "left, held = await self._take(noting, ids, noted)", "left = (await self._take(noting, ids, noted))[0][:0]", ("storm",)),
+    "what a pass has claimed nobody hears of, and it is given up": Bug(_Looks._claim, "runs, is_unheard = planned.runs, planned.is_unheard", "is_unheard = False", shown_by=("nothing", 5)),
     "what was there before is not looked at": Bug(Planner._reconcile, "await self._site.run(self._reconciler.run(run))", "pass"),
     "a history that was lost is not begun anew": Bug(Planner._begin, "return Call(lambda: self._store(stream_records.reset_history(STREAMS, self._key, command)))", "return Call(lambda: asyncio.sleep(0))", ("forget",), shown_by=("forget", 81)),
     "a history begins with the position of the last one": Bug(stream_records.reset_history, ", Remove(AFTER), Remove(FROM)", "", ("forget",), shown_by=("forget", 84)),

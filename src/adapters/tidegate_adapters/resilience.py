@@ -298,23 +298,18 @@ class _Order(Generic[T]):
     """A call of the kit: a program, and what its calls of the driver are, of which collection.
 
     Attributes:
-        ended: What is said of it, by what the program returned or the refusal that it raised.
+        ended: What is said of it, by what the program returned or the refusal that it raised; just that unless it is set.
     """
 
     collection: str
     program: Callable[[], Program[object]]
     asks: Mapping[str, _Ask]
-    ended: Callable[[object, _Bounds], Sent[T]]
-
-
-def _said(result: object, _: _Bounds) -> Any:
-    """What the program says."""
-    return result
+    ended: Callable[[Any, _Bounds], Any] = lambda result, _: result
 
 
 def _told(order: _Order[T], result: object, bounds: _Bounds) -> Sent[T]:
     """What a caller is told: that the kit has sent nothing any more is no refusal of what was asked."""
-    sent = order.ended(result, bounds)
+    sent: Sent[T] = order.ended(result, bounds)
     if bounds.stopped is not None and not isinstance(sent, Done):
         sent = attrs.evolve(sent, failure=NotApplied(bounds.stopped.reason), attempts=bounds.failures)
     return attrs.evolve(sent, attempts=sent.attempts + bounds.resent)
@@ -354,7 +349,7 @@ def _insert(
             is_write=False,
         ),
     }
-    return _Order(collection, lambda: insert(_INSERT, look, rules.retries), asks, _said)
+    return _Order(collection, lambda: insert(_INSERT, look, rules.retries), asks)
 
 
 _NO_TIME: Final = Timestamp(0, 0)
@@ -449,7 +444,7 @@ def _set(
 
     update = methodcaller("update_one", where, {"$set": dict(fields)}, upsert=is_upsert)
     asks = {_SET.name: _Ask(update, lambda answer: None if is_upsert else answer.matched_count, failed_once)}
-    return _Order(collection, lambda: send(_SET, Operation.RECOGNISED, rules.retries), asks, _said)
+    return _Order(collection, lambda: send(_SET, Operation.RECOGNISED, rules.retries), asks)
 
 
 def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
@@ -518,7 +513,7 @@ def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
             return NotDone(found.failure, found.attempts)  # a read does nothing
         return Done(0 if found.reply is None else counter_of(found.reply).count, found.attempts)
 
-    return _Order(collection, counted, {}, _said)
+    return _Order(collection, counted, {})
 
 
 # --- the kit ------------------------------------------------------------------------------------------------------------
