@@ -38,12 +38,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from operator import methodcaller
-from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar, final, get_args
+from typing import Any, ClassVar, Final, Generic, TypeVar, final, get_args
 
 import attrs
 
@@ -93,7 +93,7 @@ try:
     from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
     from pymongo.errors import WriteError
 
-    from tidegate_adapters.driver import Handlers, choosing, documents, local, local_async, run, run_async
+    from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
     from tidegate_adapters.mongo import AsyncMongo, Mongo
     from tidegate_adapters.mongo_attempts import REQUESTS, SENT, Attempts, Requests, before, listens
     from tidegate_adapters.mongo_codes import CODES
@@ -521,21 +521,13 @@ def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
 _SENT: Final = (*get_args(StoreOperation), Call)
 
 
-class _Form(NamedTuple):
-    """What differs between the two kinds of kit."""
-
-    store: Callable[[Any, str], Mongo | AsyncMongo]
-    sleep: Handlers[Awaitable[object]]
-    run: Callable[[Program[object], Callable[[Effect[object]], Any]], Awaitable[object]]
-
-
 class _Calls(Generic[K]):
     """The calls of a kit, for either kind of client."""
 
-    _form: ClassVar[_Form]
+    _store_kind: ClassVar[type[Any]]
 
     def __init__(self, client: K, database: str, rules: Rules = _RULES) -> None:
-        self._store = self._form.store(client, database)
+        self._store = self._store_kind(client, database)
         check_type(rules, Rules, "the rules of a kit")
         if client.options.retry_writes and not listens(client):
             raise Misuse(
@@ -594,7 +586,7 @@ class _Calls(Generic[K]):
                 return ask.reply(await self._store.call(partial(ask.send, held)))
 
         calls = {name: partial(asked, ask) for name, ask in order.asks.items()}
-        handle = choosing(documents(self._store.carry_out), local_async(calls), self._form.sleep)
+        handle = choosing(documents(self._store.carry_out), local_async(calls), {Sleep: self._sleep})
 
         async def bounded(effect: Effect[object]) -> object:
             if not isinstance(effect, _SENT):
@@ -611,32 +603,36 @@ class _Calls(Generic[K]):
             return reply
 
         try:
-            result = await self._form.run(order.program(), bounded)
+            result = await self._run(order.program(), bounded)
         except Failure as failed:
             result = failed
         return _told(order, result, bounds)
+
+    async def _sleep(self, effect: Sleep) -> object:
+        return await local_async()[Sleep](effect)
+
+    async def _run(self, program: Program[object], handle: Callable[[Effect[object]], Any]) -> object:
+        return await run_async(program, handle)
 
 
 @final
 class AsyncKit(_Calls[AsyncMongoClient[Any]]):
     """The same as `Kit` for an event loop; the client is one of `tidegate_adapters.mongo.connect_async`."""
 
-    _form = _Form(AsyncMongo, {}, run_async)
-
-
-async def _sleep_here(effect: Sleep) -> object:
-    return local()[Sleep](effect)
-
-
-async def _run_here(program: Program[object], handle: Callable[[Effect[object]], Any]) -> object:
-    return run(program, lambda effect: at_once(handle(effect)))
+    _store_kind = AsyncMongo
 
 
 @final
 class _SyncCalls(_Calls[MongoClient[Any]]):
     """Calls of which none suspends."""
 
-    _form = _Form(Mongo, {Sleep: _sleep_here}, _run_here)
+    _store_kind = Mongo
+
+    async def _sleep(self, effect: Sleep) -> object:
+        return local()[Sleep](effect)
+
+    async def _run(self, program: Program[object], handle: Callable[[Effect[object]], Any]) -> object:
+        return run(program, lambda effect: at_once(handle(effect)))
 
 
 @final
