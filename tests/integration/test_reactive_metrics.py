@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from tests.properties.reactive.test_pool import run_of
 
 from tidegate.model.instants import SECOND, Instant
+from tidegate.reactive.fetching import Run
 from tidegate.reactive.pool import (
     End,
     Handle,
@@ -20,7 +21,6 @@ from tidegate.reactive.pool import (
     RunsTaken,
     Take,
 )
-from tidegate.reactive.reactive_task import Run
 from tidegate_adapters.exposition import Families
 from tidegate_adapters.reactive.metrics import families
 from tidegate_adapters.reactive.tallies import NOTHING, Tallies
