@@ -270,7 +270,6 @@ APART_STEP: Final = _either(25, 10)
 STATES_MAX: Final = _either(sys.maxsize if os.environ.get("TIDEGATE_GOLDEN") else 20_000, sys.maxsize)
 """A specimen, or a variant of a design, with more states is not explored: one in ten of them has half of all states."""
 _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
-    "/consumer/test_consumer.py::test_a_planted_bug_breaks_the_law": ("AS10 the log", "AS10 the record"),
     "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_some_mode": (
         "drops what is before",
         "loses without a release",
