@@ -271,7 +271,7 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
         EventContext("e", "e"), "r"
     ),
     "plan": lambda pauses: task(pauses).plan_pass(("x",), "q"),
-    "renew": lambda pauses: task(pauses).renew("x", CLAIM),
+    "renew": lambda pauses: task(pauses).completer.renew("x", CLAIM),
     "clean up": lambda pauses: task(pauses).clean_up(("x",)),
     "list invocations": lambda pauses: asking.Asking(request="q", attempts=None, pauses=pauses).ask(
         asking.Command.CANCEL, InvocationQuery()
@@ -309,12 +309,12 @@ AFTER: Mapping[str, str] = {
     "payloads.uploads.get": "find",
     "payloads.uploads.read": "find",
     "reactive.desk.Desk._reset": "list records",
-    "reactive.reactive_task.ReactiveTask._begun": "plan",
+    "reactive.fetching.Fetcher.begin": "plan",
     "services.service_runner.ServiceRunner._entered": "a beat, which is made once",
     "services.service_runner.ServiceRunner._insist": "a beat, which is made once",
-    "triggers.evaluator.Evaluator._claimed": "notice",
-    "triggers.evaluator._registered": "notice",
-    "triggers.evaluator._settle": "notice",
+    "triggers._starting.RunStarter._claimed": "notice",
+    "triggers._starting._registered": "notice",
+    "triggers._starting._settle": "notice",
 }
 """What tries again after something else was answered, so that no row comes to it; and what that was, or why there is none."""
 

@@ -11,8 +11,8 @@ from tidegate.invocations.diagrams import mermaid
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.sim.scenario import Kind
 from tidegate.sim.shipping import Shipped, Specimen
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.targets import Target, there
 
 __all__ = ["draw", "list_all"]

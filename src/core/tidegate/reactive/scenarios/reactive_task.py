@@ -31,10 +31,11 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import InTransaction, Transaction
 from tidegate.reactive import laws
+from tidegate.reactive.completion import answered
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
 from tidegate.reactive.plan_queries import must_look
-from tidegate.reactive.reactive_task import ReactiveTask, answered
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
@@ -303,7 +304,7 @@ async def planned_and_run(task: ReactiveTask, keys: tuple[Value, ...], request: 
     left = planned.left and await task.plan_pass(planned.left, f"{request} again")
     for run in planned.runs:
         await task.handle(run.key, run.claim)
-    await task.end(tuple((run, None) for run in planned.runs))
+    await task.completer.end(tuple((run, None) for run in planned.runs))
     return left
 
 
@@ -317,10 +318,10 @@ async def renewing(task: ReactiveTask, name: str) -> None:
     """Its handler has two parts, with a renewal in between."""
     while True:
         await Call("something is due")
-        runs, _ = await task.take(name, 1)
+        runs, _ = await task.fetcher.take(name, 1)
         for run in runs:
-            await task.renew(run.key, run.claim)
-            await task.end(((run, answered(await task.handle(run.key, run.claim))),))
+            await task.completer.renew(run.key, run.claim)
+            await task.completer.end(((run, answered(await task.handle(run.key, run.claim))),))
 
 
 async def edits_first(task: ReactiveTask, name: str) -> None:
@@ -342,10 +343,10 @@ async def dying(task: ReactiveTask, name: str) -> None:
         await BEGAN
         await worker(task, name)
     await Call("something is due")
-    runs, _ = await task.take(name, 1)
+    runs, _ = await task.fetcher.take(name, 1)
     for run in runs:
         await task.handle(run.key, run.claim)
-        await in_transaction(task.complete(run), Transaction(name, 1))
+        await in_transaction(task.completer.complete(run), Transaction(name, 1))
 
 
 async def in_transaction(program: Program[T], over: Transaction) -> T:
