@@ -25,7 +25,7 @@ from tidegate.reactive import (
     tasks,
     worker,
 )
-from tidegate.reactive.reactive_task import Run
+from tidegate.reactive.fetching import Run
 from tidegate.retries import spread
 from tidegate.work import events, vocabulary
 from tidegate.work import worker as work

@@ -9,17 +9,18 @@ from prometheus_client import CollectorRegistry
 from tests.properties.reactive.test_worker import run_of
 
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive import reactive_task, worker
+from tidegate.reactive import fetching, worker
 from tidegate.work.events import HandlersEnded, PollCompleted, TimerFired
 from tidegate.work.state import QueueState, WorkerState
 from tidegate.work.vocabulary import Interrupt, InterruptReason, Poll, PollResult, Result, StartHandlers, WriteResults
-from tidegate_adapters.reactive.metrics import ReactiveCollector
+from tidegate_adapters.exposition import Families
+from tidegate_adapters.reactive.metrics import families
 from tidegate_adapters.reactive.tallies import NOTHING, Tallies
 
 NOW: Final = Instant(0)
 
 
-def again(run: reactive_task.Run) -> reactive_task.Run:
+def again(run: fetching.Run) -> fetching.Run:
     """Begun once more."""
     return attrs.evolve(run, record=attrs.evolve(run.record, attempts=2))
 
@@ -42,7 +43,7 @@ def test_what_a_pool_does_is_counted_and_shown_by_task() -> None:
     )  # fmt: skip
     glance = NOTHING._replace(tasks=("bill", "ship"), pool=pool)
     registry = CollectorRegistry()
-    registry.register(ReactiveCollector(lambda: glance, tallies))
+    registry.register(Families(families, lambda: glance, tallies))
 
     def shown(name: str, task: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"tidegate_reactive_{name}", {"task": task, **labels})

@@ -9,19 +9,20 @@ import pytest
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate.reactive import reactive_task, worker
-from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, SetAside
+from tidegate.reactive import fetching, worker
+from tidegate.reactive.completion import HandlerAnswer, Later
+from tidegate.reactive.fetching import Idle, SetAside
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Claim, Why, WhyNot
 from tidegate.work.vocabulary import InterruptReason, NoAnswer, PollResult, Renewal, Result, WriteReply
 
 
-def run_of(number: int, trouble: str | None = None) -> reactive_task.Run:
+def run_of(number: int, trouble: str | None = None) -> fetching.Run:
     record = TaskRecord(
         id=f"r{number}", version=2, status=TaskStatus.PROCESSING, snapshot=Document(()), next_run_at=Instant(1),
         due_at=Instant(0), changed_at=Instant(0), waiting_since=None, created_at=Instant(0), attempts=1, token=1, owner="w", claimed_at=Instant(0),
     )  # fmt: skip
-    return reactive_task.Run(number, record, Claim(record.id, "w", 1, record.snapshot, 1, None), trouble)
+    return fetching.Run(number, record, Claim(record.id, "w", 1, record.snapshot, 1, None), trouble)
 
 
 ONE = worker.run_of("bill", run_of(1), 7)

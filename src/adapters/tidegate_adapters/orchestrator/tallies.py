@@ -15,8 +15,8 @@ from tidegate.services.service_runner import Abandoned, Completed, NoMember, Ser
 from tidegate.work.events import HandlersEnded, ResultsWritten, WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
+from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.orchestrator.standing import Backlog
-from tidegate_adapters.tallies import HandlerTimes
 
 __all__ = ["LOST", "NOTHING", "OUTCOMES", "TURNS", "Glance", "Tallies"]
 

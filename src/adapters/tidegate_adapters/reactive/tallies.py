@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast, final
 
 from tidegate.model.instants import Duration
+from tidegate.reactive.completion import HandlerAnswer, Later
 from tidegate.reactive.desk import TaskCounts
-from tidegate.reactive.reactive_task import HandlerAnswer, Later
 from tidegate.reactive.worker import runs_of
 from tidegate.work.events import HandlersEnded, PollCompleted, WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
+from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.reactive.office import Leadership
 from tidegate_adapters.reactive.planner import Standing
-from tidegate_adapters.tallies import HandlerTimes
 
 __all__ = ["Census", "Glance", "Tallies", "outcome"]
 

@@ -1,6 +1,6 @@
 """The workers of reactive tasks: what `tidegate.work.worker` commands is carried out by the programs of the task, on its database.
 
-    Poll, RenewLeases, WriteResults, ReturnUntracked   `ReactiveTask.take`, `renew_all`, `end`, `give_back`
+    Poll, RenewLeases, WriteResults, ReturnUntracked   `Fetcher.take`, `Completer.renew_all`, `Completer.end`, `Fetcher.give_back`
     PollGroup                                          a program for all tasks of a collection
     CapacityGranted                                    what the planner of this process waits for
 
@@ -18,8 +18,8 @@ from typing import Any, Final, cast, final
 from weakref import WeakValueDictionary
 
 from tidegate.model.instants import Duration
-from tidegate.reactive import reactive_task, worker
-from tidegate.reactive.reactive_task import HandlerAnswer, answered, dues
+from tidegate.reactive import completion, fetching, worker
+from tidegate.reactive.completion import HandlerAnswer, answered
 from tidegate.reactive.tasks import Claim
 from tidegate.work.events import (
     CapacityRequested,
@@ -111,7 +111,7 @@ class Pool(HandlerWorkers):
         finally:
             _ = self._asking.pop(request, None)  # or one that is cancelled stays there
 
-    def took(self, task: str, request: str, runs: tuple[reactive_task.Run, ...], *, is_unheard: bool = False) -> None:
+    def took(self, task: str, request: str, runs: tuple[fetching.Run, ...], *, is_unheard: bool = False) -> None:
         """A pass that has asked for room has ended: these runs have begun; more may be claimed where not all was heard."""
         result = PollResult(self._runs(task, runs), is_uncertain=is_unheard)
         self._runtime.tell(PollCompleted(self._now(), CapacityGranted(task, request), result))
@@ -134,14 +134,14 @@ class Pool(HandlerWorkers):
                 return Call(lambda: self._poll(command))
             case PollGroup(_, names, within):
                 one = self._declared[names[0]]
-                return Call(lambda: one.site.run(dues(one.task.records, names, within)))
+                return Call(lambda: one.site.run(fetching.dues(one.task.records, names, within)))
             case RenewLeases():
                 return Call(lambda: self._renew(command))
             case WriteResults():
                 return Call(lambda: self._write(command))
             case ReturnUntracked(name, tracked):
                 task, run = self._declared[name].task, self._declared[name].site.run
-                return Call(lambda: run(task.give_back(self._worker, worker.runs_of(tracked))))
+                return Call(lambda: run(task.fetcher.give_back(self._worker, worker.runs_of(tracked))))
             case CapacityGranted(_, request, most):
                 self._answer_room(request, most)
                 return None
@@ -150,19 +150,19 @@ class Pool(HandlerWorkers):
 
     async def _poll(self, command: Poll) -> PollResult:
         task, run = self._declared[command.queue].task, self._declared[command.queue].site.run
-        reply = await run(task.take(self._worker, command.most, command.factor))
+        reply = await run(task.fetcher.take(self._worker, command.most, command.factor))
         return worker.poll_result(command.queue, self._declared[command.queue].timeout, reply)
 
     async def _renew(self, command: RenewLeases) -> tuple[Renewal, ...]:
         task, run = self._declared[command.queue].task, self._declared[command.queue].site.run
         claims = tuple((each.key, each.claim) for each in worker.runs_of(command.runs))
-        return worker.renewals(await run(task.renew_all(claims, self._completing(command.runs))))
+        return worker.renewals(await run(task.completer.renew_all(claims, self._completing(command.runs))))
 
     async def _write(self, command: WriteResults) -> WriteReply:
         task, run = self._declared[command.queue].task, self._declared[command.queue].site.run
-        return worker.write_reply(command.results, await run(task.end(worker.ends(command.results))))
+        return worker.write_reply(command.results, await run(task.completer.end(worker.ends(command.results))))
 
-    def _runs(self, task: str, runs: tuple[reactive_task.Run, ...]) -> tuple[Run, ...]:
+    def _runs(self, task: str, runs: tuple[fetching.Run, ...]) -> tuple[Run, ...]:
         timeout = self._declared[task].timeout
         return tuple(worker.run_of(task, each, timeout) for each in runs)
 
@@ -253,7 +253,7 @@ def _answer_of(reply: object) -> HandlerAnswer:
     if isinstance(reply, BaseException) and not isinstance(reply, Later):
         return _failure(reply)
     if isinstance(reply, Later) and reply.__traceback__ is not None:  # it was raised, and not returned
-        return reactive_task.Later(reply.delay)
+        return completion.Later(reply.delay)
     return answered(reply)
 
 

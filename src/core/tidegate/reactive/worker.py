@@ -1,7 +1,7 @@
 """What runs of reactive tasks are to a worker (`tidegate.work.worker`), and what they have come to.
 
 Each task is a queue of its own and each run has a lease. The tasks whose records are in one collection are a group. The token of
-a run is that of its claim. The programs of the task carry out what the worker commands (`tidegate.reactive.reactive_task`).
+a run is that of its claim. The programs of the task carry out what the worker commands (`tidegate.reactive.fetching`, `tidegate.reactive.completion`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import attrs
 
 from tidegate.model.instants import Duration
 from tidegate.model.values import check_int, check_tuple, check_type
-from tidegate.reactive import reactive_task
-from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, SetAside
+from tidegate.reactive import fetching
+from tidegate.reactive.completion import HandlerAnswer, Later
+from tidegate.reactive.fetching import Idle, SetAside
 from tidegate.reactive.tasks import Why, WhyNot
 from tidegate.work.vocabulary import InterruptReason, NoAnswer, PollResult, Renewal, Result, Run, WriteReply
 
@@ -42,31 +43,31 @@ class TaskResults:
         return text if why is None else Later(0) if why is InterruptReason.STOPPING else why.value
 
 
-def run_of(task: str, run: reactive_task.Run, timeout: Duration | None = None) -> Run:
+def run_of(task: str, run: fetching.Run, timeout: Duration | None = None) -> Run:
     """A run of a task, as a worker has it."""
-    check_type(run, reactive_task.Run, "a run")
+    check_type(run, fetching.Run, "a run")
     return Run(task, run.claim.id, run.claim.token, timeout, run.trouble, run)
 
 
-def runs_of(runs: tuple[Run, ...]) -> tuple[reactive_task.Run, ...]:
+def runs_of(runs: tuple[Run, ...]) -> tuple[fetching.Run, ...]:
     """Runs of a task, as its programs have them."""
     check_tuple(runs, Run, "a run")
-    return tuple(cast("reactive_task.Run", run.detail) for run in runs)
+    return tuple(cast("fetching.Run", run.detail) for run in runs)
 
 
-def ends(results: tuple[Result, ...]) -> tuple[tuple[reactive_task.Run, HandlerAnswer], ...]:
-    """The results of runs, as `ReactiveTask.end` has them."""
+def ends(results: tuple[Result, ...]) -> tuple[tuple[fetching.Run, HandlerAnswer], ...]:
+    """The results of runs, as `Completer.end` has them."""
     check_tuple(results, Result, "a result")
-    return tuple((cast("reactive_task.Run", each.run.detail), cast("HandlerAnswer", each.value)) for each in results)
+    return tuple((cast("fetching.Run", each.run.detail), cast("HandlerAnswer", each.value)) for each in results)
 
 
 def poll_result(task: str, timeout: Duration | None, reply: tuple[object, ...]) -> PollResult:
-    """What a poll has taken, by the reply of `ReactiveTask.take`."""
+    """What a poll has taken, by the reply of `Fetcher.take`."""
     check_type(reply, tuple, "runs, and what became of the others")
     runs, others = cast(
-        "tuple[tuple[reactive_task.Run, ...], tuple[object, ...]]", reply if len(reply) == 2 else (reply, ())
+        "tuple[tuple[fetching.Run, ...], tuple[object, ...]]", reply if len(reply) == 2 else (reply, ())
     )
-    check_tuple(runs, reactive_task.Run, "a run")
+    check_tuple(runs, fetching.Run, "a run")
     check_tuple(others, (Idle, SetAside), "what became of a record")
     return PollResult(
         tuple(run_of(task, each, timeout) for each in runs),
@@ -77,7 +78,7 @@ def poll_result(task: str, timeout: Duration | None, reply: tuple[object, ...]) 
 
 
 def renewals(verdicts: tuple[Why | WhyNot | None, ...]) -> tuple[Renewal, ...]:
-    """What became of renewals, by the reply of `ReactiveTask.renew_all`."""
+    """What became of renewals, by the reply of `Completer.renew_all`."""
     check_tuple(verdicts, (Why, WhyNot, type(None)), "what became of a renewal")
     return tuple(
         Renewal.UNKNOWN if each is None else Renewal.BUSY if each is Why.COMPLETING
@@ -87,7 +88,7 @@ def renewals(verdicts: tuple[Why | WhyNot | None, ...]) -> tuple[Renewal, ...]:
 
 
 def write_reply(results: tuple[Result, ...], verdicts: tuple[Why | WhyNot | None, ...]) -> WriteReply:
-    """What became of a request to write results, by the reply of `ReactiveTask.end`."""
+    """What became of a request to write results, by the reply of `Completer.end`."""
     check_tuple(results, Result, "a result")
     check_tuple(verdicts, (Why, WhyNot, type(None)), "what became of an end")
     check_int(len(verdicts), "the number of verdicts", len(results), len(results))
