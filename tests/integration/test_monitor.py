@@ -224,7 +224,7 @@ def test_no_label_is_made_of_what_records_carry() -> None:
         await until(lambda: shown(registry, "failed_records", partition="0") == 1)
         labels = {name for family in registry.collect() for sample in family.samples for name in sample.labels}
         values = {each for family in registry.collect() for sample in family.samples for each in sample.labels.values()}
-        assert labels == {"topic", "partition", "stage", "reason", "le"}
+        assert labels == {"topic", "partition", "stage", "reason", "le", "sink"}
         assert not [each for each in values if "secret" in each]
 
     run(worker, EmbeddedLog(records(b"secret-value")), meanwhile)
@@ -338,7 +338,7 @@ def test_health_is_told_in_seconds() -> None:
     told = of_health(Unhealthy((Stall(P0, 3, 1_500 * MILLISECOND),), 2 * SECOND))
 
     stalled = {"topic": "orders", "partition": 0, "position": 3, "for_s": 1.5, "causes": []}
-    assert json.loads(told.content) == {"healthy": False, "silent_s": 2, "stalled": [stalled]}
+    assert json.loads(told.content) == {"healthy": False, "silent_s": 2, "stalled": [stalled], "sinks": []}
 
 
 def after_a_while(port: int, answers: list[tuple[int, str, str]]) -> None:

@@ -55,7 +55,8 @@ from tidegate_adapters.kafka_ports import (
 )
 from tidegate_adapters.later import Later
 from tidegate_adapters.monitor import Monitor
-from tidegate_adapters.sending import Sender
+from tidegate_adapters.sending import KafkaSink
+from tidegate_adapters.sinks import Outbox
 from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.user_code import Code, Estimate, Observer, Recording
 from tidegate_adapters.worker_settings import (
@@ -359,11 +360,11 @@ class Worker:
         told = self.settings
         times = _times(told.consumer.partition.drain, told.options)
         isolation = {"isolation_level": "read_committed"} if told.exactly_once else {}
-        sender = Sender(lambda: produce(told.bootstrap, told.options))
+        outbox = Outbox(KafkaSink(lambda: produce(told.bootstrap, told.options)), told.outbox)
         monitor = Monitor(self._metrics, told.metrics_host, told.metrics_port)
         tallies = Tallies() if monitor.is_wanted else None
         self._member = Member(
-            connect(told.bootstrap, told.group, isolation | told.options | times | _NO_RESET), told, self._code, sender, tallies,
+            connect(told.bootstrap, told.group, isolation | told.options | times | _NO_RESET), told, self._code, outbox, tallies,
             (lambda each: transact(told.bootstrap, told.options, transactional_id(told.group, each))) if told.exactly_once else None,
         )  # fmt: skip
         for _ in range(self._stop_calls):

@@ -14,6 +14,9 @@
     removed_offsets_total        that were removed from the log before the group read them
     observer_failures_total      calls of `observe` and `record` that have raised; no labels
     handler_seconds              how long handlers took, by topic, as a histogram
+    sink_open                    whether the circuit of a sink is open or half open, for it does not answer; by sink
+    sink_waiting_payloads        what is to be delivered to a sink and is not under way; by sink
+    sink_attempts_total          to deliver to a sink, by sink and outcome: answered, unanswered
 
 Gauges are made of the worker's state when somebody looks; counters are kept by the batch (`tidegate_adapters.tallies`).
 Names, units and suffixes are those that Prometheus recommends.
@@ -22,7 +25,7 @@ Names, units and suffixes are those that Prometheus recommends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, final
 
@@ -31,6 +34,8 @@ from tidegate.consumer.explanation import lag
 from tidegate.consumer.health import Cause
 from tidegate.model.errors import MissingExtra
 from tidegate.model.records import TopicPartition
+from tidegate.sinks.circuit_breaker import Closed
+from tidegate_adapters.sinks import SinkStatus
 from tidegate_adapters.tallies import BOUNDS_S, Glance, Handled, Tallies
 
 try:
@@ -86,6 +91,7 @@ class WorkerCollector(Collector):
         raised.add_metric((), now.observer_failures)
         yield raised
         yield _seconds(handled)
+        yield from _of_sinks(now.sinks)
 
 
 def _of_state(now: Glance) -> Iterator[Metric]:
@@ -112,6 +118,24 @@ def _of_state(now: Glance) -> Iterator[Metric]:
         for cause in Cause:
             held.add_metric((topic, cause.value), count[topic, cause])
     yield from (behind, in_flight, failed, oldest, held)
+
+
+def _of_sinks(sinks: Sequence[SinkStatus]) -> Iterator[Metric]:
+    is_open = GaugeMetricFamily(
+        f"{_PREFIX}sink_open", "Whether a sink does not answer: its circuit is open.", labels=("sink",)
+    )
+    waiting = GaugeMetricFamily(
+        f"{_PREFIX}sink_waiting_payloads", "What is to be delivered and not under way.", labels=("sink",)
+    )
+    attempts = CounterMetricFamily(
+        f"{_PREFIX}sink_attempts", "Attempts to deliver, by outcome.", labels=("sink", "outcome")
+    )
+    for each in sinks:
+        is_open.add_metric((each.name,), not isinstance(each.state.circuit, Closed))
+        waiting.add_metric((each.name,), len(each.state.waiting))
+        for outcome, count in each.attempts.items():
+            attempts.add_metric((each.name, outcome), count)
+    return iter((is_open, waiting, attempts))
 
 
 def _seconds(handled: Mapping[TopicPartition, Handled]) -> Metric:

@@ -19,9 +19,13 @@ from tidegate.consumer.backpressure import for_executors
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import MILLISECOND, duration, seconds
+from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.backoff import Exponential, Policy
+from tidegate.sinks.circuit_breaker import CircuitBreaker
+from tidegate.sinks.delivery import Action, DeliveryRules
+from tidegate.sinks.outbox import OutboxRules
 from tidegate_adapters.declaring import length_of
 from tidegate_adapters.handlers import TOPIC, Undecodable, is_pattern, letters_of, pattern_of
 from tidegate_adapters.printable import Secret
@@ -104,6 +108,18 @@ def _with_executors(rules: ConsumerRules, executors: int) -> ConsumerRules:
     )
 
 
+_OUTBOX: Final = OutboxRules(
+    breaker=CircuitBreaker(cooldown=5 * SECOND),
+    delivery=DeliveryRules(
+        sending=Policy(backoff=Exponential(SECOND // 10, cap=5 * SECOND), attempts_max=None),
+        refused=Action.HOLD,
+        lasting=Action.HOLD,
+        dead_lettering=None,
+    ),
+)
+"""What is not answered is sent again, however long that takes, as the position waits for it; what is refused is handed back, for
+it is a failure of the record.
+"""
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
@@ -252,6 +268,11 @@ class WorkerSettings:
     def rules(self) -> WorkerRules:
         """What the worker does."""
         return WorkerRules(self.consumer, duration(self.leave))
+
+    @property
+    def outbox(self) -> OutboxRules:
+        """How what handlers answer with is delivered."""
+        return attrs.evolve(_OUTBOX, most=self.concurrency)
 
     def _check_times(self) -> None:
         grace, leave = length_of(self.grace, "grace", 1), length_of(self.leave, "leave", 0)
