@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Awaitable, Mapping
+from inspect import Parameter, signature
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast, final
@@ -233,6 +234,18 @@ def test_with_transactions_only_what_is_committed_is_read(*, exactly_once: bool)
     with pytest.raises((TidegateError, OSError), match=r"client"):
         asyncio.run(worker.run(connect))
     assert [each.get("isolation_level") for each in told] == ["read_committed" if exactly_once else None]
+
+
+def test_each_setting_is_an_argument_of_a_worker_with_the_same_default_and_documented_once() -> None:
+    """So an option is a field, with what it says, an argument of that name, and the code that uses it."""
+    arguments, told = signature(Worker).parameters, Worker.__doc__ or ""
+    defaults = {"consumer": ConsumerRules(), "start_offsets": None}
+    for field in attrs.fields(WorkerSettings):
+        if field.name in {"topics", "options"}:
+            continue
+        default = Parameter.empty if field.default is attrs.NOTHING else field.default
+        assert arguments[field.name].default == defaults.get(field.name, default), field.name
+        assert told.count(f" {field.name}: ") == 1, field.name
 
 
 # --- dead letters -------------------------------------------------------------------------------------------------------
