@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, WALL, Instant
-from tidegate.model.reducer import Step
 from tidegate.retries.backoff import Fixed, Policy
+from tidegate.sinks import outbox as outboxes
 from tidegate.sinks.circuit_breaker import AttemptOutcome, CircuitBreaker, Closed, Open
 from tidegate.sinks.delivery import Action, DeliveryRules, Held, Reason, Sending
 from tidegate.sinks.laws import outbox as laws
@@ -25,7 +24,6 @@ from tidegate.sinks.outbox import (
     OutboxEvent,
     OutboxRules,
     OutboxState,
-    OutboxStep,
     StartTimer,
     Submitted,
     TimerFired,
@@ -102,23 +100,20 @@ def test_what_nobody_asked_for_changes_nothing(numbers: list[int], era: int, fai
     assert laws.ignores_what_nobody_asked(UNASKED, RIGHT.step(UNASKED, event))
 
 
-def believes_whoever_ends(state: OutboxState, event: AttemptEnded) -> OutboxStep:
-    """Planted: whatever ends was under way."""
-    attempt = Deliver(event.numbers, event.era)
-    return RIGHT.step(attrs.evolve(state, under_way=(*state.under_way, attempt)), event)
-
-
-def looks_when_anything_ends(state: OutboxState, event: AttemptEnded) -> OutboxStep:
-    """Planted: what ends makes room, whoever made it."""
-    done = RIGHT.step(state, event)
-    return Step(done.state, (*done.commands, Deliver((7,), 2)))
-
-
-@pytest.mark.parametrize("planted", [believes_whoever_ends, looks_when_anything_ends])
-def test_a_planted_bug_breaks_the_law(planted: Callable[[OutboxState, AttemptEnded], OutboxStep]) -> None:
-    """Law CU4; the others are broken by specimens that ship."""
-    event = AttemptEnded((3,), 2, (Ambiguous(),), at(1))
-    assert not laws.ignores_what_nobody_asked(UNASKED, planted(UNASKED, event))
+# The other laws are broken by specimens that ship.
+test_a_planted_bug_is_found = planted(
+    outboxes,
+    bug(
+        "whatever ends was under way",
+        ("if attempt in state.under_way else", "if True else"), ("left = [*state.under_way]", "left = [*state.under_way, attempt]"),
+        test_what_nobody_asked_for_changes_nothing,
+    ),
+    bug(
+        "what ends makes room, whoever made it",
+        ("in state.under_way else Step(state)", "in state.under_way else Step(state, (Deliver((7,), 2),))"),
+        test_what_nobody_asked_for_changes_nothing,
+    ),
+)  # fmt: skip
 
 
 def test_a_refusal_is_an_answer_and_so_is_one_of_many() -> None:
