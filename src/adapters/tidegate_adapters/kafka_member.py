@@ -227,7 +227,15 @@ class Member:
         ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
         ends = {each.partition: self._end(each.partition) for each in seen}
         known = {partition: end for partition, end in ends.items() if end is not None}
-        return Glance(state, seen, ages_s, known, self._runtime.observer_failures, self._read, self.sinks)
+        return Glance(
+            state=state,
+            seen=seen,
+            ages_s=ages_s,
+            ends=known,
+            observer_failures=self._runtime.observer_failures,
+            read=self._read,
+            sinks=self.sinks,
+        )
 
     @property
     def sinks(self) -> tuple[SinkStatus, ...]:
