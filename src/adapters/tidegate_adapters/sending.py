@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from time import time
 from typing import Final, NamedTuple, final
 
@@ -154,8 +154,11 @@ async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Fu
     """
     found: list[asyncio.Future[object]] = []
     for each in records:
-        with _noted(each):
+        try:
             found.append(asyncio.ensure_future(await producer.send(each)))
+        except Exception as error:
+            _note(error, each)
+            raise
         found[-1].add_done_callback(_seen)
     return found
 
@@ -171,20 +174,18 @@ async def acknowledged(records: Iterable[Send], sent: Iterable[asyncio.Future[ob
         Exception: What the client raises for the first that is not, with a note that names its topic.
     """
     for record, each in zip(records, sent, strict=True):
-        with _noted(record):
+        try:
             await each
+        except Exception as error:
+            _note(error, record)
+            raise
 
 
-@contextmanager
-def _noted(record: Send) -> Generator[None]:
-    """What is raised within the block gets a note that says where this was to be sent; the client's says nothing of it."""
-    try:
-        yield
-    except Exception as error:
-        note = f"sending to {record.topic}"
-        if note not in getattr(error, "__notes__", ()):  # all of a request may have one in common
-            error.add_note(note)
-        raise
+def _note(error: Exception, record: Send) -> None:
+    """Note where this was to be sent; the client's error says nothing of it."""
+    note = f"sending to {record.topic}"
+    if note not in getattr(error, "__notes__", ()):  # all of a request may have one in common
+        error.add_note(note)
 
 
 def _seen(sent: asyncio.Future[object]) -> None:
