@@ -73,7 +73,8 @@ def _query(filters: Mapping[str, Any], now: Instant, command: Command | None = N
     times = {name: time_of(filters[name], now) for name in ("made_from", "made_before") if filters[name] is not None}
     return InvocationQuery(
         ids=filters["ids"], tasks=filters["tasks"], queues=filters["queues"],
-        statuses=frozenset(filters["statuses"]) or by_default, **texts, **times,
+        statuses=frozenset(filters["statuses"]) or by_default,
+        made_from=times.get("made_from"), made_before=times.get("made_before"), **texts,
     )  # fmt: skip
 
 

@@ -62,12 +62,14 @@ async def _query(office: Office, filters: Mapping[str, Any]) -> Query:
     """
     given = {name: filters[name] for name in ("due_from", "due_before") if filters[name]}
     now = await office.now() if given else Instant(0)
+    times = {name: time_of(text, now) for name, text in given.items()}
     return Query(
         tasks=tuple(dict.fromkeys(filters["tasks"])),
         statuses=frozenset(TaskStatus(each) for each in filters["statuses"]),
         documents=tuple(value for text in filters["ids"] for value in meant(text)),
         error=filters["error"] or None,
-        **{name: time_of(text, now) for name, text in given.items()},
+        due_from=times.get("due_from"),
+        due_before=times.get("due_before"),
     )
 
 

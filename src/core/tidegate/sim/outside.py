@@ -250,16 +250,16 @@ def reached(*roots: object) -> Reach:
     walk.go_on()
     places = tuple(filter(walk.may_change, walk.places.values()))
     return Reach(
-        places,
-        walk.has_sets,
-        tuple(sorted(walk.clocks)),
-        tuple(sorted(walk.randoms)),
-        tuple(walk.codes),
-        tuple(walk.places.values()),
-        {key: item for key, item in walk.seen.items() if not isinstance(item, CONSTANT)},
-        walk.left_out,
-        frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
-        walk.own,
+        places=places,
+        has_sets=walk.has_sets,
+        clocks=tuple(sorted(walk.clocks)),
+        randoms=tuple(sorted(walk.randoms)),
+        codes=tuple(walk.codes),
+        named=tuple(walk.places.values()),
+        objects={key: item for key, item in walk.seen.items() if not isinstance(item, CONSTANT)},
+        left_out=walk.left_out,
+        still=frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
+        own=walk.own,
     )
 
 
