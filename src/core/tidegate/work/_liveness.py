@@ -37,8 +37,8 @@ from tidegate.work.vocabulary import (
 )  # fmt: skip
 
 __all__ = [
-    "RETRY_MAX", "acked", "expired", "life", "lost", "mark_uncertain", "mark_untracked", "may_beat", "renew", "renewed", "renewing", "retry_pause",
-    "return_untracked", "returned", "send_heartbeat", "taken",
+    "RETRY_MAX", "acked", "expired", "life", "lost", "mark_uncertain", "mark_untracked", "may_beat", "renew", "renewed", "renewing",
+    "retry_pause", "return_untracked", "returned", "send_heartbeat", "taken",
 ]  # fmt: skip
 
 _RENEWED: Final = 3

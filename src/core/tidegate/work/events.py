@@ -37,9 +37,9 @@ from tidegate.work.vocabulary import (
 )  # fmt: skip
 
 __all__ = [
-    "CapacityRequested", "GroupPolled", "HandlersEnded", "HeartbeatAcked", "LeasesRenewed", "Left", "PollCompleted", "QueueThrottled", "QueuesPaused",
-    "ResultsRefused", "ResultsWritten", "ResumeRequested", "RunSuspended", "StopRequested", "TimerFired", "UntrackedReturned", "WorkAnnounced", "WorkerEvent",
-    "check_event", "work_event_for",
+    "CapacityRequested", "GroupPolled", "HandlersEnded", "HeartbeatAcked", "LeasesRenewed", "Left", "PollCompleted", "QueueThrottled",
+    "QueuesPaused", "ResultsRefused", "ResultsWritten", "ResumeRequested", "RunSuspended", "StopRequested", "TimerFired",
+    "UntrackedReturned", "WorkAnnounced", "WorkerEvent", "check_event", "work_event_for",
 ]  # fmt: skip
 
 _R = TypeVar("_R")
