@@ -26,6 +26,7 @@ from tidegate.work.events import (
     PollCompleted,
     QueuesPaused,
     QueueThrottled,
+    ResultsRefused,
     ResultsWritten,
     UntrackedReturned,
     WorkerEvent,
@@ -171,9 +172,11 @@ class Pool(HandlerWorkers):
         if isinstance(event, UntrackedReturned) and event.number:
             told = "gave back %d of %s, which nobody had said were claimed"
             log.warning(told, event.number, event.command.queue, extra=self._fields(command, None))
-        if isinstance(event, ResultsWritten) and event.reply.left:
-            told = "nobody knows whether the ends of %d runs of %s are written: they are asked for again"
-            log.warning(told, len(event.reply.left), event.command.queue, extra=self._fields(command, None))
+        if isinstance(event, ResultsWritten | ResultsRefused):
+            left = event.reply.left if isinstance(event, ResultsWritten) else event.command.results
+            if left:
+                told = "nobody knows whether the ends of %d runs of %s are written: they are asked for again"
+                log.warning(told, len(left), event.command.queue, extra=self._fields(command, None))
         return event
 
     def _answer(self, run: Run, ended: Ended) -> HandlerAnswer | NoAnswer:

@@ -1,7 +1,8 @@
 """What runs of reactive tasks are to a worker (`tidegate.work.worker`), and what they have come to.
 
 Each task is a queue of its own and each run has a lease. The tasks whose records are in one collection are a group. The token of
-a run is that of its claim. The programs of the task carry out what the worker commands (`tidegate.reactive.fetching`, `tidegate.reactive.completion`).
+a run is that of its claim. The programs of the task carry out what the worker commands (`tidegate.reactive.fetching`,
+`tidegate.reactive.completion`).
 """
 
 from __future__ import annotations
