@@ -152,7 +152,7 @@ class Pool(HandlerWorkers):
     async def _poll(self, command: Poll) -> PollResult:
         task, run = self._declared[command.queue].task, self._declared[command.queue].site.run
         reply = await run(task.fetcher.take(self._worker, command.most, command.factor))
-        return worker.poll_result(command.queue, self._declared[command.queue].timeout, reply)
+        return worker.poll_result(command.queue, self._declared[command.queue].timeout, command.most, reply)
 
     async def _renew(self, command: RenewLeases) -> tuple[Renewal, ...]:
         task, run = self._declared[command.queue].task, self._declared[command.queue].site.run

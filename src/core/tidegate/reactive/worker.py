@@ -62,18 +62,20 @@ def ends(results: tuple[Result, ...]) -> tuple[tuple[fetching.Run, HandlerAnswer
     return tuple((cast("fetching.Run", each.run.detail), cast("HandlerAnswer", each.value)) for each in results)
 
 
-def poll_result(task: str, timeout: Duration | None, reply: tuple[object, ...]) -> PollResult:
-    """What a poll has taken, by the reply of `Fetcher.take`."""
+def poll_result(task: str, timeout: Duration | None, most: int, reply: tuple[object, ...]) -> PollResult:
+    """What a poll has taken that has asked for so many, by the reply of `Fetcher.take`."""
+    check_int(most, "a number of runs", 1)
     check_type(reply, tuple, "runs, and what became of the others")
     runs, others = cast(
         "tuple[tuple[fetching.Run, ...], tuple[object, ...]]", reply if len(reply) == 2 else (reply, ())
     )
     check_tuple(runs, fetching.Run, "a run")
     check_tuple(others, (Idle, SetAside), "what became of a record")
+    lost = others.count(Idle.NOT_CLAIMED) + others.count(Idle.HELD)  # so the next poll chooses among more
     return PollResult(
         tuple(run_of(task, each, timeout) for each in runs),
-        is_more=any(each not in _NOTHING for each in others),
-        lost=others.count(Idle.NOT_CLAIMED) + others.count(Idle.HELD),  # so the next poll chooses among more
+        is_more=any(each not in _NOTHING for each in others) or (bool(runs) and len(runs) + lost >= most),
+        lost=lost,
         is_uncertain=Idle.UNHEARD in others or Idle.HELD in others,  # a late write may yet be done
     )
 
