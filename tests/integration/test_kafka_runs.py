@@ -41,6 +41,7 @@ from tests.integration.kafka_runs import (
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import KAFKA_RUNS
 
+from tidegate.consumer import _failures, _window_work
 from tidegate.consumer.beginning import begins, goes_on
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules, _judged
@@ -55,7 +56,7 @@ from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.log_lines import Lines
-from tidegate_adapters.runtime import Runtime
+from tidegate_adapters.runtime import Runtime, _Runners
 from tidegate_adapters.sending import DeadLetters, Sender
 from tidegate_adapters.store import read as read_trace
 from tidegate_adapters.undone import Records
@@ -111,7 +112,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a stop is not told": Bug(Member.stop, "self._runtime.tell(StopRequested(known))", "pass"),
     "a release is not told": Bug(Member._begin, "wait.set()", "pass"),
     "one record is handled for all of a batch": Bug(Records.received, "for offset in work.offsets", "for offset in work.offsets[:1] * len(work.offsets)", ("expected",)),
-    "a BaseException of user code ends its runner": Bug(Runtime._run, "except BaseException as error", "except Exception as error", ("raises",)),
+    "a BaseException of user code ends its runner": Bug(_Runners._run, "except BaseException as error", "except Exception as error", ("raises",)),
     "an observer may raise": Bug(Runtime._observe, "except BaseException as error", "except KeyError as error", ("observer", "recorder")),
     "of what came in one turn only the first is told": Bug(Runtime._turn, "= self._told, []", "= self._told[:1], []"),
     "what has ended is not looked at": Bug(Runtime._end, "self._come()", "pass"),
@@ -119,8 +120,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "partitions change places": Bug(kafka_ports.ours, "theirs_.partition)", "theirs_.partition ^ 1)"),
     "revocations are not told": Bug(kafka_ports._Listener.on_partitions_revoked, "await self._on_revoked(sorted(map(ours, revoked)))", "pass", AGAIN),
     "assignments are not told": Bug(kafka_ports._Listener.on_partitions_assigned, "await self._on_assigned(sorted(map(ours, assigned)))", "pass"),
-    "each call is made twice": Bug(Runtime._enqueue, "for each in given]", "for each in given for _ in range(2)]"),
-    "what a handler answers with is sent after it is told": Bug(Runtime._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
+    "each call is made twice": Bug(_Runners.enqueue, "for each in given]", "for each in given for _ in range(2)]"),
+    "what a handler answers with is sent after it is told": Bug(_Runners._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
     "what a handler answers with is not sent": Bug(UserCode._ended, "await self._sender.send(sends)", "pass", ("sends",)),
     "an acknowledgement is not waited for": Bug(Sender.send, "await acknowledged(records, sent)", "pass", ("sends", "letters")),
     "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
@@ -132,7 +133,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a dead letter that fails counts": Bug(DeadLetters.write, "await asyncio.sleep(then.delay / SECOND)", "return", ("letters",)),
     "what fails is skipped": Bug(UserCode._answered_for, "is not None", "is None", ("letters",)),
     "what a hook leaves unanswered is waited for": Bug(
-        PartitionRules._window_reported, "if ended is not None and isinstance(part.work, Windowed):", "if False:", ("partial",)
+        _window_work.apply_window_report, "if ended is None else", "if True else", ("partial",)
     ),
     "of a window a record is taken for all": Bug(
         Member._in_flight, "(each.given if isinstance(each.given, tuple) else (each.given,))", "each.given", ("expected",)
@@ -179,14 +180,14 @@ BUGS: Final[Mapping[str, Bug]] = {
     "keys are not told": Bug(Member._hand_over, "if self._needs_keys else ()", "if False else ()", ORDERED),
     "each record has a key of its own": Bug(Member._hand_over, "each.key for", "b'%d' % each.offset for", ORDERED),
     "records by offset do not wait": Bug(PartitionRules._assigned, "self.ordering is not Ordering.BY_OFFSET", "True", ORDERED),
-    "the rest of a key that is dead-lettered is run": Bug(PartitionRules._judged, "part.order.closing(request.offsets, drops=False)", "part.order", ORDERED),
+    "the rest of a key that is dead-lettered is run": Bug(_failures.apply_failure_policy, "part.order.closing(request.offsets, drops=False)", "part.order", ORDERED),
     "held partitions are resumed and polled": Bug(
         Member._poll, "asked = plan.poll or tuple(map(ours, self._client.paused()))",
         "asked = tuple(self._generations); self._client.resume(*self._client.paused())", HELD,
     ),
     "what a partition holds up is not looked at": Bug(Holding.decided, "type(self.hold) is Free and", "True or", HELD),
     "a gate does not close": Bug(_judged, "before if is_same", "before if True", HELD),
-    "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
+    "runners are not woken": Bug(_Runners._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
 }  # fmt: skip
 

@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from tidegate.consumer.scenarios import partition, shutdown, transactions
+from tidegate.consumer.scenarios import group, partition, shutdown, transactions
 from tidegate.sim.shipping import Shipped
 
 __all__ = ["SCENARIOS"]
 
 SCENARIOS: Final[tuple[Shipped, ...]] = (
     *partition.SCENARIOS,
+    *group.SCENARIOS,
     *shutdown.SCENARIOS,
     *transactions.SCENARIOS,
 )
