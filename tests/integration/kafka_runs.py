@@ -797,7 +797,7 @@ class Member:
     def over(self) -> int:
         """How many questions it keeps that have been answered; one for each partition may have been at this instant."""
         inner = self.worker._member  # noqa: SLF001
-        return 0 if inner is None else sum(task.done() for task in inner._tasks)  # noqa: SLF001
+        return 0 if inner is None else sum(task.done() for task in inner.life._tasks)  # noqa: SLF001
 
     async def ended(self) -> None:
         """J5 and J11."""

@@ -309,7 +309,7 @@ class Worker:
     @property
     def state(self) -> ConsumerState:
         """Its partitions."""
-        return ConsumerState() if self._member is None else self._member.state
+        return ConsumerState() if self._member is None else self._member.life.state
 
     @asynccontextmanager
     async def testing(self) -> AsyncGenerator[HandleRecords, None]:
@@ -368,13 +368,13 @@ class Worker:
         )  # fmt: skip
         for _ in range(self._stop_calls):
             self._member.stop()
-        with nullcontext() if tallies is None else worker_monitor.showing(self._member, tallies, monitor):
+        with nullcontext() if tallies is None else worker_monitor.showing(self._member.status, tallies, monitor):
             async with nullcontext() if self._lifespan is None else self._lifespan(self):
                 await self._member.run()
 
     def health(self) -> Health:
         """Whether each partition moves that has something undone, and the client is polled; from any thread."""
-        return Healthy() if self._member is None else self._member.health()
+        return Healthy() if self._member is None else self._member.status.health()
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidegate.consumer.health import Health, Unhealthy
 from tidegate.model.instants import SECOND
 from tidegate_adapters import monitor
-from tidegate_adapters.kafka_member import Member
+from tidegate_adapters.member_status import MemberStatus
 from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.serving import Answer
 from tidegate_adapters.tallies import Tallies
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["of_health", "showing"]
 
 
-def showing(member: Member, tallies: Tallies, on: Monitor) -> AbstractContextManager[None]:
+def showing(status: MemberStatus, tallies: Tallies, on: Monitor) -> AbstractContextManager[None]:
     """Show a worker until the block ends.
 
     Args:
-        member: The worker in its group.
+        status: How the worker is in its group.
         tallies: What has happened at it.
         on: Where.
 
@@ -40,9 +40,9 @@ def showing(member: Member, tallies: Tallies, on: Monitor) -> AbstractContextMan
     def collector() -> WorkerCollector:
         from tidegate_adapters.metrics import WorkerCollector  # noqa: PLC0415  an extra
 
-        return WorkerCollector(member.glance, tallies)
+        return WorkerCollector(status.glance, tallies)
 
-    return on.showing(lambda: of_health(member.health()), collector)
+    return on.showing(lambda: of_health(status.health()), collector)
 
 
 def of_health(health: Health) -> Answer:
