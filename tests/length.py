@@ -293,8 +293,6 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "CS1-planted8",
         "CS5-planted9",
     ),
-    "/retries/test_schedule.py::test_a_planted_bug_breaks_the_law": ("SC4-planted8",),
-    "/services/test_membership.py::test_a_planted_bug_breaks_the_law": ("M1-2",),
     "/sim/test_independent.py::test_the_comparison_finds_a_planted_fault": (
         "a program that is taken back goes on",
         "a stream tells too early",

@@ -25,9 +25,11 @@ PROMISED: Final[Mapping[str, str]] = {
         [f"tidegate_adapters.{each}" for each in ("mongo", "black_pipe", "payloads", "reactive")],
     ),
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
-    "worker": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.worker_running"]),
-    "reactive": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.reactive.command_line"]),
-    "orchestrator": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.orchestrator.command_line"]),
+    "worker": IMPORT.format(["tidegate_adapters.shell.application", "tidegate_adapters.worker_running"]),
+    "reactive": IMPORT.format(["tidegate_adapters.shell.application", "tidegate_adapters.reactive.command_line"]),
+    "orchestrator": IMPORT.format(
+        ["tidegate_adapters.shell.application", "tidegate_adapters.orchestrator.command_line"]
+    ),
     "cli": IMPORT.format(CLI),
     "yaml": "import yaml",
     "zstd": IMPORT.format(["tidegate_adapters.payloads"]),
@@ -99,7 +101,7 @@ def test_every_extra_promises_something() -> None:
         [sys.executable, "-c", REFUSES.format(["click"]) + PROMISED["cli"]], capture_output=True, text=True, check=False
     )
 
-    configuring = REFUSES.format(["cattrs"]) + IMPORT.format(["tidegate_adapters.running"])
+    configuring = REFUSES.format(["cattrs"]) + IMPORT.format(["tidegate_adapters.shell.application"])
     told = subprocess.run([sys.executable, "-c", configuring], capture_output=True, text=True, check=False).stderr
 
     assert "pip install 'tidegate[worker]', or 'tidegate[reactive]', or 'tidegate[orchestrator]'" in told

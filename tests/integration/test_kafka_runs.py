@@ -60,7 +60,7 @@ from tidegate_adapters.lifecycle import Lifecycle
 from tidegate_adapters.log_lines import Lines
 from tidegate_adapters.namesakes import OwnName
 from tidegate_adapters.poll_loop import PollLoop
-from tidegate_adapters.runtime import Runtime
+from tidegate_adapters.runtime import Runtime, _Runners
 from tidegate_adapters.sending import DeadLetters, Sender
 from tidegate_adapters.store import read as read_trace
 from tidegate_adapters.undone import Records
@@ -116,7 +116,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a stop is not told": Bug(Member.stop, "self.life.tell(StopRequested(known))", "pass"),
     "a release is not told": Bug(Member._begin, "wait.set()", "pass"),
     "one record is handled for all of a batch": Bug(Records.received, "for offset in work.offsets", "for offset in work.offsets[:1] * len(work.offsets)", ("expected",)),
-    "a BaseException of user code ends its runner": Bug(Runtime._run, "except BaseException as error", "except Exception as error", ("raises",)),
+    "a BaseException of user code ends its runner": Bug(_Runners._run, "except BaseException as error", "except Exception as error", ("raises",)),
     "an observer may raise": Bug(Runtime._observe, "except BaseException as error", "except KeyError as error", ("observer", "recorder")),
     "of what came in one turn only the first is told": Bug(Runtime._turn, "= self._told, []", "= self._told[:1], []"),
     "what has ended is not looked at": Bug(Runtime._end, "self._come()", "pass"),
@@ -124,8 +124,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "partitions change places": Bug(kafka_ports.ours, "theirs_.partition)", "theirs_.partition ^ 1)"),
     "revocations are not told": Bug(kafka_ports._Listener.on_partitions_revoked, "await self._on_revoked(sorted(map(ours, revoked)))", "pass", AGAIN),
     "assignments are not told": Bug(kafka_ports._Listener.on_partitions_assigned, "await self._on_assigned(sorted(map(ours, assigned)))", "pass"),
-    "each call is made twice": Bug(Runtime._enqueue, "for each in given]", "for each in given for _ in range(2)]"),
-    "what a handler answers with is sent after it is told": Bug(Runtime._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
+    "each call is made twice": Bug(_Runners.enqueue, "for each in given]", "for each in given for _ in range(2)]"),
+    "what a handler answers with is sent after it is told": Bug(_Runners._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
     "what a handler answers with is not sent": Bug(UserCode._ended, "await self._sender.send(sends)", "pass", ("sends",)),
     "an acknowledgement is not waited for": Bug(Sender.send, "await acknowledged(records, sent)", "pass", ("sends", "letters")),
     "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
@@ -191,7 +191,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "what a partition holds up is not looked at": Bug(Holding.decided, "type(self.hold) is Free and", "True or", HELD),
     "a gate does not close": Bug(_judged, "before if is_same", "before if True", HELD),
-    "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
+    "runners are not woken": Bug(_Runners._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
 }  # fmt: skip
 

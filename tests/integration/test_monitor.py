@@ -38,10 +38,10 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate.retries.backoff import Fixed
 from tidegate_adapters import testing
 from tidegate_adapters.embedded_log import EmbeddedLog
+from tidegate_adapters.handler_times import BOUNDS_S, Handled, HandlerTimes
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.monitor import looking
 from tidegate_adapters.serving import Answer, served
-from tidegate_adapters.tallies import BOUNDS_S, Handled, HandlerTimes
+from tidegate_adapters.shell.monitor import looking
 from tidegate_adapters.worker_monitor import of_health
 
 P0: Final = TopicPartition("orders", 0)

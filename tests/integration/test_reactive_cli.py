@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from bson import ObjectId
 from pymongo import MongoClient
-from tests.integration.command_lines import Asking, Running, said_here
+from tests.integration.command_lines import Asking, Running
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
@@ -94,8 +94,6 @@ async def handle(record): ...
 
 worker = Worker(["orders"], handle, bootstrap="127.0.0.1:1", group="shop")
 """
-NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=200"
-
 
 Run = Callable[..., Running]
 
@@ -205,45 +203,6 @@ def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
 
     assert running.code() == ExitCode.TERMINATED
     assert orders.statuses() == ["pending"]
-
-
-@pytest.mark.parametrize(
-    ("target", "code", "said"),
-    [
-        ("app", ExitCode.NOT_MET, "no MongoDB answers"),
-        ("empty", ExitCode.USAGE, "an app without tasks"),
-    ],
-)
-def test_what_cannot_run_says_why(
-    tmp_path: Path, target: str, code: ExitCode, said: str, *, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A server that does not answer, and an app that has nothing to do: without a traceback, and the password of the URI."""
-    (tmp_path / "app.py").write_text(APP)
-    arguments = ("reactive", "run", f"app.py:{target}", "--log-level", "error")
-    done = said_here(arguments, tmp_path, capsys, URI=NOWHERE, DATABASE="shop")
-
-    assert (done.code, done.out) == (code, "")
-    assert said in done.err
-    assert not [each for each in ("hunter2", "Traceback") if each in done.err]
-
-
-@pytest.mark.parametrize(
-    ("target", "code", "said"),
-    [
-        ("app.py:number", ExitCode.USAGE, "app.py:number is no Reactive: int"),
-        ("app.py:number", ExitCode.USAGE, "found there: app, empty, embedded"),
-        ("app.py:takes", ExitCode.USAGE, "app.py:takes takes arguments"),
-        ("app.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
-        ("app.py:nothing", ExitCode.USAGE, "there is no 'nothing' in app.py"),
-        ("kafka_app.py:worker", ExitCode.USAGE, "help: tidegate worker takes it"),
-    ],
-)
-def test_what_is_no_app_is_told(asking: Asking, target: str, code: ExitCode, said: str) -> None:
-    """Bad input."""
-    done = asking.main("reactive", "status", target)
-
-    assert said in done.err
-    assert done.code == code
 
 
 @pytest.mark.parametrize("command", ["run", "status"])
@@ -410,33 +369,6 @@ def test_the_leader_is_told(run: Run, orders: Orders, asking: Asking) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("list", "app.py:app"), ExitCode.NOT_MET, "no MongoDB answers"),
-        (("list", "app.py:embedded"), ExitCode.USAGE, "keeps its documents in its own process"),
-        (("count", "app.py:empty"), ExitCode.USAGE, "app.py:empty has no tasks"),
-        (("retry", "app.py:app", "--task", "bill", "--error", ""), ExitCode.USAGE, "leave it out where all are meant"),
-        (("retry", "app.py:app"), ExitCode.USAGE, "say which records are meant, by filters or by --all"),
-        (("retry", "app.py:app", "--all", "--task", "bill"), ExitCode.USAGE, "by filters or by --all"),
-        (("list", "app.py:app", "--status", "done"), ExitCode.USAGE, "'done' is not one of"),
-        (("pause", "app.py:app"), ExitCode.USAGE, "Missing argument 'TASK...'"),
-        (("status", "kafka_app.py:worker"), ExitCode.USAGE, "kafka_app.py:worker is no Reactive: Worker"),
-    ],
-)
-def test_what_cannot_be_asked_says_why(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: ExitCode, said: str
-) -> None:
-    """Bad input, and a server that does not answer: a clear error, as JSON as well, and no password."""
-    monkeypatch.setenv("URI", NOWHERE)
-    done = asking.main("reactive", *arguments, "--json")
-
-    assert said in done.err
-    assert done.code == code
-    answer = json.loads(done.out)
-    assert (answer["schema"], answer["ok"]) == ("tidegate/reactive@1", False)
-
-
-@pytest.mark.parametrize(
     ("options", "code"),
     [
         (("status",), ExitCode.OK),
@@ -456,25 +388,6 @@ def test_who_asks_makes_nothing(
 
     with MongoClient[dict[str, Any]](mongodb) as client:
         assert database not in client.list_database_names()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("list", "--task", "bil"), "there is no task 'bil'"),
-        (("pause", "bil"), "there are: bill, mail"),
-        (("list", "--id", '{"$oid": "x"}'), "is no Extended JSON"),
-        (("list", "--due-before", "yesterday"), "'yesterday' is no time"),
-        (("list", "--due-from", "2026-11-24T12:00:00"), "is no time"),
-        (("count", "--error", "x"), "a count by the text of an error"),
-    ],
-)
-def test_what_is_asked_for_and_cannot_be_says_why(asking: Asking, options: tuple[str, ...], said: str) -> None:
-    """Bad input that the app, or its databases, know of."""
-    done = asking.said(*options)
-
-    assert said in done.err, done.err
-    assert (done.code, done.out) == (ExitCode.USAGE, "")
 
 
 # --- from mongodash -----------------------------------------------------------------------------------------------------

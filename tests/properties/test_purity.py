@@ -93,6 +93,7 @@ CACHES: Final = {
     "model.bytecode.suspensions": "what is live where, once per code object",
     "sim.world.document": "the cell of a document, for a while",
     "sim.world.uniques": "the cells of unique indexes, by collection",
+    "sim.ways._lanes": "the kinds of lanes of actors",
     "sim.outside._form_of": "how a class holds what its instances have, once per class",
     "sim.variants._statements": "what a module says, once per module",
     "sim.variants._compiled": "what a planted bug has executed again, once per bug",

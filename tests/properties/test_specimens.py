@@ -15,7 +15,7 @@ from tests.properties.shipped import DESIGNS, LARGE, OF_DESIGNS, OF_SAMPLE, SPEC
 
 from tidegate import catalogue
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios.group import Client
+from tidegate.consumer.scenarios.partition import Client
 from tidegate.sim.actors import Process
 from tidegate.sim.faults import Fault
 from tidegate.sim.group import GROUP, REBALANCES, Recreation

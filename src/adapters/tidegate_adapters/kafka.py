@@ -38,7 +38,6 @@ from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.retries.backoff import Delays
-from tidegate_adapters import worker_monitor
 from tidegate_adapters.declaring import check_unit, delays_of
 from tidegate_adapters.handlers import Called, Decode, Handlers, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Member
@@ -54,10 +53,11 @@ from tidegate_adapters.kafka_ports import (
     transactional_producer,
 )
 from tidegate_adapters.later import Later
-from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.sending import Sender
+from tidegate_adapters.shell.monitor import Monitor
 from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.user_code import Code, Estimate, Observer, Recording
+from tidegate_adapters.worker_monitor import of_health
 from tidegate_adapters.worker_settings import (
     CONCURRENCY,
     GRACE,
@@ -360,7 +360,7 @@ class Worker:
         times = _times(told.consumer.partition.drain, told.options)
         isolation = {"isolation_level": "read_committed"} if told.exactly_once else {}
         sender = Sender(lambda: produce(told.bootstrap, told.options))
-        monitor = Monitor(self._metrics, told.metrics_host, told.metrics_port)
+        monitor = Monitor(told, self._metrics)
         tallies = Tallies() if monitor.is_wanted else None
         self._member = Member(
             connect(told.bootstrap, told.group, isolation | told.options | times | _NO_RESET), told, self._code, sender, tallies,
@@ -368,9 +368,12 @@ class Worker:
         )  # fmt: skip
         for _ in range(self._stop_calls):
             self._member.stop()
-        with nullcontext() if tallies is None else worker_monitor.showing(self._member.status, tallies, monitor):
-            async with nullcontext() if self._lifespan is None else self._lifespan(self):
-                await self._member.run()
+        sample = (self._member.status.glance, tallies)
+        async with (
+            monitor.showing(lambda: of_health(self.health()), "tidegate_adapters.metrics", sample),
+            nullcontext() if self._lifespan is None else self._lifespan(self),
+        ):
+            await self._member.run()
 
     def health(self) -> Health:
         """Whether each partition moves that has something undone, and the client is polled; from any thread."""

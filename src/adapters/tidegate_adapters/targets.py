@@ -85,8 +85,10 @@ def select(
         NothingSelectedError: None of them has that in its name, or is of that kind, or has that scope.
         CodeRaisedError: The user's function that makes it raised an error.
     """
-    shipped = catalogue.SAMPLE if is_sample else catalogue.CATALOGUE
-    given = tuple(texts) or tuple(name for name, each in shipped.items() if scope in each.scopes)
+    given = tuple(texts)
+    if not given:  # or what ships need not be loaded
+        shipped = catalogue.SAMPLE if is_sample else catalogue.CATALOGUE
+        given = tuple(name for name, each in shipped.items() if scope in each.scopes)
     named = (_BY_DECISION.get(text, text) for text in given)
     asked = (scoped(text, Scope(scope)) if _is_shipped(text) and "@" not in text else text for text in named)
     found = {target.identity: target for text in asked for target in _named(text)}

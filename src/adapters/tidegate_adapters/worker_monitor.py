@@ -1,4 +1,4 @@
-"""How a worker on Kafka is, for whoever looks (`tidegate_adapters.monitor`).
+"""How a worker on Kafka is, for whoever looks (`tidegate_adapters.shell.monitor`).
 
 /health     {"healthy": false, "silent_s": null, "stalled": [{"topic": "orders", "partition": 0, "position": 41,
 "for_s": 312.5, "causes": []}]}
@@ -7,42 +7,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
-
 from tidegate.consumer.health import Health, Unhealthy
 from tidegate.model.instants import SECOND
-from tidegate_adapters import monitor
-from tidegate_adapters.member_status import MemberStatus
-from tidegate_adapters.monitor import Monitor
 from tidegate_adapters.serving import Answer
-from tidegate_adapters.tallies import Tallies
+from tidegate_adapters.shell import monitor
 
-if TYPE_CHECKING:
-    from tidegate_adapters.metrics import WorkerCollector
-
-__all__ = ["of_health", "showing"]
-
-
-def showing(status: MemberStatus, tallies: Tallies, on: Monitor) -> AbstractContextManager[None]:
-    """Show a worker until the block ends.
-
-    Args:
-        status: How the worker is in its group.
-        tallies: What has happened at it.
-        on: Where.
-
-    Raises:
-        Misuse: The registry shows another worker, or nobody can listen at the port.
-        MissingExtra: There is a registry, and not what brings it.
-    """
-
-    def collector() -> WorkerCollector:
-        from tidegate_adapters.metrics import WorkerCollector  # noqa: PLC0415  an extra
-
-        return WorkerCollector(status.glance, tallies)
-
-    return on.showing(lambda: of_health(status.health()), collector)
+__all__ = ["of_health"]
 
 
 def of_health(health: Health) -> Answer:

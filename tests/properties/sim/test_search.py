@@ -15,8 +15,7 @@ from tests import length
 from tests.properties.plain_search import Found, agree, plain_search
 
 from tidegate.catalogue import shipped
-from tidegate.consumer.scenarios.group import group
-from tidegate.consumer.scenarios.partition import GIVES_UP, partition
+from tidegate.consumer.scenarios.partition import GIVES_UP, group, partition
 from tidegate.invocations.scenarios.transition import transition
 from tidegate.leases.scenarios.small_lock import small_lock
 from tidegate.model.documents import ID, Add, Document, Eq, Field, Push, exactly

@@ -45,7 +45,8 @@ from tidegate.services.service_runner import (
 )
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definitions
-from tidegate.triggers.evaluator import Ended, Evaluator, MakeJob, Noted, TriggerPass, plain_call
+from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass, plain_call
+from tidegate.triggers.firing import TriggerRun
 from tidegate.triggers.noticing import UPLOADED, NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 from tidegate_adapters.cancelling import check_awaited_failure
@@ -145,7 +146,7 @@ class Services:
             rules=tuple((registration or {}).items()),
             occurrences=collections.occurrences, cells=collections.crons, runs=collections.runs,
             definitions=collections.triggers, invocations=collections.invocations, places=collections.places,
-            calls=collections.calls,
+            calls=collections.calls, failed=self._say_failed,
         )  # fmt: skip
         self._noticer = Noticer(
             conditions=self._evaluator.conditions, records=collections.invocations, occurrences=collections.occurrences,
@@ -274,17 +275,13 @@ class Services:
             found = await duty.round(run, token, number)
             skipped = found.skipped if isinstance(found, (TriggerPass, NoticePass, RecoveryPass)) else ()
             self._say(duty.name, redacted("; ".join(map(str, skipped))))
-            if isinstance(found, TriggerPass):
-                self._say_failed(found.failed)
             return found
 
         return Duty(duty.name, does)
 
-    def _say_failed(self, failed: Ended) -> None:
-        tasks = {each.id: each.task for each in self.triggers}
-        for run, reasons in failed:
-            task, why = tasks[run.firing.trigger_id], redacted("; ".join(reasons))
-            log.error("a trigger could not start %s, try %d: %s", task, run.attempt, why)
+    def _say_failed(self, run: TriggerRun, reasons: tuple[str, ...]) -> None:
+        task = next(each.task for each in self.triggers if each.id == run.firing.trigger_id)
+        log.error("a trigger could not start %s, try %d: %s", task, run.attempt, redacted("; ".join(reasons)))
 
     def _say(self, about: str, what: str) -> None:
         if what and self._said.get(about) != what:

@@ -702,15 +702,27 @@ def _fields(item: object, own: frozenset[str]) -> Iterator[tuple[str, object]]:
     yield from _attributes_of(item)
 
 
-def _functions_in(item: object, deep: int = _DEEP_MAX) -> Iterator[tuple[str, object]]:
+def _functions_in(item: object, deep: int = 2 * _DEEP_MAX) -> Iterator[tuple[str, object]]:
     """The functions that a part of a program of tidegate was made of; what an actor has is confirmed by itself."""
-    is_part = _is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim.")
-    if deep and is_part and not isinstance(item, (*_CONSTANT, Document)) and not callable(item):
-        for name, part in _attributes_of(item):
-            if not callable(part):
-                yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part, deep - 1))
-            elif not isinstance(part, type):
-                yield name, part
+    for name, part in _parts_of(item) if deep else ():
+        if not callable(part):
+            yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part, deep - 1))
+        elif not isinstance(part, type):
+            yield name, part
+
+
+def _parts_of(item: object) -> Iterable[tuple[str, object]]:
+    match item:
+        case Document():
+            return ()
+        case tuple() | frozenset():
+            return (("each", part) for part in item if type(part) not in _ATOMS)
+        case dict() | MappingProxyType():
+            return ((str(name), part) for name, part in item.items())
+        case _ if _is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim."):
+            return () if callable(item) or isinstance(item, _CONSTANT) else _attributes_of(item)
+        case _:
+            return ()
 
 
 def _attributes_of(item: object) -> Iterator[tuple[str, object]]:

@@ -15,7 +15,6 @@ from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import RecordsDelivered
 from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules
-from tidegate.consumer.scenarios.group import group
 from tidegate.consumer.scenarios.partition import (
     BATCHES,
     BY_KEY,
@@ -28,6 +27,7 @@ from tidegate.consumer.scenarios.partition import (
     WINDOWS,
     Answers,
     a_task_each,
+    group,
     hands_over,
     in_batches,
     is_commit,
