@@ -76,6 +76,26 @@ def test_the_pattern_knows_a_simulator() -> None:
     assert not OF_TESTS.match("tidegate.model.documents")
 
 
+@pytest.mark.parametrize(
+    ("loads", "no"),
+    [
+        ("import tidegate_adapters.orchestrator", r"tidegate\.consumer"),
+        ("import tidegate_adapters.reactive", r"tidegate\.consumer"),
+        ("import tidegate.sim", r"tidegate\.(consumer|reactive)"),
+        (
+            "from tidegate.catalogue import CATALOGUE; CATALOGUE['leader']",
+            r"tidegate\.(?!leases)\w+\.(scenarios|specimens)",
+        ),
+    ],
+)
+def test_a_subject_loads_no_other(loads: str, no: str) -> None:
+    """Two thirds of the time of an import is spent on classes, and a subject has about a hundred."""
+    shows = f"import sys; {loads}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True).stdout.split()
+
+    assert [name for name in loaded if re.match(no, name)] == []
+
+
 def extras() -> dict[str, set[str]]:
     """What each extra installs, by the names that are imported, which are those of the packages here."""
     project = tomllib.loads((ADAPTERS.parents[2] / "pyproject.toml").read_text("utf-8"))["project"]

@@ -217,7 +217,7 @@ APPS: Final[tuple[Row, ...]] = (
     # 44: tests/integration/test_loop_watch.py::test_a_handler_that_holds_up_the_loop_is_named
     ("45", lambda: OrchestratorSettings(database="x", dead_after=timedelta(seconds=1)), "dead_after=0:00:01 is too short | help: make it longer than beat_every=0:00:05"),
     ("46", lambda: OrchestratorSettings(database="x", page_port=1, page_host="0.0.0.0"), "without a token | help: set page_token"),  # noqa: S104
-    # 47: tests/integration/test_orchestrator_cli.py::test_what_cannot_run_says_why
+    # 47: tests/integration/test_shell.py::test_what_cannot_be_says_why
     ("48", lambda: on_cron("* * * * *", zone="Europe/Brlin"), "no time zone 'Europe/Brlin' | help: name one as"),
     ("48 retry_for", lambda: app().task(retry_for="ValueError")(task), "'ValueError', which is no class of errors | help: write retry_for="),
     ("48 triggers", lambda: app().task(triggers=on_cron("* * * * *"))(untyped), "triggers must be an Iterable, got When | help: write triggers=["),

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from textwrap import dedent
 from typing import Final
 
@@ -149,3 +150,16 @@ def test_links_lead_to_pages_and_headings(page: Path) -> None:
 
 def test_every_page_is_reached_from_the_readme() -> None:
     assert {*re.findall(r"docs/([\w-]+\.md)", README)} == {page.name for page in PAGES[1:]}
+
+
+NAMES: Final = re.compile(r"`(tidegate(?:_adapters)?\.[\w.]+|[\w/]+\.py::\w+)`")
+SPANS: Final = {f"tidegate.{name}" for name in ("error", "offset", "purge", "recover", "topic")}
+"""What spans, and what they tell, are called."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(page: Path) -> None:
+    """Modules, what is in them, and tests."""
+    for name in {*NAMES.findall(page.read_text("utf-8"))} - SPANS:
+        file, _, test = name.removeprefix("tests/").partition("::")
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text("utf-8") if test else resolve_name(name), name

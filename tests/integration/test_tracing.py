@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+from aiokafka import errors
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -196,7 +197,7 @@ def test_an_answer_that_cannot_be_sent_is_an_event_of_the_span_of_its_handler(
 
     asyncio.run(scenario())
     for span in exporter.get_finished_spans():
-        assert (span.attributes or {}).get("error.type") == "OSError"
+        assert (span.attributes or {}).get("error.type") == "aiokafka.errors.MessageSizeTooLargeError"
         assert "sending to shipped" in str((span.events[0].attributes or {})["exception.stacktrace"])
     assert caplog.text.count("sending to shipped") == 2
     assert "sending to kept" not in caplog.text
@@ -214,7 +215,7 @@ class Refusing(Producer):
     async def send(self, record: Send) -> Awaitable[object]:
         async def sent() -> None:
             if record.topic == "shipped":
-                raise OSError("too large")
+                raise errors.MessageSizeTooLargeError("too large")
 
         return sent()
 

@@ -28,7 +28,7 @@ from hypothesis import settings
 
 from tidegate.sim.variants import variant
 
-__all__ = ["Bug", "Law", "bug", "plant", "planted"]
+__all__ = ["Bug", "Law", "bug", "finds", "plant", "planted"]
 
 Law: TypeAlias = Callable[..., None]
 """A test without arguments, but for what Hypothesis draws: it raises AssertionError where something is wrong."""
@@ -68,13 +68,18 @@ def planted(module: ModuleType, *bugs: Bug) -> Law:
     )
     def test_a_planted_bug_is_found(bug: Bug, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
         plant(bug, module, monkeypatch)
-        # A test is given its settings where it is defined: it may look at few examples, and would shrink what it finds.
-        searched = settings.get_profile("planted")
-        monkeypatch.setattr(getattr(law, "func", law), "_hypothesis_internal_use_settings", searched, raising=False)
-        with pytest.raises(AssertionError, match=bug.says):
-            law()
+        finds(law, monkeypatch, bug.says)
 
     return test_a_planted_bug_is_found
+
+
+def finds(law: Law, patch: pytest.MonkeyPatch, says: str | None = None) -> None:
+    """Check that the law finds what is wrong by now, however long it looks."""
+    # A test is given its settings where it is defined: it may look at few examples, and would shrink what it finds.
+    searched = settings.get_profile("planted")
+    patch.setattr(getattr(law, "func", law), "_hypothesis_internal_use_settings", searched, raising=False)
+    with pytest.raises(AssertionError, match=says):
+        law()
 
 
 def _name(law: Law) -> str:

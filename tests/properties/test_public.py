@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Iterator
 from os import environ
 from pathlib import Path
-from pkgutil import iter_modules, walk_packages
+from pkgutil import walk_packages
 from types import ModuleType
 from typing import Final
-
-import pytest
 
 import tidegate
 from tidegate import ExitCode
@@ -92,43 +89,6 @@ def test_the_public_names_are_those_on_record() -> None:
     if environ.get("TIDEGATE_GOLDEN") == "write":
         NAMES.write_text(now, encoding="utf-8")
     assert now.splitlines() == NAMES.read_text(encoding="utf-8").splitlines()
-
-
-ROOMS: Final = [
-    tidegate, *(importlib.import_module(f"tidegate.{each.name}") for each in iter_modules(tidegate.__path__) if each.ispkg)
-]  # fmt: skip
-
-
-def named(doc: str) -> set[str]:
-    """The modules that a docstring names: in backticks, or in the first column of a list."""
-    columns = [re.split(r" {2,}", line)[0] for line in re.findall(r"^ {4}(\S.*)$", doc, re.MULTILINE)]
-    return {*re.findall(r"`(?:tidegate\.)?(\w+)`", doc), *re.findall(r"\w+", " ".join(columns))}
-
-
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: str(room.__name__))
-def test_a_room_names_its_modules(room: ModuleType) -> None:
-    """Whoever reads its docstring knows what there is; a module that begins with an underscore is for the room alone."""
-    there = {each.name for each in iter_modules(room.__path__) if each.name[0] != "_"}
-
-    assert there - named(room.__doc__ or "") == set()
-
-
-def test_what_a_docstring_names_is_found() -> None:
-    """Several in a line, a line without a description, and one in a sentence; not words of a sentence."""
-    doc = "What?\n\n    one, two    a decision\n    three\n          four of them\n\nBeside: `laws`, and `tidegate.faces`."
-
-    assert named(doc) == {"one", "two", "three", "laws", "faces"}
-
-
-def test_the_page_on_lineage_names_modules_that_there_are() -> None:
-    """A room, and a module in it, each."""
-    page = (Path(__file__).parents[2] / "docs" / "lineage.md").read_text(encoding="utf-8")
-    rooms = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
-    listed = {(room.split("`")[1], name) for room in rooms for name in re.findall(r"^### `(\w+)`", room, re.MULTILINE)}
-    there = {module.__name__.removeprefix("tidegate.") for module in modules()}
-
-    assert len(listed) > 40
-    assert {f"{room}.{name}" for room, name in listed} <= there
 
 
 def test_exit_codes_are_those_of_the_field() -> None:

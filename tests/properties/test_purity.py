@@ -94,7 +94,7 @@ CACHES: Final = {
     "sim.world.document": "the cell of a document, for a while",
     "sim.world.uniques": "the cells of unique indexes, by collection",
     "sim.ways._lanes": "the kinds of lanes of actors",
-    "sim._contents._form_of": "how a class holds what its instances have, once per class",
+    "sim._objects._form_of": "how a class holds what its instances have, once per class",
     "sim.variants._statements": "what a module says, once per module",
     "sim.variants._compiled": "what a planted bug has executed again, once per bug",
     "sim.world.notes": "the cell of a process's notes, for a while",

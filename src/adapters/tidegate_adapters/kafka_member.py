@@ -72,7 +72,7 @@ from tidegate.consumer.worker import (
 from tidegate.model.effects import Cancel
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import PPM, SECOND, Duration, duration, jittered
-from tidegate.model.records import Record, TopicPartition
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.assignment import ASK_AGAIN, Assignment, Topics
@@ -89,7 +89,7 @@ from tidegate_adapters.poll_loop import PollLoop
 from tidegate_adapters.record_fields import attempt_of, fields_of, named, placed, say
 from tidegate_adapters.runtime import After, Call, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
-from tidegate_adapters.sending import Sender
+from tidegate_adapters.sinks import Outbox
 from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.undone import Records
 from tidegate_adapters.user_code import Code, UserCode
@@ -109,7 +109,7 @@ class Member:
         client: Not started yet.
         settings: What the worker was told.
         code: The user's.
-        sender: Sends what the worker has to send.
+        outbox: Delivers what the worker has to send.
         tallies: Where it is counted what happens, if anywhere.
         transact: Makes the producer of a partition, where answers and positions are committed together.
 
@@ -123,11 +123,11 @@ class Member:
         client: Client,
         settings: WorkerSettings,
         code: Code,
-        sender: Sender,
+        outbox: Outbox[Sequence[Send]],
         tallies: Tallies | None = None,
         transact: Callable[[TopicPartition], TransactionalProducer] | None = None,
     ) -> None:
-        self._client, self._settings, self._code, self._sender = client, settings, code, sender
+        self._client, self._settings, self._code, self._outbox = client, settings, code, outbox
         self._rules = rules = settings.rules
         self._loop = asyncio.get_running_loop()
         observers = [
@@ -152,9 +152,9 @@ class Member:
             if transact is None
             else Transactions(transact, settings.group, beginnings.known, assignment.is_current)
         )
-        self._user_code = UserCode(code, settings, records, sender, tallies, life.tell, self._transactions)
+        self._user_code = UserCode(code, settings, records, outbox, tallies, life.tell, self._transactions)
         self._committing = Committing(client, life, assignment, self._topics, records, self._transactions)
-        self.status = MemberStatus(client, life, assignment, records, duration(settings.stalled_after))
+        self.status = MemberStatus(client, life, assignment, records, outbox, duration(settings.stalled_after))
         self._polls = PollLoop(
             client, settings, life, self._name, assignment, records, beginnings, self.status, self._user_code
         )
@@ -274,7 +274,7 @@ class Member:
         if self._leave_by_s is None:
             self._leave_by_s = self._loop.time() + self._rules.leave / SECOND
             client_ends = self._client_stopped() if self._name.is_asking.locked() else self._client.stop()
-            ends = [client_ends, self._sender.stop()]
+            ends = [client_ends, self._outbox.stop()]
             if self._transactions is not None:
                 ends.append(self._transactions.stop())
             self._leaving = [*map(asyncio.ensure_future, ends)]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, final
 
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.health import Health, Watch, judged, looked, polled, sights
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
-from tidegate.model.records import TopicPartition
+from tidegate.model.records import Send, TopicPartition
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.assignment import LOOK_AGAIN_S, Assignment
 from tidegate_adapters.kafka_ports import Client, ours
 from tidegate_adapters.lifecycle import Lifecycle
+from tidegate_adapters.sinks import Outbox, SinkStatus
 from tidegate_adapters.tallies import Glance
 from tidegate_adapters.undone import Records
 
@@ -33,14 +35,21 @@ class MemberStatus:
         life: Of the member.
         assignment: Of the member.
         records: Of the partitions.
+        outbox: Where what handlers answer with is delivered.
         stalled_after: How long a partition may stand.
     """
 
-    def __init__(
-        self, client: Client, life: Lifecycle, assignment: Assignment, records: Records, stalled_after: Duration
+    def __init__(  # noqa: PLR0917  they are what it looks at
+        self,
+        client: Client,
+        life: Lifecycle,
+        assignment: Assignment,
+        records: Records,
+        outbox: Outbox[Sequence[Send]],
+        stalled_after: Duration,
     ) -> None:
         self._client, self._life, self._assignment, self._records = client, life, assignment, records
-        self._stalled_after = stalled_after
+        self._outbox, self._stalled_after = outbox, stalled_after
         self._loop = asyncio.get_running_loop()
         self._ends: dict[TopicPartition, int] = {}
         """Of logs from which nothing is fetched, when they were last asked for."""
@@ -57,7 +66,20 @@ class MemberStatus:
         ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
         ends = {each.partition: self._end(each.partition) for each in seen}
         known = {partition: end for partition, end in ends.items() if end is not None}
-        return Glance(state, seen, ages_s, known, self._life.runtime.observer_failures, self._read)
+        return Glance(
+            state=state,
+            seen=seen,
+            ages_s=ages_s,
+            ends=known,
+            observer_failures=self._life.runtime.observer_failures,
+            read=self._read,
+            sinks=self.sinks,
+        )
+
+    @property
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where what handlers answer with is delivered, as it is now; from any thread."""
+        return (self._outbox.status,)
 
     def _end(self, partition: TopicPartition) -> int | None:
         """How far the log goes: the client hears it along with records, and where nothing is fetched it is asked for."""

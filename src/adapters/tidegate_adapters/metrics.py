@@ -14,6 +14,9 @@
     removed_offsets_total        that were removed from the log before the group read them
     observer_failures_total      calls of `observe` and `record` that have raised; no labels
     handler_seconds              how long handlers took, by topic, as a histogram
+    sink_open                    whether the circuit of a sink is open or half open, for it does not answer; by sink
+    sink_waiting_payloads        what is to be delivered to a sink and is not under way; by sink
+    sink_attempts_total          to deliver to a sink, by sink and outcome: answered, unanswered
 
 Gauges are made of the worker's state when somebody looks; counters are kept by the batch (`tidegate_adapters.tallies`).
 Names, units and suffixes are those that Prometheus recommends.
@@ -22,15 +25,17 @@ Names, units and suffixes are those that Prometheus recommends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tidegate.consumer.consumer import ConsumerState
 from tidegate.consumer.explanation import lag
 from tidegate.consumer.health import Cause
 from tidegate.model.records import TopicPartition
+from tidegate.sinks.circuit_breaker import Closed
 from tidegate_adapters.exposition import Metric, counter, gauge, handler_seconds
 from tidegate_adapters.handler_times import Handled
+from tidegate_adapters.sinks import SinkStatus
 from tidegate_adapters.tallies import Glance, Tallies
 
 __all__ = ["families"]
@@ -61,6 +66,7 @@ def families(now: Glance = _NOTHING, tallies: Tallies = _NONE) -> Iterator[Metri
     # By topic: a histogram of each partition would be a series for each of its buckets.
     by_topic = {topic: _sum(handled, topic) for topic in sorted({partition.topic for partition in handled})}
     yield handler_seconds(f"{_PREFIX}handler_seconds", by_topic, "topic")
+    yield from _of_sinks(now.sinks)
 
 
 def _of_state(now: Glance) -> Iterator[Metric]:
@@ -87,6 +93,16 @@ def _of_state(now: Glance) -> Iterator[Metric]:
     held = ((topic, cause.value, count[topic, cause]) for topic in topics for cause in Cause)
     about = "Partitions from which nothing is fetched, by why."
     yield gauge(f"{_PREFIX}held_partitions", about, ("topic", "reason"), held)
+
+
+def _of_sinks(sinks: Sequence[SinkStatus]) -> Iterator[Metric]:
+    """Of each sink."""
+    is_open = ((each.name, int(not isinstance(each.state.circuit, Closed))) for each in sinks)
+    yield gauge(f"{_PREFIX}sink_open", "Whether a sink does not answer: its circuit is open.", ("sink",), is_open)
+    waiting = ((each.name, len(each.state.waiting)) for each in sinks)
+    yield gauge(f"{_PREFIX}sink_waiting_payloads", "What is to be delivered and not under way.", ("sink",), waiting)
+    attempts = ((each.name, *counted) for each in sinks for counted in each.attempts.items())
+    yield counter(f"{_PREFIX}sink_attempts", "Attempts to deliver, by outcome.", ("sink", "outcome"), attempts)
 
 
 def _sum(handled: Mapping[TopicPartition, Handled], topic: str) -> Handled:

@@ -29,6 +29,7 @@ from tidegate.consumer.health import Sight
 from tidegate.consumer.worker import ShutdownCommand, ShutdownEvent
 from tidegate.model.records import TopicPartition
 from tidegate_adapters.handler_times import Handled
+from tidegate_adapters.sinks import SinkStatus
 
 __all__ = ["OUTCOMES", "Glance", "Tallies"]
 
@@ -49,6 +50,7 @@ class Glance(NamedTuple):
         ends: Where the logs end, as far as that is known.
         observer_failures: How often observers and recordings have raised.
         read: Up to where the logs were read, as far as that is known.
+        sinks: Where what handlers answer with is delivered.
     """
 
     state: ConsumerState
@@ -57,6 +59,7 @@ class Glance(NamedTuple):
     ends: Mapping[TopicPartition, int]
     observer_failures: int = 0
     read: Mapping[TopicPartition, int] = MappingProxyType({})
+    sinks: tuple[SinkStatus, ...] = ()
 
 
 @final

@@ -218,7 +218,7 @@ def _named(text: str) -> tuple[Target, ...]:
 
 def _is_shipped(text: str) -> bool:
     """Is it the name of a scenario that ships, or of one of its scopes?"""
-    return ":" not in text and not text.endswith(".py") and catalogue.find(text.partition("@")[0]) is not None
+    return ":" not in text and not text.endswith(".py") and text.partition("@")[0] in catalogue.CATALOGUE
 
 
 def _unknown(text: str) -> Misuse:

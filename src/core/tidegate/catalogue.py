@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, cast, final
 
 from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, Shipped, Specimen
 
-__all__ = ["CATALOGUE", "DESIGNS", "SAMPLE", "SPECIMENS", "find", "shipped"]
+__all__ = ["CATALOGUE", "DESIGNS", "SAMPLE", "SPECIMENS", "shipped"]
 
 _DESIGNED: Final[Mapping[str, tuple[str, ...]]] = {
     "leases": ("leader", "small_lock"),
@@ -41,15 +41,29 @@ _PLANTED: Final[Mapping[str, tuple[str, ...]]] = {**_DESIGNED, "transactions": (
 if TYPE_CHECKING:  # made by __getattr__ below, when somebody asks
     DESIGNS: tuple[Shipped, ...]
     SPECIMENS: tuple[Specimen, ...]
-    CATALOGUE: Mapping[str, Shipped | Specimen]
     SAMPLE: Mapping[str, Shipped | Specimen]
 
 
-def find(name: str) -> Shipped | Specimen | None:
-    """What ships under that name, without a scope, if anything does."""
-    family = name.partition(".")[0]
-    modules = sorted(_modules(), key=lambda module: family not in module)  # most are called after the family
-    return next((each for module in modules for each in _listed(module) if each.name == name), None)
+@final
+class _Catalogue(Mapping[str, Shipped | Specimen]):
+    """By name. A name loads the modules called after its family first; iteration loads all."""
+
+    def __getitem__(self, name: str) -> Shipped | Specimen:
+        family = name.partition(".")[0]
+        for module in sorted(_modules(), key=lambda module: family not in module):
+            for each in _listed(module):
+                if each.name == name:
+                    return each
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (each.name for each in _all())
+
+    def __len__(self) -> int:
+        return len(tuple(_all()))
+
+
+CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = _Catalogue()
 
 
 def shipped(name: str) -> Scenario:
@@ -59,9 +73,9 @@ def shipped(name: str) -> Scenario:
         Misuse: there is none; the message lists them.
     """
     bare, _, scope = name.partition("@")
-    found = find(bare)
+    found = CATALOGUE.get(bare)
     if found is None:
-        raise Misuse(f"there is no scenario {bare!r}", todo=f"there are: {', '.join(each.name for each in _all())}")
+        raise Misuse(f"there is no scenario {bare!r}", todo=f"there are: {', '.join(CATALOGUE)}")
     if scope not in ("", *Scope):
         raise Misuse(f"there is no scope {scope!r}", where=name, todo=f"there are: {', '.join(Scope)}")
     return found.scenario(Scope(scope or Scope.DEFAULT))
@@ -92,8 +106,6 @@ def __getattr__(name: str) -> object:
             return tuple(each for each in _all() if isinstance(each, Shipped))
         case "SPECIMENS":
             return tuple(each for each in _all() if isinstance(each, Specimen))
-        case "CATALOGUE":
-            return {each.name: each for each in _all()}
         case "SAMPLE":  # the first design and the first specimen of each family
             first = {(each.name.partition(".")[0], type(each)): each for each in reversed(list(_all()))}
             return {each.name: each for each in reversed(first.values())}

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from typing import Final, Protocol, TypeAlias, assert_never, get_args
+from collections.abc import Callable, Generator
+from typing import Final, TypeAlias, assert_never, get_args
 
 import attrs
 import pytest
@@ -9,7 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties.drawing import must_draw
 from tests.properties.hostile import refuses_wrong_types
+from tests.properties.lawbook import Law, bug, finds, planted
 
+from tidegate.invocations import admission
 from tidegate.invocations.admission import (
     COUNTS,
     KEPT_MAX,
@@ -68,55 +70,9 @@ WAITING: Final = {
 """The statuses in which an invocation waits to run."""
 
 
-class DecideRunning(Protocol):
-    """Whether an invocation may be picked up."""
-
-    def __call__(
-        self,
-        reservation: Reservation,
-        invocation: str,
-        record: StatusRecord,
-        known: Mapping[str, StatusRecord | None],
-        *,
-        at_most: int = 1,
-        reroute: bool = False,
-    ) -> RunningVerdict: ...
-
-
-class DecideRegistration(Protocol):
-    """Whether an invocation is registered."""
-
-    def __call__(
-        self,
-        reservation: Reservation,
-        invocation: str,
-        call: Call,
-        known: Mapping[str, Found],
-        *,
-        must_agree: bool = False,
-    ) -> RegistrationVerdict: ...
-
-
 def is_as_it_was(now: Places, was: Places) -> bool:
     """The condition of the write: the places are those that were decided on."""
     return now == was
-
-
-@attrs.frozen
-class Entrance:
-    """What those use who ask for a place: the real functions, but for one that is planted."""
-
-    running: DecideRunning = decide_running
-    registration: DecideRegistration = decide_registration
-    release: Callable[[Purpose, Reservation, Place, StatusRecord | None], Released | StillHeld | NotThere] = release
-    may_write: Callable[[Places, Places], bool] = is_as_it_was
-    id_of: Callable[[Purpose, Rule, Call], str | None] = reservation_id
-    table: StatusTable = INVOCATION
-
-
-def effort(entrance: Entrance, runs: int = 100) -> settings:
-    """A specimen is searched for as long as its profile says."""
-    return settings(max_examples=runs) if entrance == Entrance() else settings()
 
 
 # --- a world in which many ask at once --------------------------------------------------------------------------------
@@ -130,7 +86,6 @@ IDS = ("x", "y", "z")
 class World:
     """The records of one set of invocations, and the document of places: each method is one atomic operation."""
 
-    entrance: Entrance
     at_most: int = 1
     purpose: Purpose = Purpose.RUNNING
     records: dict[str, StatusRecord] = attrs.field(factory=dict[str, StatusRecord])
@@ -144,7 +99,7 @@ class World:
         return Reservation(self.places)
 
     def write(self, was: Reservation, becomes: Reservation) -> bool:
-        if not self.entrance.may_write(self.places, was.places):
+        if not is_as_it_was(self.places, was.places):
             return False
         self.places = becomes.places
         return True
@@ -169,13 +124,13 @@ def pick_up_and_run(world: World, invocation: str) -> Program:
         reserved = yield world.reserved
         assert isinstance(reserved, Reservation)
         known = dict[str, StatusRecord | None]()
-        decided = world.entrance.running(reserved, invocation, record, known, at_most=world.at_most, reroute=True)
+        decided = decide_running(reserved, invocation, record, known, at_most=world.at_most, reroute=True)
         while isinstance(decided, Ask):
             for other in decided.invocations:
                 found = yield lambda other=other: world.read(other)  # type: ignore[misc]
                 assert found is None or isinstance(found, StatusRecord)
                 known[other] = found
-            decided = world.entrance.running(reserved, invocation, record, known, at_most=world.at_most, reroute=True)
+            decided = decide_running(reserved, invocation, record, known, at_most=world.at_most, reroute=True)
         if isinstance(decided, NoFreePlace):
             target = decided.target
             _ = yield lambda target=target: world.move(invocation, record, target, None)  # type: ignore[misc]
@@ -218,7 +173,7 @@ def give_back(world: World, place: Place) -> Program:
     record = yield lambda: world.read(place.invocation)
     assert isinstance(reserved, Reservation)
     assert record is None or isinstance(record, StatusRecord)
-    answer = world.entrance.release(world.purpose, reserved, place, record)
+    answer = release(world.purpose, reserved, place, record)
     if isinstance(answer, Released):
         after = answer.reservation
         _ = yield lambda: world.write(reserved, after)
@@ -351,48 +306,44 @@ def happen(world: World, crowd: Crowd, event: Event) -> None:
 # --- the laws ---------------------------------------------------------------------------------------------------------
 
 
-def runs(entrance: Entrance, at_most: int) -> tuple[World, Crowd]:
-    world = World(entrance, at_most, records={each: StatusRecord("registered", None, 1) for each in IDS})
+def runs(at_most: int) -> tuple[World, Crowd]:
+    world = World(at_most, records={each: StatusRecord("registered", None, 1) for each in IDS})
     return world, Crowd(lambda key: pick_up_and_run(world, IDS[key]))
 
 
-def check_ad1(entrance: Entrance) -> None:
-    @effort(entrance, 300)
-    @given(st.sampled_from((1, 1, 1, 2)), schedules)
-    @example(1, COMES_BACK)
-    @example(1, OVERTAKEN)
-    def holds(at_most: int, happened: list[Event]) -> None:
-        world, crowd = runs(entrance, at_most)
-        for event in happened:
-            happen(world, crowd, event)
+@settings(max_examples=300)
+@given(st.sampled_from((1, 1, 1, 2)), schedules)
+@example(1, COMES_BACK)
+@example(1, OVERTAKEN)
+def test_ad1_no_more_run_than_may(at_most: int, happened: list[Event]) -> None:
+    """Law AD1."""
+    world, crowd = runs(at_most)
+    for event in happened:
+        happen(world, crowd, event)
 
-            assert laws.no_more_run(world.records.values(), at_most), world.records
-
-    holds()
+        assert laws.no_more_run(world.records.values(), at_most), world.records
 
 
-def check_ad3_over_time(entrance: Entrance) -> None:
-    @effort(entrance, 200)
-    @given(st.sampled_from((1, 1, 2)), schedules)
-    def nobody_waits_for_ever(at_most: int, happened: list[Event]) -> None:
-        world, crowd = runs(entrance, at_most)
-        for event in happened:
-            happen(world, crowd, event)
-        for operation in crowd.under_way:
-            _ = operation()
-        crowd.programs.clear()
-        world.choice = 2
-        for _ in IDS:
-            for key, invocation in enumerate(IDS):
-                for _ in range(3):
-                    recover(world, invocation)
-                crowd.begins(0, key)
-                while crowd.steps(0):
-                    pass
+@settings(max_examples=200)
+@given(st.sampled_from((1, 1, 2)), schedules)
+def test_ad3_nobody_waits_for_ever(at_most: int, happened: list[Event]) -> None:
+    """Law AD3."""
+    world, crowd = runs(at_most)
+    for event in happened:
+        happen(world, crowd, event)
+    for operation in crowd.under_way:
+        _ = operation()
+    crowd.programs.clear()
+    world.choice = 2
+    for _ in IDS:
+        for key, invocation in enumerate(IDS):
+            for _ in range(3):
+                recover(world, invocation)
+            crowd.begins(0, key)
+            while crowd.steps(0):
+                pass
 
-        assert {record.status for record in world.records.values()} == {"success"}
-
-    nobody_waits_for_ever()
+    assert {record.status for record in world.records.values()} == {"success"}
 
 
 @attrs.frozen
@@ -406,8 +357,8 @@ class Question:
     at_most: int
     reroute: bool
 
-    def answered(self, entrance: Entrance) -> RunningVerdict:
-        return entrance.running(
+    def answered(self) -> RunningVerdict:
+        return decide_running(
             self.reservation, self.invocation, self.record, self.known, at_most=self.at_most, reroute=self.reroute
         )
 
@@ -434,123 +385,110 @@ IN_BETWEEN = Question(Reservation((Place("x", 3),)), "y", RETRY, {"x": RETRY}, a
 BLOCKED = attrs.evolve(IN_BETWEEN, known={"x": StatusRecord("paused", "r1", 6)})
 
 
-def check_ad3(entrance: Entrance) -> None:
-    @effort(entrance)
-    @given(questions)
-    @example(IN_BETWEEN)
-    def holds(question: Question) -> None:
-        verdict = question.answered(entrance)
+@settings(max_examples=100)
+@given(questions)
+@example(IN_BETWEEN)
+def test_ad3_who_is_refused_is_refused_by_those_who_hold(question: Question) -> None:
+    """Law AD3."""
+    verdict = question.answered()
 
-        assert laws.refused_by_those_who_hold(verdict, question.holding(), question.at_most)
-
-    holds()
+    assert laws.refused_by_those_who_hold(verdict, question.holding(), question.at_most)
 
 
-def check_registrations(entrance: Entrance) -> None:
-    @effort(entrance)
-    @given(reservations(), calls(), st.dictionaries(st.sampled_from(IDS), invocation_records()), calls(), st.booleans())
-    @example(Reservation((Place("x", 0),)), Call("t"), {"x": StatusRecord("pending", "r1", 2)}, Call("t"), False)
-    @example(Reservation((Place("x", 0),)), Call("t"), {}, Call("t", (("a", "1"),)), True)
-    def holds(taken: Reservation, call: Call, records: dict[str, StatusRecord], other: Call, must_agree: bool) -> None:
-        found = {each: Found(other, records.get(each)) for each in IDS}
-        verdict = entrance.registration(taken, "new", call, found, must_agree=must_agree)
-        holding = [
-            place.invocation
-            for place in taken.places
-            if (place.version == 0 and place.invocation not in records)
-            or (
-                (record := records.get(place.invocation)) is not None
-                and (record.version <= place.version or record.status in WAITING)
-            )
-        ]
-
-        assert laws.refused_by_those_who_hold(verdict, holding, 1)
-        assert laws.answered_by_who_waits(verdict, holding)
-
-    holds()
-
-
-def check_ad4(entrance: Entrance) -> None:
-    @effort(entrance)
-    @given(questions)
-    @example(attrs.evolve(IN_BETWEEN, reservation=Reservation()))
-    def holds(question: Question) -> None:
-        verdict = question.answered(entrance)
-        if isinstance(verdict, Admitted):
-            again = attrs.evolve(question, reservation=verdict.reservation).answered(entrance)
-
-            assert laws.asking_again_changes_nothing(again)
-
-    holds()
-
-
-def check_ad4_of_registrations(entrance: Entrance) -> None:
-    @effort(entrance)
-    @given(calls())
-    def holds(call: Call) -> None:
-        verdict = entrance.registration(Reservation(), "new", call, {})
-        assert isinstance(verdict, Admitted)
-
-        assert laws.asking_again_changes_nothing(
-            entrance.registration(verdict.reservation, "new", call, {"new": Found(call, None)})
+@settings(max_examples=100)
+@given(reservations(), calls(), st.dictionaries(st.sampled_from(IDS), invocation_records()), calls(), st.booleans())
+@example(Reservation((Place("x", 0),)), Call("t"), {"x": StatusRecord("pending", "r1", 2)}, Call("t"), False)
+@example(Reservation((Place("x", 0),)), Call("t"), {}, Call("t", (("a", "1"),)), True)
+def test_ad3_and_ad9_a_call_is_answered_by_who_waits(
+    taken: Reservation, call: Call, records: dict[str, StatusRecord], other: Call, must_agree: bool
+) -> None:
+    found = {each: Found(other, records.get(each)) for each in IDS}
+    verdict = decide_registration(taken, "new", call, found, must_agree=must_agree)
+    holding = [
+        place.invocation
+        for place in taken.places
+        if (place.version == 0 and place.invocation not in records)
+        or (
+            (record := records.get(place.invocation)) is not None
+            and (record.version <= place.version or record.status in WAITING)
         )
+    ]
 
-    holds()
-
-
-def check_ad5(entrance: Entrance) -> None:
-    @effort(entrance)
-    @given(questions)
-    @example(BLOCKED)
-    @example(attrs.evolve(BLOCKED, reroute=True))
-    @example(attrs.evolve(BLOCKED, record=attrs.evolve(RETRY, status="rerouted")))
-    def holds(question: Question) -> None:
-        verdict = question.answered(entrance)
-        if isinstance(verdict, NoFreePlace):
-            assert laws.has_a_way_on(entrance.table, question.record, verdict)
-
-    holds()
+    assert laws.refused_by_those_who_hold(verdict, holding, 1)
+    assert laws.answered_by_who_waits(verdict, holding)
 
 
-def check_ad6(entrance: Entrance) -> None:
-    @effort(entrance, 300)
-    @given(st.sampled_from(Purpose), rules(), calls(), calls())
-    @example(Purpose.RUNNING, Rule(Control.ARGUMENTS), Call("t", (("a", "b"),)), Call("ta", (("b", ""),)))
-    @example(Purpose.RUNNING, Rule(Control.ARGUMENTS), Call("t", (("a", "1b"),)), Call("t", (("a", "1"), ("b", ""))))
-    @example(Purpose.RUNNING, Rule(Control.KEYS, ("a",)), Call("t", (("a", ""),)), Call("t"))
-    @example(Purpose.RUNNING, Rule(Control.KEYS, ("b",)), Call("t", (("a", "1"), ("b", "1"))), Call("t", (("b", "1"),)))
-    def holds(purpose: Purpose, rule: Rule, call: Call, other: Call) -> None:
-        ids = entrance.id_of(purpose, rule, call), entrance.id_of(purpose, rule, other)
+@settings(max_examples=100)
+@given(questions)
+@example(attrs.evolve(IN_BETWEEN, reservation=Reservation()))
+def test_ad4_asking_again_changes_nothing(question: Question) -> None:
+    """Law AD4."""
+    verdict = question.answered()
+    if isinstance(verdict, Admitted):
+        again = attrs.evolve(question, reservation=verdict.reservation).answered()
 
-        assert laws.share_exactly_if_they_exclude_each_other(rule, call, other, ids)
-
-    holds()
+        assert laws.asking_again_changes_nothing(again)
 
 
-def check_ad7(entrance: Entrance) -> None:
-    @effort(entrance)
-    @given(st.sampled_from(Purpose), reservations(), places(), known)
-    @example(Purpose.RUNNING, Reservation((Place("x", 3),)), Place("x", 1), dict.fromkeys(IDS, RETRY))
-    @example(Purpose.RUNNING, Reservation((Place("x", 3), Place("y", 2))), Place("x", 3), dict.fromkeys(IDS, RETRY))
-    @example(Purpose.RUNNING, Reservation((Place("x", 4),)), Place("x", 4), dict.fromkeys(IDS, RETRY))
-    def holds(purpose: Purpose, taken: Reservation, place: Place, records: dict[str, StatusRecord | None]) -> None:
-        held = {each: is_held(purpose, each, records[each.invocation]) for each in taken.places}
+@settings(max_examples=100)
+@given(calls())
+def test_ad4_registering_again_changes_nothing(call: Call) -> None:
+    """Law AD4."""
+    verdict = decide_registration(Reservation(), "new", call, {})
+    assert isinstance(verdict, Admitted)
 
-        assert laws.takes_away_one_place(
-            taken, place, held, entrance.release(purpose, taken, place, records[place.invocation])
-        )
-
-    holds()
+    assert laws.asking_again_changes_nothing(
+        decide_registration(verdict.reservation, "new", call, {"new": Found(call, None)})
+    )
 
 
-def check_ad8(entrance: Entrance) -> None:
-    @effort(entrance)
-    @given(questions)
-    @example(attrs.evolve(IN_BETWEEN, invocation="x", record=attrs.evolve(RETRY, version=1)))
-    def holds(question: Question) -> None:
-        assert laws.no_place_goes_back(question.reservation, question.answered(entrance))
+@settings(max_examples=100)
+@given(questions)
+@example(BLOCKED)
+@example(attrs.evolve(BLOCKED, reroute=True))
+@example(attrs.evolve(BLOCKED, record=attrs.evolve(RETRY, status="rerouted")))
+def test_ad5_who_is_refused_has_a_way_on(question: Question) -> None:
+    """Law AD5."""
+    verdict = question.answered()
+    if isinstance(verdict, NoFreePlace):
+        assert laws.has_a_way_on(INVOCATION, question.record, verdict)
 
-    holds()
+
+@settings(max_examples=300)
+@given(st.sampled_from(Purpose), rules(), calls(), calls())
+@example(Purpose.RUNNING, Rule(Control.ARGUMENTS), Call("t", (("a", "b"),)), Call("ta", (("b", ""),)))
+@example(Purpose.RUNNING, Rule(Control.ARGUMENTS), Call("t", (("a", "1b"),)), Call("t", (("a", "1"), ("b", ""))))
+@example(Purpose.RUNNING, Rule(Control.KEYS, ("a",)), Call("t", (("a", ""),)), Call("t"))
+@example(Purpose.RUNNING, Rule(Control.KEYS, ("b",)), Call("t", (("a", "1"), ("b", "1"))), Call("t", (("b", "1"),)))
+def test_ad6_ids_are_shared_by_those_who_exclude_each_other(
+    purpose: Purpose, rule: Rule, call: Call, other: Call
+) -> None:
+    """Law AD6."""
+    ids = reservation_id(purpose, rule, call), reservation_id(purpose, rule, other)
+
+    assert laws.share_exactly_if_they_exclude_each_other(rule, call, other, ids)
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(Purpose), reservations(), places(), known)
+@example(Purpose.RUNNING, Reservation((Place("x", 3),)), Place("x", 1), dict.fromkeys(IDS, RETRY))
+@example(Purpose.RUNNING, Reservation((Place("x", 3), Place("y", 2))), Place("x", 3), dict.fromkeys(IDS, RETRY))
+@example(Purpose.RUNNING, Reservation((Place("x", 4),)), Place("x", 4), dict.fromkeys(IDS, RETRY))
+def test_ad7_one_place_is_taken_away(
+    purpose: Purpose, taken: Reservation, place: Place, records: dict[str, StatusRecord | None]
+) -> None:
+    """Law AD7."""
+    held = {each: is_held(purpose, each, records[each.invocation]) for each in taken.places}
+
+    assert laws.takes_away_one_place(taken, place, held, release(purpose, taken, place, records[place.invocation]))
+
+
+@settings(max_examples=100)
+@given(questions)
+@example(attrs.evolve(IN_BETWEEN, invocation="x", record=attrs.evolve(RETRY, version=1)))
+def test_ad8_no_place_goes_back(question: Question) -> None:
+    """Law AD8."""
+    assert laws.no_place_goes_back(question.reservation, question.answered())
 
 
 # --- registrations ----------------------------------------------------------------------------------------------------
@@ -564,13 +502,13 @@ def register(world: World, invocation: str) -> Program:
         reserved = yield world.reserved
         assert isinstance(reserved, Reservation)
         known = dict[str, Found]()
-        decided = world.entrance.registration(reserved, invocation, SAME, known)
+        decided = decide_registration(reserved, invocation, SAME, known)
         while isinstance(decided, Ask):
             for other in decided.invocations:
                 record = yield lambda other=other: world.read(other)  # type: ignore[misc]
                 assert record is None or isinstance(record, StatusRecord)
                 known[other] = Found(SAME, record)
-            decided = world.entrance.registration(reserved, invocation, SAME, known)
+            decided = decide_registration(reserved, invocation, SAME, known)
         if isinstance(decided, Reuse):
             other = decided.invocation
             if not decided.is_made:
@@ -585,233 +523,110 @@ def register(world: World, invocation: str) -> Program:
         return
 
 
-def check_ad2(entrance: Entrance) -> None:
-    @effort(entrance, 300)
-    @given(schedules)
-    def holds(happened: list[Event]) -> None:
-        world = World(entrance, purpose=Purpose.REGISTRATION)
-        crowd = Crowd(lambda _: register(world, f"i{len(begun)}"))
-        begun = list[Event]()
-        for event in happened:
-            begun.append(event)
-            if isinstance(event, Recovers):  # here: a runner picks up what is registered
-                for invocation, record in tuple(world.records.items()):
-                    if record.status == "registered" and event.key:
-                        _ = world.move(invocation, record, "pending", "r")
-            else:
-                happen(world, crowd, event)
+@settings(max_examples=300)
+@given(schedules)
+def test_ad2_no_more_are_registered_than_may(happened: list[Event]) -> None:
+    """Law AD2."""
+    world = World(purpose=Purpose.REGISTRATION)
+    crowd = Crowd(lambda _: register(world, f"i{len(begun)}"))
+    begun = list[Event]()
+    for event in happened:
+        begun.append(event)
+        if isinstance(event, Recovers):  # here: a runner picks up what is registered
+            for invocation, record in tuple(world.records.items()):
+                if record.status == "registered" and event.key:
+                    _ = world.move(invocation, record, "pending", "r")
+        else:
+            happen(world, crowd, event)
 
-            assert laws.no_more_are_registered(world.records.values()), world.records
-
-    holds()
+        assert laws.no_more_are_registered(world.records.values()), world.records
 
 
-LAWS: dict[str, Callable[[Entrance], None]] = {
-    "AD1": check_ad1,
-    "AD2": check_ad2,
-    "AD3": check_ad3,
-    "AD3 over time": check_ad3_over_time,
-    "AD3 and AD9 of registrations": check_registrations,
-    "AD4": check_ad4,
-    "AD4 of registrations": check_ad4_of_registrations,
-    "AD5": check_ad5,
-    "AD6": check_ad6,
-    "AD7": check_ad7,
-    "AD8": check_ad8,
-}
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+HELD = "record.version <= place.version or record.status in COUNTS[purpose]"
+REFUSED = "NoFreePlace(by, CONCURRENCY_CONTROLLED if reroute else CONCURRENCY_CONTROLLED_FINAL)"
+IN_ITS_WAY = "NoFreePlace(reservation.places, CONCURRENCY_CONTROLLED)"
+
+test_a_planted_bug_is_found = planted(
+    admission,
+    bug("who is about to be picked up is free", (HELD, "record.status in COUNTS[purpose]"), test_ad1_no_more_run_than_may),
+    bug("paused is free", (HELD, f"{HELD} - {{'paused'}}"), test_ad1_no_more_run_than_may),  # as in pynenc
+    bug(
+        "an old place will do",  # its place of an earlier turn may be taken over at this moment
+        ("if mine in reservation.places", "if any(place.invocation == invocation for place in reservation.places)"),
+        test_ad1_no_more_run_than_may,
+    ),
+    bug(
+        "it displaces its later self",  # though it is the record that is old
+        ("if any(place.invocation == invocation and place.version > record.version for place in reservation.places)", "if False"),
+        test_ad1_no_more_run_than_may,
+        test_ad8_no_place_goes_back,
+    ),
+    bug(
+        "a place is given back at once",  # also where another one has it together with him
+        ("    if held:\n        return StillHeld(place)\n", ""),
+        test_ad1_no_more_run_than_may,
+        test_ad2_no_more_are_registered_than_may,
+        test_ad7_one_place_is_taken_away,
+    ),
+    bug("who has no record yet is gone", ("return place.version == 0", "return False"), test_ad2_no_more_are_registered_than_may),
+    bug(
+        "a place is held until it is given back",
+        (f"return {HELD}", "return True"),
+        test_ad3_who_is_refused_is_refused_by_those_who_hold,
+        test_ad3_nobody_waits_for_ever,
+        test_ad3_and_ad9_a_call_is_answered_by_who_waits,
+    ),
+    bug("it asks for ever", (REFUSED, "Ask(tuple(place.invocation for place in by))"), test_ad3_who_is_refused_is_refused_by_those_who_hold),
+    bug("it never asks", ("Ask(tuple(place.invocation for place in held if place not in by))", IN_ITS_WAY), test_ad3_nobody_waits_for_ever),
+    bug("only who is registered counts", (HELD, "record.status == 'registered'"), test_ad3_and_ad9_a_call_is_answered_by_who_waits),
+    bug(
+        "it is in its own way",  # a retry after a lost reply finds its own place, and takes it for another's
+        ("if mine in reservation.places:\n        return AlreadyAdmitted()", f"if mine in reservation.places:\n        return {IN_ITS_WAY}"),
+        test_ad4_asking_again_changes_nothing,
+    ),
+    bug(
+        "after a lost reply it answers its own call with itself",
+        (
+            "if any(place.invocation == invocation for place in reservation.places):\n        return AlreadyAdmitted()",
+            "if any(place.invocation == invocation for place in reservation.places):\n        return Reuse(invocation, False, ())",
+        ),
+        test_ad4_registering_again_changes_nothing,
+    ),
+    bug("straight back", (REFUSED, "NoFreePlace(by, 'rerouted')"), test_ad5_who_is_refused_has_a_way_on),  # as in pynenc, from wherever it is
+    bug("nothing keeps names and values apart", ('b"%d:%b" % (len(written), written)', "written"), test_ad6_ids_are_shared_by_those_who_exclude_each_other),
+    bug(
+        "a missing argument looks like an empty one",
+        ("for name, value in call.arguments:", "for name, value in {**dict.fromkeys(rule.keys, ''), **dict(call.arguments)}.items():"),
+        test_ad6_ids_are_shared_by_those_who_exclude_each_other,
+    ),
+    bug(
+        "keys are taken for arguments",
+        ("if rule.control is Control.ARGUMENTS or name in rule.keys", "if True"),
+        test_ad6_ids_are_shared_by_those_who_exclude_each_other,
+    ),
+    bug(
+        "a late release takes the later place of the same invocation",
+        (
+            "    held = is_held(",
+            "    place = next((each for each in reservation.places if each.invocation == place.invocation), place)\n    held = is_held(",
+        ),
+        test_ad7_one_place_is_taken_away,
+    ),
+    bug(
+        "cleared, whoever is in it",  # as the array-push lock does
+        ("Reservation(tuple(each for each in reservation.places if each != place))", "Reservation()"),
+        test_ad7_one_place_is_taken_away,
+    ),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_admission_keeps_the_law(law: str) -> None:
-    """Laws AD1 to AD9, as the header of `tidegate.invocations.admission` states them."""
-    LAWS[law](Entrance())
-
-
-# --- specimens --------------------------------------------------------------------------------------------------------
-
-
-def whatever_it_was(_: Places, __: Places) -> bool:
+@pytest.mark.parametrize("law", [test_ad1_no_more_run_than_may, test_ad2_no_more_are_registered_than_may])
+def test_a_planted_write_without_a_condition_is_found(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     """What pynenc does: look, and then write; nobody asks whether it still is what was looked at."""
-    return True
-
-
-def seen_as(change: Callable[[StatusRecord], StatusRecord]) -> DecideRunning:
-    """The decision with the records of others mistaken."""
-
-    def decide(
-        reservation: Reservation,
-        invocation: str,
-        record: StatusRecord,
-        known: Mapping[str, StatusRecord | None],
-        *,
-        at_most: int = 1,
-        reroute: bool = False,
-    ) -> RunningVerdict:
-        mistaken = {other: None if found is None else change(found) for other, found in known.items()}
-        return decide_running(reservation, invocation, record, mistaken, at_most=at_most, reroute=reroute)
-
-    return decide
-
-
-def about_to_be_picked_up_is_free(record: StatusRecord) -> StatusRecord:
-    """Only what works holds its place; that an admitted one is not pending yet is not thought of."""
-    return attrs.evolve(record, version=record.version + 1_000)
-
-
-def paused_is_free(record: StatusRecord) -> StatusRecord:
-    """As in pynenc: only pending and running count."""
-    return attrs.evolve(record, status="retry", owner=None) if record.status == "paused" else record
-
-
-def ended_holds(record: StatusRecord) -> StatusRecord:
-    """A place is held until it is given back."""
-    return attrs.evolve(record, status="running", owner="r")
-
-
-def seen_here(change: Callable[[RunningVerdict, Reservation, str, StatusRecord], RunningVerdict]) -> DecideRunning:
-    """The decision with its verdict mistaken."""
-
-    def decide(
-        reservation: Reservation,
-        invocation: str,
-        record: StatusRecord,
-        known: Mapping[str, StatusRecord | None],
-        *,
-        at_most: int = 1,
-        reroute: bool = False,
-    ) -> RunningVerdict:
-        verdict = decide_running(reservation, invocation, record, known, at_most=at_most, reroute=reroute)
-        return change(verdict, reservation, invocation, record)
-
-    return decide
-
-
-def an_old_place_will_do(
-    verdict: RunningVerdict, reservation: Reservation, invocation: str, _: StatusRecord
-) -> RunningVerdict:
-    """The version is not looked at: its place of an earlier turn may be taken over at this moment."""
-    has_one = any(place.invocation == invocation for place in reservation.places)
-    return AlreadyAdmitted() if has_one and isinstance(verdict, Admitted) else verdict
-
-
-def displaces_its_later_self(
-    reservation: Reservation,
-    invocation: str,
-    record: StatusRecord,
-    known: Mapping[str, StatusRecord | None],
-    *,
-    at_most: int = 1,
-    reroute: bool = False,
-) -> RunningVerdict:
-    """Its own place is thought to be of an earlier turn, though it is the record that is old."""
-    before = tuple(
-        each for each in reservation.places if each.invocation != invocation or each.version <= record.version
-    )
-    return decide_running(Reservation(before), invocation, record, known, at_most=at_most, reroute=reroute)
-
-
-def never_asks(verdict: RunningVerdict, reservation: Reservation, _: str, __: StatusRecord) -> RunningVerdict:
-    """Whoever has a place is thought to hold it."""
-    return NoFreePlace(reservation.places, "concurrency_controlled") if isinstance(verdict, Ask) else verdict
-
-
-def asks_for_ever(verdict: RunningVerdict, reservation: Reservation, _: str, __: StatusRecord) -> RunningVerdict:
-    """Whoever has a place is asked for once more."""
-    return Ask(tuple(place.invocation for place in reservation.places)) if isinstance(verdict, NoFreePlace) else verdict
-
-
-def is_in_its_own_way(verdict: RunningVerdict, reservation: Reservation, _: str, __: StatusRecord) -> RunningVerdict:
-    """A retry after a lost reply finds its own place, and takes it for another's."""
-    return (
-        NoFreePlace(reservation.places, "concurrency_controlled") if isinstance(verdict, AlreadyAdmitted) else verdict
-    )
-
-
-def straight_back(verdict: RunningVerdict, _: Reservation, __: str, ___: StatusRecord) -> RunningVerdict:
-    """What pynenc does at the start of a run: rerouted, from wherever it is."""
-    return attrs.evolve(verdict, target="rerouted") if isinstance(verdict, NoFreePlace) else verdict
-
-
-def not_made_is_free(
-    reservation: Reservation, invocation: str, call: Call, known: Mapping[str, Found], *, must_agree: bool = False
-) -> RegistrationVerdict:
-    """Whoever has no record is gone: it may be about to make it."""
-    gone = StatusRecord("success", None, 9)
-    mistaken = {other: attrs.evolve(found, record=found.record or gone) for other, found in known.items()}
-    return decide_registration(reservation, invocation, call, mistaken, must_agree=must_agree)
-
-
-def registered_for_ever(
-    reservation: Reservation, invocation: str, call: Call, known: Mapping[str, Found], *, must_agree: bool = False
-) -> RegistrationVerdict:
-    """A place is held until it is given back."""
-    still = {other: attrs.evolve(found, record=None) for other, found in known.items()}
-    return decide_registration(reservation, invocation, call, still, must_agree=must_agree)
-
-
-def only_registered_counts(
-    reservation: Reservation, invocation: str, call: Call, known: Mapping[str, Found], *, must_agree: bool = False
-) -> RegistrationVerdict:
-    """What was planned to be tried again was not seen: two of a kind waited."""
-    as_ended = {
-        other: attrs.evolve(found, record=StatusRecord("success", None, found.record.version))
-        if found.record is not None and found.record.status in WAITING - {"registered"}
-        else found
-        for other, found in known.items()
-    }
-    return decide_registration(reservation, invocation, call, as_ended, must_agree=must_agree)
-
-
-def reserves_again(
-    reservation: Reservation, invocation: str, call: Call, known: Mapping[str, Found], *, must_agree: bool = False
-) -> RegistrationVerdict:
-    """After a lost reply it answers its own call with itself."""
-    verdict = decide_registration(reservation, invocation, call, known, must_agree=must_agree)
-    return Reuse(invocation, False, ()) if isinstance(verdict, AlreadyAdmitted) else verdict
-
-
-def run_together(purpose: Purpose, rule: Rule, call: Call) -> str | None:
-    """Names and values one after the other, with nothing that keeps them apart."""
-    made = reservation_id(purpose, rule, call)
-    kept = [each for each in call.arguments if rule.control is Control.ARGUMENTS or each[0] in rule.keys]
-    return None if made is None else call.task + "".join(name + value for name, value in kept)
-
-
-def with_commas(purpose: Purpose, rule: Rule, call: Call) -> str | None:
-    """A missing argument looks like an empty one."""
-    made = reservation_id(purpose, rule, call)
-    values = dict(call.arguments)
-    names = [*values] if rule.control is Control.ARGUMENTS else rule.keys
-    return None if made is None else f"{call.task}: {[(name, values.get(name, '')) for name in names]}"
-
-
-def of_all_arguments(purpose: Purpose, rule: Rule, call: Call) -> str | None:
-    """KEYS is taken for ARGUMENTS."""
-    return reservation_id(purpose, Rule(Control.ARGUMENTS) if rule.control is Control.KEYS else rule, call)
-
-
-def at_once(
-    _: Purpose, reservation: Reservation, place: Place, __: StatusRecord | None
-) -> Released | StillHeld | NotThere:
-    """Whoever gives up gives the place back, also where another one has it together with him."""
-    kept = tuple(each for each in reservation.places if each != place)
-    return NotThere() if place not in reservation.places else Released(Reservation(kept))
-
-
-def by_invocation(
-    purpose: Purpose, reservation: Reservation, place: Place, record: StatusRecord | None
-) -> Released | StillHeld | NotThere:
-    """A late release takes the later place of the same invocation."""
-    same = [each for each in reservation.places if each.invocation == place.invocation]
-    return release(purpose, reservation, same[0] if same else place, record)
-
-
-def of_everybody(
-    purpose: Purpose, reservation: Reservation, place: Place, record: StatusRecord | None
-) -> Released | StillHeld | NotThere:
-    """As the array-push lock does: cleared, whoever is in it."""
-    answer = release(purpose, reservation, place, record)
-    return Released(Reservation()) if isinstance(answer, Released) else answer
+    monkeypatch.setitem(globals(), "is_as_it_was", lambda *_: True)
+    finds(law, monkeypatch)
 
 
 PYNENC = StatusTable(
@@ -824,42 +639,13 @@ PYNENC = StatusTable(
 )
 
 
-@pytest.mark.parametrize(
-    ("law", "planted"),
-    [
-        ("AD1", Entrance(may_write=whatever_it_was)),
-        ("AD1", Entrance(running=seen_as(about_to_be_picked_up_is_free))),
-        ("AD1", Entrance(running=seen_as(paused_is_free))),
-        ("AD1", Entrance(running=seen_here(an_old_place_will_do))),
-        ("AD1", Entrance(running=displaces_its_later_self)),
-        ("AD1", Entrance(release=at_once)),
-        ("AD2", Entrance(may_write=whatever_it_was)),
-        ("AD2", Entrance(registration=not_made_is_free)),
-        ("AD2", Entrance(release=at_once)),
-        ("AD3", Entrance(running=seen_as(ended_holds))),
-        ("AD3", Entrance(running=seen_here(asks_for_ever))),
-        ("AD3 and AD9 of registrations", Entrance(registration=registered_for_ever)),
-        ("AD3 and AD9 of registrations", Entrance(registration=only_registered_counts)),
-        ("AD3 over time", Entrance(running=seen_here(never_asks))),
-        ("AD3 over time", Entrance(running=seen_as(ended_holds))),
-        ("AD4", Entrance(running=seen_here(is_in_its_own_way))),
-        ("AD4 of registrations", Entrance(registration=reserves_again)),
-        ("AD5", Entrance(running=seen_here(straight_back))),
-        ("AD5", Entrance(table=PYNENC)),
-        ("AD6", Entrance(id_of=run_together)),
-        ("AD6", Entrance(id_of=with_commas)),
-        ("AD6", Entrance(id_of=of_all_arguments)),
-        ("AD7", Entrance(release=at_once)),
-        ("AD7", Entrance(release=by_invocation)),
-        ("AD7", Entrance(release=of_everybody)),
-        ("AD8", Entrance(running=displaces_its_later_self)),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
-)
-def test_a_planted_bug_breaks_the_law(law: str, planted: Entrance) -> None:
-    """Each law is broken by a small faulty variant of what it speaks of."""
-    with pytest.raises(AssertionError):
-        LAWS[law](planted)
+def test_ad5_there_is_no_way_on_in_pynencs_table() -> None:
+    """Law AD5: nothing but our edges leads there."""
+    verdict = BLOCKED.answered()
+
+    assert isinstance(verdict, NoFreePlace)
+    assert laws.has_a_way_on(INVOCATION, BLOCKED.record, verdict)
+    assert not laws.has_a_way_on(PYNENC, BLOCKED.record, verdict)
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
@@ -988,7 +774,7 @@ def test_of_five_in_the_queue_one_succeeds_and_four_end_refused() -> None:
 
 def test_of_two_that_look_at_once_one_is_admitted() -> None:
     """Pynenc lets both pass, at the pick and at the start: each looks before the other has set its status."""
-    world = World(Entrance(), records={"x": FIRST, "y": FIRST})
+    world = World(records={"x": FIRST, "y": FIRST})
     crowd = Crowd(lambda key: pick_up_and_run(world, IDS[key]))
     crowd.begins(0, 0)
     crowd.begins(1, 1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from itertools import takewhile
 from typing import TypeAlias, assert_never, get_args
 
 import attrs
@@ -9,7 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.properties.drawing import must_draw
 from tests.properties.hostile import refuses_wrong_types
+from tests.properties.lawbook import bug, planted
 
+from tidegate.invocations import recovery
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.laws import recovery as laws
 from tidegate.invocations.laws.recovery import carried_out
@@ -36,23 +39,6 @@ from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Duration,
 from tidegate.services.membership import DEAD_AFTER, Member, Membership
 from tidegate.services.strategies.membership import memberships, short_times
 
-Decide: TypeAlias = Callable[[Item, Membership, Instant, Patience], RecoveryVerdict]
-
-
-@attrs.frozen
-class Recoverer:
-    """What those who recover use: the real functions, but for one that is planted."""
-
-    decide: Decide = decide_recovery
-    plan: Callable[[Collection[Item], Membership, Instant, Patience], tuple[Move, ...]] = plan_recovery
-    carry_out: Callable[[Move, StatusRecord], StatusRecord] = carried_out
-
-
-def effort(recoverer: Recoverer, runs: int = 100) -> settings:
-    """A specimen is searched for as long as its profile says."""
-    return settings(max_examples=runs) if recoverer == Recoverer() else settings()
-
-
 START = Instant(1_800_000_000 * SECOND)
 OWNED = ("pending", "running", "paused")
 LASTING = [each.status for each in INVOCATION.definitions if not each.final]
@@ -74,88 +60,78 @@ def item(status: str, owner: str | None = None, version: int = 7) -> Item:
 every_case = (items(), memberships(), short_times(), patiences())
 
 
-def check_rc1(recoverer: Recoverer) -> None:
-    @effort(recoverer)
-    @given(*every_case)
-    @example(item("paused"), Membership(), START + DEAD_AFTER, PATIENCE)
-    @example(item("retry"), Membership(), START + DEAD_AFTER, PATIENCE)
-    def holds(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
-        assert laws.step_is_legal(recoverer.decide(found, known, now, patience))
-
-    holds()
+@settings(max_examples=100)
+@given(*every_case)
+@example(item("paused"), Membership(), START + DEAD_AFTER, PATIENCE)
+@example(item("retry"), Membership(), START + DEAD_AFTER, PATIENCE)
+def test_rc1_each_step_is_legal(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
+    """Law RC1."""
+    assert laws.step_is_legal(decide_recovery(found, known, now, patience))
 
 
-def check_rc2(recoverer: Recoverer) -> None:
-    @effort(recoverer)
-    @given(*every_case)
-    @example(item("running", "new"), Membership(), START + (DEAD_AFTER - 1), PATIENCE)
-    @example(item("paused", "a"), Membership((runner("a", seen=START + 1),)), START + DEAD_AFTER, PATIENCE)
-    @example(item("pending", "a"), Membership((runner("a"),)), START + (MINUTE - 1), PATIENCE)
-    @example(item("pending", "a"), Membership((runner("a"),)), START + MINUTE, PATIENCE)
-    def holds(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
-        verdict = recoverer.decide(found, known, now, patience)
+@settings(max_examples=100)
+@given(*every_case)
+@example(item("running", "new"), Membership(), START + (DEAD_AFTER - 1), PATIENCE)
+@example(item("paused", "a"), Membership((runner("a", seen=START + 1),)), START + DEAD_AFTER, PATIENCE)
+@example(item("pending", "a"), Membership((runner("a"),)), START + (MINUTE - 1), PATIENCE)
+@example(item("pending", "a"), Membership((runner("a"),)), START + MINUTE, PATIENCE)
+def test_rc2_who_owns_it_and_lives_is_spared(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
+    """Law RC2."""
+    verdict = decide_recovery(found, known, now, patience)
 
-        assert laws.living_owners_are_spared(found, known, now, patience.pending_max, verdict)
-
-    holds()
+    assert laws.living_owners_are_spared(found, known, now, patience.pending_max, verdict)
 
 
-def check_rc3(recoverer: Recoverer) -> None:
-    @effort(recoverer)
-    @given(*every_case)
-    @example(item("pending", "a"), Membership((runner("a"),)), START, PATIENCE)
-    @example(item("pending", "new"), Membership(dead_after=SECOND), START, PATIENCE)
-    @example(item("running", "a"), Membership((runner("a"),)), START, PATIENCE)
-    @example(item("killed"), Membership(), START, PATIENCE)
-    @example(item("retry"), Membership(), START, PATIENCE)
-    def holds(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
-        verdict = recoverer.decide(found, known, now, patience)
-        if isinstance(verdict, InHand):
-            just_before = recoverer.decide(found, known, verdict.until + -1, patience)
-            then = recoverer.decide(found, known, verdict.until, patience)
+@settings(max_examples=100)
+@given(*every_case)
+@example(item("pending", "a"), Membership((runner("a"),)), START, PATIENCE)
+@example(item("pending", "new"), Membership(dead_after=SECOND), START, PATIENCE)
+@example(item("running", "a"), Membership((runner("a"),)), START, PATIENCE)
+@example(item("killed"), Membership(), START, PATIENCE)
+@example(item("retry"), Membership(), START, PATIENCE)
+def test_rc3_until_when_is_exact(found: Item, known: Membership, now: Instant, patience: Patience) -> None:
+    """Law RC3."""
+    verdict = decide_recovery(found, known, now, patience)
+    if isinstance(verdict, InHand):
+        just_before = decide_recovery(found, known, verdict.until + -1, patience)
+        then = decide_recovery(found, known, verdict.until, patience)
 
-            assert laws.until_is_exact(verdict, just_before, then)
-
-    holds()
+        assert laws.until_is_exact(verdict, just_before, then)
 
 
-def check_rc4(recoverer: Recoverer) -> None:
-    @effort(recoverer)
-    @given(st.sampled_from(STUCK), st.sampled_from(("a", "gone", "new", None)), patiences())
-    @example("concurrency_controlled", None, PATIENCE)
-    def holds(status: str, owner: str | None, patience: Patience) -> None:
-        found = item(status, owner if status in OWNED else None)
-        known = Membership((runner("a"), runner("gone", left=START)))
-        now, path = START, list[RecoveryVerdict]()
-        for _ in range(laws.STEPS_MAX + 1):
-            now += 2 * DEAD_AFTER
-            path.append(recoverer.decide(found, known, now, patience))
-            match path[-1]:
-                case Move() as step:
-                    found = Item(found.key, carried_out(step, found.record), now)
-                    if step.frees:
-                        break
-                case _:
+@settings(max_examples=100)
+@given(st.sampled_from(STUCK), st.sampled_from(("a", "gone", "new", None)), patiences())
+@example("concurrency_controlled", None, PATIENCE)
+def test_rc4_the_way_to_the_queue_is_short(status: str, owner: str | None, patience: Patience) -> None:
+    """Law RC4."""
+    found = item(status, owner if status in OWNED else None)
+    known = Membership((runner("a"), runner("gone", left=START)))
+    now, path = START, list[RecoveryVerdict]()
+    for _ in range(laws.STEPS_MAX + 1):
+        now += 2 * DEAD_AFTER
+        path.append(decide_recovery(found, known, now, patience))
+        match path[-1]:
+            case Move() as step:
+                found = Item(found.key, carried_out(step, found.record), now)
+                if step.frees:
                     break
+            case _:
+                break
 
-        assert laws.path_is_short(path)
-
-    holds()
+    assert laws.path_is_short(path)
 
 
-def check_rc6(recoverer: Recoverer) -> None:
-    @effort(recoverer)
-    @given(st.lists(items(), max_size=6), memberships(), short_times(), patiences(), st.data())
-    @example([item("success"), item("killed")], Membership(), START + MINUTE, PATIENCE, None)
-    def holds(
-        found: list[Item], known: Membership, now: Instant, patience: Patience, data: st.DataObject | None
-    ) -> None:
-        for listed in (found, found if data is None else data.draw(st.permutations(found))):
-            alone = [decide_recovery(each, known, now, patience) for each in listed]
+@settings(max_examples=100)
+@given(st.lists(items(), max_size=6), memberships(), short_times(), patiences(), st.data())
+@example([item("success"), item("killed")], Membership(), START + MINUTE, PATIENCE, None)
+def test_rc6_each_is_judged_alone(
+    found: list[Item], known: Membership, now: Instant, patience: Patience, data: st.DataObject | None
+) -> None:
+    """Law RC6."""
+    for listed in (found, found if data is None else data.draw(st.permutations(found))):
+        alone = [decide_recovery(each, known, now, patience) for each in listed]
 
-            assert laws.judged_alone(recoverer.plan(listed, known, now, patience), alone)
-
-    holds()
+        assert laws.judged_alone(plan_recovery(listed, known, now, patience), alone)
 
 
 # --- several who recover, and one who runs ----------------------------------------------------------------------------
@@ -235,7 +211,6 @@ beginnings = st.tuples(st.sampled_from((*OWNED, *LASTING)), st.sampled_from((LIV
 class Play:
     """The record, and what everybody is about to do."""
 
-    recoverer: Recoverer
     record: StatusRecord
     now: Instant = EPOCH
     changed: Instant = EPOCH
@@ -260,13 +235,13 @@ class Play:
         """Whoever has a step to take does not look again before."""
         found = self.found()
         if not isinstance(self.decided.get(who), Move):
-            self.decided[who] = self.recoverer.decide(found, self.known, self.now, SHORT)
+            self.decided[who] = decide_recovery(found, self.known, self.now, SHORT)
 
     def act(self, who: int) -> None:
         match self.decided.pop(who, Finished()):
             case Move() as step:
                 before, waited = self.record, self.now - self.changed
-                after = self.recoverer.carry_out(step, before)
+                after = carried_out(step, before)
                 may_be_taken = before.status == "pending" and waited >= SHORT.pending_max
                 if after != before and before.owner == LIVING and not may_be_taken:
                     self.robbed.append(f"{before} became {after}")
@@ -293,10 +268,10 @@ class Play:
             self.become(verdict.record)
 
 
-def played(recoverer: Recoverer, begin: tuple[str, str], happened: list[Event]) -> Play:
+def played(begin: tuple[str, str], happened: list[Event]) -> Play:
     status, owner = begin
     record = StatusRecord(status, owner if status in OWNED else None, 5)
-    play = Play(recoverer, record)
+    play = Play(record)
     for event in happened:
         match event:
             case Looks(who):
@@ -318,146 +293,64 @@ def played(recoverer: Recoverer, begin: tuple[str, str], happened: list[Event]) 
     return play
 
 
-def check_rc5(recoverer: Recoverer) -> None:
-    @effort(recoverer, 400)
-    @given(beginnings, happenings)
-    @example(("paused", DEAD), [])
-    @example(
-        ("running", DEAD),
-        [Looks(0), Frees(), Runs(1, LIVING), Runs(1, LIVING), Acts(0)],
-    )
-    def holds(begin: tuple[str, str], happened: list[Event]) -> None:
-        play = played(recoverer, begin, happened)
-        for _ in range(2 * laws.STEPS_MAX):  # whoever is stopped, one goes on at last; the others come late
-            play.now += SILENCE
-            play.free()
-        for who in tuple(play.decided):
-            play.act(who)
-
-        assert not play.robbed
-        assert laws.is_free(play.found(), play.known, play.now)
-
-    holds()
-
-
-LAWS: dict[str, Callable[[Recoverer], None]] = {
-    "RC1": check_rc1,
-    "RC2": check_rc2,
-    "RC3": check_rc3,
-    "RC4": check_rc4,
-    "RC5": check_rc5,
-    "RC6": check_rc6,
-}
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_recovery_keeps_the_law(law: str) -> None:
-    """Laws RC1 to RC6, as the header of `tidegate.invocations.recovery` states them."""
-    LAWS[law](Recoverer())
-
-
-# --- specimens --------------------------------------------------------------------------------------------------------
-
-
-def straight_to_the_queue(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """Without the status that overrides ownership: only the dead owner may do that."""
-    verdict = decide_recovery(found, known, now, patience)
-    return attrs.evolve(verdict, target="rerouted") if isinstance(verdict, Move) else verdict
-
-
-def running_recovery_for_all(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """Pending is not running."""
-    verdict = decide_recovery(found, known, now, patience)
-    return attrs.evolve(verdict, target="running_recovery") if isinstance(verdict, Move) else verdict
-
-
-def no_record_means_dead(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """What pynenc does: an owner that has not had the time to beat is dead."""
-    verdict = decide_recovery(found, known, now, patience)
-    if isinstance(verdict, InHand) and found.record.status in ("running", "paused"):
-        unseen = found.record.owner not in known.by_id
-        return Move(found.key, found.record, "running_recovery", Trouble.OWNER_GONE) if unseen else verdict
-    return verdict
-
-
-def by_age_alone(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """Nobody asks for the owner: what has been running for long is taken."""
-    orphan = attrs.evolve(found, record=attrs.evolve(found.record, owner="nobody")) if found.record.owner else found
-    verdict = decide_recovery(orphan, attrs.evolve(known, members=()), now, patience)
-    return attrs.evolve(verdict, expected=found.record) if isinstance(verdict, Move) else verdict
-
-
-def too_impatient(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """Five seconds, whatever was configured."""
-    return decide_recovery(found, known, now, attrs.evolve(patience, pending_max=1))
-
-
-def late_by_one(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """After the limit, not at it: the strict comparison of one of pynenc's backends."""
-    verdict = decide_recovery(found, known, now, patience)
-    return verdict if isinstance(verdict, LeftAlone) else decide_recovery(found, known, now + -1, patience)
-
-
-def until_the_later(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """Of two instants at which it may become stuck, the wrong one is reported."""
-    verdict = decide_recovery(found, known, now, patience)
-    return InHand(verdict.until + 1) if isinstance(verdict, InHand) else verdict
-
-
-def pending_and_running_alone(found: Item, known: Membership, now: Instant, patience: Patience) -> RecoveryVerdict:
-    """What pynenc's two tasks look at, and what they do with it in one go."""
-    verdict = decide_recovery(found, known, now, patience)
-    return verdict if found.record.status in ("pending", "running") or isinstance(verdict, LeftAlone) else Queued()
-
-
-def by_status_alone(step: Move, record: StatusRecord) -> StatusRecord:
-    """The write asks for the status only, as the lock-free part of pynenc's recovery does."""
-    return carried_out(attrs.evolve(step, expected=record), record) if record.status == step.expected.status else record
-
-
-def unguarded(step: Move, record: StatusRecord) -> StatusRecord:
-    """What was decided is done if the table allows it, whoever owns it by now."""
-    return carried_out(attrs.evolve(step, expected=record), record)
-
-
-def up_to_the_first(found: Collection[Item], known: Membership, now: Instant, patience: Patience) -> tuple[Move, ...]:
-    """One that is not stuck ends it: the rest waits for the next time."""
-    steps = list[Move]()
-    for each in found:
-        verdict = decide_recovery(each, known, now, patience)
-        if isinstance(verdict, LeftAlone):
-            break
-        steps.append(verdict)
-    return tuple(steps)
-
-
-def sorted_by_key(found: Collection[Item], known: Membership, now: Instant, patience: Patience) -> tuple[Move, ...]:
-    return plan_recovery(sorted(found, key=lambda each: each.key), known, now, patience)
-
-
-@pytest.mark.parametrize(
-    ("law", "planted"),
-    [
-        ("RC1", Recoverer(straight_to_the_queue)),
-        ("RC1", Recoverer(running_recovery_for_all)),
-        ("RC2", Recoverer(no_record_means_dead)),
-        ("RC2", Recoverer(by_age_alone)),
-        ("RC2", Recoverer(too_impatient)),
-        ("RC3", Recoverer(late_by_one)),
-        ("RC3", Recoverer(until_the_later)),
-        ("RC4", Recoverer(pending_and_running_alone)),
-        ("RC5", Recoverer(pending_and_running_alone)),
-        ("RC5", Recoverer(carry_out=by_status_alone)),
-        ("RC5", Recoverer(carry_out=unguarded)),
-        ("RC6", Recoverer(plan=up_to_the_first)),
-        ("RC6", Recoverer(plan=sorted_by_key)),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
+@settings(max_examples=400)
+@given(beginnings, happenings)
+@example(("paused", DEAD), [])
+@example(
+    ("running", DEAD),
+    [Looks(0), Frees(), Runs(1, LIVING), Runs(1, LIVING), Acts(0)],
 )
-def test_a_planted_bug_breaks_the_law(law: str, planted: Recoverer) -> None:
-    """Each law is broken by a small faulty variant of what it speaks of."""
-    with pytest.raises(AssertionError):
-        LAWS[law](planted)
+def test_rc5_it_is_free_in_the_end_and_taken_from_nobody_who_lives(
+    begin: tuple[str, str], happened: list[Event]
+) -> None:
+    """Law RC5."""
+    play = played(begin, happened)
+    for _ in range(2 * laws.STEPS_MAX):  # whoever is stopped, one goes on at last; the others come late
+        play.now += SILENCE
+        play.free()
+    for who in tuple(play.decided):
+        play.act(who)
+
+    assert not play.robbed
+    assert laws.is_free(play.found(), play.known, play.now)
+
+
+# --- planted bugs -----------------------------------------------------------------------------------------------------
+
+test_a_planted_bug_is_found = planted(
+    recovery,
+    bug("straight to the queue", ("_WAY_ON[item.record.status]", "'rerouted'"), test_rc1_each_step_is_legal),  # only the dead owner may do that
+    bug("running recovery for all", ("_WAY_ON[item.record.status]", "'running_recovery'"), test_rc1_each_step_is_legal),
+    bug("no record means dead", ("item.changed + membership.dead_after", "now"), test_rc2_who_owns_it_and_lives_is_spared),  # as in pynenc
+    bug("by age alone", ("return until\n", "return item.changed + membership.dead_after\n"), test_rc2_who_owns_it_and_lives_is_spared),
+    bug("too impatient", ("item.changed + patience.pending_max", "item.changed + 1"), test_rc2_who_owns_it_and_lives_is_spared),
+    bug(
+        "late by one",  # the strict comparison of one of pynenc's backends
+        ("now - owned_until >= 0", "now - owned_until > 0"), ("now - due >= 0", "now - due > 0"), ("now - due < 0", "now - due <= 0"),
+        test_rc3_until_when_is_exact,
+    ),
+    bug("until the later", ("due if owned_until - due > 0", "due if owned_until - due < 0"), test_rc3_until_when_is_exact),
+    bug(
+        "pending and running alone",  # what pynenc's two tasks look at, and what they do with it in one go
+        ("    definition = next(", "    if status not in ('pending', 'running'):\n        return Queued()\n    definition = next("),
+        test_rc4_the_way_to_the_queue_is_short,
+        test_rc5_it_is_free_in_the_end_and_taken_from_nobody_who_lives,
+    ),
+    bug(
+        "up to the first that is not stuck",
+        ("for verdict in verdicts if isinstance(verdict, Move)", "for verdict in takewhile(lambda each: isinstance(each, Move), verdicts)"),
+        test_rc6_each_is_judged_alone,
+        takewhile=takewhile,
+    ),
+    bug("sorted by key", ("for item in items)", "for item in sorted(items, key=lambda each: each.key))"), test_rc6_each_is_judged_alone),
+)  # fmt: skip
+test_a_planted_bug_of_a_write_is_found = planted(
+    laws,
+    bug(  # as the lock-free part of pynenc's recovery
+        "by status alone", ("record != step.expected", "record.status != step.expected.status"), test_rc5_it_is_free_in_the_end_and_taken_from_nobody_who_lives
+    ),
+    bug("unguarded", ("record != step.expected or ", ""), test_rc5_it_is_free_in_the_end_and_taken_from_nobody_who_lives),
+)  # fmt: skip
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------

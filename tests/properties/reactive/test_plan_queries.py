@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
 from tidegate.model.documents import Document, Eq, Exists, Field, Filter, Not, OlderThan, Value, in_order, matches
 from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.strategies.documents import values
+from tidegate.reactive import plan_queries
 from tidegate.reactive.laws import plan_queries as laws
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
 from tidegate.reactive.plan_queries import (
@@ -39,7 +40,6 @@ from tidegate.reactive.tasks import Matching, NotMatching, Seen, TaskRules, plan
 from tidegate.sim.planners import planning
 from tidegate.sim.world import World, world_with
 
-MustLook: TypeAlias = Callable[[FindChanged, Document, tuple[Document, ...]], bool]
 A: Final = Field[Any]("a")
 WHERES: Final[tuple[Filter | None, ...]] = (None, Exists(A), Eq(A, 1), Not(Eq(A, None)))
 DOCS: Final = st.dictionaries(st.sampled_from("abc"), values(), max_size=3).map(
@@ -63,56 +63,41 @@ def seen(query: FindChanged, doc: Document) -> Seen:
     return taken if isinstance(taken, NotComputed) else Matching(taken)
 
 
-def check(decide: MustLook) -> None:
-    @given(computed_projections(), st.sampled_from(WHERES), st.tuples(DOCS, DOCS), records(), st.sampled_from("-nsw"))
-    def law(
-        watched: Projection, where: Filter | None, docs: tuple[Document, Document], drawn: TaskRecord, which: str
-    ) -> None:
-        query, (doc, was) = asked(watched, where), docs
-        kept = {"s": snapshot(doc, watched), "w": snapshot(was, watched)}.get(which)
-        if isinstance(kept, NotComputed):
-            return
-        record = None if which == "-" else attrs.evolve(drawn, snapshot=kept)
-        there = () if record is None else (stored(record, "bill", "x"),)
-        verdict = plan(record, seen(query, doc), rules=TaskRules(), now=LATER, new_id="new")
-        must, can_tell = decide(query, doc, there), not isinstance(seen(query, doc), NotComputed)
-        assert laws.what_is_not_looked_at_is_left(verdict, must_look=must)
-        assert laws.no_more_is_looked_at(verdict, must_look=must, can_tell=can_tell)
-
-    law()
-
-
-def test_what_a_look_would_write_about_is_looked_at() -> None:
+@given(computed_projections(), st.sampled_from(WHERES), st.tuples(DOCS, DOCS), records(), st.sampled_from("-nsw"))
+def test_what_a_look_would_write_about_is_looked_at(
+    watched: Projection, where: Filter | None, docs: tuple[Document, Document], drawn: TaskRecord, which: str
+) -> None:
     """Laws PQ1 and PQ2, for records of every status, with a snapshot of what is or was, or none."""
-    check(must_look)
+    query, (doc, was) = asked(watched, where), docs
+    kept = {"s": snapshot(doc, watched), "w": snapshot(was, watched)}.get(which)
+    if isinstance(kept, NotComputed):
+        return
+    record = None if which == "-" else attrs.evolve(drawn, snapshot=kept)
+    there = () if record is None else (stored(record, "bill", "x"),)
+    verdict = plan(record, seen(query, doc), rules=TaskRules(), now=LATER, new_id="new")
+    must, can_tell = must_look(query, doc, there), not isinstance(seen(query, doc), NotComputed)
+    assert laws.what_is_not_looked_at_is_left(verdict, must_look=must)
+    assert laws.no_more_is_looked_at(verdict, must_look=must, can_tell=can_tell)
 
 
-def everything(_: FindChanged, __: Document, ___: tuple[Document, ...]) -> bool:
-    """Planted bug: each document is looked at."""
-    return True
-
-
-def new_ones(_: FindChanged, __: Document, records: tuple[Document, ...]) -> bool:
-    """Planted bug: a document with a record is not looked at."""
-    return not records
-
-
-def only_matching(query: FindChanged, doc: Document, records: tuple[Document, ...]) -> bool:
-    """Planted bug: what has left the filter is not looked at."""
-    return must_look(query, doc, records) and not isinstance(seen(query, doc), NotMatching)
-
-
-def by_python(query: FindChanged, doc: Document, records: tuple[Document, ...]) -> bool:
-    """Planted bug: a snapshot is compared as it is stored: 1 is not 1.0, and NaN is not NaN."""
-    taken = snapshot(doc, query.watched)
-    return must_look(query, doc, records) or (bool(records) and records[0].get(SNAPSHOT) != taken)
-
-
-@pytest.mark.parametrize("planted", [everything, new_ones, only_matching, by_python])
-def test_a_planted_bug_breaks_a_law(planted: MustLook) -> None:
-    """Too few, and too many."""
-    with pytest.raises(AssertionError):
-        check(planted)
+WANTED = "    is_wanted = _matches(query.where, doc)\n"
+test_a_planted_bug_is_found = planted(
+    plan_queries,
+    bug("everything is looked at", (WANTED, "    return True\n"), test_what_a_look_would_write_about_is_looked_at),
+    bug("only what is new is looked at", (WANTED, "    return not records\n"), test_what_a_look_would_write_about_is_looked_at),
+    bug(
+        "what has left the filter is not looked at",
+        (WANTED, f"{WANTED}    if not is_wanted:\n        return False\n"),
+        test_what_a_look_would_write_about_is_looked_at,
+    ),
+    bug(
+        "a snapshot is compared as it is stored",  # 1 is not 1.0, and NaN is not NaN
+        ("    (record,) = records\n", """    (record,) = records
+    if record.get(SNAPSHOT) != snapshot(doc, query.watched):
+        return True\n"""),
+        test_what_a_look_would_write_about_is_looked_at,
+    ),
+)  # fmt: skip
 
 
 def test_where_the_store_cannot_tell_it_is_looked_at() -> None:
@@ -175,37 +160,23 @@ def pages() -> st.SearchStrategy[PlanPage]:
     return st.one_of(st.just(PlanPage()), of)
 
 
-def judge_together(joined: Callable[[tuple[PlanPage, ...]], PlanPage]) -> None:
-    @given(st.lists(pages(), min_size=1, max_size=3).map(tuple))
-    @example((PlanPage((None, "a"), ("a",)), PlanPage((1,), (1,))))
-    def law(told: tuple[PlanPage, ...]) -> None:
-        assert laws.is_for_all(told, joined(told)), "PQ4"
-
-    law()
-
-
-def the_longest(told: tuple[PlanPage, ...]) -> PlanPage:
-    """It goes as far as one of them was asked, so another is never asked in between."""
-    ids = {in_order(key): key for page in told for key in page.ids}
-    ends = sorted((page.after for page in told if page.after), key=lambda after: in_order(after[0]))
-    return PlanPage(tuple(ids[at] for at in sorted(ids)), ends[-1]) if ends else PlanPage()
-
-
-def the_first(told: tuple[PlanPage, ...]) -> PlanPage:
-    """The ids of one task stand for those of all."""
-    return told[0] if all(page.after == told[0].after for page in told) else together(told)
-
-
-def test_what_several_have_to_look_at_is_one_page() -> None:
+@given(st.lists(pages(), min_size=1, max_size=3).map(tuple))
+@example((PlanPage((None, "a"), ("a",)), PlanPage((1,), (1,))))
+def test_what_several_have_to_look_at_is_one_page(told: tuple[PlanPage, ...]) -> None:
     """Law PQ4."""
-    judge_together(together)
+    assert laws.is_for_all(told, together(told))
 
 
-@pytest.mark.parametrize("planted", [the_longest, the_first])
-def test_a_planted_page_breaks_the_law(planted: Callable[[tuple[PlanPage, ...]], PlanPage]) -> None:
-    """Law PQ4."""
-    with pytest.raises(AssertionError, match="PQ4"):
-        judge_together(planted)
+test_a_planted_page_is_found = planted(
+    plan_queries,
+    # It goes as far as one of them was asked, so another is never asked in between.
+    bug("the longest", ("end = min(ends", "end = max(ends"), test_what_several_have_to_look_at_is_one_page),
+    bug(
+        "the first",  # the ids of one task stand for those of all
+        ("    ends = [", "    if all(page.after == pages[0].after for page in pages):\n        return pages[0]\n    ends = ["),
+        test_what_several_have_to_look_at_is_one_page,
+    ),
+)  # fmt: skip
 
 
 @given(pages(), st.integers(1, 5))

@@ -116,10 +116,6 @@ def tiny(*, interval: int, spread: int, stabilisation: int = 0, **told: int) -> 
     return AtomicService(interval=cycle, spread=margin, stabilisation=grace, **told)
 
 
-def resized(service: AtomicService, **told: int) -> AtomicService:
-    return tiny(**{**attrs.asdict(service), **told})
-
-
 UNGUARDED = AtomicService(interval=5 * MINUTE, spread=0, start_fraction_ppm=PPM)
 IN_2027 = 1_800_000_000 * SECOND
 THIRTEEN = View(UNGUARDED, crowd(13), Instant(IN_2027 + 3 * UNGUARDED.interval // 13))

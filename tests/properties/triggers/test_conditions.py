@@ -1,20 +1,20 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
 from tidegate.model.documents import DEPTH_MAX, Document, Value
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import WALL, Instant
 from tidegate.retries.schedule import Missed, Schedule
+from tidegate.triggers import _identity
 from tidegate.triggers import conditions as module
 from tidegate.triggers import contexts as happened
 from tidegate.triggers._identity import identity
@@ -22,7 +22,6 @@ from tidegate.triggers.conditions import (
     CannotTell,
     Composite,
     Condition,
-    ConditionVerdict,
     Equal,
     Everything,
     Fails,
@@ -62,24 +61,6 @@ from tidegate.triggers.strategies.conditions import (
     yes,
 )
 
-
-@attrs.frozen
-class Names:
-    """What is asked: the real functions, but for one that is planted."""
-
-    condition_id: Callable[[Condition], str] = module.condition_id
-    context_id: Callable[[Context], str] = happened.context_id
-    holds: Callable[[Condition, Context], ConditionVerdict] = module.holds
-
-
-REAL = Names()
-
-
-def effort(names: Names) -> settings:
-    """A counterexample to a specimen need not be a small one."""
-    return settings() if names == REAL else settings(phases=(Phase.explicit, Phase.generate))
-
-
 # --- the laws -----------------------------------------------------------------------------------------------------------
 
 ONE, TRUE = Equal(Document((("k", 1),))), Equal(Document((("k", True),)))
@@ -87,212 +68,118 @@ SPLIT = (OnException("a", frozenset({"b", "c"})), OnException("a", frozenset({"b
 SURROGATES = (OnEvent("\ud83d\ude00"), OnEvent("\U0001f600"))
 
 
-def check_cd1_of_conditions(names: Names) -> None:
-    @effort(names)
-    @given(conditions(), conditions())
-    @example(OnEvent("a", ONE), OnEvent("a", TRUE))
-    @example(OnCron(Schedule("* * * * *")), OnCron(Schedule("* * * * *", Missed.EACH)))
-    @example(*SPLIT)
-    @example(*SURROGATES)
-    def each_is_named(left: Condition, right: Condition) -> None:
-        for other in (left, right):
-            assert laws.conditions_are_named_by_all(left, other, names.condition_id(left), names.condition_id(other))
-
-    each_is_named()
+@given(conditions(), conditions())
+@example(OnEvent("a", ONE), OnEvent("a", TRUE))
+@example(OnCron(Schedule("* * * * *")), OnCron(Schedule("* * * * *", Missed.EACH)))
+@example(*SPLIT)
+@example(*SURROGATES)
+def test_cd1_each_condition_is_named(left: Condition, right: Condition) -> None:
+    """Law CD1."""
+    for other in (left, right):
+        assert laws.conditions_are_named_by_all(left, other, condition_id(left), condition_id(other))
 
 
-def check_cd1_of_contexts(names: Names) -> None:
-    @effort(names)
-    @given(contexts(), contexts())
-    @example(ExceptionContext("a", "i", 1, "ValueError"), ExceptionContext("a", "j", 1, "ValueError"))
-    @example(StatusContext("a", "i", 1, "retry"), StatusContext("a", "i", 3, "retry"))
-    @example(StatusContext("a", "i", 1, "retry"), StatusContext("a", "i", 1, "retry", Document((("k", 1),))))
-    def each_is_named(left: Context, right: Context) -> None:
-        for other in (left, right):
-            assert laws.contexts_are_named_by_what_happened(
-                left, other, names.context_id(left), names.context_id(other)
-            )
-
-    each_is_named()
+@given(contexts(), contexts())
+@example(ExceptionContext("a", "i", 1, "ValueError"), ExceptionContext("a", "j", 1, "ValueError"))
+@example(StatusContext("a", "i", 1, "retry"), StatusContext("a", "i", 3, "retry"))
+@example(StatusContext("a", "i", 1, "retry"), StatusContext("a", "i", 1, "retry", Document((("k", 1),))))
+def test_cd1_each_context_is_named(left: Context, right: Context) -> None:
+    """Law CD1."""
+    for other in (left, right):
+        assert laws.contexts_are_named_by_what_happened(left, other, context_id(left), context_id(other))
 
 
-def check_cd2(names: Names) -> None:
-    @effort(names)
-    @given(conditions(), contexts())
-    @example(OnStatus("a", frozenset({"retry"})), StatusContext("b", "i", 1, "retry"))
-    @example(OnResult("a"), ResultContext("b", "i", 1))
-    @example(OnException("a"), ExceptionContext("b", "i", 1, "ValueError"))
-    @example(OnEvent("a"), EventContext("b", "e"))
-    @example(OnException("a"), StatusContext("a", "i", 1, "failed"))
-    def only_its_sources_count(condition: Condition, context: Context) -> None:
-        assert laws.holds_of_its_sources_only(condition, context, names.holds(condition, context))
-
-    only_its_sources_count()
+@given(conditions(), contexts())
+@example(OnStatus("a", frozenset({"retry"})), StatusContext("b", "i", 1, "retry"))
+@example(OnResult("a"), ResultContext("b", "i", 1))
+@example(OnException("a"), ExceptionContext("b", "i", 1, "ValueError"))
+@example(OnEvent("a"), EventContext("b", "e"))
+@example(OnException("a"), StatusContext("a", "i", 1, "failed"))
+def test_cd2_only_its_sources_count(condition: Condition, context: Context) -> None:
+    """Law CD2."""
+    assert laws.holds_of_its_sources_only(condition, context, holds(condition, context))
 
 
 EVENT = EventContext("a", "e")
 NO, RAISES, YES = (OnEvent("a", Judge(each.__name__, each)) for each in (no, raises, yes))
 
 
-def check_cd3(names: Names) -> None:
-    @effort(names)
-    @given(composites().flatmap(lambda drawn: st.tuples(st.just(drawn), contexts_of(drawn))))
-    @example((Composite(Logic.ALL, (NO, RAISES)), EVENT))
-    @example((Composite(Logic.ANY, (YES, RAISES)), EVENT))
-    @example((Composite(Logic.ALL, (YES, RAISES)), EVENT))
-    @example((Composite(Logic.ANY, (NO, RAISES)), EVENT))
-    def the_parts_decide(drawn: tuple[Composite, Context]) -> None:
-        composite, context = drawn
-        parts = [holds(part, context) for part in composite.conditions]
+@given(composites().flatmap(lambda drawn: st.tuples(st.just(drawn), contexts_of(drawn))))
+@example((Composite(Logic.ALL, (NO, RAISES)), EVENT))
+@example((Composite(Logic.ANY, (YES, RAISES)), EVENT))
+@example((Composite(Logic.ALL, (YES, RAISES)), EVENT))
+@example((Composite(Logic.ANY, (NO, RAISES)), EVENT))
+def test_cd3_the_parts_decide(drawn: tuple[Composite, Context]) -> None:
+    """Law CD3."""
+    composite, context = drawn
+    parts = [holds(part, context) for part in composite.conditions]
 
-        assert laws.answers_as_kleene(composite.logic, parts, names.holds(composite, context))
-
-    the_parts_decide()
+    assert laws.answers_as_kleene(composite.logic, parts, holds(composite, context))
 
 
-def check_cd4(names: Names) -> None:
-    @effort(names)
-    @given(st.sampled_from((True, False, None, 1, 0, "yes", ValueError("x"), RecursionError())))
-    @example(1)
-    @example(ValueError("x"))
-    def only_true_holds(said: object) -> None:
-        def judge(value: Value) -> object:
-            del value
-            if isinstance(said, Exception):
-                raise said
-            return said
+@given(st.sampled_from((True, False, None, 1, 0, "yes", ValueError("x"), RecursionError())))
+@example(1)
+@example(ValueError("x"))
+def test_cd4_only_true_holds(said: object) -> None:
+    """Law CD4."""
 
-        assert laws.only_a_plain_true_holds(said, names.holds(OnEvent("a", Judge("judge", judge)), EVENT))
+    def judge(value: Value) -> object:
+        del value
+        if isinstance(said, Exception):
+            raise said
+        return said
 
-    only_true_holds()
+    assert laws.only_a_plain_true_holds(said, holds(OnEvent("a", Judge("judge", judge)), EVENT))
 
 
-LAWS: dict[str, Callable[[Names], None]] = {
-    "CD1 of conditions": check_cd1_of_conditions,
-    "CD1 of contexts": check_cd1_of_contexts,
-    "CD2": check_cd2,
-    "CD3": check_cd3,
-    "CD4": check_cd4,
-}
+# --- planted bugs -------------------------------------------------------------------------------------------------------
 
+AS_IT_COMES = bug("json as it comes", ("ensure_ascii=False, ", ""), test_cd1_each_condition_is_named)
+"""Two lone surrogates are written as the one character that they would be halves of."""
 
-@pytest.mark.parametrize("law", LAWS)
-def test_conditions_keep_the_law(law: str) -> None:
-    """Laws CD1 to CD4, as the header of `tidegate.triggers.conditions` states them."""
-    LAWS[law](REAL)
-
-
-# --- specimens ----------------------------------------------------------------------------------------------------------
-
-
-def by_expression(condition: Condition) -> str:
-    """A cron as pynenc names it: by its text alone, whatever its window."""
-    return condition.schedule.expression if isinstance(condition, OnCron) else condition_id(condition)
-
-
-def without_the_filter(condition: Condition) -> str:
-    return condition_id(OnEvent(condition.code)) if isinstance(condition, OnEvent) else condition_id(condition)
-
-
-def run_together(condition: Condition) -> str:
-    """The parts are written one after the other, and nothing says where one ends."""
-    match condition:
-        case OnException(task, errors, Everything()):
-            return sha256("".join(("exception", task, *sorted(errors))).encode()).hexdigest()
-        case _:
-            return condition_id(condition)
-
-
-def escaped(condition: Condition) -> str:
-    """JSON as it comes: two lone surrogates are written as the one character that they would be halves of."""
-    match condition:
-        case OnEvent(code, Everything()):
-            return sha256(json.dumps(code).encode()).hexdigest()
-        case _:
-            return condition_id(condition)
-
-
-def by_type_of_error(context: Context) -> str:
-    """An exception as pynenc names it: a second invocation that fails alike is taken for the first."""
-    return context.error if isinstance(context, ExceptionContext) else context_id(context)
-
-
-def without_the_version(context: Context) -> str:
-    """A status as pynenc names it: an invocation that is tried again a second time is taken for the first time."""
-    return context_id(attrs.evolve(context, version=1) if isinstance(context, StatusContext) else context)
-
-
-def with_the_arguments(context: Context) -> str:
-    """What was called with is part of the name, though it says nothing about what happened."""
-    return identity(context_id(context), repr(context.arguments) if isinstance(context, StatusContext) else "")
-
-
-def whatever_the_task(condition: Condition, context: Context) -> ConditionVerdict:
-    match condition, context:
-        case OnStatus(), StatusContext(task):
-            return holds(attrs.evolve(condition, task=task), context)
-        case _:
-            return holds(condition, context)
-
-
-def any_failure(condition: Condition, context: Context) -> ConditionVerdict:
-    """A failed status is taken for the exception itself."""
-    match condition, context:
-        case OnException(task), StatusContext(other, _, _, "failed") if task == other:
+test_a_planted_bug_of_names_is_found = planted(_identity, AS_IT_COMES)
+test_a_planted_bug_of_contexts_is_found = planted(
+    happened,
+    # Two of pynenc's: a second invocation that fails alike, or is tried again, is taken for the first.
+    bug("an error by its type", ("invocation, version, error)\n", "error)\n"), test_cd1_each_context_is_named),
+    bug("a status without its version", ("invocation, version, status)\n", "invocation, status)\n"), test_cd1_each_context_is_named),
+    bug("with the arguments", ("invocation, version, status)\n", "invocation, version, status, repr(context.arguments))\n"), test_cd1_each_context_is_named),
+)  # fmt: skip
+test_a_planted_bug_is_found = planted(
+    module,
+    bug("a cron by its text alone", ("*written_schedule(schedule)", "schedule.expression"), test_cd1_each_condition_is_named),  # as in pynenc
+    bug("without the filter", ('["event", code, _written_filter(payload)]', '["event", code]'), test_cd1_each_condition_is_named),
+    bug(
+        "nothing says where a part ends",
+        ('["exception", task, [*sorted(errors)], ', '["".join(("exception", task, *sorted(errors))), '),
+        test_cd1_each_condition_is_named,
+    ),
+    bug("whatever the task", ("StatusContext():\n            if context.task != task", "StatusContext():\n            if False"), test_cd2_only_its_sources_count),
+    bug(
+        "a failed status is taken for the exception itself",
+        ("        case OnEvent(code, payload), EventContext():", """        case OnException(task), StatusContext(other, _, _, "failed") if task == other:
             return Holds()
-        case _:
-            return holds(condition, context)
-
-
-def two_values(condition: Condition, context: Context) -> ConditionVerdict:
-    """What nobody can tell is a no, also inside of a composite."""
-    answer = holds(condition, context)
-    return Fails(answer.reason) if isinstance(answer, CannotTell) else answer
-
-
-def in_order(condition: Condition, context: Context) -> ConditionVerdict:
-    """The first part that is not simply true decides, as `and` and `or` do."""
-    if not isinstance(condition, Composite):
-        return holds(condition, context)
-    stops = Fails if condition.logic is Logic.ALL else Holds
-    answers = [holds(part, context) for part in condition.conditions]
-    return next((each for each in answers if isinstance(each, (stops, CannotTell))), answers[-1])
-
-
-def by_truth(condition: Condition, context: Context) -> ConditionVerdict:
-    """Whatever Python takes for true."""
-    match condition, context:
-        case OnEvent(_, Judge(_, function)), EventContext(_, _, payload):
-            try:
-                return Holds() if function(payload) else Fails("no")
-            except Exception as error:  # noqa: BLE001  as the real one
-                return CannotTell(type(error).__name__)
-        case _:
-            return holds(condition, context)
-
-
-@pytest.mark.parametrize(
-    ("law", "planted"),
-    [
-        ("CD1 of conditions", Names(condition_id=by_expression)),
-        ("CD1 of conditions", Names(condition_id=without_the_filter)),
-        ("CD1 of conditions", Names(condition_id=run_together)),
-        ("CD1 of conditions", Names(condition_id=escaped)),
-        ("CD1 of contexts", Names(context_id=by_type_of_error)),
-        ("CD1 of contexts", Names(context_id=without_the_version)),
-        ("CD1 of contexts", Names(context_id=with_the_arguments)),
-        ("CD2", Names(holds=whatever_the_task)),
-        ("CD2", Names(holds=any_failure)),
-        ("CD3", Names(holds=two_values)),
-        ("CD3", Names(holds=in_order)),
-        ("CD4", Names(holds=by_truth)),
-        ("CD4", Names(holds=two_values)),
-    ],
-)
-def test_a_planted_bug_breaks_the_law(law: str, planted: Names) -> None:
-    """Each law is broken by a small faulty variant; three of them are pynenc's own."""
-    with pytest.raises(AssertionError):
-        LAWS[law](planted)
+        case OnEvent(code, payload), EventContext():"""),
+        test_cd2_only_its_sources_count,
+    ),
+    bug(
+        "what a part cannot tell is a no",
+        ("return min(answers, key=_truth) if", """answers = tuple(Fails("") if isinstance(each, CannotTell) else each for each in answers)
+            return min(answers, key=_truth) if"""),
+        test_cd3_the_parts_decide,
+    ),
+    bug(
+        "the first part that is not simply true decides",
+        (
+            "return min(answers, key=_truth) if logic is Logic.ALL else max(answers, key=_truth)",
+            """stops = (Fails if logic is Logic.ALL else Holds, CannotTell)
+            return next((each for each in answers if isinstance(each, stops)), answers[-1])""",
+        ),
+        test_cd3_the_parts_decide,
+    ),
+    bug("whatever is true for Python", ("if answer is True:", "if answer:"), test_cd4_only_true_holds),
+    bug("what raises is a no", ('CannotTell(f"{name!r} raised', 'Fails(f"{name!r} raised'), test_cd4_only_true_holds),
+)  # fmt: skip
 
 
 # --- facts --------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, final
+from typing import Any
 
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.asking import Asked, Command
@@ -30,58 +30,7 @@ from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.shell.application import Answer, listing, shortened
 from tidegate_adapters.times import length, time_of, when
 
-__all__ = ["Meant", "ask", "executions", "list_invocations", "opened", "pause", "resume", "show", "status"]
-
-
-@final
-class Meant(NamedTuple):
-    """Which invocations are meant, as the command line has it.
-
-    Attributes:
-        ids: With one of these ids; empty for any.
-        tasks: Of these tasks; empty for all.
-        queues: In one of these queues; empty for all.
-        statuses: In one of these; empty for any.
-        tenant: On behalf of this one.
-        parent: Called by this invocation.
-        root: Called, by whatever way, on behalf of this invocation.
-        error: With this in the last error.
-        made_from: Made then or later: a time, or how long ago.
-        made_before: Made earlier, likewise.
-    """
-
-    ids: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
-    statuses: tuple[str, ...] = ()
-    tenant: str | None = None
-    parent: str | None = None
-    root: str | None = None
-    error: str | None = None
-    made_from: str | None = None
-    made_before: str | None = None
-
-    def query(self, now: Instant, command: Command | None = None) -> InvocationQuery:
-        """The same as a query.
-
-        Args:
-            now: The time, which times are told from.
-            command: What is asked of them, if anything.
-
-        Raises:
-            Misuse: A time is none.
-        """
-
-        def time(text: str | None) -> Instant | None:
-            return None if text is None else time_of(text, now)
-
-        named = frozenset(self.statuses)
-        by_default = MEANT[command] if command and not self.ids else frozenset[str]()
-        return InvocationQuery(
-            ids=self.ids, tasks=self.tasks, queues=self.queues, statuses=named or by_default, tenant=self.tenant or None,
-            parent=self.parent or None, root=self.root or None, error=self.error or None,
-            made_from=time(self.made_from), made_before=time(self.made_before),
-        )  # fmt: skip
+__all__ = ["ask", "executions", "list_invocations", "opened", "pause", "resume", "show", "status"]
 
 
 # --- asking it ----------------------------------------------------------------------------------------------------------
@@ -106,6 +55,27 @@ async def opened(app: Orchestrator, target: str) -> AsyncGenerator[Orchestrator,
         yield app
     finally:
         await app.close()
+
+
+def _query(filters: Mapping[str, Any], now: Instant, command: Command | None = None) -> InvocationQuery:
+    """The query that the filters of a command line make.
+
+    Args:
+        filters: By the names of the options.
+        now: The time now, for times in the past such as 5m.
+        command: What is done with the invocations, if anything.
+
+    Raises:
+        Misuse: A time is none.
+    """
+    by_default = MEANT[command] if command and not filters["ids"] else frozenset[str]()
+    texts = {name: filters[name] or None for name in ("tenant", "parent", "root", "error")}
+    times = {name: time_of(filters[name], now) for name in ("made_from", "made_before") if filters[name] is not None}
+    return InvocationQuery(
+        ids=filters["ids"], tasks=filters["tasks"], queues=filters["queues"],
+        statuses=frozenset(filters["statuses"]) or by_default,
+        made_from=times.get("made_from"), made_before=times.get("made_before"), **texts,
+    )  # fmt: skip
 
 
 async def status(app: Orchestrator) -> Answer:
@@ -136,7 +106,7 @@ async def status(app: Orchestrator) -> Answer:
 
 async def list_invocations(app: Orchestrator, *, limit: int, **filters: Any) -> Answer:
     """Invocations, the newest first, one a line."""
-    page = await app.listed(Meant(**filters).query(await app.now()), limit=limit)
+    page = await app.listed(_query(filters, await app.now()), limit=limit)
     return listing("invocations", page.rows, _row_json, _columns, limit=limit, is_more=bool(page.after))
 
 
@@ -197,17 +167,17 @@ async def ask(app: Orchestrator, *, command: str, **filters: Any) -> Answer:
         NOTHING_SELECTED where there are none; NOT_MET where the server does not answer any more; INCONCLUSIVE where it cannot be
         done for some that are named by their ids, some of these are not there, some cannot be read, or nobody knows.
     """
-    asked, meant = Command[command], Meant(**filters)
-    found = await app.ask(asked, meant.query(await app.now(), asked))
+    asked, ids = Command[command], filters["ids"]
+    found = await app.ask(asked, _query(filters, await app.now(), asked))
     some = found.done + found.told + found.left + found.unknown + found.unreadable
-    absent = max(len({*meant.ids}) - some, 0) if found.is_complete else 0
+    absent = max(len({*ids}) - some, 0) if found.is_complete else 0
     return Answer(
         {
             "done": found.done, "told": found.told, "left": found.left, "unknown": found.unknown,
             "unreadable": found.unreadable, "absent": absent, "complete": found.is_complete,
         },
         (asked_words(asked, found, absent),),
-        code=_code(found, is_named=bool(meant.ids), absent=absent),
+        code=_code(found, is_named=bool(ids), absent=absent),
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias, TypeVar, final
 from uuid import uuid4
 
@@ -87,6 +88,11 @@ async def recovered(recoverer: Recoverer) -> RecoveryPass:
     return found
 
 
+def _say_failed(tasks: Mapping[str, str], run: TriggerRun, reasons: tuple[str, ...]) -> None:
+    task = tasks[run.firing.trigger_id]
+    log.error("a trigger could not start %s, try %d: %s", task, run.attempt, redacted("; ".join(reasons)))
+
+
 async def _members(collection: str, dead_after: Duration) -> tuple[Instant, Membership]:
     """The time, and everybody; as a program."""
     known = membership_of(await everybody(collection), dead_after)
@@ -146,7 +152,7 @@ class Services:
             rules=tuple((registration or {}).items()),
             occurrences=collections.occurrences, cells=collections.crons, runs=collections.runs,
             definitions=collections.triggers, invocations=collections.invocations, places=collections.places,
-            calls=collections.calls, failed=self._say_failed,
+            calls=collections.calls, failed=partial(_say_failed, {each.id: each.task for each in self.triggers}),
         )  # fmt: skip
         self._noticer = Noticer(
             conditions=self._evaluator.conditions, records=collections.invocations, occurrences=collections.occurrences,
@@ -278,10 +284,6 @@ class Services:
             return found
 
         return Duty(duty.name, does)
-
-    def _say_failed(self, run: TriggerRun, reasons: tuple[str, ...]) -> None:
-        task = next(each.task for each in self.triggers if each.id == run.firing.trigger_id)
-        log.error("a trigger could not start %s, try %d: %s", task, run.attempt, redacted("; ".join(reasons)))
 
     def _say(self, about: str, what: str) -> None:
         if what and self._said.get(about) != what:

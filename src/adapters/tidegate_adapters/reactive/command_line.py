@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple, final
+from typing import Any
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
@@ -28,48 +28,7 @@ from tidegate_adapters.reactive.words import numbers_of, retried
 from tidegate_adapters.shell.application import Answer, listing, shortened
 from tidegate_adapters.times import time_of, when
 
-__all__ = ["Asked", "count", "list_records", "opened", "pause", "resume", "retry", "status", "take_over"]
-
-
-@final
-class Asked(NamedTuple):
-    """Which records are meant, as the command line has it.
-
-    Attributes:
-        tasks: Of these tasks; empty for all.
-        statuses: In one of these; empty for any.
-        ids: Of documents with one of these ids, plain or as Extended JSON; empty for all.
-        error: With this in the text of the last failure.
-        due_from: Due then or later: a time, or how long ago.
-        due_before: Due earlier, likewise.
-    """
-
-    tasks: tuple[str, ...] = ()
-    statuses: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
-    error: str | None = None
-    due_from: str | None = None
-    due_before: str | None = None
-
-    async def query(self, office: Office) -> Query:
-        """The same for desks.
-
-        Raises:
-            Misuse: An id, or a time, is none.
-        """
-        now = await office.now() if self.due_from or self.due_before else None
-
-        def time(text: str | None) -> Instant | None:
-            return None if text is None or now is None else time_of(text, now)
-
-        return Query(
-            tasks=tuple(dict.fromkeys(self.tasks)),
-            statuses=frozenset(TaskStatus(each) for each in self.statuses),
-            documents=tuple(value for text in self.ids for value in meant(text)),
-            error=self.error or None,
-            due_from=time(self.due_from),
-            due_before=time(self.due_before),
-        )
+__all__ = ["count", "list_records", "opened", "pause", "resume", "retry", "status", "take_over"]
 
 
 # --- asking it ----------------------------------------------------------------------------------------------------------
@@ -93,6 +52,25 @@ async def opened(app: Reactive, target: str) -> AsyncGenerator[Office, None]:
                 todo="look at its page (page_port)",
             )
         yield Office(placed, app.settings.application)
+
+
+async def _query(office: Office, filters: Mapping[str, Any]) -> Query:
+    """The query that the filters of a command line make.
+
+    Raises:
+        Misuse: An id, or a time, is none.
+    """
+    given = {name: filters[name] for name in ("due_from", "due_before") if filters[name]}
+    now = await office.now() if given else Instant(0)
+    times = {name: time_of(text, now) for name, text in given.items()}
+    return Query(
+        tasks=tuple(dict.fromkeys(filters["tasks"])),
+        statuses=frozenset(TaskStatus(each) for each in filters["statuses"]),
+        documents=tuple(value for text in filters["ids"] for value in meant(text)),
+        error=filters["error"] or None,
+        due_from=times.get("due_from"),
+        due_before=times.get("due_before"),
+    )
 
 
 async def status(office: Office) -> Answer:
@@ -119,14 +97,14 @@ def led(leader: Leadership) -> str:
 
 async def count(office: Office, **filters: Any) -> Answer:
     """How many records stand where, task by task, and since when the oldest is due."""
-    tallies = await office.tallies(await Asked(**filters).query(office))
+    tallies = await office.tallies(await _query(office, filters))
     tasks = [_counts_json(each, tally.at) for tally in tallies for each in tally.tasks]
     return Answer({"tasks": tasks}, _counted(tallies, set()))
 
 
 async def list_records(office: Office, *, order: str, limit: int, **filters: Any) -> Answer:
     """Records, one a line, so many at most of each database."""
-    pages = await office.listed(await Asked(**filters).query(office), order=Order[order.upper()], limit=limit)
+    pages = await office.listed(await _query(office, filters), order=Order[order.upper()], limit=limit)
     rows, is_more = [row for page in pages for row in page.rows], any(page.after for page in pages)
     return listing("records", rows, _row_json, _columns, limit=limit, is_more=is_more)
 
@@ -138,7 +116,7 @@ async def retry(office: Office, **filters: Any) -> Answer:
         NOTHING_SELECTED where there are none; NOT_MET where the server does not answer any more; INCONCLUSIVE where some were
         changed by others, cannot be read, or nobody knows.
     """
-    found = await office.retry(await Asked(**filters).query(office))
+    found = await office.retry(await _query(office, filters))
     left = {"changed": found.changed, "unknown": found.unknown, "unreadable": found.unreadable}
     data = {"reset": found.reset, **left, "complete": found.is_complete}
     return Answer(data, (retried(found),), code=_code(found))

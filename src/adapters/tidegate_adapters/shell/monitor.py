@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 from tidegate.model.effects import Failure
 from tidegate.model.errors import MissingExtra, TidegateError
 from tidegate.model.instants import SECOND, Duration, duration
-from tidegate_adapters.page.live import Provider, run_in, served_live
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.serving import MISDIRECTED, Answer, Asked, Page, address, is_own, is_own_name, served
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
+    from tidegate_adapters.page.live import Provider
 
 __all__ = ["Monitor", "looking", "of_health"]
 
@@ -86,6 +86,8 @@ class Monitor:
         async with AsyncExitStack() as stack:
             self._show(stack, {"/health": lambda _: health()}, metrics, sample)
             if page is not None and self._has_page:
+                from tidegate_adapters.page.live import run_in, served_live  # noqa: PLC0415  a worker has no page
+
                 run = run_in(asyncio.get_running_loop())
                 port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, page(), run))
                 log.info("the page is at %s/", address(told.page_host, port), extra={"port": port})

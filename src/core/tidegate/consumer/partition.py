@@ -300,8 +300,9 @@ class PartitionRules(PartitionSettings):
             lines = [of[offset] for offset in new]
         order = part.order.came(new, lines, drops=self.failure_policy is FailurePolicy.BLOCK_KEY)
         after = Owned(
-            part.partition, part.generation, part.phase, tracker, order, part.work, part.failed, part.commits,
-            part.holding.at(None), part.revocation,
+            partition=part.partition, generation=part.generation, phase=part.phase, tracker=tracker, order=order,
+            work=part.work, failed=part.failed, commits=part.commits, holding=part.holding.at(None),
+            revocation=part.revocation,
         )  # fmt: skip
         return self._commit_hold_fetch(after)
 
@@ -363,8 +364,8 @@ class PartitionRules(PartitionSettings):
         if commits is part.commits and holding is part.holding:
             return Step(part, commands)
         after = Owned(
-            part.partition, part.generation, phase, tracker, part.order, part.work, part.failed, commits, holding,
-            part.revocation,
+            partition=part.partition, generation=part.generation, phase=phase, tracker=tracker, order=part.order,
+            work=part.work, failed=part.failed, commits=commits, holding=holding, revocation=part.revocation,
         )  # fmt: skip
         return Step(after, commands)
 

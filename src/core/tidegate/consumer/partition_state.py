@@ -110,16 +110,16 @@ class Owned:
     ) -> Owned:
         """The same partition with these stages in another state, in a quarter of the time that `attrs.evolve` takes."""
         return Owned(
-            self.partition,
-            self.generation,
-            self.phase,
-            self.tracker if tracker is None else tracker,
-            self.order if order is None else order,
-            self.work if work is None else work,
-            self.failed,
-            self.commits if commits is None else commits,
-            self.holding if holding is None else holding,
-            self.revocation,
+            partition=self.partition,
+            generation=self.generation,
+            phase=self.phase,
+            tracker=self.tracker if tracker is None else tracker,
+            order=self.order if order is None else order,
+            work=self.work if work is None else work,
+            failed=self.failed,
+            commits=self.commits if commits is None else commits,
+            holding=self.holding if holding is None else holding,
+            revocation=self.revocation,
         )
 
     def __str__(self) -> str:

@@ -32,23 +32,29 @@ from datetime import date
 from enum import Enum, unique
 from functools import cached_property, partial
 from inspect import getattr_static
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    GeneratorType,
-    MappingProxyType,
-    MethodType,
-    ModuleType,
-)
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
 from typing import Final, TypeAlias, cast, final
 
 import attrs
 
-# Not from tidegate.sim: a second process executes that package as soon as it is asked for a name.
-import tidegate.sim._contents as contents
 from tidegate.model.bytecode import DEEP, READERS, Lookup, assigned, lookups, makes_sets
+from tidegate.model.documents import Document
 from tidegate.model.errors import Nondeterministic
+from tidegate.sim._objects import (
+    ATOMS,
+    CONSTANT,
+    INSTALLED,
+    TOKENS_MAX,
+    attributes_of,
+    fields_of,
+    is_constant,
+    is_iterator,
+    is_library,
+    is_library_class,
+    is_random,
+    state_of,
+    token_of,
+)
 from tidegate.sim.fingerprint import referents
 
 __all__ = ["CLOCKS", "DATA_MAX", "RANDOM", "Cause", "Reach", "differs", "objects_at", "reached"]
@@ -77,7 +83,9 @@ _CODE_MAX: Final = 20_000
 """How many functions and classes a walk visits."""
 DATA_MAX: Final = 5_000
 """How many other objects, besides texts, numbers, and tuples of these."""
-
+_WIDE_COST: Final = 8
+"""So many members of a collection of nothing but numbers and texts take as long as another value."""
+_DEEP_MAX: Final = 6
 _TODO: Final = "keep it in a local of an immutable kind, pass it as an argument, or ask for it with an effect"
 
 _Place: TypeAlias = tuple[str, object, str]
@@ -132,24 +140,24 @@ class Reach:
         """Is there code of the user's?"""
         return bool(self.codes)
 
-    def snapshot(self, left: list[int] | None = None, known: Container[str] = ()) -> tuple[contents.Token, ...]:
+    def snapshot(self, left: list[int] | None = None, known: Container[str] = ()) -> tuple[object, ...]:
         """What each place holds, as values that can be compared.
 
         Args:
             left: How many values may still be looked at by this snapshot and others; it is lowered.
             known: Labels of places that are left out.
         """
-        tokens: list[contents.Token] = []
+        tokens: list[object] = []
         for number, (label, holder, name) in enumerate(self.places):
             if label in known or number in self.still:
                 tokens.append(None)
                 continue
-            here = [contents.TOKENS_MAX, 0]
-            tokens.append(contents.token_of(_held(holder, name), here, contents.DEEP_MAX, (), self.own))
+            here = [TOKENS_MAX, 0]
+            tokens.append(token_of(_held(holder, name), here, _DEEP_MAX, (), self.own))
             if here[0] < 0:
                 self.cut.add(label)
             if left is not None:
-                left[0] -= contents.TOKENS_MAX - here[0] + here[1] // contents.WIDE_COST
+                left[0] -= TOKENS_MAX - here[0] + here[1] // _WIDE_COST
         return tuple(tokens)
 
     def held(self) -> Iterator[tuple[str, object]]:
@@ -163,7 +171,7 @@ class Reach:
         return any(each is holder and called == name for _, each, called in self.named)
 
     def changed(
-        self, before: tuple[contents.Token, ...], left: list[int] | None = None, known: Container[str] = ()
+        self, before: tuple[object, ...], left: list[int] | None = None, known: Container[str] = ()
     ) -> tuple[str, ...]:
         """The labels of the places that have changed since a snapshot, besides those that are known to change."""
         now = zip(self.places, before, self.snapshot(left, known), strict=True)
@@ -235,23 +243,23 @@ def reached(*roots: object) -> Reach:
     for root in roots:
         owner = root.func if isinstance(root, partial) else root
         owner = owner.__self__ if isinstance(owner, MethodType) else owner
-        if not isinstance(owner, contents.CONSTANT):  # an object that is called, and may keep something in itself
+        if not isinstance(owner, CONSTANT):  # an object that is called, and may keep something in itself
             label = type(owner).__name__
             walk.place(label, {label: owner}, label)
         walk.visit(root, "")
     walk.go_on()
     places = tuple(filter(walk.may_change, walk.places.values()))
     return Reach(
-        places,
-        walk.has_sets,
-        tuple(sorted(walk.clocks)),
-        tuple(sorted(walk.randoms)),
-        tuple(walk.codes),
-        tuple(walk.places.values()),
-        {key: item for key, item in walk.seen.items() if not isinstance(item, contents.CONSTANT)},
-        walk.left_out,
-        frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
-        walk.own,
+        places=places,
+        has_sets=walk.has_sets,
+        clocks=tuple(sorted(walk.clocks)),
+        randoms=tuple(sorted(walk.randoms)),
+        codes=tuple(walk.codes),
+        named=tuple(walk.places.values()),
+        objects={key: item for key, item in walk.seen.items() if not isinstance(item, CONSTANT)},
+        left_out=walk.left_out,
+        still=frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
+        own=walk.own,
     )
 
 
@@ -260,7 +268,7 @@ def objects_at(holder: object, name: str, own: frozenset[str] = frozenset()) -> 
     walk = _Walk(own)
     walk.push((_held(holder, name),), "")
     walk.go_on()
-    return frozenset(key for key, item in walk.seen.items() if not contents.is_constant(item, own))
+    return frozenset(key for key, item in walk.seen.items() if not is_constant(item, own))
 
 
 def _packages_of(roots: Iterable[object]) -> frozenset[str]:
@@ -268,30 +276,41 @@ def _packages_of(roots: Iterable[object]) -> frozenset[str]:
     found, seen, todo = set[str](), dict[int, object](), list(roots)
     while todo:
         item = todo.pop()
-        if id(item) in seen or type(item) in contents.ATOMS:
+        if id(item) in seen or type(item) in ATOMS:
             continue
         seen[id(item)] = item
         match item:
             case partial():
-                todo += [item.func, *((*item.args, *item.keywords.values()) if contents.is_ours(item.func) else ())]
+                todo += [item.func, *((*item.args, *item.keywords.values()) if _is_ours(item.func) else ())]
             case MethodType():
                 todo += [item.__func__, item.__self__]
             case FunctionType():
-                found.add(contents.package_of(item.__module__ or "", item.__code__.co_filename))
+                found.add(_package(item.__module__ or "", item.__code__.co_filename))
                 held = (_held(cell, "cell_contents") for cell in item.__closure__ or ())
-                todo += [*(held if contents.is_ours(item) else ()), vars(item).get("__wrapped__")]
+                todo += [*(held if _is_ours(item) else ()), vars(item).get("__wrapped__")]
             case type():
                 file = getattr(sys.modules.get(item.__module__), "__file__", None)
-                found.add(contents.package_of(item.__module__, file or ""))
+                found.add(_package(item.__module__, file or ""))
             case tuple():
                 todo += item
             case _:
-                todo += [type(item), *(part for _, part in contents.functions_in(item))]
-                if not contents.is_ours(type(item)):
+                todo += [type(item), *(part for _, part in _functions_in(item))]
+                if not _is_ours(type(item)):
                     todo.append(getattr_static(item, "__wrapped__", None))
-                if callable(item) and contents.is_ours(type(item)):
-                    todo += [part for _, part in contents.fields_of(item, frozenset())]
+                if callable(item) and _is_ours(type(item)):
+                    todo += [part for _, part in fields_of(item, frozenset())]
     return frozenset(found - {""})
+
+
+def _is_ours(item: object) -> bool:
+    """Is it a function or a class of tidegate?"""
+    return str(getattr(item, "__module__", None)).partition(".")[0] == "tidegate"
+
+
+def _package(module: str, file: str) -> str:
+    """The installed package in which that module lies; "" if in none, such as what a decorator of another package has made."""
+    found = INSTALLED.search(file.replace("\\", "/"))
+    return found[1] if found and module.partition(".")[0] in (found[1], "__main__") else ""
 
 
 @final
@@ -333,11 +352,11 @@ class _Walk:
 
     def push(self, items: Iterable[object], label: str) -> None:
         for item in items:
-            if type(item) in contents.ATOMS:
+            if type(item) in ATOMS:
                 continue
-            if isinstance(item, (*contents.CONSTANT, MethodType, partial)):
+            if isinstance(item, (*CONSTANT, MethodType, partial)):
                 self.codes_todo.append((item, label))
-            elif not contents.is_plain(item):
+            elif not _is_plain(item):
                 self.todo.append((item, label))
 
     def may_change(self, place: _Place) -> bool:
@@ -347,7 +366,7 @@ class _Walk:
             return True
         held = _held(holder, name)
         is_unused = isinstance(holder, FunctionType) and held == {}  # a function without attributes or defaults
-        return held is not _NOTHING and not is_unused and not contents.is_constant(held, self.own)
+        return held is not _NOTHING and not is_unused and not is_constant(held, self.own)
 
     def only_reads(self, place: _Place) -> bool:
         """Is it a table in which the code only looks up immutable values, and that the walk reached by one name?"""
@@ -356,22 +375,22 @@ class _Walk:
         is_written = name in self.stored or label in self.stored or not self.names.isdisjoint(_LOOKERS)
         return not is_written and not self.left_out and 0 < self.depth_of(_held(*place[1:])) <= self.depths.get(name, 0)
 
-    def depth_of(self, item: object, deep: int = contents.DEEP_MAX) -> int:
+    def depth_of(self, item: object, deep: int = _DEEP_MAX) -> int:
         """How many subscripts lead to nothing but immutable values; `DEEP` where something else is held."""
-        if contents.is_plain(item):
+        if _is_plain(item):
             return 0
         if type(item) not in _TABLES or id(item) in self.shared or not deep:
             return DEEP
         table = cast("Iterable[object]", item)
         parts = [*table.keys(), *table.values()] if isinstance(table, (dict, MappingProxyType)) else table
-        return 1 + max((self.depth_of(part, deep - 1) for part in parts if type(part) not in contents.ATOMS), default=0)
+        return 1 + max((self.depth_of(part, deep - 1) for part in parts if type(part) not in ATOMS), default=0)
 
     def visit(self, item: object, label: str) -> None:
         if id(item) in self.seen:
             self.shared.add(id(item))
             return
         self.seen[id(item)] = item
-        self.data += not isinstance(item, contents.CONSTANT)
+        self.data += not isinstance(item, CONSTANT)
         match item:
             case FunctionType():
                 self.name_source("", item, None)
@@ -400,19 +419,19 @@ class _Walk:
                 if item.gi_frame is not None:
                     self.visit_code(item.gi_code, item.gi_frame.f_globals, {})
                     self.push(referents(item), label)
-            case _ if contents.is_random(item):
+            case _ if is_random(item):
                 self.randoms.add(label)
             case _:
                 self.push((getattr_static(item, "__wrapped__", None), type(item)), label)  # of a cache of functools
-                for name, part in (*contents.fields_of(item, self.own), *contents.functions_in(item)):
+                for name, part in (*fields_of(item, self.own), *_functions_in(item)):
                     self.push((part,), f"{label}.{name}")
-                if contents.is_iterator(item):
+                if is_iterator(item):
                     self.push(referents(item), label)
 
     def visit_arguments(self, call: partial[object]) -> None:
         """What is given to a function of the user's is named as its parameters are."""
         function = call.func
-        if isinstance(function, FunctionType) and not contents.is_library(
+        if isinstance(function, FunctionType) and not is_library(
             function.__module__ or "", function.__code__.co_filename, self.own
         ):
             given = {**dict(zip(function.__code__.co_varnames, call.args, strict=False)), **call.keywords}
@@ -425,7 +444,7 @@ class _Walk:
             self.place(variable, cell, "cell_contents")
             bound[variable] = [_held(cell, "cell_contents")]
         self.push((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()), function.__name__)
-        if contents.is_library(function.__module__ or "", function.__code__.co_filename, self.own):
+        if is_library(function.__module__ or "", function.__code__.co_filename, self.own):
             return
         for attribute in ("__defaults__", "__kwdefaults__", "__dict__"):
             self.place(f"{function.__name__}.{attribute}", function, attribute)
@@ -503,7 +522,7 @@ class _Walk:
 
     def visit_module(self, label: str, module: ModuleType, names: AbstractSet[str]) -> None:
         """Visit what code with these names may look up in a module of the user's."""
-        if contents.is_library(module.__name__, vars(module).get("__file__"), self.own):
+        if is_library(module.__name__, vars(module).get("__file__"), self.own):
             return
         for attribute in sorted(names & vars(module).keys()):
             key, held = (id(vars(module)), attribute), vars(module)[attribute]
@@ -532,14 +551,14 @@ class _Walk:
         module = getattr(held, "__module__", None) or getattr(
             owner if isinstance(owner, type) else type(owner), "__module__", ""
         )
-        if module not in _SOURCES and not contents.is_random(owner):
+        if module not in _SOURCES and not is_random(owner):
             return
         self.seen.setdefault(id(held), held)
         path = path or f"{'os' if module in ('posix', 'nt') else module}.{name}"
         is_without = name in _CLOCKS_WITHOUT and given in (None, -1, _CLOCKS_WITHOUT[name])
         if _is_date(owner) and name in _NOW:
             self.clocks.add(path)
-        elif contents.is_random(owner):
+        elif is_random(owner):
             self.place_random(path, held)
             if name not in _STATE_OF_RANDOM:
                 self.randoms.add(path)
@@ -556,7 +575,7 @@ class _Walk:
 
     def visit_class(self, kind: type) -> None:
         for base in kind.__mro__:
-            if contents.is_library_class(base, self.own):
+            if is_library_class(base, self.own):
                 continue
             for name, held in list(vars(base).items()):
                 inner = held
@@ -590,7 +609,7 @@ class _State:
 
     @property
     def state(self) -> object:
-        return contents.state_of(self.generator)
+        return state_of(self.generator)
 
 
 def _imported(name: str, level: int, space: Mapping[str, object]) -> ModuleType | None:
@@ -614,3 +633,31 @@ def _is_date(item: object) -> bool:
 
 def _is_source(module: ModuleType) -> bool:
     return module.__name__ in _SOURCES
+
+
+def _is_plain(item: object) -> bool:
+    """Is it a number or a text, or a tuple of these?"""
+    return type(item) in ATOMS or (type(item) is tuple and all(map(_is_plain, item)))
+
+
+def _functions_in(item: object, deep: int = 2 * _DEEP_MAX) -> Iterator[tuple[str, object]]:
+    """The functions that a part of a program of tidegate was made of; what an actor has is confirmed by itself."""
+    for name, part in _parts_of(item) if deep else ():
+        if not callable(part):
+            yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part, deep - 1))
+        elif not isinstance(part, type):
+            yield name, part
+
+
+def _parts_of(item: object) -> Iterable[tuple[str, object]]:
+    match item:
+        case Document():
+            return ()
+        case tuple() | frozenset():
+            return (("each", part) for part in item if type(part) not in ATOMS)
+        case dict() | MappingProxyType():
+            return ((str(name), part) for name, part in item.items())
+        case _ if _is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim."):
+            return () if callable(item) or isinstance(item, CONSTANT) else attributes_of(item)
+        case _:
+            return ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -16,15 +15,12 @@ from tidegate.reactive.tasks import (
     BeginVerdict,
     Claim,
     Claimed,
-    ClaimVerdict,
     Failed,
     GiveUp,
     HandlerOutcome,
     InsertRecord,
-    Leave,
     Matching,
     NotMatching,
-    PlanVerdict,
     Seen,
     TaskRules,
     TryAgain,
@@ -41,18 +37,6 @@ def at(milliseconds: int) -> Instant:
 
 def doc(**items: object) -> Document:
     return Document.of(items)
-
-
-@attrs.frozen
-class Decisions:
-    """What planners and workers ask: the real functions, but for one that is planted."""
-
-    plan: Callable[..., PlanVerdict] = tasks.plan
-    claim: Callable[..., ClaimVerdict] = tasks.claim
-    begin: Callable[..., BeginVerdict] = tasks.begin
-    renew: Callable[..., UpdateRecord | Leave] = tasks.renew
-    finalise: Callable[..., UpdateRecord | Leave] = tasks.finalise
-    reset: Callable[..., UpdateRecord] = tasks.reset
 
 
 def first(rules: TaskRules = T, **items: object) -> TaskRecord:

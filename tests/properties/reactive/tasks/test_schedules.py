@@ -9,20 +9,8 @@ import attrs
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.properties.reactive.tasks.made import (
-    KEEPING,
-    Decisions,
-    T,
-    at,
-    doc,
-)
-from tests.properties.reactive.tasks.planted import (
-    completed_at_sight,
-    not_while_processed,
-    remembering,
-    whatever_is_written,
-    without_a_trace,
-)
+from tests.properties.lawbook import bug, finds, plant, planted
+from tests.properties.reactive.tasks.made import KEEPING, T, at, doc
 
 from tidegate.model.documents import Document, Field, Value
 from tidegate.model.instants import MILLISECOND
@@ -55,6 +43,8 @@ from tidegate.reactive.tasks import (
     UpdateRecord,
     Why,
     WhyNot,
+    planning,
+    running,
 )
 
 WATCHED: Final = Projection(("a",))
@@ -65,23 +55,18 @@ class World:
     """A document, its record, a clock, and processes that may stop between any two steps.
 
     Args:
-        ask: The decisions.
         rules: How the task is run.
         outcomes: How runs end, in turn; those after the last one succeed.
+
+    Attributes:
         is_guarded: Whether the store looks at guards.
         is_record_first: Whether records are read BEFORE documents.
     """
 
-    def __init__(
-        self,
-        ask: Decisions,
-        rules: TaskRules,
-        outcomes: tuple[HandlerOutcome, ...],
-        is_guarded: bool,
-        is_record_first: bool,
-    ) -> None:
-        self.ask, self.rules, self.outcomes = ask, rules, list(outcomes)
-        self.is_guarded, self.is_record_first = is_guarded, is_record_first
+    is_guarded = is_record_first = True
+
+    def __init__(self, rules: TaskRules, outcomes: tuple[HandlerOutcome, ...]) -> None:
+        self.rules, self.outcomes = rules, list(outcomes)
         self.document: Document | None = doc(a=0)
         self.record: TaskRecord | None = None
         self.now = at(0)
@@ -129,7 +114,7 @@ class World:
             record, seen = yield from self.look()
             yield
             self.names += 1
-            verdict = self.ask.plan(record, seen, rules=self.rules, now=self.now, new_id=f"r{self.names}")
+            verdict = tasks.plan(record, seen, rules=self.rules, now=self.now, new_id=f"r{self.names}")
             if isinstance(verdict, Leave) or self.carry_out(verdict):
                 return
 
@@ -138,10 +123,10 @@ class World:
         yield
         if record is None:
             return
-        common = {"worker": name, "rules": self.rules, "now": self.now}
-        verdict = self.ask.claim(record, **common)
+        common: Any = {"worker": name, "rules": self.rules, "now": self.now}
+        verdict = tasks.claim(record, **common)
         if isinstance(verdict, Lapsed):
-            verdict = self.ask.claim(record, **common, lapsed=TryAgain(self.now))
+            verdict = tasks.claim(record, **common, lapsed=TryAgain(self.now))
         if not self.carry_out(verdict) or not isinstance(verdict, Claimed):
             return
         begun = yield from self.begin(verdict.claim)
@@ -156,7 +141,7 @@ class World:
         while True:
             record = self.record
             yield
-            ending = self.ask.finalise(record, claim, outcome, rules=self.rules, now=self.now)
+            ending = tasks.finalise(record, claim, outcome, rules=self.rules, now=self.now)
             if isinstance(ending, Leave):
                 return
             if self.carry_out(ending):
@@ -168,7 +153,7 @@ class World:
         while True:
             record, seen = yield from self.look()
             yield
-            match self.ask.begin(record, claim, seen, rules=self.rules, now=self.now):
+            match tasks.begin(record, claim, seen, rules=self.rules, now=self.now):
                 case Go(begun):
                     assert begun.snapshot is not None
                     self.journal.append(laws.Began(begun.token, begun.snapshot))
@@ -210,9 +195,9 @@ CONTENTS: Final = (
 TIMES: Final = (1, 499, 500, 5_000)
 
 
-def run(ask: Decisions, schedule: Schedule, *, is_guarded: bool = True, is_record_first: bool = True) -> World:
+def run(schedule: Schedule) -> World:
     """What has become of it once everybody is done, and all that is due has run."""
-    world = World(ask, schedule.rules, schedule.outcomes, is_guarded, is_record_first)
+    world = World(schedule.rules, schedule.outcomes)
     processes: list[Process] = [world.planner()]
     for step in schedule.steps:
         which, kind = divmod(step, 16)
@@ -266,28 +251,24 @@ REMEMBERING: Final = Schedule(b"\x9a\x1d\xc2")
 """Found among some thousands of schedules: each loses a change under the specimen of that name."""
 
 
-def check_journal(make: Callable[[], Decisions], how: settings, **world: bool) -> None:
-    @how
-    @given(schedules())
-    @example(DOCUMENT_FIRST)
-    @example(WITHOUT_A_TRACE)
-    @example(NOT_WHILE_PROCESSED)
-    @example(AT_SIGHT)
-    @example(REMEMBERING)
-    def law(schedule: Schedule) -> None:
-        done = run(make(), schedule, **world)
-        assert laws.ran_with_the_latest(done.journal, done.there())
-        assert laws.every_change_was_run(done.journal)
-        if done.record is not None and not isinstance(done.seen(), NotComputed):
-            is_over = (TaskStatus.COMPLETED,) if done.there() is not None else (TaskStatus.COMPLETED, TaskStatus.FAILED)
-            assert (done.record.status in is_over, done.record.snapshot) == (True, done.there())
-
-    law()
-
-
-def test_no_change_is_lost_whatever_the_order() -> None:
+@settings(max_examples=500)
+@given(schedules())
+@example(DOCUMENT_FIRST)
+@example(WITHOUT_A_TRACE)
+@example(NOT_WHILE_PROCESSED)
+@example(AT_SIGHT)
+@example(REMEMBERING)
+def test_no_change_is_lost_whatever_the_order(schedule: Schedule) -> None:
     """Laws RE1, RE3 and RE6: planners and workers stop and go on anywhere, stall past leases, and fail."""
-    check_journal(Decisions, settings(max_examples=500))
+    done = run(schedule)
+    assert laws.ran_with_the_latest(done.journal, done.there())
+    assert laws.every_change_was_run(done.journal)
+    if done.record is not None and not isinstance(done.seen(), NotComputed):
+        is_over = (TaskStatus.COMPLETED,) if done.there() is not None else (TaskStatus.COMPLETED, TaskStatus.FAILED)
+        assert (done.record.status in is_over, done.record.snapshot) == (True, done.there())
+
+
+right_plan, right_claim, right_finalise = tasks.plan, tasks.claim, tasks.finalise
 
 
 def whichever_run(
@@ -304,28 +285,23 @@ def whichever_run(
         next_run_at=rest["now"],
         claimed_at=record.claimed_at or record.created_at,
     )
-    verdict = tasks.finalise(held, claim, outcome, **rest)
+    verdict = right_finalise(held, claim, outcome, **rest)
     return attrs.evolve(verdict, on=record.guard) if isinstance(verdict, UpdateRecord) else verdict
 
 
-def skipped(record: TaskRecord | None, claim: Claim, outcome: HandlerOutcome, **rest: Any) -> UpdateRecord | Leave:
-    """mongodash: what a handler would not run with, for it found another document, is completed."""
-    return tasks.finalise(record, claim, Succeeded() if isinstance(outcome, Deferred) else outcome, **rest)
-
-
-def comparing_with_the_last_run() -> Decisions:
+def comparing_with_the_last_run(patch: pytest.MonkeyPatch) -> None:
     """A change back to what the last run began with is taken for none: A-B-A."""
     begun: dict[str, Kept | None] = {}
 
     def claim(record: TaskRecord, **rest: Any) -> ClaimVerdict:
-        verdict = tasks.claim(record, **rest)
+        verdict = right_claim(record, **rest)
         if isinstance(verdict, Claimed):
             begun[record.id] = verdict.claim.snapshot
         return verdict
 
     def plan(record: TaskRecord | None, seen: Seen, **rest: Any) -> PlanVerdict:
         if record is None or not isinstance(seen, Matching) or begun.get(record.id) != seen.snapshot:
-            return tasks.plan(record, seen, **rest)
+            return right_plan(record, seen, **rest)
         version = record.version + 1
         match record.status:
             case TaskStatus.PENDING:
@@ -336,25 +312,53 @@ def comparing_with_the_last_run() -> Decisions:
                 return Leave(WhyNot.UNCHANGED)
         return UpdateRecord(record.guard, attrs.evolve(after, snapshot=seen.snapshot), Why.CHANGED)
 
-    return Decisions(plan=plan, claim=claim)
+    plant(bug("", plan=plan), planning, patch)
+    plant(bug("", claim=claim), running, patch)
 
 
-@pytest.mark.parametrize(
-    ("make", "world"),
-    [
-        (Decisions, {"is_guarded": False}),
-        (Decisions, {"is_record_first": False}),
-        (lambda: Decisions(finalise=whichever_run), {}),
-        (lambda: Decisions(finalise=whatever_is_written), {}),
-        (lambda: Decisions(finalise=skipped), {}),
-        (lambda: Decisions(plan=without_a_trace), {}),
-        (lambda: Decisions(begin=remembering), {}),
-        (lambda: Decisions(plan=completed_at_sight), {}),
-        (lambda: Decisions(plan=not_while_processed), {}),
-        (comparing_with_the_last_run, {}),
-    ],
-)
-def test_a_planted_bug_loses_a_change(make: Callable[[], Decisions], world: dict[str, bool]) -> None:
-    """Each of these loses a change in some order of events, and so does a caller who forgets a duty."""
-    with pytest.raises(AssertionError):
-        check_journal(make, settings(), **world)
+COMPUTED: Final = "    if isinstance(seen, NotComputed):\n"
+AFTER: Final = "        after = _changed(record, snapshot, rules, now)\n"
+OVER: Final = "    over = _over(held, outcome, rules, now)\n"
+test_a_planted_bug_of_a_look_is_found = planted(
+    planning,
+    bug("without a trace", ("if record.status in PROCESSED:", "if False:"), test_no_change_is_lost_whatever_the_order),
+    bug(
+        "completed at sight",  # what is pending and no longer matches is completed by the look itself
+        (AFTER, f"""{AFTER}        if snapshot is None and after.status is TaskStatus.PENDING:
+            after = attrs.evolve(after, status=TaskStatus.COMPLETED, next_run_at=None)\n"""),
+        test_no_change_is_lost_whatever_the_order,
+    ),
+    bug(
+        "not while processed",
+        (COMPUTED, f"    if record is not None and record.status in PROCESSED:\n        return Leave(WhyNot.UNCHANGED)\n{COMPUTED}"),
+        test_no_change_is_lost_whatever_the_order,
+    ),
+)  # fmt: skip
+test_a_planted_bug_of_a_run_is_found = planted(
+    running,
+    bug("whichever run", test_no_change_is_lost_whatever_the_order, finalise=whichever_run),
+    bug("whatever is written", ("if held.status is TaskStatus.PROCESSING_DIRTY", "if False"), test_no_change_is_lost_whatever_the_order),
+    bug(
+        "skipped",  # mongodash: what a handler would not run with, for it found another document, is completed
+        (OVER, f"    outcome = Succeeded() if isinstance(outcome, Deferred) else outcome\n{OVER}"),
+        test_no_change_is_lost_whatever_the_order,
+    ),
+    bug("remembering", ("version=held.version + 1, snapshot=None", "version=held.version + 1, snapshot=claim.snapshot"), test_no_change_is_lost_whatever_the_order),
+)  # fmt: skip
+
+
+def unguarded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(World, "is_guarded", False)
+
+
+def document_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(World, "is_record_first", False)
+
+
+@pytest.mark.parametrize("plants", [unguarded, document_first, comparing_with_the_last_run])
+def test_a_planted_world_loses_a_change(
+    plants: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does a caller who forgets a duty: the store looks at guards, and records are read BEFORE documents."""
+    plants(monkeypatch)
+    finds(test_no_change_is_lost_whatever_the_order, monkeypatch)

@@ -322,7 +322,10 @@ def remembers_the_last_runs(
 
 
 def is_kept_in_milliseconds(now: Instant, verdict: TaskVerdict) -> bool:
-    """Law RE14: instants are whole milliseconds; what has happened is rounded down, and nothing is due early."""
+    """Law RE14: instants are whole milliseconds; what has happened is rounded down, and nothing is due early.
+
+    A change may come when the first one has waited for too long already: then both are due since.
+    """
     write = write_of(verdict)
     if write is None:
         return True
@@ -330,8 +333,10 @@ def is_kept_in_milliseconds(now: Instant, verdict: TaskVerdict) -> bool:
     times = (after.next_run_at, after.due_at, after.changed_at, after.waiting_since, after.claimed_at)
     more = (after.first_error_at, after.finalised_at, *(run.at for run in after.history))
     is_whole = all(at is None or at.at % MILLISECOND == 0 for at in (*times, *more))
-    is_news = write.why in (Why.FIRST_SEEN, Why.CHANGED)
-    return is_whole and not (is_news and (after.changed_at != _rounded_down(now) or after.due_at - now < 0))
+    if not is_whole or write.why not in (Why.FIRST_SEEN, Why.CHANGED):
+        return is_whole
+    is_early = after.waiting_since == after.changed_at and after.due_at - now < 0
+    return after.changed_at == _rounded_down(now) and not is_early
 
 
 # --- a journal --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""What an object holds: its attributes and parts, who has written its class, and a value that stands for all of that.
+"""An object of Python as a snapshot sees it: whose class it is of, what it holds, and that as a value.
 
-No code of the user's is run for it. See `tidegate.sim.outside`, which walks from object to object.
+No code of the user's is run, no property, descriptor or `__getattr__`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from inspect import getattr_static
@@ -24,13 +24,15 @@ from types import (
     MethodType,
     ModuleType,
 )
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
-from tidegate.model.documents import Document
 from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
 
-__all__ = ["ATOMS", "CONSTANT", "DEEP_MAX", "TOKENS_MAX", "WIDE_COST", "Token", "fields_of", "functions_in", "is_constant", "is_iterator", "is_library", "is_library_class", "is_ours", "is_plain", "is_random", "package_of", "state_of", "token_of"]  # fmt: skip
+__all__ = [
+    "ATOMS", "CONSTANT", "INSTALLED", "TOKENS_MAX", "attributes_of", "fields_of", "is_constant", "is_iterator", "is_library", "is_library_class", "is_random", "state_of",
+    "token_of",
+]  # fmt: skip
 
 TOKENS_MAX: Final = 2_000
 """How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
@@ -38,48 +40,11 @@ _WIDE_MAX: Final = 20_000
 """And how many of one such collection."""
 _BYTES_MAX: Final = 1_000_000
 """How many bytes of a buffer."""
-WIDE_COST: Final = 8
-"""So many of these take as long as another value."""
-DEEP_MAX: Final = 6
 _LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
 """Where the standard library lies."""
-_INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(\w+)")
+INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(\w+)")
 _HEAP_TYPE: Final = 1 << 9
 """The flag of a class that Python code, rather than C, has made."""
-Token: TypeAlias = object
-_MAKERS: Final[Mapping[str, str]] = {
-    "attr": "attr/_", "contextlib": "contextlib.py", "dataclasses": "dataclasses.py", "functools": "functools.py",
-}  # fmt: skip
-"""Modules that make methods for classes of others, and how their files end."""
-_LOOKING_UP: Final = ("__getattr__", "__getattribute__")
-_HOLDERS: Final = frozenset(
-    {
-        "_weakrefset",
-        "argparse",
-        "asyncio.locks",
-        "asyncio.queues",
-        "collections",
-        "queue",
-        "threading",
-        "types",
-        "weakref",
-    }
-)
-_FILES_IN_MEMORY: Final = frozenset({"BytesIO", "StringIO"})
-CONSTANT: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
-_CACHE: Final = type(functools.cache(len))
-ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})
-
-
-def is_ours(item: object) -> bool:
-    """Is it a function or a class of tidegate?"""
-    return str(getattr(item, "__module__", None)).partition(".")[0] == "tidegate"
-
-
-def package_of(module: str, file: str) -> str:
-    """The installed package in which that module lies; "" if in none, such as what a decorator of another package has made."""
-    found = _INSTALLED.search(file.replace("\\", "/"))
-    return found[1] if found and module.partition(".")[0] in (found[1], "__main__") else ""
 
 
 def state_of(generator: object) -> object:
@@ -89,17 +54,12 @@ def state_of(generator: object) -> object:
         return None
 
 
-def is_plain(item: object) -> bool:
-    """Is it a number or a text, or a tuple of these?"""
-    return type(item) in ATOMS or (type(item) is tuple and all(map(is_plain, item)))
-
-
 def is_library(module: str, file: str | None, own: frozenset[str]) -> bool:
     """Is it code of the standard library, of an installed package, or of tidegate? Programs keep no state there."""
     if file is None:
         return module != "__main__"
     place, is_ours = file.replace("\\", "/"), module.partition(".")[0] == "tidegate"
-    if found := _INSTALLED.search(place):
+    if found := INSTALLED.search(place):
         return is_ours or found[1] not in own
     return is_ours or place.startswith((_LIBRARY, "<frozen", "<attrs"))
 
@@ -121,39 +81,22 @@ def _is_made_by_a_library(function: FunctionType) -> bool:
     return file.startswith("<") or (top not in _MAKERS and any(f"/{maker}" in file for maker in _MAKERS.values()))
 
 
+_MAKERS: Final[Mapping[str, str]] = {
+    "attr": "attr/_", "contextlib": "contextlib.py", "dataclasses": "dataclasses.py", "functools": "functools.py",
+}  # fmt: skip
+"""Modules that make methods for classes of others, and how their files end."""
+
+
 def fields_of(item: object, own: frozenset[str]) -> Iterator[tuple[str, object]]:
     """The attributes of an instance of a class of the user's, or of one that holds whatever is put there, or calls it."""
     module = type(item).__module__
     is_calling = module.partition(".")[0] == "tidegate" and callable(item)
     if is_library_class(type(item), own) and module not in _HOLDERS and not is_calling:
         return
-    yield from _attributes_of(item)
+    yield from attributes_of(item)
 
 
-def functions_in(item: object, deep: int = 2 * DEEP_MAX) -> Iterator[tuple[str, object]]:
-    """The functions that a part of a program of tidegate was made of; what an actor has is confirmed by itself."""
-    for name, part in _parts_of(item) if deep else ():
-        if not callable(part):
-            yield from ((f"{name}.{inner}", each) for inner, each in functions_in(part, deep - 1))
-        elif not isinstance(part, type):
-            yield name, part
-
-
-def _parts_of(item: object) -> Iterable[tuple[str, object]]:
-    match item:
-        case Document():
-            return ()
-        case tuple() | frozenset():
-            return (("each", part) for part in item if type(part) not in ATOMS)
-        case dict() | MappingProxyType():
-            return ((str(name), part) for name, part in item.items())
-        case _ if is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim."):
-            return () if callable(item) or isinstance(item, CONSTANT) else _attributes_of(item)
-        case _:
-            return ()
-
-
-def _attributes_of(item: object) -> Iterator[tuple[str, object]]:
+def attributes_of(item: object) -> Iterator[tuple[str, object]]:
     form: type = type(item)
     is_plain, slots = _form_of(form)
     with suppress(AttributeError):
@@ -173,6 +116,22 @@ def _form_of(kind: type) -> tuple[bool, tuple[tuple[type, str, MemberDescriptorT
         for name, member in vars(base).items()
         if isinstance(member, MemberDescriptorType) and not name.startswith("__")
     )
+
+
+_LOOKING_UP: Final = ("__getattr__", "__getattribute__")
+_HOLDERS: Final = frozenset(
+    {
+        "_weakrefset",
+        "argparse",
+        "asyncio.locks",
+        "asyncio.queues",
+        "collections",
+        "queue",
+        "threading",
+        "types",
+        "weakref",
+    }
+)
 
 
 def is_random(item: object) -> bool:
@@ -197,7 +156,10 @@ def is_constant(item: object, own: frozenset[str]) -> bool:
             return isinstance(item, CONSTANT) or is_value(item)
 
 
-def token_of(item: object, left: list[int], deep: int, inside: tuple[int, ...], own: frozenset[str]) -> Token:
+# --- what it holds ------------------------------------------------------------------------------------------------------
+
+
+def token_of(item: object, left: list[int], deep: int, inside: tuple[int, ...], own: frozenset[str]) -> object:
     """A value as another one that is equal as long as nothing in it changes."""
     left[0] -= 1
     kind = type(item)
@@ -206,7 +168,7 @@ def token_of(item: object, left: list[int], deep: int, inside: tuple[int, ...], 
     if left[0] < 0 or not deep or id(item) in inside:
         return kind
 
-    def parts(items: object) -> tuple[Token, ...]:
+    def parts(items: object) -> tuple[object, ...]:
         chosen = tuple(islice(cast("Iterator[object]", items), _WIDE_MAX))
         kinds = tuple(map(type, chosen))
         if ATOMS.issuperset(kinds):
@@ -254,6 +216,9 @@ def token_of(item: object, left: list[int], deep: int, inside: tuple[int, ...], 
             return (kind, _text_or_bytes(item, left), *fields)
 
 
+_FILES_IN_MEMORY: Final = frozenset({"BytesIO", "StringIO"})
+
+
 def _text_or_bytes(item: object, left: list[int]) -> object:
     """What a buffer holds, such as an array or what ctypes makes, or a file in memory; None for anything else."""
     try:
@@ -269,3 +234,8 @@ def _text_or_bytes(item: object, left: list[int]) -> object:
         left[0] = -1
         return None
     return view.tobytes()
+
+
+CONSTANT: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
+_CACHE: Final = type(functools.cache(len))
+ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})
