@@ -29,8 +29,6 @@ from tidegate.consumer.partition_state import Owned, Phase, Worked
 from tidegate.consumer.watermark import OffsetTracker, completed
 from tidegate.retries.backoff import delay_after
 
-__all__ = ["apply_record_report", "fail_record_request", "start_handlers"]
-
 
 def apply_record_report(
     settings: PartitionSettings,
