@@ -187,7 +187,7 @@ APPS: Final[tuple[Row, ...]] = (
     ("17", lambda: from_environment({"TIDEGATE_WORKR__GROUP": "g"}, "worker"), "no setting workr | help: did you mean worker?"),
     # 18: tests/integration/test_configuration.py::test_a_file_that_cannot_be_used_says_why
     # 19: tests/integration/test_kafka_topics.py::test_a_topic_that_is_not_there_is_consumed_once_it_is
-    # 20, down: tests/integration/test_worker_cli.py::test_what_cannot_run_says_why
+    # 20, down: tests/integration/test_shell.py::test_what_cannot_be_says_why
     ("20", lambda: worker(bootstrap="kafka://x"), "'kafka://x' is not the address of a broker"),
     ("21", lambda: reactive().task(handle), 'a task without a collection | help: write @app.task("orders"), with parentheses'),
     ("22", lambda: app().task(task), "a task without options | help: write @app.task(), with parentheses"),

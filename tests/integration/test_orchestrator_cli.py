@@ -133,7 +133,7 @@ def run(asking: Asking, mongodb: str, database: str, tmp_path: Path) -> Iterator
     started: list[Running] = []
 
     def running(target: str = "app", *options: str) -> Running:
-        started.append(Running("orchestrator", tmp_path, mongodb, database, target, *options))
+        started.append(Running("orchestrator", tmp_path, target, *options, URI=mongodb, DATABASE=database))
         return started[-1]
 
     yield running

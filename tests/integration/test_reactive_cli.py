@@ -85,15 +85,6 @@ def takes(one):
 
 number = 5
 """
-WORKER: Final = """
-from tidegate_adapters.kafka import Worker
-
-
-async def handle(record): ...
-
-
-worker = Worker(["orders"], handle, bootstrap="127.0.0.1:1", group="shop")
-"""
 
 Run = Callable[..., Running]
 
@@ -105,7 +96,7 @@ def run(mongodb: str, database: str, tmp_path: Path) -> Iterator[Run]:
 
     def running(target: str = "app", *options: str) -> Running:
         (tmp_path / "app.py").write_text(APP)
-        started.append(Running("reactive", tmp_path, mongodb, database, target, *options))
+        started.append(Running("reactive", tmp_path, target, *options, URI=mongodb, DATABASE=database))
         return started[-1]
 
     yield running
@@ -157,7 +148,6 @@ def asking(
     mongodb: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Asking:
     (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "kafka_app.py").write_text(WORKER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("URI", mongodb)
     monkeypatch.setenv("DATABASE", database)
@@ -217,15 +207,6 @@ def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, t
     assert 'if __name__ == "__main__"' in done.err
 
 
-def test_a_worker_is_told_apart_from_an_app(asking: Asking) -> None:
-    """Bad input: each is run by its own command, and the other one is named."""
-    done = asking.main("worker", "run", "app.py:app", "--dry-run")
-
-    assert done.code == ExitCode.USAGE
-    assert "app.py:app is no Worker: Reactive" in done.err
-    assert "help: tidegate reactive takes it" in done.err
-
-
 # --- what it is told ----------------------------------------------------------------------------------------------------
 
 
@@ -259,22 +240,6 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
     assert told["page_token"] == ("***", "environment TIDEGATE_REACTIVE__PAGE_TOKEN")
     dry = rows("reactive", "run", "--dry-run", "--set", "concurrency=9")
     assert dry == {**told, "concurrency": ("9", "argument concurrency")}
-
-
-def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bad input: also as JSON, and before anything is connected."""
-    monkeypatch.setenv("TIDEGATE_REACTIVE__CONCURENCY", "8")
-    answer = asking.told("status", code=ExitCode.USAGE)
-
-    assert answer["ok"] is False
-    assert answer["error"] == {
-        "what": "there is no setting concurency",
-        "where": "environment TIDEGATE_REACTIVE__CONCURENCY",
-        "why": "",
-        "help": "did you mean concurrency?",
-    }
 
 
 # --- asking, and telling ------------------------------------------------------------------------------------------------

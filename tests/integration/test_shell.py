@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import click
 import pytest
-from tests.integration import test_orchestrator_cli, test_reactive_cli
+from tests.integration import test_orchestrator_cli, test_reactive_cli, test_worker_cli
 from tests.integration.command_lines import Asking
 from tests.integration.page_requests import answered
 from tests.integration.test_monitor import free_port, got
@@ -185,18 +185,18 @@ NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=2
 APPS: Final = {
     "jobs.py": test_orchestrator_cli.APP,
     "tasks.py": test_reactive_cli.APP,
-    "kafka_app.py": test_reactive_cli.WORKER,
+    "orders.py": test_worker_cli.APP,
 }
 
 
 @pytest.fixture
 def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Asking]:
-    """Of an orchestrator in `jobs.py` and reactive tasks in `tasks.py`, on a server that does not answer."""
+    """Of an orchestrator, reactive tasks and a worker, on servers that do not answer."""
     for name, app in APPS.items():
         (tmp_path / name).write_text(app)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("URI", NOWHERE)
-    monkeypatch.setenv("DATABASE", "shop")
+    for name, value in {"URI": NOWHERE, "DATABASE": "shop", "TOPIC": "orders", "BOOTSTRAP": "127.0.0.1:1"}.items():
+        monkeypatch.setenv(name, value)
     root = logging.getLogger()
     level, handlers = root.level, [*root.handlers]
     yield Asking("", capsys)
@@ -230,8 +230,8 @@ def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         ("reactive status tasks.py:takes", ExitCode.USAGE, "tasks.py:takes takes arguments"),
         ("reactive status tasks.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
         ("reactive status tasks.py:nothing", ExitCode.USAGE, "there is no 'nothing' in tasks.py"),
-        ("reactive status kafka_app.py:worker", ExitCode.USAGE, "help: tidegate worker takes it"),
-        ("reactive status kafka_app.py:worker", ExitCode.USAGE, "kafka_app.py:worker is no Reactive: Worker"),
+        ("reactive status orders.py:worker", ExitCode.USAGE, "help: tidegate worker takes it"),
+        ("reactive status orders.py:worker", ExitCode.USAGE, "orders.py:worker is no Reactive: Worker"),
         ("reactive list tasks.py:app", ExitCode.NOT_MET, "no MongoDB answers"),
         ("reactive list tasks.py:embedded", ExitCode.USAGE, "keeps its documents in its own process"),
         ("reactive count tasks.py:empty", ExitCode.USAGE, "tasks.py:empty has no tasks"),
@@ -240,6 +240,13 @@ def asking(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         ("reactive retry tasks.py:app --all --task bill", ExitCode.USAGE, "by filters or by --all"),
         ("reactive list tasks.py:app --status done", ExitCode.USAGE, "'done' is not one of"),
         ("reactive pause tasks.py:app", ExitCode.USAGE, "Missing argument 'TASK...'"),
+        ("worker run orders.py:number --log-level error", ExitCode.USAGE, "orders.py:number is no Worker: int"),
+        ("worker run orders.py:number --log-level error", ExitCode.USAGE, "found there: worker, blocked, fails"),
+        ("worker run orders.py:takes --log-level error", ExitCode.USAGE, "orders.py:takes takes arguments"),
+        ("worker run orders.py:raises --log-level error", ExitCode.RAISED, "RuntimeError: no database"),
+        ("worker run orders.py:nothing --log-level error", ExitCode.USAGE, "there is no 'nothing' in orders.py"),
+        ("worker run orders.py:worker --log-level error", ExitCode.NOT_MET, "no Kafka broker answers at 127.0.0.1:1"),
+        ("worker run tasks.py:app --dry-run", ExitCode.USAGE, "tasks.py:app is no Worker: Reactive"),
     ],
 )
 def test_what_cannot_be_says_why(asking: Asking, line: str, code: ExitCode, said: str) -> None:

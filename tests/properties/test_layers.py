@@ -18,7 +18,7 @@ Imports: TypeAlias = Mapping[str, Collection[str]]
 """Which modules each module imports."""
 
 ROOMS: Final = (
-    "model", "retries", "transactions", "counters", "payloads", "leases", "services", "invocations", "triggers", "reactive", "consumer",
+    "model", "retries", "transactions", "counters", "payloads", "leases", "work", "services", "invocations", "triggers", "reactive", "consumer",
     "sinks",
 )  # fmt: skip
 """A room imports rooms before it only, as far as decisions and programs go."""
