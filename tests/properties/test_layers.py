@@ -147,8 +147,6 @@ def test_every_room_is_in_the_order() -> None:
 
 
 FILE_MAX, CLASS_MAX = 800, 400
-STILL_LONGER: Final = frozenset({"tidegate.invocations.dispatch", "tidegate.reactive.pool"})
-"""They become one pool."""
 
 
 def test_no_file_and_no_class_is_too_long_to_read_at_once() -> None:
@@ -159,7 +157,7 @@ def test_no_file_and_no_class_is_too_long_to_read_at_once() -> None:
         classes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef)]
         lines = [(each.end_lineno or 0) - each.lineno + 1 for each in classes]
         longer |= {name} if text.count("\n") > FILE_MAX or max(lines, default=0) > CLASS_MAX else set()
-    assert longer <= STILL_LONGER
+    assert longer == set()
 
 
 # --- and it could fail --------------------------------------------------------------------------------------------------
