@@ -704,14 +704,14 @@ test_a_planted_bug_is_found = planted(
     # Drakkar's window: its records are committed before it has delivered what it made of them.
     bug(
         "the window after commits", ("if newly and not roll.settles_as_one:", "if newly:"),
-        ("(DeliverWindow(roll.number, window.tally),)", "(*settled, DeliverWindow(roll.number, window.tally))"),
+        ("(DeliverWindow(roll.number, after.tally),)", "(*settled, DeliverWindow(roll.number, after.tally))"),
         ("(RecordsSettled(number, window.roll.offsets), WindowSettled", "(WindowSettled"), ("window.tally))\n    return", "window.tally),)\n    return"),
         over("F4"),
     ),
     # The window is complete when as many tasks are settled as were arranged, those replaced among them.
     bug(
         "what was arranged is counted",
-        (DONE, f"settled_tasks = sum(phases[each].bit_count() for each in SETTLED)\n    if not 0 < roll.generations.count(0) <= settled_tasks and ({DONE[3:-1]}):"),
+        (DONE, f"settled_tasks = sum(window.phases[each].bit_count() for each in SETTLED)\n    if not 0 < roll.generations.count(0) <= settled_tasks and ({DONE[3:-1]}):"),
         over("F5"),
     ),
     # The window is complete when its tasks are, whatever its records still have to deliver.
