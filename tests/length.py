@@ -270,7 +270,6 @@ APART_STEP: Final = _either(25, 10)
 STATES_MAX: Final = _either(sys.maxsize if os.environ.get("TIDEGATE_GOLDEN") else 20_000, sys.maxsize)
 """A specimen, or a variant of a design, with more states is not explored: one in ten of them has half of all states."""
 _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
-    "/consumer/test_consumer.py::test_a_planted_bug_breaks_the_law": ("AS10 the log", "AS10 the record"),
     "/consumer/test_partition_bugs.py::test_a_planted_bug_breaks_the_law_in_some_mode": (
         "drops what is before",
         "loses without a release",
@@ -287,8 +286,6 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "/invocations/test_dispatch.py::test_a_planted_bug_breaks_its_law": ("who waits again is not heard",),
     "/invocations/test_transition.py::test_a_planted_bug_breaks_the_law": ("bug5-TR3",),
-    "/retries/test_schedule.py::test_a_planted_bug_breaks_the_law": ("SC4-planted8",),
-    "/services/test_membership.py::test_a_planted_bug_breaks_the_law": ("M1-2",),
     "/sim/test_independent.py::test_the_comparison_finds_a_planted_fault": (
         "a program that is taken back goes on",
         "a stream tells too early",

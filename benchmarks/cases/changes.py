@@ -26,7 +26,7 @@ from tidegate.reactive import (
     task_records,
     tasks,
 )
-from tidegate.reactive.reactive_task import Run
+from tidegate.reactive.fetching import Run
 from tidegate.retries import spread
 
 table: Final = Table("Tasks triggered by changed documents")

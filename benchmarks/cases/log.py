@@ -416,8 +416,9 @@ def opening_it(_: int) -> Made[circuit_breaker.CircuitState]:
 
 @table.case(outbox, "an attempt is answered", PAYLOADS)
 def answered_one(size: int) -> Made[outbox.OutboxStep]:
-    sender, state = outbox.OutboxRules(), outbox.OutboxState(waiting=tuple(range(1, size)), under_way=((0, 0),))
-    event = outbox.AttemptEnded(0, 0, circuit_breaker.AttemptOutcome.ANSWERED, NOW)
+    attempt = outbox.Deliver((0,), 0)
+    sender, state = outbox.OutboxRules(batch=1), outbox.OutboxState(waiting=tuple(range(1, size)), under_way=(attempt,))
+    event = outbox.AttemptEnded((0,), 0, (None,), NOW)
     return lambda: sender.step(state, event), lambda step: len(step.commands) == min(sender.most, size - 1)
 
 

@@ -76,6 +76,7 @@ OTHERS_OF_OURS: Final = tuple(
         ("1 % fail once", "retries"),
         ("a stuck head", "stuck"),
         ("recorded", "recorded"),
+        ("a Send of each", "sends"),
     )
 )
 _FASTSTREAM: Final = ("faststream[kafka]==0.7.8", "faststream-concurrent-aiokafka==0.7.2")
@@ -113,7 +114,8 @@ def main() -> None:
     given = parser.parse_args()
     found: dict[str, dict[str, dict[str, float]]] = {}
     with kafka() as broker:
-        broker.create_topic(TOPIC, PARTITIONS)
+        for topic in (TOPIC, f"{TOPIC}-answers"):
+            broker.create_topic(topic, PARTITIONS)
         asyncio.run(fill(broker.bootstrap, TOPIC, given.records))
         for row, (workload, contenders) in TABLE.items():
             some = [each for each in contenders if chosen(given.only, row, each) and is_there(each)]

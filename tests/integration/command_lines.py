@@ -1,4 +1,4 @@
-"""Apps of `tidegate reactive` and `tidegate orchestrator` as operators meet them: processes that run, and who asks about them."""
+"""Apps of `tidegate` commands as operators meet them: processes that run, and who asks about them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tidegate_adapters.cli import main
 class Running:
     """An app of `app.py` as a process, run by a command; what it prints and logs goes to one file."""
 
-    def __init__(self, command: str, folder: Path, uri: str, database: str, target: str, *options: str) -> None:
+    def __init__(self, command: str, folder: Path, target: str, *options: str, **environment: str) -> None:
         self.log = folder / "log"
         arguments = (*INTERRUPTIBLE, command, "run", f"app.py:{target}", *options)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 arguments,
                 cwd=folder,
-                env={**os.environ, "URI": uri, "DATABASE": database},
+                env={**os.environ, **environment},
                 stdout=subprocess.PIPE,
                 stderr=log,
             )

@@ -51,7 +51,7 @@ from tidegate.model.errors import TidegateError
 from tidegate.sim.trace import StepKind
 from tidegate_adapters import connecting, leases, payloads, testing
 from tidegate_adapters.mongo import AsyncMongo
-from tidegate_adapters.orchestrator import app as orchestrator
+from tidegate_adapters.orchestrator import client as orchestrator
 from tidegate_adapters.reactive import planner
 from tidegate_adapters.simulated_mongo import Change, Code, Network, Outcome, SimulatedReplicaSet
 from tidegate_adapters.store import Store

@@ -38,9 +38,10 @@ from tidegate.payloads.upload_records import CONTENT
 from tidegate.payloads.uploads import Absent, Deleted, PayloadStore, Unanswered, delete
 from tidegate.reactive.change_stream import After, Elected, ResetHistory, Save
 from tidegate.reactive.desk import Desk, Tally
+from tidegate.reactive.fetching import Run, dues
 from tidegate.reactive.mongodash_records import Imported, ImportedBefore, MongodashImport
 from tidegate.reactive.pausing import PausedTask
-from tidegate.reactive.reactive_task import ReactiveTask, Run, dues
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH, HISTORY, Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.record_queries import Query, RecordPage, RecordRow
@@ -133,7 +134,7 @@ INVOICED: Final = "what a handler writes is seen exactly with the end of its run
 async def invoiced(task: ReactiveTask, run: Run) -> None:
     """What a handler writes in a transaction, and the end of its run with it."""
     await insert_one(INVOICES, Document.of({"_id": f"{show(run.key)} {run.claim.token}", "token": run.claim.token}))
-    if isinstance(why := await task.complete(run), WhyNot):
+    if isinstance(why := await task.completer.complete(run), WhyNot):
         raise Refused(why.value)
 
 
@@ -149,12 +150,12 @@ async def completes(
     """A worker whose handler completes its run in a transaction."""
     while True:
         await Call("something is due")
-        runs, _ = await task.take(name, 1)
+        runs, _ = await task.fetcher.take(name, 1)
         for run in runs:
             await task.handle(run.key, run.claim)
             session = f"{name} {run.claim.token}"
             sent = await in_transaction(session, partial(handle, task, run), Policy(backoff=Fixed(0), attempts_max=3))
-            await task.end(((run, None if isinstance(sent, Done) else "not committed"),))
+            await task.completer.end(((run, None if isinstance(sent, Done) else "not committed"),))
 
 
 def is_invoiced(state: State) -> bool:

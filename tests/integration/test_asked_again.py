@@ -17,7 +17,7 @@ import pytest
 
 from tidegate.invocations.invocation_queries import InvocationQuery
 from tidegate.model.effects import Ambiguous, Failure
-from tidegate.reactive.reactive_task import Run
+from tidegate.reactive.fetching import Run
 from tidegate.reactive.record_queries import Order, Query
 from tidegate.reactive.tasks import Claim
 from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error

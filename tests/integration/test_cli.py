@@ -31,8 +31,8 @@ from tidegate.invocations.invocation import INVOCATION
 from tidegate.sim.rendering import render
 from tidegate.sim.search import Progress
 from tidegate.sim.trace_json import decoded
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.progress import foretelling, sparse
+from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.targets import select
 
 QUICK: Final = "array_push_lock.lost_reply"

@@ -25,9 +25,11 @@ PROMISED: Final[Mapping[str, str]] = {
         [f"tidegate_adapters.{each}" for each in ("mongo", "black_pipe", "payloads", "reactive")],
     ),
     "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
-    "worker": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.worker_running"]),
-    "reactive": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.reactive.command_line"]),
-    "orchestrator": IMPORT.format(["tidegate_adapters.running", "tidegate_adapters.orchestrator.command_line"]),
+    "worker": IMPORT.format(["tidegate_adapters.shell.application", "tidegate_adapters.worker_running"]),
+    "reactive": IMPORT.format(["tidegate_adapters.shell.application", "tidegate_adapters.reactive.command_line"]),
+    "orchestrator": IMPORT.format(
+        ["tidegate_adapters.shell.application", "tidegate_adapters.orchestrator.command_line"]
+    ),
     "cli": IMPORT.format(CLI),
     "yaml": "import yaml",
     "zstd": IMPORT.format(["tidegate_adapters.payloads"]),
@@ -74,6 +76,26 @@ def test_the_pattern_knows_a_simulator() -> None:
     assert not OF_TESTS.match("tidegate.model.documents")
 
 
+@pytest.mark.parametrize(
+    ("loads", "no"),
+    [
+        ("import tidegate_adapters.orchestrator", r"tidegate\.consumer"),
+        ("import tidegate_adapters.reactive", r"tidegate\.consumer"),
+        ("import tidegate.sim", r"tidegate\.(consumer|reactive)"),
+        (
+            "from tidegate.catalogue import CATALOGUE; CATALOGUE['leader']",
+            r"tidegate\.(?!leases)\w+\.(scenarios|specimens)",
+        ),
+    ],
+)
+def test_a_subject_loads_no_other(loads: str, no: str) -> None:
+    """Two thirds of the time of an import is spent on classes, and a subject has about a hundred."""
+    shows = f"import sys; {loads}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True).stdout.split()
+
+    assert [name for name in loaded if re.match(no, name)] == []
+
+
 def extras() -> dict[str, set[str]]:
     """What each extra installs, by the names that are imported, which are those of the packages here."""
     project = tomllib.loads((ADAPTERS.parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
@@ -99,7 +121,7 @@ def test_every_extra_promises_something() -> None:
         [sys.executable, "-c", REFUSES.format(["click"]) + PROMISED["cli"]], capture_output=True, text=True, check=False
     )
 
-    configuring = REFUSES.format(["cattrs"]) + IMPORT.format(["tidegate_adapters.running"])
+    configuring = REFUSES.format(["cattrs"]) + IMPORT.format(["tidegate_adapters.shell.application"])
     told = subprocess.run([sys.executable, "-c", configuring], capture_output=True, text=True, check=False).stderr
 
     assert "pip install 'tidegate[worker]', or 'tidegate[reactive]', or 'tidegate[orchestrator]'" in told

@@ -55,8 +55,9 @@ from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.log_lines import Lines
-from tidegate_adapters.runtime import Runtime
-from tidegate_adapters.sending import DeadLetters, Sender
+from tidegate_adapters.runtime import Runtime, _Runners
+from tidegate_adapters.sending import DeadLetters, KafkaSink
+from tidegate_adapters.sinks import Outbox
 from tidegate_adapters.store import read as read_trace
 from tidegate_adapters.undone import Records
 from tidegate_adapters.user_code import UserCode
@@ -111,7 +112,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a stop is not told": Bug(Member.stop, "self._runtime.tell(StopRequested(known))", "pass"),
     "a release is not told": Bug(Member._begin, "wait.set()", "pass"),
     "one record is handled for all of a batch": Bug(Records.received, "for offset in work.offsets", "for offset in work.offsets[:1] * len(work.offsets)", ("expected",)),
-    "a BaseException of user code ends its runner": Bug(Runtime._run, "except BaseException as error", "except Exception as error", ("raises",)),
+    "a BaseException of user code ends its runner": Bug(_Runners._run, "except BaseException as error", "except Exception as error", ("raises",)),
     "an observer may raise": Bug(Runtime._observe, "except BaseException as error", "except KeyError as error", ("observer", "recorder")),
     "of what came in one turn only the first is told": Bug(Runtime._turn, "= self._told, []", "= self._told[:1], []"),
     "what has ended is not looked at": Bug(Runtime._end, "self._come()", "pass"),
@@ -119,12 +120,17 @@ BUGS: Final[Mapping[str, Bug]] = {
     "partitions change places": Bug(kafka_ports.ours, "theirs_.partition)", "theirs_.partition ^ 1)"),
     "revocations are not told": Bug(kafka_ports._Listener.on_partitions_revoked, "await self._on_revoked(sorted(map(ours, revoked)))", "pass", AGAIN),
     "assignments are not told": Bug(kafka_ports._Listener.on_partitions_assigned, "await self._on_assigned(sorted(map(ours, assigned)))", "pass"),
-    "each call is made twice": Bug(Runtime._enqueue, "for each in given]", "for each in given for _ in range(2)]"),
-    "what a handler answers with is sent after it is told": Bug(Runtime._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
-    "what a handler answers with is not sent": Bug(UserCode._ended, "await self._sender.send(sends)", "pass", ("sends",)),
-    "an acknowledgement is not waited for": Bug(Sender.send, "await acknowledged(records, sent)", "pass", ("sends", "letters")),
-    "a send that fails counts": Bug(Sender.send, "raise", "pass", ("sends",)),
-    "whoever waits while another's failure closes the producer has failed": Bug(Sender._queued_all, "if self._producer is producer:", "if True:", ("sends",)),
+    "each call is made twice": Bug(_Runners.enqueue, "for each in given]", "for each in given for _ in range(2)]"),
+    "what a handler answers with is sent after it is told": Bug(_Runners._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
+    "what a handler answers with is not sent": Bug(UserCode._ended, "await self._outbox.deliver(sends)", "pass", ("sends",)),
+    "an acknowledgement is not waited for": Bug(KafkaSink._sent, "await acknowledged(records, sent)", "pass", ("sends", "letters")),
+    "a send that fails counts": Bug(KafkaSink._sent, "return ports.send_failure(error)", "return None", ("sends",)),
+    "a send that fails is a failure of its record": Bug(KafkaSink._sent, "return ports.send_failure(error)", "return Refused(str(error))", ("sends",)),
+    "a payload that fails is not tried again": Bug(Outbox._event_for, "entry.error = failure.__cause__ or failure", "entry.end.set_result(None)", ("sends",)),
+    "who waits for a payload is told of another": Bug(Outbox._event_for, "self._entries.get(number)", "self._entries.get(number + 1)", ("sends",)),
+    "whoever waits for what is delivered is not told": Bug(Outbox._event_for, "entry.end.set_result(None)", "pass", ("sends",)),
+    "what cannot be delivered is not tried at its time": Bug(Outbox._begin, "return After((until - self._now()) / SECOND)", "return None", ("sends",)),
+    "whoever waits while another's failure closes the producer has failed": Bug(KafkaSink._queued, "if self._producer is producer:", "if True:", ("sends",)),
     "what a batch is answered with is not waited for": Bug(UserCode._handled_batch, "await self._ended(work, attempt, given, await handle(given))", "asyncio.ensure_future(self._ended(work, attempt, given, await handle(given)))", ("batches",)),
     "what is parked is told as done": Bug(UserCode._handled_event, "parked.setdefault(reply.delay, []).append(offset)", "done.append(offset)", ("parks",)),
     "what is parked is not told": Bug(UserCode._handled_event, "self._tell(", "id(", ("parks",)),
@@ -161,7 +167,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
     "a commit that is refused is told as committed": Bug(Member._commit_reply, "return found.reply", "return None", ("requests", "request", "evicted")),
     "who has left leaves again": Bug(Member._left, "if self._leave_by_s is None:", "if True:", ("sends",)),
-    "what sends is not ended": Bug(Member._left, "self._sender.stop()", "asyncio.sleep(0)", ("sends",)),
+    "what sends is not ended": Bug(Member._left, "self._outbox.stop()", "asyncio.sleep(0)", ("sends",)),
     "a question that failed is not asked again": Bug(Member._resumed, "continue", "return", ("asks",)),
     "a question that failed is never answered": Bug(Beginnings._is_answered, "found = error", "return True", ("asks",)),
     "the client sends again what has failed": Bug(kafka_ports.commit, "if error.retriable:", "if False:", ("commits",), shown_by=("commits", 18)),
@@ -186,7 +192,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "what a partition holds up is not looked at": Bug(Holding.decided, "type(self.hold) is Free and", "True or", HELD),
     "a gate does not close": Bug(_judged, "before if is_same", "before if True", HELD),
-    "runners are not woken": Bug(Runtime._woken, "idle.set_result(None)", "pass"),
+    "runners are not woken": Bug(_Runners._woken, "idle.set_result(None)", "pass"),
     "what is waited for is not woken": Bug(Runtime._turn, "self._wake()", "pass"),
 }  # fmt: skip
 

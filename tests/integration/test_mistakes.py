@@ -187,7 +187,7 @@ APPS: Final[tuple[Row, ...]] = (
     ("17", lambda: from_environment({"TIDEGATE_WORKR__GROUP": "g"}, "worker"), "no setting workr | help: did you mean worker?"),
     # 18: tests/integration/test_configuration.py::test_a_file_that_cannot_be_used_says_why
     # 19: tests/integration/test_kafka_topics.py::test_a_topic_that_is_not_there_is_consumed_once_it_is
-    # 20, down: tests/integration/test_worker_cli.py::test_what_cannot_run_says_why
+    # 20, down: tests/integration/test_shell.py::test_what_cannot_be_says_why
     ("20", lambda: worker(bootstrap="kafka://x"), "'kafka://x' is not the address of a broker"),
     ("21", lambda: reactive().task(handle), 'a task without a collection | help: write @app.task("orders"), with parentheses'),
     ("22", lambda: app().task(task), "a task without options | help: write @app.task(), with parentheses"),
@@ -217,7 +217,7 @@ APPS: Final[tuple[Row, ...]] = (
     # 44: tests/integration/test_loop_watch.py::test_a_handler_that_holds_up_the_loop_is_named
     ("45", lambda: OrchestratorSettings(database="x", dead_after=timedelta(seconds=1)), "dead_after=0:00:01 is too short | help: make it longer than beat_every=0:00:05"),
     ("46", lambda: OrchestratorSettings(database="x", page_port=1, page_host="0.0.0.0"), "without a token | help: set page_token"),  # noqa: S104
-    # 47: tests/integration/test_orchestrator_cli.py::test_what_cannot_run_says_why
+    # 47: tests/integration/test_shell.py::test_what_cannot_be_says_why
     ("48", lambda: on_cron("* * * * *", zone="Europe/Brlin"), "no time zone 'Europe/Brlin' | help: name one as"),
     ("48 retry_for", lambda: app().task(retry_for="ValueError")(task), "'ValueError', which is no class of errors | help: write retry_for="),
     ("48 triggers", lambda: app().task(triggers=on_cron("* * * * *"))(untyped), "triggers must be an Iterable, got When | help: write triggers=["),

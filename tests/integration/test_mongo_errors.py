@@ -52,11 +52,11 @@ from tidegate.model.operations import (
     update_one,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate_adapters import mongo
 from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.driver import choosing, documents, local, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
+from tidegate_adapters.mongo import connection as connection_module
 from tidegate_adapters.mongo_attempts import Attempts
 from tidegate_adapters.resilience import AsyncKit, Kit
 
@@ -898,7 +898,7 @@ def test_there_is_a_deadline_unless_the_uri_sets_one(
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client without a deadline is given less than a second."""
-    monkeypatch.setattr(mongo, "REPLY_MS", 300)
+    monkeypatch.setattr(connection_module, "REPLY_MS", 300)
 
 
 @pytest.mark.usefixtures("hasty")

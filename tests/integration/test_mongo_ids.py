@@ -13,7 +13,8 @@ from pymongo import MongoClient
 from tidegate.model.documents import ID, Document, Eq, Field, Value, in_order
 from tidegate.model.operations import FOUND_MAX, find_all, find_one
 from tidegate.reactive.debounce import Debounce
-from tidegate.reactive.reactive_task import Idle, Ran, ReactiveTask
+from tidegate.reactive.fetching import Idle
+from tidegate.reactive.reactive_task import Ran, ReactiveTask
 from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import Projection

@@ -38,7 +38,8 @@ from tidegate.model.documents import (
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Instant
 from tidegate.model.operations import Index, find_all, find_one, find_one_and_update, insert_one
-from tidegate.reactive.reactive_task import ReactiveTask, dues
+from tidegate.reactive.fetching import dues
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate_adapters.bson_values import stored
 from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.embedded import Embedded, process_clock
@@ -209,7 +210,7 @@ def test_a_reactive_task_finds_what_is_due_by_its_index(client: MongoClient[dict
     for n in range(0, 3_000, 10):
         records[n]["next_run_at"] = stored(now + (n - 1_500) * SECOND)
     client[database][task.records].insert_many(records)
-    found = store(find_one(task.records, task.due, sort=(Ascending(Field("next_run_at")),)))
+    found = store(find_one(task.records, task.fetcher.due, sort=(Ascending(Field("next_run_at")),)))
     assert isinstance(found, Document)
     assert found[ID] == "bill/0"
     used, keys = explained(client, database)

@@ -37,7 +37,6 @@ from tidegate.transactions import transacting
 from tidegate_adapters import (
     driver,
     leases,
-    mongo,
     mongo_attempts,
     mongo_elections,
     mongo_errors,
@@ -45,6 +44,7 @@ from tidegate_adapters import (
     resilience,
 )
 from tidegate_adapters.change_streams import ChangeStream
+from tidegate_adapters.mongo import calls, connection, store
 from tidegate_adapters.payloads import AsyncPayloads
 from tidegate_adapters.store import read as read_trace
 
@@ -58,10 +58,10 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a part that was done is forgotten": Bug(mongo_errors.failure_of_many, "if type(said) not in {Refused, NotApplied} or is_of_all:", "if True:", ("kit",), shown_by=("kit", 17139)),
     "earlier requests are forgotten": Bug(mongo_attempts.before, "others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests", "others = []", ("kit",), shown_by=("kit", 199)),
     "of two requests one is seen": Bug(mongo_attempts.Attempts.started, "requests.append({})", "requests[:] = [{}]", ("kit",), shown_by=("kit", 199)),
-    "requests are not seen": Bug(mongo.AsyncMongo.__call__, "REQUESTS.set(requests)", "REQUESTS.set(None)", OF_RECORDS, shown_by=("transitions", 34)),
+    "requests are not seen": Bug(store.AsyncMongo._ask, "REQUESTS.set(requests)", "REQUESTS.set(None)", OF_RECORDS, shown_by=("transitions", 34)),
     "reads see what no majority has": Bug(mongo_elections._of, "ReadConcern(level) if elections is None else _After(level, elections)", "ReadConcern('local')", ("counters",), shown_by=("counters", 2335)),
     "reads of a new primary see what was before": Bug(mongo_elections._of, "if elections is None else _After(level, elections)", "", ("transitions",), shown_by=("transitions", 344)),
-    "writes are acknowledged by one": Bug(mongo._opened, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", (*OF_RECORDS, "increments")),
+    "writes are acknowledged by one": Bug(connection.opened, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", (*OF_RECORDS, "increments")),
     "the kit takes what one has for done": Bug(resilience.AsyncKit.__init__, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", ("kit",)),
     "the kit forgets that it has sent": Bug(resilience._failing, "before(requests, error) if listens(client) else Before.NOTHING", "Before.NOTHING", ("kit",), shown_by=("kit", 199)),
     "a step that may be done is told as not done": Bug(resilience._Bounds.ended, "self.may_count |= reply == 1 or isinstance(reply, (Ambiguous, NotDurable))", "pass", ("counters",)),
@@ -84,9 +84,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a commit that no majority has is taken for one": Bug(mongo_errors.failure_of_commit, "return said if isinstance(said, NotDurable)", "return True if isinstance(said, NotDurable)", OF_TRANSFERS, shown_by=("transfers", 45477)),
     "a commit of nothing is taken for one": Bug(transacting.in_transaction, "if sent.reply:", "if True:", OF_TRANSFERS, shown_by=("transfers", 658)),
     "a conflict is taken for lasting": Bug(mongo_errors.failure_of_statement, "return NotApplied(f", "return Refused(f", OF_TRANSFERS),
-    "the session of a transaction is not ended": Bug(mongo_transactions.Sessions._over, "yield session.raw.end_session", "yield lambda: None", OF_TRANSFERS),
-    "statements go beside the transaction": Bug(mongo._carrying, "session=session)", ")", OF_TRANSFERS),
-    "reads go beside the transaction": Bug(mongo._carrying, "session=session)", "**({} if isinstance(operation, FindOne) else {'session': session}))", OF_TRANSFERS, shown_by=("transfers", 328)),
+    "the session of a transaction is not ended": Bug(mongo_transactions.Sessions._over, "await call(session.raw.end_session)", "pass", OF_TRANSFERS),
+    "statements go beside the transaction": Bug(calls.carrying, "session=session)", ")", OF_TRANSFERS),
+    "reads go beside the transaction": Bug(calls.carrying, "session=session)", "**({} if isinstance(operation, FindOne) else {'session': session}))", OF_TRANSFERS, shown_by=("transfers", 328)),
     "a stream begins anew from now": Bug(ChangeStream._pipeline, '{"$changeStream": begin}', '{"$changeStream": {}}', ("streams",)),
 }  # fmt: skip
 

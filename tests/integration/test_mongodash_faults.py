@@ -95,16 +95,16 @@ def test_4_who_has_stalled_past_its_lease_ends_nothing(mongodb: str, database: s
         one = task("a", "orders", "n", debounce=Debounce(0, 0), lease=100 * MILLISECOND)
         await held.orders.insert_one({"_id": 1, "n": 1})
         await site.run(one.plan_pass((1,), "p1"))
-        stalled, _ = await site.run(one.take("stalled", 1))
+        stalled, _ = await site.run(one.fetcher.take("stalled", 1))
         await asyncio.sleep(0.15)
-        took, _ = await site.run(one.take("other", 1))
-        answers = await site.run(one.end(((stalled[0], None),)))
+        took, _ = await site.run(one.fetcher.take("other", 1))
+        answers = await site.run(one.completer.end(((stalled[0], None),)))
         assert isinstance(answers[0], WhyNot)
         assert (await held.orders_tasks.find_one({}))["owner"] == "other"
-        await site.run(one.end(((took[0], None),)))
+        await site.run(one.completer.end(((took[0], None),)))
         await held.orders.update_one({"_id": 1}, {"$set": {"n": 2}})
         await site.run(one.plan_pass((1,), "p2"))
-        answers = await site.run(one.end(((stalled[0], None),)))
+        answers = await site.run(one.completer.end(((stalled[0], None),)))
         assert isinstance(answers[0], WhyNot)
         assert (await held.orders_tasks.find_one({}))["status"] == "pending"
 

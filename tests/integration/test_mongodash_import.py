@@ -101,9 +101,9 @@ def test_records_of_mongodash_go_on_here(database: Database[Raw]) -> None:
     assert later["history"][-1]["error"] == "no answer"
 
     assert run(TASK.plan_pass(keys(database), "p1"), handle) == ()
-    runs, _ = run(TASK.take("w", 100), handle)
+    runs, _ = run(TASK.fetcher.take("w", 100), handle)
     assert {repr(each.key) for each in runs} == {repr(each) for n, each in enumerate(keys(database)) if n in {0, 3, 4}}
-    ends = run(TASK.end(tuple((each, None) for each in runs)), handle)
+    ends = run(TASK.completer.end(tuple((each, None) for each in runs)), handle)
     assert None not in ends
     due = [*database[TASK.records].find({"status": "pending"})]
     assert [each["document"] for each in due if each["document"] != KEYS[5]] == [KEYS[6], KEYS[7]]

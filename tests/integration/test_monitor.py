@@ -18,6 +18,7 @@ from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from itertools import pairwise
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -34,14 +35,15 @@ from tidegate.consumer.health import Healthy, Stall, Unhealthy
 from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
-from tidegate.model.records import Record, TopicPartition
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import Fixed
 from tidegate_adapters import testing
 from tidegate_adapters.embedded_log import EmbeddedLog
+from tidegate_adapters.handler_times import BOUNDS_S, Handled, HandlerTimes
 from tidegate_adapters.kafka import Worker
-from tidegate_adapters.monitor import looking
+from tidegate_adapters.kafka_ports import Producer
 from tidegate_adapters.serving import Answer, served
-from tidegate_adapters.tallies import BOUNDS_S, Handled, HandlerTimes
+from tidegate_adapters.shell.monitor import looking
 from tidegate_adapters.worker_monitor import of_health
 
 P0: Final = TopicPartition("orders", 0)
@@ -224,7 +226,7 @@ def test_no_label_is_made_of_what_records_carry() -> None:
         await until(lambda: shown(registry, "failed_records", partition="0") == 1)
         labels = {name for family in registry.collect() for sample in family.samples for name in sample.labels}
         values = {each for family in registry.collect() for sample in family.samples for each in sample.labels.values()}
-        assert labels == {"topic", "partition", "stage", "reason", "le"}
+        assert labels == {"topic", "partition", "stage", "reason", "le", "sink"}
         assert not [each for each in values if "secret" in each]
 
     run(worker, EmbeddedLog(records(b"secret-value")), meanwhile)
@@ -338,7 +340,51 @@ def test_health_is_told_in_seconds() -> None:
     told = of_health(Unhealthy((Stall(P0, 3, 1_500 * MILLISECOND),), 2 * SECOND))
 
     stalled = {"topic": "orders", "partition": 0, "position": 3, "for_s": 1.5, "causes": []}
-    assert json.loads(told.content) == {"healthy": False, "silent_s": 2, "stalled": [stalled]}
+    assert json.loads(told.content) == {"healthy": False, "silent_s": 2, "stalled": [stalled], "sinks": []}
+
+
+def test_a_sink_that_does_not_answer_is_shown_in_the_log_in_health_and_in_metrics(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By itself it is no reason to begin anew; once it answers, all is delivered."""
+    registry, is_away = CollectorRegistry(), [True]
+
+    class Away(Producer):
+        async def start(self) -> None:
+            if is_away:
+                raise OSError("no route")
+
+        async def stop(self) -> None: ...
+
+        async def send(self, record: Send) -> Awaitable[object]:  # noqa: ARG002  it is enough that it was asked
+            return asyncio.sleep(0)
+
+    async def handle(_: Record) -> Send:
+        return Send("shipped", b"")
+
+    worker = Worker(["orders"], handle, bootstrap="b:1", group="g", metrics=registry)
+    log = EmbeddedLog(records(*(b"%d" % each for each in range(8))))
+
+    async def scenario(_: Random) -> None:
+        run = asyncio.create_task(worker.run(log.connect, lambda *_: Away()))
+        await until(lambda: registry.get_sample_value("tidegate_worker_sink_open", {"sink": "kafka"}) == 1)
+        assert registry.get_sample_value("tidegate_worker_sink_waiting_payloads", {"sink": "kafka"}) == 8
+        told = of_health(worker.health(), worker._member.sinks)  # type: ignore[union-attr]  # noqa: SLF001
+        [sink] = json.loads(told.content)["sinks"]
+        assert (told.status, sink) == (200, {"sink": "kafka", "circuit": "open", "waiting": 8})
+        is_away.clear()
+        await until(lambda: log.positions == log.ends)
+        assert json.loads(of_health(worker.health(), worker._member.sinks).content)["sinks"] == []  # type: ignore[union-attr]  # noqa: SLF001
+        worker.stop()
+        await run
+
+    testing.run(scenario, 1)
+    assert "kafka does not answer: nothing is delivered for 5 s" in caplog.text
+    assert "payloads were not delivered to kafka, and are tried again: OSError: no route" in caplog.text
+    assert (
+        registry.get_sample_value("tidegate_worker_sink_attempts_total", {"sink": "kafka", "outcome": "unanswered"})
+        is None
+    )
 
 
 def after_a_while(port: int, answers: list[tuple[int, str, str]]) -> None:
@@ -526,6 +572,7 @@ import asyncio, sys, urllib.request
 sys.modules["prometheus_client"] = None
 from tidegate_adapters.embedded_log import EmbeddedLog
 from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka_ports import Producer
 async def handle(record): ...
 
 async def main():

@@ -6,26 +6,28 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 import pytest
+from prometheus_client import Metric
 
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.command_line import parsed
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.orchestrator import orchestrator
 from tidegate_adapters.cli.reactive import reactive
 from tidegate_adapters.configuration import configured
+from tidegate_adapters.orchestrator import metrics as orchestrator_metrics
 from tidegate_adapters.orchestrator import monitor as orchestrator_monitor
 from tidegate_adapters.orchestrator import tallies as orchestrator_tallies
-from tidegate_adapters.orchestrator.metrics import OrchestratorCollector
 from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog
-from tidegate_adapters.reactive.metrics import ReactiveCollector
+from tidegate_adapters.reactive import metrics as reactive_metrics
 from tidegate_adapters.reactive.monitor import of_health
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.reactive.tallies import NOTHING, Tallies
+from tidegate_adapters.reactive.tallies import NOTHING
+from tidegate_adapters.shell.terminal import Terminal
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = (DOCS / "operating.md").read_text("utf-8")
@@ -57,23 +59,17 @@ def test_each_setting_is_what_it_is_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "prefix", "collector"),
+    ("page", "prefix", "of"),
     [
-        (PAGE, "tidegate_reactive_", ReactiveCollector(lambda: NOTHING, Tallies())),
-        (
-            TASKS,
-            "tidegate_orchestrator_",
-            OrchestratorCollector(lambda: orchestrator_tallies.NOTHING, orchestrator_tallies.Tallies()),
-        ),
+        (PAGE, "tidegate_reactive_", reactive_metrics.families),
+        (TASKS, "tidegate_orchestrator_", orchestrator_metrics.families),
     ],
     ids=["reactive", "orchestrator"],
 )
-def test_each_metric_is_one_and_all_are_there(
-    page: str, prefix: str, collector: ReactiveCollector | OrchestratorCollector
-) -> None:
+def test_each_metric_is_one_and_all_are_there(page: str, prefix: str, of: Callable[[], Iterator[Metric]]) -> None:
     """By name, kind and labels."""
     told = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|([^|]+)\|", page, re.MULTILINE)
-    families = {each.name: each for each in collector.describe()}
+    families = {each.name: each for each in of()}
 
     assert {f"{prefix}{name}": kind for name, kind, _ in told} == {name: each.type for name, each in families.items()}
     for name, _, labels in told:

@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 import pytest
 from pymongo import MongoClient
-from tests.integration.command_lines import Asking, Running, said_here
+from tests.integration.command_lines import Asking, Running
 
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.invocation import INVOCATION
@@ -111,12 +111,6 @@ from app import app, heavy
 other = app.configured(attrs.evolve(app.settings, prefix="other_"))
 heavy.of(other).enqueue_sync(2025, key="heavy")
 """
-REACTIVE: Final = """
-from tidegate_adapters.reactive import Reactive
-
-app = Reactive("mongodb://127.0.0.1:1/?replicaSet=rs0", database="shop")
-"""
-NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=200"
 
 Run = Callable[..., Running]
 
@@ -126,7 +120,6 @@ def asking(
     mongodb: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Asking:
     (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "reactive_app.py").write_text(REACTIVE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("URI", mongodb)
     monkeypatch.setenv("DATABASE", database)
@@ -140,7 +133,7 @@ def run(asking: Asking, mongodb: str, database: str, tmp_path: Path) -> Iterator
     started: list[Running] = []
 
     def running(target: str = "app", *options: str) -> Running:
-        started.append(Running("orchestrator", tmp_path, mongodb, database, target, *options))
+        started.append(Running("orchestrator", tmp_path, target, *options, URI=mongodb, DATABASE=database))
         return started[-1]
 
     yield running
@@ -248,66 +241,6 @@ def test_a_second_signal_waits_for_nothing(run: Run, jobs: Jobs) -> None:
 
     assert running.code() == ExitCode.TERMINATED
     jobs.until(a="rerouted")
-
-
-@pytest.mark.parametrize(
-    ("target", "code", "said"),
-    [("app", ExitCode.NOT_MET, "no MongoDB answers"), ("empty", ExitCode.USAGE, "an app without tasks")],
-)
-def test_what_cannot_run_says_why(
-    tmp_path: Path, target: str, code: ExitCode, said: str, *, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A server that does not answer, and an app that has nothing to do: without a traceback, and the password of the URI."""
-    (tmp_path / "app.py").write_text(APP)
-    arguments = ("orchestrator", "run", f"app.py:{target}", "--log-level", "error")
-    done = said_here(arguments, tmp_path, capsys, URI=NOWHERE, DATABASE="shop")
-
-    assert (done.code, done.out) == (code, "")
-    assert said in done.err
-    assert not [each for each in ("hunter2", "Traceback") if each in done.err]
-
-
-@pytest.mark.parametrize(
-    ("target", "code", "said"),
-    [
-        ("app.py:number", ExitCode.USAGE, "app.py:number is no Orchestrator: int"),
-        ("app.py:number", ExitCode.USAGE, "found there: app, empty, embedded"),
-        ("app.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
-        ("reactive_app.py:app", ExitCode.USAGE, "help: tidegate reactive takes it"),
-    ],
-)
-def test_what_is_no_app_is_told(asking: Asking, target: str, code: ExitCode, said: str) -> None:
-    """Bad input."""
-    done = asking.main("orchestrator", "status", target)
-
-    assert said in done.err
-    assert done.code == code
-
-
-def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_order(
-    asking: Asking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`config show` tells which, and of a secret that there is one."""
-    (tmp_path / "own.toml").write_text(
-        "[orchestrator]\nconcurrency = 7\nservices.interval = '2 min'\nqueues = ['a', 'b']"
-    )
-
-    def rows(*command: str) -> dict[str, tuple[str, str]]:
-        done = asking.main(*command, "app.py:app", "--json")
-        assert done.code == ExitCode.OK, done.err
-        return {each["path"]: (each["value"], each["origin"]) for each in json.loads(done.out)["settings"]}
-
-    show = ("config", "show", "--origin")
-    assert rows(*show)["concurrency"] == ("10", "default")
-    assert rows(*show, "--config", "own.toml")["concurrency"] == ("7", "file own.toml")
-    for name, value in (("ORCHESTRATOR__CONCURRENCY", "8"), ("CONFIG", "own.toml")):
-        monkeypatch.setenv(f"TIDEGATE_{name}", value)
-    told = rows(*show)
-    assert told["concurrency"] == ("8", "environment TIDEGATE_ORCHESTRATOR__CONCURRENCY")
-    assert told["services.interval"] == ("120 s", "file own.toml")
-    assert told["uri"] == ("***", "code")
-    dry = rows("orchestrator", "run", "--dry-run", "--set", "concurrency=9")
-    assert dry == {**told, "concurrency": ("9", "argument concurrency")}
 
 
 # --- asking, and telling ------------------------------------------------------------------------------------------------
@@ -453,51 +386,3 @@ def test_tasks_and_queues_are_paused_and_resumed(run: Run, jobs: Jobs, asking: A
     assert jobs.statuses()["report-2025"] == "registered"
     assert asking.said("resume", "--queue", "slow").out == "paused: none\n"
     running.until("reported 2025")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("list", "app.py:app"), ExitCode.NOT_MET, "no MongoDB answers"),
-        (("list", "app.py:embedded"), ExitCode.USAGE, "keeps its invocations in its own process"),
-        (("status", "app.py:empty"), ExitCode.USAGE, "app.py:empty has no tasks"),
-        (("cancel", "app.py:app"), ExitCode.USAGE, "say which invocations are meant, by filters or by --all"),
-        (("retry", "app.py:app", "--all", "--task", "send"), ExitCode.USAGE, "by filters or by --all"),
-        (("list", "app.py:app", "--status", "done"), ExitCode.USAGE, "'done' is not one of"),
-        (
-            ("cancel", "app.py:app", "--task", "send", "--tenant", ""),
-            ExitCode.USAGE,
-            "leave it out where all are meant",
-        ),
-        (("kill", "app.py:app", "--tenant", "a", "--id", ""), ExitCode.USAGE, "leave it out where all are meant"),
-        (("pause", "app.py:app"), ExitCode.USAGE, "name a task, or a --queue"),
-        (("show", "app.py:app"), ExitCode.USAGE, "Missing argument 'ID'"),
-    ],
-)
-def test_what_cannot_be_asked_says_why(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: ExitCode, said: str
-) -> None:
-    """Bad input, and a server that does not answer: a clear error, as JSON as well, and no password."""
-    monkeypatch.setenv("URI", NOWHERE)
-    done = asking.main("orchestrator", *arguments, "--json")
-
-    assert said in done.err
-    assert done.code == code
-    answer = json.loads(done.out)
-    assert (answer["schema"], answer["ok"]) == ("tidegate/orchestrator@1", False)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("pause", "sent"), "there is no task 'sent'"),
-        (("list", "--made-before", "yesterday"), "'yesterday' is no time"),
-        (("cancel", "--made-from", "2026-11-24T12:00:00"), "is no time"),
-    ],
-)
-def test_what_is_asked_for_and_cannot_be_says_why(asking: Asking, options: tuple[str, ...], said: str) -> None:
-    """Bad input that the app knows of."""
-    done = asking.said(*options)
-
-    assert said in done.err, done.err
-    assert (done.code, done.out) == (ExitCode.USAGE, "")

@@ -15,6 +15,7 @@ from tidegate.reactive.pausing import PausedTask
 from tidegate_adapters import testing
 from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.reactive.app import _Paused
+from tidegate_adapters.shell.app import look_until_answered
 
 LATE: Final = (Ambiguous("no reply"), Ambiguous("no reply"))
 
@@ -63,7 +64,7 @@ def test_reactive_tasks_are_asked_for_likewise(answers: tuple[object, ...], paus
 
     async def begin(_: Random) -> None:
         pool, placed = SimpleNamespace(pause=told.append), [SimpleNamespace(site=site, name="bill")]
-        await _Paused(cast("Any", pool), cast("Any", placed)).begin(SECOND)
+        await look_until_answered(_Paused(cast("Any", pool), cast("Any", placed)).look, SECOND)
 
     testing.run(begin, 1)
     assert told[-1] == paused

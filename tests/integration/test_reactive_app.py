@@ -459,7 +459,7 @@ def test_what_a_dead_worker_had_is_taken_over_as_its_lease_ends(mongodb: str, da
                 task, site = app.declared["invoice"].task, sites[shop.name]
                 assert await site.run(task.plan_pass((1,), "a pass")) == ()
                 began = time.monotonic()
-                runs, _others = await site.run(task.take("a worker that dies", 1))
+                runs, _others = await site.run(task.fetcher.take("a worker that dies", 1))
             assert len(runs) == 1
             async with served(app):
                 await until(lambda: called, "it is handled by another one")

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from bson import ObjectId
 from pymongo import MongoClient
-from tests.integration.command_lines import Asking, Running, said_here
+from tests.integration.command_lines import Asking, Running
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
@@ -85,17 +85,6 @@ def takes(one):
 
 number = 5
 """
-WORKER: Final = """
-from tidegate_adapters.kafka import Worker
-
-
-async def handle(record): ...
-
-
-worker = Worker(["orders"], handle, bootstrap="127.0.0.1:1", group="shop")
-"""
-NOWHERE: Final = "mongodb://shop:hunter2@127.0.0.1:1/?serverSelectionTimeoutMS=200"
-
 
 Run = Callable[..., Running]
 
@@ -107,7 +96,7 @@ def run(mongodb: str, database: str, tmp_path: Path) -> Iterator[Run]:
 
     def running(target: str = "app", *options: str) -> Running:
         (tmp_path / "app.py").write_text(APP)
-        started.append(Running("reactive", tmp_path, mongodb, database, target, *options))
+        started.append(Running("reactive", tmp_path, target, *options, URI=mongodb, DATABASE=database))
         return started[-1]
 
     yield running
@@ -159,7 +148,6 @@ def asking(
     mongodb: str, database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Asking:
     (tmp_path / "app.py").write_text(APP)
-    (tmp_path / "kafka_app.py").write_text(WORKER)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("URI", mongodb)
     monkeypatch.setenv("DATABASE", database)
@@ -207,45 +195,6 @@ def test_a_second_signal_waits_for_nothing(run: Run, orders: Orders) -> None:
     assert orders.statuses() == ["pending"]
 
 
-@pytest.mark.parametrize(
-    ("target", "code", "said"),
-    [
-        ("app", ExitCode.NOT_MET, "no MongoDB answers"),
-        ("empty", ExitCode.USAGE, "an app without tasks"),
-    ],
-)
-def test_what_cannot_run_says_why(
-    tmp_path: Path, target: str, code: ExitCode, said: str, *, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A server that does not answer, and an app that has nothing to do: without a traceback, and the password of the URI."""
-    (tmp_path / "app.py").write_text(APP)
-    arguments = ("reactive", "run", f"app.py:{target}", "--log-level", "error")
-    done = said_here(arguments, tmp_path, capsys, URI=NOWHERE, DATABASE="shop")
-
-    assert (done.code, done.out) == (code, "")
-    assert said in done.err
-    assert not [each for each in ("hunter2", "Traceback") if each in done.err]
-
-
-@pytest.mark.parametrize(
-    ("target", "code", "said"),
-    [
-        ("app.py:number", ExitCode.USAGE, "app.py:number is no Reactive: int"),
-        ("app.py:number", ExitCode.USAGE, "found there: app, empty, embedded"),
-        ("app.py:takes", ExitCode.USAGE, "app.py:takes takes arguments"),
-        ("app.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
-        ("app.py:nothing", ExitCode.USAGE, "there is no 'nothing' in app.py"),
-        ("kafka_app.py:worker", ExitCode.USAGE, "help: tidegate worker takes it"),
-    ],
-)
-def test_what_is_no_app_is_told(asking: Asking, target: str, code: ExitCode, said: str) -> None:
-    """Bad input."""
-    done = asking.main("reactive", "status", target)
-
-    assert said in done.err
-    assert done.code == code
-
-
 @pytest.mark.parametrize("command", ["run", "status"])
 def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, tmp_path: Path, command: str) -> None:
     """Whoever asked would have run it, and the first signal would have ended that alone: it began once more then."""
@@ -256,15 +205,6 @@ def test_a_module_that_runs_its_app_as_it_is_loaded_is_refused(asking: Asking, t
     assert (done.code, done.out) == (ExitCode.USAGE, "")
     assert "run() as its module is loaded" in done.err
     assert 'if __name__ == "__main__"' in done.err
-
-
-def test_a_worker_is_told_apart_from_an_app(asking: Asking) -> None:
-    """Bad input: each is run by its own command, and the other one is named."""
-    done = asking.main("worker", "run", "app.py:app", "--dry-run")
-
-    assert done.code == ExitCode.USAGE
-    assert "app.py:app is no Worker: Reactive" in done.err
-    assert "help: tidegate reactive takes it" in done.err
 
 
 # --- what it is told ----------------------------------------------------------------------------------------------------
@@ -300,22 +240,6 @@ def test_what_it_is_told_comes_from_arguments_environment_file_and_code_in_this_
     assert told["page_token"] == ("***", "environment TIDEGATE_REACTIVE__PAGE_TOKEN")
     dry = rows("reactive", "run", "--dry-run", "--set", "concurrency=9")
     assert dry == {**told, "concurrency": ("9", "argument concurrency")}
-
-
-def test_what_is_wrong_with_a_setting_is_told_with_where_it_is_from(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bad input: also as JSON, and before anything is connected."""
-    monkeypatch.setenv("TIDEGATE_REACTIVE__CONCURENCY", "8")
-    answer = asking.told("status", code=ExitCode.USAGE)
-
-    assert answer["ok"] is False
-    assert answer["error"] == {
-        "what": "there is no setting concurency",
-        "where": "environment TIDEGATE_REACTIVE__CONCURENCY",
-        "why": "",
-        "help": "did you mean concurrency?",
-    }
 
 
 # --- asking, and telling ------------------------------------------------------------------------------------------------
@@ -410,33 +334,6 @@ def test_the_leader_is_told(run: Run, orders: Orders, asking: Asking) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("list", "app.py:app"), ExitCode.NOT_MET, "no MongoDB answers"),
-        (("list", "app.py:embedded"), ExitCode.USAGE, "keeps its documents in its own process"),
-        (("count", "app.py:empty"), ExitCode.USAGE, "app.py:empty has no tasks"),
-        (("retry", "app.py:app", "--task", "bill", "--error", ""), ExitCode.USAGE, "leave it out where all are meant"),
-        (("retry", "app.py:app"), ExitCode.USAGE, "say which records are meant, by filters or by --all"),
-        (("retry", "app.py:app", "--all", "--task", "bill"), ExitCode.USAGE, "by filters or by --all"),
-        (("list", "app.py:app", "--status", "done"), ExitCode.USAGE, "'done' is not one of"),
-        (("pause", "app.py:app"), ExitCode.USAGE, "Missing argument 'TASK...'"),
-        (("status", "kafka_app.py:worker"), ExitCode.USAGE, "kafka_app.py:worker is no Reactive: Worker"),
-    ],
-)
-def test_what_cannot_be_asked_says_why(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: ExitCode, said: str
-) -> None:
-    """Bad input, and a server that does not answer: a clear error, as JSON as well, and no password."""
-    monkeypatch.setenv("URI", NOWHERE)
-    done = asking.main("reactive", *arguments, "--json")
-
-    assert said in done.err
-    assert done.code == code
-    answer = json.loads(done.out)
-    assert (answer["schema"], answer["ok"]) == ("tidegate/reactive@1", False)
-
-
-@pytest.mark.parametrize(
     ("options", "code"),
     [
         (("status",), ExitCode.OK),
@@ -456,25 +353,6 @@ def test_who_asks_makes_nothing(
 
     with MongoClient[dict[str, Any]](mongodb) as client:
         assert database not in client.list_database_names()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("list", "--task", "bil"), "there is no task 'bil'"),
-        (("pause", "bil"), "there are: bill, mail"),
-        (("list", "--id", '{"$oid": "x"}'), "is no Extended JSON"),
-        (("list", "--due-before", "yesterday"), "'yesterday' is no time"),
-        (("list", "--due-from", "2026-11-24T12:00:00"), "is no time"),
-        (("count", "--error", "x"), "a count by the text of an error"),
-    ],
-)
-def test_what_is_asked_for_and_cannot_be_says_why(asking: Asking, options: tuple[str, ...], said: str) -> None:
-    """Bad input that the app, or its databases, know of."""
-    done = asking.said(*options)
-
-    assert said in done.err, done.err
-    assert (done.code, done.out) == (ExitCode.USAGE, "")
 
 
 # --- from mongodash -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from tests.properties.reactive.test_pool import run_of
 
 from tidegate.model.instants import SECOND, Instant
+from tidegate.reactive.fetching import Run
 from tidegate.reactive.pool import (
     End,
     Handle,
@@ -20,8 +21,8 @@ from tidegate.reactive.pool import (
     RunsTaken,
     Take,
 )
-from tidegate.reactive.reactive_task import Run
-from tidegate_adapters.reactive.metrics import ReactiveCollector
+from tidegate_adapters.exposition import Families
+from tidegate_adapters.reactive.metrics import families
 from tidegate_adapters.reactive.tallies import NOTHING, Tallies
 
 NOW: Final = Instant(0)
@@ -47,7 +48,7 @@ def test_what_a_pool_does_is_counted_and_shown_by_task() -> None:
     )
     glance = NOTHING._replace(tasks=("bill", "ship"), pool=pool)
     registry = CollectorRegistry()
-    registry.register(ReactiveCollector(lambda: glance, tallies))
+    registry.register(Families(families, lambda: glance, tallies))
 
     def shown(name: str, task: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"tidegate_reactive_{name}", {"task": task, **labels})

@@ -30,9 +30,10 @@ from tidegate.model.operations import InsertOne, delete_one, find_all, insert_on
 from tidegate.reactive.change_stream import ChangeStreamConsumer
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
+from tidegate.reactive.fetching import Run
 from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.plan_queries import FindChanged
-from tidegate.reactive.reactive_task import ReactiveTask, Run
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.stream_records import take_over
 from tidegate.reactive.tasks import TaskRules

@@ -268,8 +268,8 @@ async def forgives(self: Planner, command: Any) -> None:
 
 async def looks_for_one(self: Planner, command: Any) -> None:
     """Of several tasks on a collection the first one alone looks."""
-    task = self._tasks[command.collection][0]
-    await self._look_of(task, command)
+    task = self._looks.tasks[command.collection][0]
+    await self._looks.look(task, command, task.followed)
 
 
 async def reconciles_nothing(self: Planner, run: object) -> None:

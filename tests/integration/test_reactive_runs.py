@@ -21,45 +21,48 @@ from tests.integration.reactive_workload import (
 from tests.length import REACTIVE_RUNS, STORIES_STEP
 
 from tidegate.reactive import deployments, evolution, pool, stream_records, task_documents
+from tidegate.reactive._record_store import RecordStore
 from tidegate.reactive.change_stream import events
-from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate_adapters import connecting, mongo
+from tidegate.reactive.completion import Completer
+from tidegate.reactive.fetching import Fetcher
+from tidegate_adapters import connecting
 from tidegate_adapters.change_streams import ChangeStream
+from tidegate_adapters.mongo import calls
 from tidegate_adapters.reactive import app
-from tidegate_adapters.reactive.planner import Planner
+from tidegate_adapters.reactive.planner import Planner, _Looks
 from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.store import read as read_trace
 
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
-    "texts are compared by the collation of the user's collection": Bug(mongo._on_collection, "_projection(fields, where), collation=SIMPLE, **within)", "_projection(fields, where), **within)", ("cut",)),
-    "what is left of a look counts as written": Bug(Planner._look_of, "left, held = await self._take(noting, ids, noted)", "left = (await self._take(noting, ids, noted))[0][:0]", ("storm",)),
-    "what a pass has claimed nobody hears of, and it is given up": Bug(Planner._claim, "runs, is_unheard = planned.runs, planned.is_unheard", "is_unheard = False", shown_by=("nothing", 5)),
+    "texts are compared by the collation of the user's collection": Bug(calls.on_collection, "projection(fields, where), collation=SIMPLE, **within)", "projection(fields, where), **within)", ("cut",)),
+    "what is left of a look counts as written": Bug(_Looks.look, "left, held = await self._take(noting, ids, noted)", "left = (await self._take(noting, ids, noted))[0][:0]", ("storm",)),
+    "what a pass has claimed nobody hears of, and it is given up": Bug(_Looks._claim, "runs, is_unheard = planned.runs, planned.is_unheard", "is_unheard = False", shown_by=("nothing", 5)),
     "what was there before is not looked at": Bug(Planner._reconcile, "await self._site.run(self._reconciler.run(run))", "pass"),
     "a history that was lost is not begun anew": Bug(Planner._begin, "return Call(lambda: self._store(stream_records.reset_history(STREAMS, self._key, command)))", "return Call(lambda: asyncio.sleep(0))", ("forget",), shown_by=("forget", 81)),
     "a history begins with the position of the last one": Bug(stream_records.reset_history, ", Remove(AFTER), Remove(FROM)", "", ("forget",), shown_by=("forget", 84)),
     "a stream forgets what came at once": Bug(ChangeStream._read, "return self._told(await self._open(position))", "_ = await self._open(position)", ("kill", "stop"), shown_by=("kill", 5)),
     "what a handler raises is a success": Bug(Pool._answer, "answer = _answer_of(ended.reply)", "answer = None"),
     "what is interrupted is a success": Bug(Pool._answer, "return _INTERRUPTED.reason", "return None", ("stop",), shown_by=("stop", 55)),
-    "ends are not written": Bug(Pool._begin, "return Call(lambda: run(task.end(ended)))", "return Call(lambda: asyncio.sleep(0))"),
+    "ends are not written": Bug(Pool._begin, "return Call(lambda: run(task.completer.end(ended)))", "return Call(lambda: asyncio.sleep(0))"),
     "a handler whose lease is lost goes on": Bug(Pool._begin, "return InterruptEach(lambda of, given: ", "return InterruptEach(lambda of, given: False and ", ("cut",), shown_by=("cut", 104)),
-    "leases are not renewed, and said to be": Bug(ReactiveTask.renew_all, "settling = tuple((key, claim, None, None) for key, claim in runs)", "return (Why.RENEWED,) * len(runs)"),
-    "a claim that another was faster with counts": Bug(ReactiveTask._claimed, "if matched == len(writes):", "if True:"),
+    "leases are not renewed, and said to be": Bug(Completer.renew_all, "settling = tuple((key, claim, None, None) for key, claim in runs)", "return (Why.RENEWED,) * len(runs)"),
+    "a claim that another was faster with counts": Bug(Fetcher._claimed, "if matched == len(writes):", "if True:"),
     "writes are not guarded": Bug(task_documents.guarded, "Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(_TOKEN, on.token)", ""),
     "a lease is counted too long": Bug(pool._taken, "None, since + task.lease,", "None, since + 2 * task.lease,", ("cut",), shown_by=("cut", 104)),
     "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed"), shown_by=("closed", 301)),
     "handlers are not called": Bug(Pool._begin, "return CallEach(self._handlers[command.task], runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
-    "later is never": Bug(ReactiveTask._outcome, "return Deferred(now + after)", "return Succeeded()"),
-    "a failure is the last": Bug(ReactiveTask._outcome, '_retried(self, max(claim.attempts, 1), since, now, backoff.draw_of(f"{claim.id} {claim.token}"))', "tasks.GiveUp()"),
+    "later is never": Bug(Completer._outcome, "return Deferred(now + after)", "return Succeeded()"),
+    "a failure is the last": Bug(Completer._outcome, "next_attempt(self.policy, max(claim.attempts, 1), since, now, draw)", "tasks.GiveUp()"),
     "what a process was not told of is left": Bug(pool._taken, "    if event.is_unheard:", "    if False:", ("unheard",), shown_by=("unheard", 154)),
-    "a claim that arrives late is left": Bug(ReactiveTask._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",), shown_by=("unheard", 21)),
+    "a claim that arrives late is left": Bug(Fetcher._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",), shown_by=("unheard", 21)),
     "an end that nobody confirms is left": Bug(pool._written, "    if event.left and", "    if False and", ("unheard",), shown_by=("unheard", 173)),
     "what a new version is to do over is not": Bug(evolution.evolve, "    if statuses:", "    if False:", shown_by=("nothing", 22)),
     "what another version led past counts as looked at": Bug(deployments.decide_deployment, "of_tasks(known.progress, names)", "known.progress", shown_by=("nothing", 217)),
-    "a write waits for whatever transaction holds its record": Bug(ReactiveTask._matched, "within=None if before.owner is None else self.within", "within=None", ("holds",)),
+    "a write waits for whatever transaction holds its record": Bug(RecordStore.update, "within=None if before.owner is None else self.within", "within=None", ("holds",)),
     "what cannot be written now holds up all changes": Bug(events.event_for, 'return PassLeft(command, cast("tuple[Value, ...]", reply))', "return CommandFailed(command)", ("holds",)),
-    "what is late is not sent alone": Bug(ReactiveTask._sent_in_time, "if not late or len(of_runs) == 1:", "if True:", ("holds",), shown_by=("holds", 352)),
-    "a lease that waits for its own transaction is lost": Bug(ReactiveTask.renew_all, "if_held=Why.COMPLETING", "if_held=None", ("holds",)),
+    "what is late is not sent alone": Bug(RecordStore._sent_in_time, "if not late or len(of_runs) == 1:", "if True:", ("holds",), shown_by=("holds", 352)),
+    "a lease that waits for its own transaction is lost": Bug(Completer.renew_all, "if_held=Why.COMPLETING", "if_held=None", ("holds",)),
     "what is paused is handled": Bug(pool._may_look, "task in state.paused or ", "", shown_by=("nothing", 22)),
     "what is resumed is not": Bug(app._Paused.look, "self._known[name] = frozenset(", "self._known[name] = self._known.get(name, frozenset()).union(", shown_by=("nothing", 22)),
 }  # fmt: skip

@@ -1,12 +1,14 @@
 """The runtime of reducers (`tidegate_adapters.runtime`), with code that does whatever code may do, on the deterministic loop."""
 
+# ruff: noqa: SLF001  bugs are planted in private functions
+
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from random import Random
@@ -14,6 +16,8 @@ from typing import Any, Final, TypeAlias, final
 
 import attrs
 import pytest
+from tests.integration import planting
+from tests.integration.planting import Bug
 
 from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse, TidegateError
@@ -29,6 +33,7 @@ from tidegate_adapters.runtime import (
     Observer,
     Runtime,
     Withdraw,
+    _Runners,
 )
 from tidegate_adapters.testing import run, stall
 
@@ -339,7 +344,7 @@ def course(made: Made) -> Callable[[Random], Any]:
                 state = await runtime.until(lambda state: len(state.done) == len(asked))
             except (SystemExit, KeyboardInterrupt) as error:
                 exits.append(error)
-        assert (runtime.working(), runtime._works) == ([], {}), "RT1: all has ended, and is forgotten"  # noqa: SLF001  it tells nobody
+        assert (runtime.working(), runtime._works) == ([], {}), "RT1: all has ended, and is forgotten"
         events = len(told.events)
         runtime.tell(Came((Task(99, 1, ("hangs", "returns", "waits")),)))
         if random.random() < 0.7:
@@ -421,16 +426,6 @@ class SlotLeaked(Runtime[Crew, Event, Command]):
             super()._end(work, given, reply, seconds)
 
 
-class ToldTwice(Runtime[Crew, Event, Command]):
-    """Interrupted code is told at once, and again when it ends."""
-
-    def _interrupt(self, is_wanted: Any) -> None:
-        for each in self._runners:
-            if each.work is not None and is_wanted(each.work, each.given):
-                self._end(each.work, each.given, Refused("interrupted"))
-        super()._interrupt(is_wanted)
-
-
 class TimerNotCancelled(Runtime[Crew, Event, Command]):
     """A timer that is withdrawn fires nevertheless."""
 
@@ -466,51 +461,6 @@ class MergedHalfway(Runtime[Crew, Event, Command]):
             self._step(*pair)
 
 
-class VariablesLeak(Runtime[Crew, Event, Command]):
-    """A runner is used again whatever is left in its context."""
-
-    def _is_as_new(self, runner: Any) -> bool:
-        return super()._is_as_new(runner) or not runner.task.cancelling()
-
-
-class CancellationLeaks(Runtime[Crew, Event, Command]):
-    """A runner that was interrupted is used again as it is."""
-
-    def _is_as_new(self, runner: Any) -> bool:
-        runner.cancels = 0
-        return contextvars.copy_context() == self._context
-
-
-class OneRunner(Runtime[Crew, Event, Command]):
-    """One call after the other."""
-
-    def _call_in(self) -> None:
-        if not self._runners:
-            super()._call_in()
-
-
-class RunnersNotReplaced(Runtime[Crew, Event, Command]):
-    """Nobody comes for a runner that has ended."""
-
-    def _retired(self, runner: Any, task: asyncio.Task[None]) -> None:
-        is_closed, self._is_closed = self._is_closed, True
-        super()._retired(runner, task)
-        self._is_closed = is_closed
-
-    def _call_in(self) -> None:
-        if len(self._runners) < 4:
-            super()._call_in()
-
-
-class WaitingNotInterrupted(Runtime[Crew, Event, Command]):
-    """Code that has not begun is not interrupted."""
-
-    def _interrupt(self, is_wanted: Any) -> None:
-        queue, self._queue = self._queue, type(self._queue)()
-        super()._interrupt(is_wanted)
-        self._queue.extendleft(reversed(queue))
-
-
 class NonsenseIsDropped(Runtime[Crew, Event, Command]):
     """An answer that is none is logged, and that is all."""
 
@@ -540,14 +490,6 @@ class ExitSwallowed(Runtime[Crew, Event, Command]):
         pass
 
 
-class LeftRunning(Runtime[Crew, Event, Command]):
-    """Closing cancels nothing."""
-
-    def _cancel(self, runner: Any) -> None:
-        if not self._is_closed:
-            super()._cancel(runner)
-
-
 class ToldAfterClosing(Runtime[Crew, Event, Command]):
     """What was told and not yet stepped is stepped after the end."""
 
@@ -558,20 +500,50 @@ class ToldAfterClosing(Runtime[Crew, Event, Command]):
 
 
 PLANTED: Final[tuple[Made, ...]] = (
-    ObserverLosesCommands, CancellationSwallowed, SlotLeaked, ToldTwice, TimerNotCancelled, OutOfOrder, EndsOutOfOrder,
-    MergedHalfway, VariablesLeak, CancellationLeaks, OneRunner, RunnersNotReplaced, WaitingNotInterrupted,
-    NonsenseIsDropped, WithdrawnIsTold, ExitSwallowed, LeftRunning, ToldAfterClosing,
+    ObserverLosesCommands, CancellationSwallowed, SlotLeaked, TimerNotCancelled, OutOfOrder, EndsOutOfOrder, MergedHalfway,
+    NonsenseIsDropped, WithdrawnIsTold, ExitSwallowed, ToldAfterClosing,
 )  # fmt: skip
+CALLED_IN: Final = "for _ in range(min(2, len(self._queue) - self._coming)):"
+AS_NEW: Final = """    for _ in range(runner.cancels):
+        runner.task.uncancel()
+    runner.cancels = 0
+    return not runner.task.cancelling() and"""
+OF_RUNNERS: Final[Mapping[str, Bug]] = {
+    "interrupted code is told at once, and again when it ends": Bug(_Runners.interrupt, "runner.cancel()", "self._ended(runner.work, runner.given, Refused('interrupted'), 0.0); runner.cancel()"),
+    "code that has not begun is not interrupted": Bug(_Runners.interrupt, "[each for each in self._queue if is_wanted(*each)]", "[]"),
+    "a runner is used again whatever is left in its context": Bug(_Runners._is_as_new, "and contextvars.copy_context() == self.context", ""),
+    "a runner that was interrupted is used again as it is": Bug(_Runners._is_as_new, AS_NEW, "    runner.cancels = 0\n    return"),
+    "one call after the other": Bug(_Runners._call_in, CALLED_IN, "for _ in range(0 if self._all else 1):"),
+    "closing cancels nothing": Bug(Runtime.close, "runner.cancel()", "pass"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("planted", PLANTED, ids=lambda each: each.__name__)
 def test_a_planted_fault_is_found(planted: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each by one of the seeds, and by nothing but a law, a deadlock, or code that goes on for ever."""
+    check_found(planted, monkeypatch)
+
+
+def test_that_nobody_comes_for_a_runner_that_has_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are four at most."""
+    four = Bug(_Runners._call_in, CALLED_IN, CALLED_IN.replace("):", " if len(self._all) < 4 else 0):"))
+    with planting.planted(four), planting.planted(Bug(_Runners._retired, "if not self.is_closed:", "if False:")):
+        check_found(Runtime, monkeypatch)
+
+
+@pytest.mark.parametrize("bug", OF_RUNNERS)
+def test_a_planted_fault_of_the_runners_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Likewise."""
+    with planting.planted(OF_RUNNERS[bug]):
+        check_found(Runtime, monkeypatch)
+
+
+def check_found(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate_adapters.testing.TURNS_MAX", 20_000)
 
     def is_found(seed: int) -> bool:
         try:
-            run(course(planted), seed)
+            run(course(made), seed)
         except (AssertionError, TidegateError):
             return True
         return False
@@ -854,7 +826,7 @@ def test_as_many_runners_are_made_as_there_are_calls_that_wait(calls: int) -> No
     async def main(_: Random) -> None:
         async def code(_: object) -> None:
             await asyncio.sleep(1)
-            made.update(each.get_name() for each in asyncio.all_tasks() if "Runtime._run" in str(each.get_coro()))
+            made.update(each.get_name() for each in asyncio.all_tasks() if "_Runners._run" in str(each.get_coro()))
 
         runtime: Runtime[int, object, object]
         runtime = Runtime(Asks(), 0, lambda _: CallEach(code, range(calls)), lambda _, reply: reply)

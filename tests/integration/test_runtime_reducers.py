@@ -4,77 +4,90 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
-from typing import Any, final
+from typing import Any, Final, final
 
 import pytest
 
-from tidegate.model.effects import Ambiguous
-from tidegate.model.instants import SECOND, WALL, Instant
+from tidegate.model.effects import Ambiguous, Failure, Refused
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import SECOND
 from tidegate.reactive import change_stream as stream
 from tidegate.reactive.change_stream import DocumentChange
-from tidegate.sinks.circuit_breaker import AttemptOutcome, CircuitBreaker
-from tidegate.sinks.outbox import (
-    AttemptEnded,
-    Deliver,
-    OutboxCommand,
-    OutboxEvent,
-    OutboxRules,
-    OutboxState,
-    StartTimer,
-    Submitted,
-    TimerFired,
-)
+from tidegate.retries.backoff import Fixed, Policy
+from tidegate.sinks.circuit_breaker import CircuitBreaker
+from tidegate.sinks.delivery import Action, DeliveryRules
+from tidegate.sinks.outbox import OutboxRules
 from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
+from tidegate_adapters.sinks import Outbox, Sink
+
+REFUSED: Final = 7
+WITHDRAWN: Final = 5
 
 
-def now() -> Instant:
-    return Instant(round(asyncio.get_running_loop().time() * SECOND), WALL)
+@final
+class Away(Sink[int]):
+    """A sink that is away for a while, hangs, refuses one payload, and raises whatever it likes."""
+
+    name = "away"
+
+    def __init__(self, random: Random) -> None:
+        self.random, self.away_until = random, random.choice([0, 10, 200])
+        self.taken: Counter[int] = Counter()
+        self.at_once = [0]
+        self.is_stopped = False
+
+    async def deliver(self, payloads: Sequence[int], /) -> Sequence[Failure | None]:
+        self.at_once.append(self.at_once[-1] + 1)
+        try:
+            async with asyncio.timeout(5):
+                await asyncio.sleep(self.random.choice([0, 0.1, 1, 60]))
+        finally:
+            self.at_once.append(self.at_once[-1] - 1)
+        if asyncio.get_running_loop().time() < self.away_until or self.random.random() < 0.2:
+            raise self.random.choice([OSError, asyncio.CancelledError, TimeoutError])
+        if self.random.random() < 0.1:
+            return [None] * (len(payloads) + 1)  # of another length, as a plug-in may
+        self.taken.update(each for each in payloads if each != REFUSED)
+        return [Refused("too large") if each == REFUSED else None for each in payloads]
+
+    async def stop(self) -> None:
+        self.is_stopped = True
 
 
 async def outbox(random: Random) -> None:
-    """Payloads for a sink that is away for a while, hangs, and raises whatever it likes."""
-    taken: Counter[int] = Counter()
-    at_once = [0]
-    away_until = random.choice([0, 10, 200])
-
-    async def deliver(number: int) -> None:
-        at_once.append(at_once[-1] + 1)
-        try:
-            async with asyncio.timeout(5):
-                await asyncio.sleep(random.choice([0, 0.1, 1, 60]))
-        finally:
-            at_once.append(at_once[-1] - 1)
-        if asyncio.get_running_loop().time() < away_until or random.random() < 0.2:
-            raise random.choice([OSError, asyncio.CancelledError, TimeoutError])
-        taken[number] += 1
-
-    def begin(command: OutboxCommand) -> Job:
-        match command:
-            case Deliver(number):
-                return Call(lambda: deliver(number))
-            case StartTimer(until):
-                return After((until - now()) / SECOND)
-
-    def event(command: OutboxCommand, reply: object) -> OutboxEvent:
-        match command:
-            case Deliver(number, era):
-                is_away = isinstance(reply, BaseException)
-                outcome = AttemptOutcome.UNANSWERED if is_away else AttemptOutcome.ANSWERED
-                return AttemptEnded(number, era, outcome, now())
-            case StartTimer():
-                return TimerFired(now())
-
-    rules = OutboxRules(CircuitBreaker(threshold=3, cooldown=10 * SECOND), most=4)
-    runtime = Runtime(rules, OutboxState(), begin, event)
+    """Payloads, one of which the sink refuses, and one that nobody waits for any more."""
+    sink = Away(random)
+    rules = OutboxRules(
+        breaker=CircuitBreaker(threshold=3, cooldown=10 * SECOND),
+        delivery=DeliveryRules(
+            sending=Policy(backoff=Fixed(SECOND), attempts_max=None), refused=Action.HOLD, lasting=Action.HOLD, dead_lettering=None
+        ),
+        most=4, batch=random.choice([1, 3, 100]),
+    )  # fmt: skip
+    made = Outbox(sink, rules)
+    tasks = []
     for number in range(12):
-        runtime.tell(Submitted((number,), now()))
+        tasks.append(asyncio.ensure_future(made.deliver(number)))
         await asyncio.sleep(random.choice([0, 0, 3]))
-    await runtime.until(lambda state: not state.waiting and not state.under_way)
-    await runtime.close()
+    tasks[WITHDRAWN].cancel()
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert taken == dict.fromkeys(range(12), 1), "CU1"
-    assert max(at_once) <= 4, "CU3"
+    assert isinstance(ends[REFUSED], Refused), "CU1"
+    assert [each for number, each in enumerate(ends) if number not in (REFUSED, WITHDRAWN)] == [None] * 10, "CU1"
+    await asyncio.sleep(300)
+    told, often = made.status.state, sink.taken[WITHDRAWN]
+    assert sink.taken.keys() | {WITHDRAWN} == {*range(12)} - {REFUSED}, "CU1"
+    assert (told.waiting, told.under_way, told.failed, told.withdrawn, often <= 1) == ((), (), (), (), True), "CU5"
+    assert max(sink.at_once) <= 4, "CU3"
+    waits = asyncio.ensure_future(made.deliver(12))
+    await made.stop()
+    with pytest.raises(TidegateError, match="nothing is sent any more"):
+        await waits
+    with pytest.raises(TidegateError, match="nothing is sent any more"):
+        await made.deliver(13)
+    assert sink.is_stopped
 
 
 @pytest.mark.tidegate(runs=100)

@@ -15,8 +15,8 @@ from tests.integration.servers.nginx import nginx, proxy
 from tests.length import HALF_OPEN
 
 from tidegate_adapters import serving
-from tidegate_adapters.monitor import of_health
 from tidegate_adapters.serving import Answer, Asked, is_own_name, served
+from tidegate_adapters.shell.monitor import of_health
 
 PLAIN: Final = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 ADMIN: Final = "POST /act HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
-from tidegate_adapters.signals import CODES
+from tidegate_adapters.shell.signals import CODES
 
 ORCHESTRATOR: Final = """
 from datetime import timedelta

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 import pytest
+from aiokafka import errors
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -24,7 +25,7 @@ from tidegate.retries.backoff import Exponential
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
 from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
 from tidegate_adapters.kafka_ports import Producer
-from tidegate_adapters.runtime import Runtime
+from tidegate_adapters.runtime import _Runners
 
 SOON: Final = Exponential(1_000, cap=1_000)
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
@@ -196,7 +197,7 @@ def test_an_answer_that_cannot_be_sent_is_an_event_of_the_span_of_its_handler(
 
     asyncio.run(scenario())
     for span in exporter.get_finished_spans():
-        assert (span.attributes or {}).get("error.type") == "OSError"
+        assert (span.attributes or {}).get("error.type") == "aiokafka.errors.MessageSizeTooLargeError"
         assert "sending to shipped" in str((span.events[0].attributes or {})["exception.stacktrace"])
     assert caplog.text.count("sending to shipped") == 2
     assert "sending to kept" not in caplog.text
@@ -214,7 +215,7 @@ class Refusing(Producer):
     async def send(self, record: Send) -> Awaitable[object]:
         async def sent() -> None:
             if record.topic == "shipped":
-                raise OSError("too large")
+                raise errors.MessageSizeTooLargeError("too large")
 
         return sent()
 
@@ -222,14 +223,14 @@ class Refusing(Producer):
 def test_a_runner_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A span leaves no context variable behind: another runner for each record would take its time."""
     made = 0
-    run = Runtime._run  # noqa: SLF001  it is counted how many runners there are
+    run = _Runners._run  # noqa: SLF001  it is counted how many runners there are
 
     def counted(self: Any, runner: Any) -> Any:
         nonlocal made
         made += 1
         return run(self, runner)
 
-    monkeypatch.setattr(Runtime, "_run", counted)
+    monkeypatch.setattr(_Runners, "_run", counted)
     found = spans(nothing, *(Record("orders", 0, 0) for _ in range(50)), concurrency=1)
 
     assert len(found) == 50

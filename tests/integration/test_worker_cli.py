@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, final
+from typing import Final
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from tests.integration.command_lines import Said, said_here
-from tests.integration.interruptible import INTERRUPTIBLE
+from tests.integration.command_lines import Running, Said, said_here
 
 from tidegate.exit_codes import ExitCode
 
@@ -74,37 +71,10 @@ number = 5
 """
 
 
-@final
-class Running:
-    """A worker as a process; what it prints and logs goes to one file."""
-
-    def __init__(self, folder: Path, bootstrap: str, topic: str, target: str, *options: str) -> None:
-        self.folder, self.log = folder, folder / "log"
-        (folder / "app.py").write_text(APP)
-        env = {**os.environ, "TOPIC": topic, "BOOTSTRAP": bootstrap}
-        command = (*INTERRUPTIBLE, "worker", "run", f"app.py:{target}", *options)
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log)
-
-    def until(self, words: str, times: int = 1) -> None:
-        limit = time.monotonic() + 60
-        while self.log.read_text().count(words) < times:
-            assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < limit, self.log.read_text()
-            time.sleep(0.05)
-
-    def asked(self, number: signal.Signals, answer: str) -> None:
-        self.process.send_signal(number)
-        self.until(answer)
-
-    def code(self) -> int:
-        """Within less than the thirty seconds of a drain."""
-        return self.process.wait(timeout=20)
-
-
 @contextmanager
 def running(folder: Path, bootstrap: str, topic: str, target: str, *options: str) -> Iterator[Running]:
-    found = Running(folder, bootstrap, topic, target, *options)
+    (folder / "app.py").write_text(APP)
+    found = Running("worker", folder, target, *options, TOPIC=topic, BOOTSTRAP=bootstrap)
     try:
         yield found
     finally:
@@ -238,26 +208,6 @@ def test_logs_are_objects_with_the_place_and_without_secrets(
     assert isinstance(failed["attempt"], int)
     assert "RuntimeError: password=***" in failed["exception"]
     assert "hunter2" not in text
-
-
-@pytest.mark.parametrize(
-    ("target", "code", "said"),
-    [
-        ("app.py:number", ExitCode.USAGE, "app.py:number is no Worker: int"),
-        ("app.py:number", ExitCode.USAGE, "found there: worker, blocked, fails"),
-        ("app.py:takes", ExitCode.USAGE, "app.py:takes takes arguments"),
-        ("app.py:raises", ExitCode.RAISED, "RuntimeError: no database"),
-        ("app.py:nothing", ExitCode.USAGE, "there is no 'nothing' in app.py"),
-        ("app.py:worker", ExitCode.NOT_MET, "no Kafka broker answers at 127.0.0.1:1"),
-    ],
-)
-def test_what_cannot_run_says_why(asked: Callable[..., Said], target: str, code: ExitCode, said: str) -> None:
-    """Bad input: a clear error, without a traceback."""
-    done = asked("worker", "run", target, "--log-level", "error")
-
-    assert said in done.err, done.err
-    assert "Traceback" not in done.err
-    assert done.code == code
 
 
 @pytest.fixture

@@ -8,25 +8,28 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import attrs
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, errors
 from tests.integration.servers import create_topic
 
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import Ordering, PartitionRules
+from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import Exponential, Fixed
 from tidegate.sinks import letter_writing
+from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome
 from tidegate_adapters.handlers import Undecodable, unread_and_sends
 from tidegate_adapters.kafka import Later, OnFailure, Worker
 from tidegate_adapters.kafka_ports import Producer, producer, theirs
-from tidegate_adapters.sending import DeadLetters, Failed, Sender, failed_by
+from tidegate_adapters.sending import DeadLetters, Failed, KafkaSink, failed_by
+from tidegate_adapters.sinks import Outbox
 from tidegate_adapters.worker_settings import WorkerSettings
 
 SOON: Final = Exponential(MILLISECOND, cap=2 * MILLISECOND)
@@ -533,12 +536,14 @@ def test_batches_that_cannot_be_are_refused(said: Mapping[str, object], why: str
 class Faulty(Producer):
     """Fails so many times, then sends."""
 
+    error: type[Exception] = OSError
+
     def __init__(self, fails: list[str], kept: list[Send]) -> None:
         self.fails, self.kept, self.is_stopped = fails, kept, False
 
     def _try(self, where: str) -> None:
         if self.fails and self.fails[0] == where:
-            raise OSError(self.fails.pop(0))
+            raise self.error(self.fails.pop(0))
 
     async def start(self) -> None:
         self._try("start")
@@ -557,65 +562,137 @@ class Faulty(Producer):
         return sent()
 
 
-def faulty(*fails: str) -> tuple[Sender, list[Faulty], list[Send]]:
+def faulty(*fails: str) -> tuple[KafkaSink, list[Faulty], list[Send]]:
     left, made, kept = [*fails], list[Faulty](), list[Send]()
 
     def make() -> Producer:
         made.append(Faulty(left, kept))
         return made[-1]
 
-    return Sender(make), made, kept
+    return KafkaSink(make), made, kept
 
 
 def test_what_could_not_be_sent_spoils_its_producer_and_the_next_has_another() -> None:
     async def scenario() -> None:
-        sender, made, kept = faulty("start", "send", "queue")
-        for _ in range(3):
-            with pytest.raises(OSError, match=r"start|send|queue"):
-                await sender.send([Send("a", b"1"), Send("a", b"2")])
-        await sender.send([Send("a", b"3"), Send("a", b"4")])
-        assert [each.value for each in kept] == [b"2", b"3", b"4"]
+        sink, made, kept = faulty("start", "send", "queue")
+        for where in ("start", "send", "queue"):
+            [failure] = await sink.deliver([[Send("a", b"1"), Send("a", b"2")]])
+            assert (failure, str(cast("Failure", failure).__cause__)) == (Ambiguous("OSError"), where)
+        assert await sink.deliver([[Send("a", b"3"), Send("a", b"4")], [Send("a", b"5")]]) == [None, None]
+        assert [each.value for each in kept] == [b"2", b"3", b"4", b"5"]
         assert len(made) == 3
-        await sender.stop()
+        await sink.stop()
         assert all(each.is_stopped for each in made)
-        with pytest.raises(Exception, match="nothing is sent any more"):
-            await sender.send([Send("a", b"5")])
-        await sender.send([])
+        [failure] = await sink.deliver([[Send("a", b"6")]])
+        assert "nothing is sent any more" in str(failure)
 
     asyncio.run(scenario())
 
 
-def test_what_could_not_be_sent_is_a_failure_of_its_record() -> None:
-    async def scenario() -> tuple[list[Send], EmbeddedLog, Counter[bytes]]:
-        seen, left, kept = Counter[bytes](), ["send"], list[Send]()
+def test_one_payload_of_several_fails_alone_and_a_full_partition_holds_up_no_other() -> None:
+    """Large records are queued side by side, for the queue of a partition may be full for as long as its leader is away."""
+    large = b"." * 10_000
 
-        async def handle(record: Record) -> Send:
-            seen[record.value or b""] += 1
-            return Send("shipped", record.value)
+    @final
+    class Full(Producer):
+        async def start(self) -> None: ...
+        async def stop(self) -> None: ...
+        async def send(self, record: Send) -> Awaitable[object]:
+            if record.topic == "full":
+                await free.wait()
+            if record.topic == "forbidden":
+                raise errors.TopicAuthorizationFailedError
+            sent.append(record.topic)
+            return asyncio.sleep(0)
 
+    async def scenario() -> None:
+        sink = KafkaSink(Full)
+        run = asyncio.ensure_future(sink.deliver([[Send(each, large)] for each in ("full", "forbidden", "other")]))
+        while sent != ["other"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        free.set()
+        assert [type(each) for each in await run] == [type(None), Refused, type(None)]
+
+    free, sent = asyncio.Event(), list[str]()
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (errors.MessageSizeTooLargeError(), Refused),
+        (errors.UnknownTopicOrPartitionError(), Refused),
+        (errors.TopicAuthorizationFailedError(), Refused),
+        (Misuse("no partition 7"), Refused),
+        (TypeError("no bytes"), Refused),
+        (errors.NotEnoughReplicasError(), Ambiguous),
+        (errors.KafkaTimeoutError(), Ambiguous),
+        (errors.KafkaConnectionError(), Ambiguous),
+        (errors.ProducerClosed(), Ambiguous),
+        (errors.OutOfOrderSequenceNumber(), Ambiguous),
+        (TimeoutError(), Ambiguous),
+        (ConnectionResetError(), Ambiguous),
+    ],
+)
+def test_what_a_broker_refuses_is_told_from_what_nobody_has_answered(error: Exception, kind: type[Failure]) -> None:
+    found = ports.send_failure(error)
+    assert (type(found), found.__cause__) == (kind, error)
+
+
+def sending(left: list[str], error: type[Exception] = OSError) -> tuple[list[Send], Counter[bytes]]:
+    """What is sent of a record, and how often it was handled, where so many sends fail with that error."""
+    seen, kept = Counter[bytes](), list[Send]()
+
+    @final
+    class Failing(Producer):
+        async def start(self) -> None: ...
+        async def stop(self) -> None: ...
+        async def send(self, record: Send) -> Awaitable[object]:
+            if left:
+                raise error(left.pop())
+            kept.append(record)
+            return asyncio.sleep(0)
+
+    async def handle(record: Record) -> Send:
+        seen[record.value or b""] += 1
+        return Send("shipped", record.value)
+
+    async def scenario() -> None:
         log = EmbeddedLog([Record("orders", 0, 0, None, b"a")])
         made = worker(handle, retries=1, backoff=SOON)
-        run = asyncio.create_task(made.run(log.connect, lambda *_: Faulty(left, kept)))
+        run = asyncio.create_task(made.run(log.connect, lambda *_: Failing()))
         async with asyncio.timeout(30):
             while log.positions != log.ends:  # noqa: ASYNC110  of a log
                 await asyncio.sleep(0.01)
         made.stop()
         await run
-        return kept, log, seen
 
-    kept, _, seen = asyncio.run(scenario())
+    asyncio.run(scenario())
+    return kept, seen
+
+
+def test_what_was_not_answered_is_sent_again_and_not_handled_again() -> None:
+    kept, seen = sending(["a", "b"])
+    assert [each.value for each in kept] == [b"a"]
+    assert seen == {b"a": 1}
+
+
+def test_what_is_refused_is_a_failure_of_its_record() -> None:
+    kept, seen = sending(["a"], errors.MessageSizeTooLargeError)
     assert [each.value for each in kept] == [b"a"]
     assert seen == {b"a": 2}
 
 
-def test_a_dead_letter_that_cannot_be_written_is_written_again(
+def test_a_dead_letter_that_is_refused_is_written_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(letter_writing, "_BACKOFF", SOON)
+    monkeypatch.setattr(Faulty, "error", errors.MessageSizeTooLargeError)
 
     async def scenario() -> list[Send]:
-        sender, _, kept = faulty("start", "send", "queue")
-        await DeadLetters(sender, "{topic}.dead", "shop").write(Record("orders", 0, 7), Failed(1, "ValueError", "no"))
+        sink, _, kept = faulty("start", "send", "queue")
+        outbox = Outbox(sink, worker(print).settings.outbox)
+        await DeadLetters(outbox, "{topic}.dead", "shop").write(Record("orders", 0, 7), Failed(1, "ValueError", "no"))
         return kept
 
     assert [each.topic for each in asyncio.run(scenario())] == ["orders.dead"]

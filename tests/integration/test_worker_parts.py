@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Awaitable, Mapping
+from inspect import Parameter, signature
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, cast, final
@@ -14,17 +15,20 @@ import attrs
 import pytest
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
-from tests.integration.test_worker_failures import faulty
+from tests.integration.test_worker_failures import Faulty, faulty
 
 from tidegate.consumer.commands import Handle, RecordsHandled, Work
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.fanout import Report, Start, TasksReported
 from tidegate.consumer.partition import PartitionRules
+from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.sinks import letter_writing
+from tidegate.sinks.delivery import Action, DeliveryRules
+from tidegate.sinks.outbox import OutboxRules
 from tidegate_adapters import sending
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import Worker
@@ -39,15 +43,17 @@ from tidegate_adapters.kafka_ports import (
     theirs,
 )
 from tidegate_adapters.runtime import Runtime
-from tidegate_adapters.sending import DeadLetters, Failed, Sender
+from tidegate_adapters.sending import DeadLetters, Failed, KafkaSink
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import OffsetFetch, Request
+from tidegate_adapters.sinks import Outbox
 from tidegate_adapters.testing import run
 from tidegate_adapters.undecodable import is_undecodable
 from tidegate_adapters.undone import Records
 from tidegate_adapters.user_code import Code, UserCode
 from tidegate_adapters.worker_settings import WorkerSettings
 
+HANDED_BACK: Final = DeliveryRules(refused=Action.HOLD, lasting=Action.HOLD, dead_lettering=None)
 P: Final = tuple(TopicPartition("t", number) for number in range(3))
 
 
@@ -129,7 +135,7 @@ def test_of_what_no_record_can_be_made_has_failed(
         def tell(event: object) -> None:
             runtime.tell(event)
 
-        code = UserCode(their, settings, records, cast("Sender", None), None, tell)
+        code = UserCode(their, settings, records, cast("Outbox[Any]", None), None, tell)
         runtime = Runtime[int, Any, Work](Telling(), 0, code.job, code.event)
         runtime.tell(work)
         await runtime.until(lambda _: len(told) == len(said))
@@ -230,26 +236,42 @@ def test_with_transactions_only_what_is_committed_is_read(*, exactly_once: bool)
     assert [each.get("isolation_level") for each in told] == ["read_committed" if exactly_once else None]
 
 
+def test_each_setting_is_an_argument_of_a_worker_with_the_same_default_and_documented_once() -> None:
+    """So an option is a field, with what it says, an argument of that name, and the code that uses it."""
+    arguments, told = signature(Worker).parameters, Worker.__doc__ or ""
+    defaults = {"consumer": ConsumerRules(), "start_offsets": None}
+    for field in attrs.fields(WorkerSettings):
+        if field.name in {"topics", "options"}:
+            continue
+        default = Parameter.empty if field.default is attrs.NOTHING else field.default
+        assert arguments[field.name].default == defaults.get(field.name, default), field.name
+        assert told.count(f" {field.name}: ") == 1, field.name
+
+
 # --- dead letters -------------------------------------------------------------------------------------------------------
 
 
 def test_a_dead_letter_says_when_it_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the host, in milliseconds."""
     monkeypatch.setattr(sending, "time", lambda: 1_700_000_000.25)
-    sender, _, _ = faulty()
-    letter = DeadLetters(sender, "{topic}.dead", "shop").letter(Record("t", 0, 7), Failed(1, "ValueError", "no"))
+    letter = DeadLetters(cast("Outbox[Any]", None), "{topic}.dead", "shop").letter(
+        Record("t", 0, 7), Failed(1, "ValueError", "no")
+    )
     assert dict(letter.headers)["tidegate.at"] == b"1700000000250"
 
 
-def test_a_dead_letter_that_cannot_be_written_waits_longer_each_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_dead_letter_that_is_refused_waits_longer_each_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The first delay is the first of the policy's, and each is told."""
+    monkeypatch.setattr(Faulty, "error", errors.MessageSizeTooLargeError)
     first_s = letter_writing.after_attempt(letter_writing.Attempt.FAILED, 0).delay / SECOND  # type: ignore[union-attr]
     second_s = letter_writing.after_attempt(letter_writing.Attempt.FAILED, 1).delay / SECOND  # type: ignore[union-attr]
 
     async def main(_: Random) -> float:
-        sender = faulty("queue", "queue")[0]
+        outbox = Outbox(faulty("queue", "queue")[0], OutboxRules(delivery=HANDED_BACK))
         began = asyncio.get_running_loop().time()
-        await DeadLetters(sender, "{topic}.dead", "shop").write(Record("t", 0, 7), Failed(1, "ValueError", "no"))
+        await DeadLetters(outbox, "{topic}.dead", "shop").write(Record("t", 0, 7), Failed(1, "ValueError", "no"))
         return asyncio.get_running_loop().time() - began
 
     with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka"):
@@ -281,11 +303,11 @@ def test_of_what_nobody_waits_for_any_more_nothing_is_said() -> None:
 
     async def scenario() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
-        sender = Sender(Unlucky)
-        with pytest.raises(OSError, match="queue"):
-            await sender.send([Send("t", b"1"), Send("t", b"2")])
+        sink = KafkaSink(Unlucky)
+        [failure] = await sink.deliver([[Send("t", b"1"), Send("t", b"2")]])
+        assert "queue" in str(cast("Failure", failure).__cause__)
         await asyncio.sleep(0)
-        await sender.stop()
+        await sink.stop()
         gc.collect()
 
     asyncio.run(scenario())

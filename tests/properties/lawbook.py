@@ -92,13 +92,14 @@ def _name(law: Law) -> str:
 def plant(bug: Bug, module: ModuleType, patch: pytest.MonkeyPatch) -> None:
     """Give whoever uses the module the faulty one."""
     faulty = variant(module, *bug.replacements, **bug.names)
-    functions = {name: made for name, made in vars(faulty).items() if getattr(module, name, None) is not made}
-    for name, made in [*functions.items()]:
-        right = getattr(module, name, None)
-        if isinstance(made, type) and isinstance(right, type):
+    changed = {name: made for name, made in vars(faulty).items() if getattr(module, name, None) is not made}
+    classes = {made for made in changed.values() if isinstance(made, type)}
+    for name, made in changed.items():
+        if isinstance(made, type):
             for each, method in _methods(made, faulty):
-                patch.setattr(right, each, method)
-            functions[name] = vars(faulty)[name] = right
+                patch.setattr(getattr(module, name), each, method)
+        if isinstance(made, type) or type(made) in classes:
+            changed[name] = vars(faulty)[name] = getattr(module, name)
     users = (each for name, each in [*sys.modules.items()] if name.startswith(("tests.", "tidegate.")))
     for user in users:
         if user is module or any(each in f"{user.__name__}." for each in _RIGHT):
@@ -106,8 +107,8 @@ def plant(bug: Bug, module: ModuleType, patch: pytest.MonkeyPatch) -> None:
         for name, value in [*vars(user).items()]:
             if value is module:
                 patch.setattr(user, name, faulty)
-            elif name in functions and value is getattr(module, name, functions):
-                patch.setattr(user, name, functions[name])
+            elif name in changed and value is getattr(module, name, changed):
+                patch.setattr(user, name, changed[name])
 
 
 def _methods(made: type, faulty: ModuleType) -> Iterator[tuple[str, object]]:

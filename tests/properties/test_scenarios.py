@@ -6,6 +6,8 @@ Each scenario is explored once in a test run (`tests.properties.shipped`); all o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 import attrs
@@ -72,6 +74,17 @@ def test_a_scenario_that_does_not_ship_is_misuse() -> None:
     assert shipped("small_lock").name == "small_lock"
 
 
+def test_every_module_with_scenarios_or_specimens_is_in_the_catalogue() -> None:
+    """Packages list what they ship in modules, and the catalogue lists the modules."""
+    core = Path(catalogue.__file__).parents[1]
+    files = (
+        file for kind in ("scenarios", "specimens") for each in ("", "/*") for file in core.glob(f"*/*/{kind}{each}.py")
+    )
+    modules = [import_module(".".join(file.relative_to(core).with_suffix("").parts)) for file in files]
+    ships = [each for module in modules for kind in ("SCENARIOS", "SPECIMENS") for each in getattr(module, kind, ())]
+    assert sorted(each.name for each in ships) == sorted(NAMES)
+
+
 def test_a_scenario_has_scopes() -> None:
     """A larger scope is asked for as `name@scope`; it has that name, and what has none says so."""
     assert shipped("transition@thorough").name == "transition@thorough"
@@ -92,7 +105,7 @@ def test_every_specimen_says_what_it_is_of_and_where_it_was_seen() -> None:
         assert each.of in DESIGNS
         assert each.law in laws_of(each.of)
         assert each.source.endswith(".")
-        assert scenario.summary
+        assert scenario.summary == each.summary != ""
     assert all((each.scenario().kind, each.scenario().expect) == (Kind.DESIGN, None) for each in catalogue.DESIGNS)
 
 

@@ -4,6 +4,7 @@ windows    handlers get up to 100 records at a time
 retries    one of a hundred records fails once, and is tried again
 stuck      the handler of the first record of a partition does not end, and nothing holds that partition for it
 recorded   a recording is written
+sends      handlers answer with a record each, to the topic of the same name with "-answers" behind it
 health     metrics and health are served at the port STATUS_PORT
 """
 
@@ -26,7 +27,7 @@ from tally import Handle, Tally, arguments, say
 from tidegate.consumer.backpressure import PartitionLimits
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import Ordering, PartitionRules
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka import Send, Worker
 from tidegate_adapters.recorder import Recorder
 
 RULES = {
@@ -65,7 +66,15 @@ def stuck(handle: Handle) -> Handle:
     return handle_or_hang
 
 
-CHANGED = {"windows": of_batches, "retries": failing, "stuck": stuck}
+def answering(handle: Handle) -> Handle:
+    async def handle_and_answer(record: Any) -> Send:
+        await handle(record)
+        return Send(f"{record.topic}-answers", record.value, record.key)
+
+    return handle_and_answer
+
+
+CHANGED = {"sends": answering, "windows": of_batches, "retries": failing, "stuck": stuck}
 
 
 async def main() -> None:

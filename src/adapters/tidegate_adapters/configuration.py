@@ -20,8 +20,8 @@ fields are annotated with says how text is read:
 A field that follows from others by default (as thresholds do from the concurrency) goes on to do so, unless something is said
 of it. What cannot be written down, such as a function, is the code's alone.
 
-Precedence and spelling are those of pip, uvicorn and twelve-factor applications. cattrs finds out what a type is made of;
-of the others, environ-config reads the environment alone, and pydantic-settings brings values of its own.
+Precedence and spelling are those of pip, uvicorn and twelve-factor applications. cattrs finds out what a type is made of. The rest
+is written by hand: typed-settings repeats the raw value in its errors, secrets included, and reads a number without a unit as seconds.
 
 Laws
     CF1  What no layer speaks of stays what the code says; without layers, all of it.
@@ -67,6 +67,7 @@ import attrs
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown, typed
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Duration, duration, seconds
 from tidegate_adapters.printable import Secret, is_secret_name, redacted
+from tidegate_adapters.shell.runtimes import RUNTIMES
 
 try:
     from cattrs import (
@@ -84,8 +85,6 @@ __all__ = ["Configured", "Row", "Setting", "configured", "from_arguments", "from
 
 T = TypeVar("T")
 Names: TypeAlias = tuple[str, ...]
-SECTIONS: Final = ("worker", "reactive", "orchestrator")
-"""Whose settings there are: of a worker on Kafka, of reactive tasks, and of an orchestrator."""
 KIND: Final = "kind"
 HIDDEN: Final = "***"
 _UNITS: Final[Mapping[str, int]] = {
@@ -173,7 +172,7 @@ def from_environment(environ: Mapping[str, str], section: str) -> tuple[Setting,
     for name in sorted(environ):
         own, nests, _ = name.removeprefix("TIDEGATE_").partition("__")
         if name.startswith("TIDEGATE_") and nests:
-            _check_known(own.lower(), SECTIONS, f"environment {name}")
+            _check_known(own.lower(), RUNTIMES, f"environment {name}")
     return tuple(
         Setting(tuple(name.removeprefix(prefix).lower().split("__")), _Word(environ[name]), f"environment {name}")
         for name in sorted(environ)
@@ -197,7 +196,7 @@ def from_file(file: Path, section: str) -> tuple[Setting, ...]:
         tables = _table(_table(tables, "tool", file), "tidegate", file)
     else:
         for name in tables:
-            _check_known(name, SECTIONS, str(file))
+            _check_known(name, RUNTIMES, str(file))
     try:
         found = tuple(islice(_leaves(_table(tables, section, file), (), f"file {file}"), _VALUES_MAX + 1))
     except RecursionError:

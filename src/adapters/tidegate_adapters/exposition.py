@@ -4,12 +4,13 @@ metrics made of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
+from typing import Any, final
 
 from tidegate.model.errors import MissingExtra, Misuse
-from tidegate_adapters.tallies import BOUNDS_S, Handled
+from tidegate_adapters.handler_times import BOUNDS_S, Handled
 
 try:
     from prometheus_client import CollectorRegistry
@@ -19,7 +20,29 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.metrics", "metrics", missing) from missing
 
-__all__ = ["Collector", "CollectorRegistry", "Metric", "counter", "exposed", "gauge", "handler_seconds", "shown_in"]
+__all__ = ["CollectorRegistry", "Families", "Metric", "counter", "exposed", "gauge", "handler_seconds", "shown_in"]
+
+
+@final
+class Families(Collector):
+    """A collector of the metrics of an application, while it runs.
+
+    Args:
+        families: Makes the families of metrics from the two below; without arguments, those of an application that does not run.
+        glance: Returns the current state; called from any thread.
+        tallies: The counters.
+    """
+
+    def __init__(self, families: Callable[..., Iterator[Metric]], glance: Callable[[], Any], tallies: Any) -> None:
+        self._families, self._glance, self._tallies = families, glance, tallies
+
+    def describe(self) -> Iterator[Metric]:
+        """The names of all metrics, without values."""
+        return self._families()
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics with their current values."""
+        return self._families(self._glance(), self._tallies)
 
 
 @contextmanager
@@ -75,12 +98,12 @@ def counter(name: str, about: str, labels: tuple[str, ...], rows: Iterable[tuple
     return _filled(CounterMetricFamily(name, about, labels=labels), rows)
 
 
-def handler_seconds(name: str, took: Mapping[str, Handled]) -> Metric:
-    """A histogram of how long handlers took, by task."""
-    family = HistogramMetricFamily(name, "How long handlers took.", labels=("task",))
-    for task, each in took.items():
+def handler_seconds(name: str, took: Mapping[str, Handled], label: str = "task") -> Metric:
+    """A histogram of how long handlers took, by task, or by what the label says."""
+    family = HistogramMetricFamily(name, "How long handlers took.", labels=(label,))
+    for key, each in took.items():
         counts = accumulate(each.counts)
-        family.add_metric((task,), [*zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True)], each.total_s)
+        family.add_metric((key,), [*zip((*map(str, BOUNDS_S), "+Inf"), counts, strict=True)], each.total_s)
     return family
 
 

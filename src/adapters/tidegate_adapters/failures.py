@@ -66,7 +66,7 @@ def as_of_the_server() -> Iterator[None]:
 
     try:
         yield
-    except Misuse:
+    except (Misuse, NothingSelectedError):
         raise
     except TidegateError as error:
         raise ServerFailedError(error.what, where=error.where, why=error.why, todo=error.todo) from error

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from copy import copy
 from datetime import datetime, timedelta
 from enum import Enum, unique
 from inspect import isasyncgenfunction, iscoroutinefunction, signature
@@ -38,9 +39,8 @@ from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.model.values import check_callable, check_int, check_type
 from tidegate.retries.backoff import Delays
-from tidegate_adapters import worker_monitor
 from tidegate_adapters.declaring import check_unit, delays_of
-from tidegate_adapters.handlers import Called, Decode, Handlers, Undecodable, UserHandler, called
+from tidegate_adapters.handlers import Around, Called, Decode, Handlers, Undecodable, UserHandler, called
 from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.kafka_ports import (
     HEARTBEAT_MS,
@@ -54,17 +54,18 @@ from tidegate_adapters.kafka_ports import (
     transactional_producer,
 )
 from tidegate_adapters.later import Later
-from tidegate_adapters.monitor import Monitor
-from tidegate_adapters.sending import Sender
+from tidegate_adapters.sending import KafkaSink
+from tidegate_adapters.shell.monitor import Monitor
+from tidegate_adapters.sinks import Outbox
 from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.user_code import Code, Estimate, Observer, Recording
+from tidegate_adapters.worker_monitor import of_health
 from tidegate_adapters.worker_settings import (
     CONCURRENCY,
     GRACE,
     LEAVE,
     LOOPBACK,
     STALLED_AFTER,
-    ClientOptions,
     WorkerSettings,
 )
 
@@ -115,6 +116,9 @@ class HandleRecords(Protocol):
     def __call__(self, *records: Record | Mapping[str, object]) -> Awaitable[Outcome]: ...
 
 
+_SETTINGS: Final = tuple(each.name for each in attrs.fields(WorkerSettings))
+
+
 @final
 class Worker:
     """Consumes topics as a member of a group.
@@ -127,45 +131,24 @@ class Worker:
             raises `Later`, it is called again after a while; where it raises anything else, `on_failure` says what follows: by
             default the record's partition stops. One for all topics, or one
             by topic.
-        bootstrap: `host:port`, several separated by commas.
-        group: The consumer group.
-        concurrency: How many handlers run at a time in this process.
-        consumer: What a consumer does, such as how long a revocation may drain; how many executors it has, `concurrency` says.
         batch: How many records a handler gets at most, in a list and in the order of the log; in the place of the rules'
             `window_max`. None for one record, and no list. Whatever waits is taken, and not waited for. What is answered
             or raised is for all of the list, which is tried again, skipped and dead-lettered as a whole. With an order by key
             there is one record of a key in it.
         decode: Makes of a record what its handler gets; async or not.
-        undecodable: What becomes of a record that this raises at, or that has a header whose name is not UTF-8.
         on_failure: What becomes of a record that has failed for good; in the place of the rules' `failure_policy`.
-        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record. What is written there,
-            `tidegate.sinks.dead_records` says.
         retries: How often a record that has failed is tried again; in the place of the rules' `fanout.retries_max`.
         backoff: How long to wait until then; in the place of the rules' `backoff`.
         jitter_ppm: Which part of that is left out at random; in the place of the rules' `jitter_ppm`.
-        timeout: How long an async handler may take until it is cancelled and has failed.
-        start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
-            Without it the option `auto_offset_reset` says: "earliest" (here the default), "latest" or "none", an error. A group
-            that has committed a position goes on at the first record that is left from there on.
-        start_offsets: The same, at an offset, for some partitions.
         lifespan: An async context manager, made with the worker, around all that it does: what stands before its `yield` is
             done before the client starts, and what stands behind it when the group has been left.
         metrics: A registry of prometheus_client, which shows the worker while it runs (`tidegate_adapters.metrics`).
-        metrics_port: Where `/metrics` and `/health` are answered while it runs; 0 for any port that is free.
-        metrics_host: The address to listen on there, loopback by default; nobody is asked who they are.
         tracer_provider: Makes a span of OpenTelemetry for each call of a handler (`tidegate_adapters.tracing`).
-        stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy.
-        leave: How long the group may take to answer to the leaving, once all is drained.
-        grace: How long whoever stops the worker waits until it is killed; as in Kubernetes by default.
-        exactly_once: What handlers answer with, and dead letters, go into one transaction of Kafka's with the position that
-            covers their record: a reader with `read_committed` sees the answers of each record once, whatever fails. All
-            members of the group are to have it (`tidegate.consumer.transactions`).
         expected: How long user code takes with a record, as a timedelta, or None where that is not known, as it is not where
             this raises; a revocation does not wait in vain for what takes longer than there is time.
         observe: Called with every event of a partition and the state after it, for logs and metrics.
         record: Called with every event and the commands that follow: `tidegate_adapters.recorder.Recorder.stepped`.
-        observer_failures_max: After so many failures in a row `observe` or `record` is not called again; None for never.
-        options: More options of aiokafka's consumer, for example `session_timeout_ms`.
+        options: The settings below, and more options of aiokafka's consumer, for example `session_timeout_ms`.
 
     Attributes:
         settings: What it was told that is not code.
@@ -213,7 +196,7 @@ class Worker:
         observer_failures_max: int | None = None,
         **options: object,
     ) -> None:
-        given: object = topics
+        arguments, given = locals(), cast("object", topics)
         if isinstance(given, str) or not isinstance(given, Iterable):
             todo = f"write [{given!r}]" if isinstance(given, str) else ""
             raise Misuse(f"topics must be a list of names, got {shown(given)}", todo=todo)
@@ -229,42 +212,37 @@ class Worker:
         consumer = _with_failures(consumer, on_failure, retries, backoff, jitter_ppm)
         if batch is not None:
             consumer = _with_batches(consumer, batch)
-        if exactly_once:
-            consumer = _with_transactions(consumer)
-        handlers = topics if handle is None and isinstance(topics, Mapping) else handle
-        self.settings: Final = WorkerSettings(
-            tuple(topics), bootstrap, group, consumer, cast("ClientOptions", options), concurrency, timeout, undecodable, start_time,
-            start_offsets or {}, dead_letter, stalled_after, metrics_port, leave, grace, metrics_host, exactly_once,
-            observer_failures_max,
-        )  # fmt: skip
-        check_options(options, signature(Worker).parameters)
-        _times(consumer.partition.drain, options)
-        if handlers is None:
+        made = {"topics": tuple(topics), "consumer": consumer, "start_offsets": start_offsets or {}}
+        self._handlers = topics if handle is None and isinstance(topics, Mapping) else handle
+        self._decode, self._lifespan, self._metrics, self._tracer_provider = decode, lifespan, metrics, tracer_provider
+        self._code = Code(handle=_nobody, expected=expected, observe=observe, record=record, is_batch=batch is not None)
+        self._begin(WorkerSettings(**{name: arguments[name] for name in _SETTINGS} | made), on_failure)
+
+    def _begin(self, settings: WorkerSettings, on_failure: OnFailure | None = None) -> None:
+        """Check what fits together, and make one function of the handlers.
+
+        Raises:
+            Misuse: As for a new one.
+        """
+        if settings.exactly_once:
+            settings = attrs.evolve(settings, consumer=_with_transactions(settings.consumer))
+        self.settings = settings
+        check_options(settings.options, signature(Worker).parameters)
+        _times(settings.consumer.partition.drain, settings.options)
+        if self._handlers is None:
             raise Misuse("nothing handles the records", todo="pass a function of one record, or one by topic")
-        if batch is None and not consumer.partition.is_plain:
+        if not (self._code.is_batch or settings.consumer.partition.is_plain):
             raise Misuse(
                 "these rules ask for more than to handle records",
                 why="a worker has a handler, and no code that arranges windows or delivers",
                 todo="leave hooks and the deliveries of fanout out, or pass batch=",
             )
-        _check_dead_letters(self.settings, on_failure)
+        _check_dead_letters(settings, on_failure)
         call = called(
-            handlers, self.settings.topics, threads=concurrency, decode=decode, undecodable=undecodable,
-            timeout=None if timeout is None else duration(timeout), is_batch=batch is not None,
+            self._handlers, settings.topics, threads=settings.concurrency, decode=self._decode, undecodable=settings.undecodable,
+            timeout=None if settings.timeout is None else duration(settings.timeout), is_batch=self._code.is_batch,
         )  # fmt: skip
-        around = None
-        if tracer_provider is not None:
-            from tidegate_adapters.tracing import traced  # noqa: PLC0415  an extra
-
-            if not callable(getattr(tracer_provider, "get_tracer", None)):
-                raise Misuse(
-                    f"{shown(tracer_provider)} is not a provider of tracers",
-                    todo="pass a TracerProvider of OpenTelemetry",
-                )
-            around = traced(tracer_provider, group)
-        self._code = Code(call, expected, observe, record, batch is not None, around)
-        self._handlers, self._decode, self._lifespan = handlers, decode, lifespan
-        self._metrics, self._tracer_provider = metrics, tracer_provider
+        self._code = self._code._replace(handle=call, around=_around(self._tracer_provider, settings.group))
         self._member: Member | None = None
         self._stop_calls = 0
         """How often it was asked to stop before it ran."""
@@ -288,20 +266,14 @@ class Worker:
         Raises:
             Misuse: As for a new one.
         """
-        code, handlers = self._code, self._handlers
-        if isinstance(handlers, Mapping):  # those of other topics have nothing to do
-            handlers = {topic: each for topic, each in handlers.items() if topic in settings.topics}
-        made = Worker(
-            settings.topics, handlers, bootstrap=settings.bootstrap, group=settings.group, concurrency=settings.concurrency, consumer=settings.consumer,
-            batch=settings.consumer.partition.window_max if code.is_batch else None, decode=self._decode, undecodable=settings.undecodable, timeout=settings.timeout,
-            start_time=settings.start_time, start_offsets=settings.start_offsets,
-            dead_letter=settings.dead_letter, lifespan=self._lifespan,
-            tracer_provider=self._tracer_provider, metrics=self._metrics, metrics_port=settings.metrics_port, metrics_host=settings.metrics_host,
-            stalled_after=settings.stalled_after,
-            leave=settings.leave, grace=settings.grace, exactly_once=settings.exactly_once, observer_failures_max=settings.observer_failures_max,
-            expected=code.expected, observe=code.observe, record=code.record, **settings.options,
-        )  # fmt: skip
-        made._code = made._code._replace(hooks=code.hooks)
+        check_unit(settings.consumer, "consumer")
+        made: Worker = copy(self)
+        if isinstance(self._handlers, Mapping):  # those of other topics have nothing to do
+            made._handlers = {topic: each for topic, each in self._handlers.items() if topic in settings.topics}
+        if self._code.is_batch:
+            rules = _with_batches(settings.consumer, settings.consumer.partition.window_max)
+            settings = attrs.evolve(settings, consumer=rules)
+        made._begin(settings)
         if handle is not None:
             made._code = made._code._replace(handle=handle, around=None)
         return made
@@ -359,18 +331,26 @@ class Worker:
         told = self.settings
         times = _times(told.consumer.partition.drain, told.options)
         isolation = {"isolation_level": "read_committed"} if told.exactly_once else {}
-        sender = Sender(lambda: produce(told.bootstrap, told.options))
-        monitor = Monitor(self._metrics, told.metrics_host, told.metrics_port)
+        outbox = Outbox(KafkaSink(lambda: produce(told.bootstrap, told.options)), told.outbox)
+        monitor = Monitor(told, self._metrics)
         tallies = Tallies() if monitor.is_wanted else None
-        self._member = Member(
-            connect(told.bootstrap, told.group, isolation | told.options | times | _NO_RESET), told, self._code, sender, tallies,
-            (lambda each: transact(told.bootstrap, told.options, transactional_id(told.group, each))) if told.exactly_once else None,
+        member = self._member = Member(
+            client=connect(told.bootstrap, told.group, isolation | told.options | times | _NO_RESET),
+            settings=told, code=self._code, outbox=outbox, tallies=tallies,
+            transact=(lambda each: transact(told.bootstrap, told.options, transactional_id(told.group, each))) if told.exactly_once else None,
         )  # fmt: skip
         for _ in range(self._stop_calls):
-            self._member.stop()
-        with nullcontext() if tallies is None else worker_monitor.showing(self._member, tallies, monitor):
-            async with nullcontext() if self._lifespan is None else self._lifespan(self):
-                await self._member.run()
+            member.stop()
+        sample = (member.glance, tallies)
+        async with (
+            monitor.showing(
+                lambda: of_health(member.health(), member.sinks),
+                "tidegate_adapters.metrics",
+                sample,
+            ),
+            nullcontext() if self._lifespan is None else self._lifespan(self),
+        ):
+            await member.run()
 
     def health(self) -> Health:
         """Whether each partition moves that has something undone, and the client is polled; from any thread."""
@@ -388,6 +368,13 @@ class Worker:
             self._member.stop()
 
 
+if Worker.__doc__ and WorkerSettings.__doc__:  # without -OO
+    _, _, _documented = WorkerSettings.__doc__.partition("Attributes:\n")
+    Worker.__doc__ = Worker.__doc__.replace(
+        "    Attributes:\n", f"    Settings:\n{_documented.rstrip()}\n\n    Attributes:\n", 1
+    )
+
+
 def _check_code(code: Mapping[str, object], *, is_plain: bool = False) -> None:
     """Raise Misuse unless each, by its name, is a function or None; a plain one, where nobody awaits what it answers."""
     for name, each in code.items():
@@ -399,6 +386,21 @@ def _check_code(code: Mapping[str, object], *, is_plain: bool = False) -> None:
                 raise Misuse(
                     f"{name}= is an async function", why="it is called and not awaited", todo="pass a plain function"
                 )
+
+
+async def _nobody(_: object) -> object:
+    raise AssertionError("no handlers yet")
+
+
+def _around(provider: TracerProvider | None, group: str) -> Around | None:
+    """What makes a span of each call of a handler, if anything does."""
+    if provider is None:
+        return None
+    from tidegate_adapters.tracing import traced  # noqa: PLC0415  an extra
+
+    if not callable(getattr(provider, "get_tracer", None)):
+        raise Misuse(f"{shown(provider)} is not a provider of tracers", todo="pass a TracerProvider of OpenTelemetry")
+    return traced(provider, group)
 
 
 def _with_failures(

@@ -85,7 +85,7 @@ from tidegate.consumer.worker import (
 from tidegate.model.effects import Cancel, Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import PPM, SECOND, ClockName, Duration, Instant, duration, jittered
-from tidegate.model.records import Record, TopicPartition
+from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import Exponential, delay_after
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.beginnings import Beginning, Beginnings
@@ -98,7 +98,7 @@ from tidegate_adapters.namesakes import Seat, is_taken, join_no_more, seat_of
 from tidegate_adapters.record_fields import attempt_of, fields_of, named, placed, say
 from tidegate_adapters.runtime import After, Call, InterruptEach, Job, Runtime, Withdraw, as_failure
 from tidegate_adapters.runtime import Interrupt as EndCode
-from tidegate_adapters.sending import Sender
+from tidegate_adapters.sinks import Outbox, SinkStatus
 from tidegate_adapters.tallies import Glance, Tallies
 from tidegate_adapters.undecodable import is_undecodable, read
 from tidegate_adapters.undone import Records
@@ -135,7 +135,7 @@ class Member:
         client: Not started yet.
         settings: What the worker was told.
         code: The user's.
-        sender: Sends what the worker has to send.
+        outbox: Delivers what the worker has to send.
         tallies: Where it is counted what happens, if anywhere.
         transact: Makes the producer of a partition, where answers and positions are committed together.
     """
@@ -145,11 +145,11 @@ class Member:
         client: Client,
         settings: WorkerSettings,
         code: Code,
-        sender: Sender,
+        outbox: Outbox[Sequence[Send]],
         tallies: Tallies | None = None,
         transact: Callable[[TopicPartition], TransactionalProducer] | None = None,
     ) -> None:
-        self._client, self._settings, self._code, self._sender = client, settings, code, sender
+        self._client, self._settings, self._code, self._outbox = client, settings, code, outbox
         self._rules = rules = settings.rules
         self._needs_keys = rules.consumer.partition.ordering is Ordering.BY_KEY
         self._loop = asyncio.get_running_loop()
@@ -179,7 +179,7 @@ class Member:
             else Transactions(transact, settings.group, self._beginnings.known, self._is_current)
         )
         self._user_code = UserCode(
-            code, settings, self._records, sender, tallies, self._runtime.tell, self._transactions
+            code, settings, self._records, outbox, tallies, self._runtime.tell, self._transactions
         )
         self._seat: Seat | None = None
         """As whom the group knew it last, where it has a name."""
@@ -227,7 +227,20 @@ class Member:
         ages_s = {partition: now_s - undone.came_s for partition, undone in came.items() if undone is not None}
         ends = {each.partition: self._end(each.partition) for each in seen}
         known = {partition: end for partition, end in ends.items() if end is not None}
-        return Glance(state, seen, ages_s, known, self._runtime.observer_failures, self._read)
+        return Glance(
+            state=state,
+            seen=seen,
+            ages_s=ages_s,
+            ends=known,
+            observer_failures=self._runtime.observer_failures,
+            read=self._read,
+            sinks=self.sinks,
+        )
+
+    @property
+    def sinks(self) -> tuple[SinkStatus, ...]:
+        """Where what handlers answer with is delivered, as it is now; from any thread."""
+        return (self._outbox.status,)
 
     def _end(self, partition: TopicPartition) -> int | None:
         """How far the log goes: the client hears it along with records, and where nothing is fetched it is asked for."""
@@ -880,7 +893,7 @@ class Member:
         if self._leave_by_s is None:
             self._leave_by_s = self._loop.time() + self._rules.leave / SECOND
             client_ends = self._client_stopped() if self._asks_for_its_name.locked() else self._client.stop()
-            ends = [client_ends, self._sender.stop()]
+            ends = [client_ends, self._outbox.stop()]
             if self._transactions is not None:
                 ends.append(self._transactions.stop())
             self._leaving = [*map(asyncio.ensure_future, ends)]

@@ -19,6 +19,7 @@ import attrs
 
 from tidegate.consumer.beginning import LogRange
 from tidegate.consumer.commit_answers import CommitFailure
+from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import MissingExtra, Misuse, shown
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
@@ -43,7 +44,7 @@ except ImportError as missing:
 __all__ = [
     "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "OUT_OF_RANGE", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "brokers",
     "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "log_ranges", "offset_at", "ours", "out_of_range", "position_seen", "producer",
-    "record_of", "refresh", "rejoin", "theirs", "transaction_failure", "transactional_producer", "watch",
+    "record_of", "refresh", "rejoin", "send_failure", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
 
 
@@ -678,3 +679,26 @@ def transaction_failure(error: BaseException) -> CommitFailure:
             return found
         at = at.__cause__
     return CommitFailure.UNKNOWN
+
+
+_OF_THE_PRODUCER: Final = (
+    errors.OutOfOrderSequenceNumber,
+    errors.DuplicateSequenceNumber,
+    errors.InvalidProducerEpoch,
+    errors.InvalidProducerIdMapping,
+    errors.UnknownProducerId,
+)
+"""What a broker answers to a producer whose count is wrong, whatever it sends."""
+
+
+def send_failure(error: Exception) -> Failure:
+    """What the client means by an error of a send: what a broker refuses, or the client cannot encode, is never sent.
+
+    A topic that is not there counts as refused, though the client takes it for a reason to ask again.
+    """
+    is_answer = isinstance(error, errors.BrokerResponseError) and not isinstance(error, _OF_THE_PRODUCER)
+    is_unanswered = isinstance(error, (errors.KafkaError, OSError, TimeoutError)) and not is_answer
+    is_refused = isinstance(error, GONE) or not (is_unanswered or getattr(error, "retriable", False))
+    failure: Failure = Refused(str(error)) if is_refused else Ambiguous(type(error).__name__)
+    failure.__cause__ = error
+    return failure

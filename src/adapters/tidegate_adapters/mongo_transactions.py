@@ -24,9 +24,9 @@ Known not to work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import suppress
-from inspect import isawaitable
+from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeAlias, final
 
@@ -36,16 +36,16 @@ from pymongo import ReadPreference, WriteConcern
 from tidegate.model.documents import ID
 from tidegate.model.effects import Ambiguous, NotApplied
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
+from tidegate_adapters.at_once import Calling
 from tidegate_adapters.mongo_elections import at_one_time
 from tidegate_adapters.mongo_errors import DRIVER_ERRORS, failure_of_commit, failure_of_statement
 
-__all__ = ["SESSIONS_MAX", "Sessions", "carried_out", "carried_out_async"]
+__all__ = ["SESSIONS_MAX", "Carry", "Sessions"]
 
 SESSIONS_MAX: Final = 1_000
 
 Carry: TypeAlias = Callable[[Any], tuple[Callable[[], Any], Callable[[Any], object]]]
 """In a session of the driver's: the call that carries an operation out, and what is made of its answer."""
-_Steps: TypeAlias = Generator[Callable[[], Any], Any, object]
 
 _OPTIONS: Final[dict[str, Any]] = {
     "write_concern": WriteConcern("majority", j=True),
@@ -85,12 +85,13 @@ class Sessions:
         """Know none any more, in a process that was forked: they are of the other one."""
         self._lock, self._open = Lock(), {}
 
-    def stated(self, effect: InTransaction[Any], carry: Carry) -> _Steps:
-        """What is to be called for a statement, one after the other; and what is answered in the end.
+    async def state(self, effect: InTransaction[Any], carry: Carry, call: Calling) -> object:
+        """Carry a statement out, and answer it.
 
         Args:
             effect: What is asked.
             carry: What its operation is, in a session.
+            call: How the driver is called.
         """
         asked = effect.transaction
         session = _Session(self._client.start_session(), asked.number) if effect.begins else self._of(asked)
@@ -99,44 +100,44 @@ class Sessions:
         send, reply = carry(session.raw)
         if effect.begins:
             for former in self._begun(asked, session):
-                yield former.raw.end_session
-            yield lambda: session.raw.start_transaction(**self._options)
+                await call(former.raw.end_session)
+            await call(partial(session.raw.start_transaction, **self._options))
         session.has_failed = True  # until it is known that it has not
         try:
-            answer = yield send
+            answer = await call(send)
         except DRIVER_ERRORS as error:
             return failure_of_statement(error)
         session.has_failed = False
         return reply(answer)
 
-    def ended(self, effect: CommitTransaction | AbortTransaction) -> _Steps:
+    async def end(self, effect: CommitTransaction | AbortTransaction, call: Calling) -> object:
         """The same for the end of a transaction."""
         asked = effect.transaction
         session = self._of(asked)
         if isinstance(effect, AbortTransaction):
             if session is not None:
                 if session.is_asked:
-                    yield from self._superseded(session.raw)
-                yield from self._over(asked, session)
+                    await self._supersede(session.raw, call)
+                await self._over(asked, session, call)
             return None
         if session is None:
             return Ambiguous("nothing is known of the transaction here")
         session.is_asked = True
         try:
-            yield session.raw.commit_transaction
+            await call(session.raw.commit_transaction)
         except DRIVER_ERRORS as error:
             said = failure_of_commit(error)
         else:
             said = True
         if isinstance(said, bool):
-            yield from self._over(asked, session)
+            await self._over(asked, session, call)
         return said
 
-    def _superseded(self, raw: Any) -> Generator[Callable[[], Any], Any, None]:
+    async def _supersede(self, raw: Any, call: Calling) -> None:
         """Begin another transaction in the session."""
         with suppress(*DRIVER_ERRORS):
-            yield lambda: raw.start_transaction(**self._options)
-            yield lambda: self._database["transactions"].find_one({ID.name: None}, session=raw)
+            await call(partial(raw.start_transaction, **self._options))
+            await call(partial(self._database["transactions"].find_one, {ID.name: None}, session=raw))
 
     def _of(self, asked: Transaction) -> _Session | None:
         with self._lock:
@@ -152,40 +153,8 @@ class Sessions:
             self._open[asked.session] = session
         return [each for each in former if each is not None]
 
-    def _over(self, asked: Transaction, session: _Session) -> Generator[Callable[[], Any], Any, None]:
+    async def _over(self, asked: Transaction, session: _Session, call: Calling) -> None:
         with self._lock:
             if self._open.get(asked.session) is session:
                 del self._open[asked.session]
-        yield session.raw.end_session  # which aborts, unless a commit was asked for
-
-
-def carried_out(steps: _Steps) -> object:
-    """Make the calls, and answer what they come to."""
-    try:
-        call = next(steps)
-        while True:
-            try:
-                answer = call()
-            except DRIVER_ERRORS as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(answer)
-    except StopIteration as stop:
-        return stop.value
-
-
-async def carried_out_async(steps: _Steps) -> object:
-    """The same in an event loop."""
-    try:
-        call = next(steps)
-        while True:
-            try:
-                answer = call()
-                if isawaitable(answer):
-                    answer = await answer
-            except DRIVER_ERRORS as error:
-                call = steps.throw(error)
-            else:
-                call = steps.send(answer)
-    except StopIteration as stop:
-        return stop.value
+        await call(session.raw.end_session)  # which aborts, unless a commit was asked for

@@ -33,7 +33,7 @@ from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, Protocol, TypeAlias, TypeVar, cast, final
+from typing import Any, BinaryIO, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 from uuid import uuid4
 
 import attrs
@@ -73,6 +73,7 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 _MIB: Final = 1024 * 1024
 THRESHOLD: Final = 15 * _MIB
@@ -401,30 +402,14 @@ def _age(older_than: timedelta) -> int:
     return length_of(older_than, "older_than", 0)
 
 
-@final
-class Payloads:
-    """Payloads in a database: `Payloads(connect(uri), "services")`.
+class _Stored(Generic[K]):
+    """Where payloads are, for either kind of client."""
 
-    Args:
-        client: As for `tidegate_adapters.mongo.Mongo`.
-        database: Where the collections are.
-        records: The collection of the records, one a key.
-        chunks: That of the chunks.
-        threshold: Up to how many bytes a payload is in its record; 15 MiB at most.
-        chunk_bytes: How many bytes of a payload a chunk has, before they are made smaller; 15 MiB at most.
-        codec: How chunks are made smaller: "zlib", "zstd" (`pip install 'tidegate[zstd]'`) or "none". What is stored says
-            how it was, so it can be another one at any time.
-        attempts: How often to try each step before giving up; None for any number.
-        pauses: What lies in between.
-
-    Raises:
-        Misuse: An argument makes no sense.
-        MissingExtra: The codec needs one.
-    """
+    _store_kind: ClassVar[type[Any]]
 
     def __init__(
         self,
-        client: MongoClient[Any],
+        client: K,
         database: str,
         *,
         records: str = "payloads",
@@ -444,7 +429,31 @@ class Payloads:
             attempts=attempts,
             pauses=pauses,
         )
-        self._documents = documents(Mongo(client, database))
+        self._documents = documents(self._store_kind(client, database))
+
+
+@final
+class Payloads(_Stored[MongoClient[Any]]):
+    """Payloads in a database: `Payloads(connect(uri), "services")`.
+
+    Args:
+        client: As for `tidegate_adapters.mongo.Mongo`.
+        database: Where the collections are.
+        records: The collection of the records, one a key.
+        chunks: That of the chunks.
+        threshold: Up to how many bytes a payload is in its record; 15 MiB at most.
+        chunk_bytes: How many bytes of a payload a chunk has, before they are made smaller; 15 MiB at most.
+        codec: How chunks are made smaller: "zlib", "zstd" (`pip install 'tidegate[zstd]'`) or "none". What is stored says
+            how it was, so it can be another one at any time.
+        attempts: How often to try each step before giving up; None for any number.
+        pauses: What lies in between.
+
+    Raises:
+        Misuse: An argument makes no sense.
+        MissingExtra: The codec needs one.
+    """
+
+    _store_kind = Mongo
 
     def put(self, key: str, source: Source) -> None:
         """Put a payload under a key, in the place of what is there; a reader sees the one or the other.
@@ -560,7 +569,7 @@ class Payloads:
 
 
 @final
-class AsyncPayloads:
+class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
     """The same for an event loop, which goes on while bytes are read, made smaller and checked.
 
     Args:
@@ -575,29 +584,7 @@ class AsyncPayloads:
         pauses: What lies in between.
     """
 
-    def __init__(
-        self,
-        client: AsyncMongoClient[Any],
-        database: str,
-        *,
-        records: str = "payloads",
-        chunks: str = "payload_chunks",
-        threshold: int = THRESHOLD,
-        chunk_bytes: int = CHUNK_BYTES,
-        codec: str = "zlib",
-        attempts: int | None = 8,
-        pauses: Pauses = PAUSES,
-    ) -> None:
-        self._settings = _Settings(
-            records=records,
-            chunks=chunks,
-            threshold=threshold,
-            chunk_bytes=chunk_bytes,
-            codec=codec,
-            attempts=attempts,
-            pauses=pauses,
-        )
-        self._documents = documents(AsyncMongo(client, database))
+    _store_kind = AsyncMongo
 
     async def put(self, key: str, source: AsyncSource) -> None:
         """As `Payloads.put`; the source may be asynchronous, and is read in a thread if it is not."""

@@ -43,7 +43,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from operator import methodcaller
-from typing import Any, Final, Generic, TypeVar, final, get_args
+from typing import Any, ClassVar, Final, Generic, TypeVar, final, get_args
 
 import attrs
 
@@ -81,6 +81,7 @@ from tidegate.sinks.circuit_breaker import (
     attempt_outcome,
     recorded,
 )
+from tidegate_adapters.at_once import at_once
 from tidegate_adapters.declaring import check_lengths, check_unit
 
 try:
@@ -104,6 +105,7 @@ except ImportError as missing:
 __all__ = ["ATTEMPT", "BREAKER", "DEADLINE", "AsyncKit", "Done", "Kit", "NotDone", "Rules", "Sent", "Unknown"]
 
 T = TypeVar("T")
+K = TypeVar("K", bound="MongoClient[Any] | AsyncMongoClient[Any]")
 
 ATTEMPT: Final = timedelta(seconds=5)
 DEADLINE: Final = timedelta(seconds=30)
@@ -296,23 +298,18 @@ class _Order(Generic[T]):
     """A call of the kit: a program, and what its calls of the driver are, of which collection.
 
     Attributes:
-        ended: What is said of it, by what the program returned or the refusal that it raised.
+        ended: What is said of it, by what the program returned or the refusal that it raised; just that unless it is set.
     """
 
     collection: str
     program: Callable[[], Program[object]]
     asks: Mapping[str, _Ask]
-    ended: Callable[[object, _Bounds], Sent[T]]
-
-
-def _said(result: object, _: _Bounds) -> Any:
-    """What the program says."""
-    return result
+    ended: Callable[[Any, _Bounds], Any] = lambda result, _: result
 
 
 def _told(order: _Order[T], result: object, bounds: _Bounds) -> Sent[T]:
     """What a caller is told: that the kit has sent nothing any more is no refusal of what was asked."""
-    sent = order.ended(result, bounds)
+    sent: Sent[T] = order.ended(result, bounds)
     if bounds.stopped is not None and not isinstance(sent, Done):
         sent = attrs.evolve(sent, failure=NotApplied(bounds.stopped.reason), attempts=bounds.failures)
     return attrs.evolve(sent, attempts=sent.attempts + bounds.resent)
@@ -352,7 +349,7 @@ def _insert(
             is_write=False,
         ),
     }
-    return _Order(collection, lambda: insert(_INSERT, look, rules.retries), asks, _said)
+    return _Order(collection, lambda: insert(_INSERT, look, rules.retries), asks)
 
 
 _NO_TIME: Final = Timestamp(0, 0)
@@ -447,7 +444,7 @@ def _set(
 
     update = methodcaller("update_one", where, {"$set": dict(fields)}, upsert=is_upsert)
     asks = {_SET.name: _Ask(update, lambda answer: None if is_upsert else answer.matched_count, failed_once)}
-    return _Order(collection, lambda: send(_SET, Operation.RECOGNISED, rules.retries), asks, _said)
+    return _Order(collection, lambda: send(_SET, Operation.RECOGNISED, rules.retries), asks)
 
 
 def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
@@ -516,7 +513,7 @@ def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
             return NotDone(found.failure, found.attempts)  # a read does nothing
         return Done(0 if found.reply is None else counter_of(found.reply).count, found.attempts)
 
-    return _Order(collection, counted, {}, _said)
+    return _Order(collection, counted, {})
 
 
 # --- the kit ------------------------------------------------------------------------------------------------------------
@@ -524,250 +521,48 @@ def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
 _SENT: Final = (*get_args(StoreOperation), Call)
 
 
-def _checked(client: MongoClient[Any] | AsyncMongoClient[Any], rules: Rules) -> None:
-    check_type(rules, Rules, "the rules of a kit")
-    if client.options.retry_writes and not listens(client):
-        raise Misuse(
-            "the client does not tell of each request that it sends",
-            why="it sends writes again by itself (retryWrites), and a request that is late may be done after a refusal",
-            todo=f"make it by tidegate_adapters.mongo.connect, or with event_listeners=[{Attempts.__name__}()]",
-        )
+class _Calls(Generic[K]):
+    """The calls of a kit, for either kind of client."""
 
+    _store_kind: ClassVar[type[Any]]
 
-@final
-class Kit:
-    """Writes of application code that survive the network. Its methods may be called from any thread.
-
-    Each of them returns `Done`, `NotDone` or `Unknown`, and raises for misuse, and for a server that is no replica set, alone.
-
-    Args:
-        client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and database: what its calls have in
-            common is the budget of retries and the circuit.
-        database: Where the collections are.
-        rules: What bounds the calls.
-
-    Raises:
-        Misuse: It is no client of this kind, it asks for no acknowledgements, it sends writes again and does not tell of it,
-            or the database cannot have that name.
-    """
-
-    def __init__(self, client: MongoClient[Any], database: str, rules: Rules = _RULES) -> None:
-        self._store = Mongo(client, database)
-        _checked(client, rules)
-        self._client, self._rules, self._shared = client, rules, _Shared(rules)
-        self._database = client.get_database(database, read_concern=settled(client), **_HANDLE)
-
-    def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
-        """Insert a document under an id of one's own.
-
-        Args:
-            collection: Where.
-            document: In pymongo's words. As pymongo does, it gets an `_id` where it has none; so the very same can be sent
-                again, in another call as well.
-
-        Returns:
-            `Done` if it stands there, be it by an earlier call; `NotDone` if this call has not inserted it, as where another's
-            has the id; `Unknown` if that is not known.
-
-        Raises:
-            Misuse: It has no BSON form, or a timestamp without a time, or the collection cannot have that name.
-        """
-        return self._carry_out(_insert(self._rules, collection, document, self._client.codec_options))
-
-    def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
-        """Read one document.
-
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            by: The field of the unique key.
-
-        Returns:
-            `Done` with the document as pymongo reads it, or with None if there is none; else `NotDone`.
-
-        Raises:
-            Misuse: The key has no BSON form, or the collection or the field cannot have that name.
-        """
-        return _read(self._carry_out(_find(self._rules, collection, _by(key, by), self._client.codec_options)))
-
-    def set_fields(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[int]:
-        """Set fields of one document to values (`$set`). A request that is sent again overwrites what others have set meanwhile.
-
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            fields: The new values by field, or by dotted path.
-            by: The field of the unique key.
-
-        Returns:
-            `Done` with how many documents the last attempt has matched, 1 or 0; `NotDone`, or `Unknown`.
-
-        Raises:
-            Misuse: The key or a field has no BSON form, the fields are empty or contain the key, or a name is not valid.
-        """
-        where, codec = _by(key, by), self._client.codec_options
-        return self._carry_out(_set(self._rules, collection, where, fields, codec, is_upsert=False))
-
-    def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
-        """Set fields of one document, as `set_fields`; the document is inserted if there is none.
-
-        Args:
-            collection: The collection.
-            key: The `_id`, or the value of the field `by`.
-            fields: The new values by field, or by dotted path.
-            by: The field of the unique key. It has a unique index, or two upserts at one time insert two documents.
-
-        Returns:
-            `Done`, `NotDone` or `Unknown`.
-
-        Raises:
-            Misuse: As `set_fields`.
-        """
-        where, codec = _by(key, by), self._client.codec_options
-        return self._carry_out(_set(self._rules, collection, where, fields, codec, is_upsert=True))
-
-    def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
-        """Delete the document of that key.
-
-        Args:
-            collection: Where.
-            key: The `_id`, or the value of the field `by`. A document that others insert under it meanwhile may be deleted, too.
-            by: The field of the unique key.
-
-        Returns:
-            `Done` if there is none, with how many the last attempt has deleted; `NotDone`, or `Unknown`.
-
-        Raises:
-            Misuse: The id has no BSON form, or the collection cannot have that name.
-        """
-        return self._carry_out(
-            _delete(self._rules, collection, _by(key, by), self._client.codec_options, is_many=False)
-        )
-
-    def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
-        """Delete all documents that match.
-
-        Args:
-            collection: Where.
-            where: The filter, in pymongo's words; `{}` for all.
-
-        Returns:
-            `Done` if none is left of those that were there, with how many the last attempt has deleted; `NotDone` if none was
-            deleted, or `Unknown`, also where the server refuses a filter that has an expression (`$expr`, `$where`), which
-            may fail in the midst.
-
-        Raises:
-            Misuse: The filter has no BSON form, or the collection cannot have that name.
-        """
-        return self._carry_out(_delete(self._rules, collection, where, self._client.codec_options, is_many=True))
-
-    def count(self, collection: str, key: str, token: str) -> Sent[None]:
-        """Add one to a counter, exactly once; it is made where there is none.
-
-        Args:
-            collection: Where the counters are.
-            key: The counter's id.
-            token: An id of this increment, which no other one has, such as `str(ObjectId())`; it becomes a part of the name of a
-                field, so it has no dot.
-
-        Returns:
-            `Done` if it is counted; `NotDone` if it is not, and no sweep will; `Unknown` otherwise: the next sweep counts it if
-            its first step was done, and the same token may be sent again until then.
-
-        Raises:
-            Misuse: A name cannot be one, or what has that id is no counter.
-        """
-        return self._carry_out(_count(self._rules, collection, key, token))
-
-    def counted(self, collection: str, key: str) -> Done[int] | NotDone:
-        """Read a counter: how many are counted by now; 0 where there is none."""
-        return _read(self._carry_out(_counted(self._rules, collection, key)))
-
-    def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
-        """Count what callers have left behind, at any time; three sweeps at rest leave nothing but the count.
-
-        Args:
-            collection: Where the counters are.
-            key: The counter's id; None for each in which something is left, which the server finds.
-
-        Returns:
-            `Done`, or `NotDone` if some of it is left for the next sweep.
-        """
-        return _read(self._carry_out(_sweep(self._rules, collection, key)))
-
-    def _carry_out(self, order: _Order[T]) -> Sent[T]:
-        bounds, held = _Bounds(self._shared), self._database[order.collection]
-
-        def asked(ask: _Ask) -> object:
-            if (missing := self._store.unready(ask)) is not None:
-                raise missing
-            with _failing(self._client, ask):
-                return ask.reply(ask.send(held))
-
-        handle = choosing(
-            documents(self._store), local({name: partial(asked, ask) for name, ask in order.asks.items()})
-        )
-
-        def bounded(effect: Effect[object]) -> object:
-            if not isinstance(effect, _SENT):
-                return handle(effect) if not isinstance(effect, Sleep) or bounds.fits(effect) else None
-            era = bounds.begun()
-            if isinstance(era, Failure):
-                return era
-            with bounds.counting(), pymongo.timeout(bounds.patience):
-                try:
-                    reply = handle(effect)
-                except Failure as failed:
-                    reply = failed
-            bounds.ended(era, effect, reply)
-            return reply
-
-        try:
-            result = run(order.program(), bounded)
-        except Failure as failed:
-            result = failed
-        return _told(order, result, bounds)
-
-
-@final
-class AsyncKit:
-    """The same for an event loop; the client is one of `tidegate_adapters.mongo.connect_async`."""
-
-    def __init__(self, client: AsyncMongoClient[Any], database: str, rules: Rules = _RULES) -> None:
-        self._store = AsyncMongo(client, database)
-        _checked(client, rules)
-        self._client, self._rules, self._shared = client, rules, _Shared(rules)
+    def __init__(self, client: K, database: str, rules: Rules = _RULES) -> None:
+        self._store = self._store_kind(client, database)
+        check_type(rules, Rules, "the rules of a kit")
+        if client.options.retry_writes and not listens(client):
+            raise Misuse(
+                "the client does not tell of each request that it sends",
+                why="it sends writes again by itself (retryWrites), and a request that is late may be done after a refusal",
+                todo=f"make it by tidegate_adapters.mongo.connect, or with event_listeners=[{Attempts.__name__}()]",
+            )
+        self._client, self._codec, self._rules, self._shared = client, client.codec_options, rules, _Shared(rules)
         self._database = client.get_database(database, read_concern=settled(client), **_HANDLE)
 
     async def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
         """As `Kit.insert`."""
-        return await self._carry_out(_insert(self._rules, collection, document, self._client.codec_options))
+        return await self._carry_out(_insert(self._rules, collection, document, self._codec))
 
     async def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
         """As `Kit.find_one`."""
-        return _read(await self._carry_out(_find(self._rules, collection, _by(key, by), self._client.codec_options)))
+        return _read(await self._carry_out(_find(self._rules, collection, _by(key, by), self._codec)))
 
     async def set_fields(
         self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id"
     ) -> Sent[int]:
         """As `Kit.set_fields`."""
-        where, codec = _by(key, by), self._client.codec_options
-        return await self._carry_out(_set(self._rules, collection, where, fields, codec, is_upsert=False))
+        return await self._carry_out(_set(self._rules, collection, _by(key, by), fields, self._codec, is_upsert=False))
 
     async def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
         """As `Kit.upsert`."""
-        where, codec = _by(key, by), self._client.codec_options
-        return await self._carry_out(_set(self._rules, collection, where, fields, codec, is_upsert=True))
+        return await self._carry_out(_set(self._rules, collection, _by(key, by), fields, self._codec, is_upsert=True))
 
     async def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
         """As `Kit.delete`."""
-        return await self._carry_out(
-            _delete(self._rules, collection, _by(key, by), self._client.codec_options, is_many=False)
-        )
+        return await self._carry_out(_delete(self._rules, collection, _by(key, by), self._codec, is_many=False))
 
     async def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
         """As `Kit.delete_many`."""
-        return await self._carry_out(_delete(self._rules, collection, where, self._client.codec_options, is_many=True))
+        return await self._carry_out(_delete(self._rules, collection, where, self._codec, is_many=True))
 
     async def count(self, collection: str, key: str, token: str) -> Sent[None]:
         """As `Kit.count`."""
@@ -788,11 +583,10 @@ class AsyncKit:
             if (missing := await self._store.unready(ask)) is not None:
                 raise missing
             with _failing(self._client, ask):
-                return ask.reply(await ask.send(held))
+                return ask.reply(await self._store.call(partial(ask.send, held)))
 
-        handle = choosing(
-            documents(self._store), local_async({name: partial(asked, ask) for name, ask in order.asks.items()})
-        )
+        calls = {name: partial(asked, ask) for name, ask in order.asks.items()}
+        handle = choosing(documents(self._store.carry_out), local_async(calls), {Sleep: self._sleep})
 
         async def bounded(effect: Effect[object]) -> object:
             if not isinstance(effect, _SENT):
@@ -809,10 +603,191 @@ class AsyncKit:
             return reply
 
         try:
-            result = await run_async(order.program(), bounded)
+            result = await self._run(order.program(), bounded)
         except Failure as failed:
             result = failed
         return _told(order, result, bounds)
+
+    async def _sleep(self, effect: Sleep) -> object:
+        return await local_async()[Sleep](effect)
+
+    async def _run(self, program: Program[object], handle: Callable[[Effect[object]], Any]) -> object:
+        return await run_async(program, handle)
+
+
+@final
+class AsyncKit(_Calls[AsyncMongoClient[Any]]):
+    """The same as `Kit` for an event loop; the client is one of `tidegate_adapters.mongo.connect_async`."""
+
+    _store_kind = AsyncMongo
+
+
+@final
+class _SyncCalls(_Calls[MongoClient[Any]]):
+    """Calls of which none suspends."""
+
+    _store_kind = Mongo
+
+    async def _sleep(self, effect: Sleep) -> object:
+        return local()[Sleep](effect)
+
+    async def _run(self, program: Program[object], handle: Callable[[Effect[object]], Any]) -> object:
+        return run(program, lambda effect: at_once(handle(effect)))
+
+
+@final
+class Kit:
+    """Writes of application code that survive the network. Its methods may be called from any thread.
+
+    Each of them returns `Done`, `NotDone` or `Unknown`, and raises for misuse, and for a server that is no replica set, alone.
+
+    Args:
+        client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and database: what its calls have in
+            common is the budget of retries and the circuit.
+        database: Where the collections are.
+        rules: What bounds the calls.
+
+    Raises:
+        Misuse: It is no client of this kind, it asks for no acknowledgements, it sends writes again and does not tell of it,
+            or the database cannot have that name.
+    """
+
+    def __init__(self, client: MongoClient[Any], database: str, rules: Rules = _RULES) -> None:
+        self._calls = _SyncCalls(client, database, rules)
+
+    def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
+        """Insert a document under an id of one's own.
+
+        Args:
+            collection: Where.
+            document: In pymongo's words. As pymongo does, it gets an `_id` where it has none; so the very same can be sent
+                again, in another call as well.
+
+        Returns:
+            `Done` if it stands there, be it by an earlier call; `NotDone` if this call has not inserted it, as where another's
+            has the id; `Unknown` if that is not known.
+
+        Raises:
+            Misuse: It has no BSON form, or a timestamp without a time, or the collection cannot have that name.
+        """
+        return at_once(self._calls.insert(collection, document))
+
+    def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
+        """Read one document.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            by: The field of the unique key.
+
+        Returns:
+            `Done` with the document as pymongo reads it, or with None if there is none; else `NotDone`.
+
+        Raises:
+            Misuse: The key has no BSON form, or the collection or the field cannot have that name.
+        """
+        return at_once(self._calls.find_one(collection, key, by=by))
+
+    def set_fields(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[int]:
+        """Set fields of one document to values (`$set`). A request that is sent again overwrites what others have set meanwhile.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            fields: The new values by field, or by dotted path.
+            by: The field of the unique key.
+
+        Returns:
+            `Done` with how many documents the last attempt has matched, 1 or 0; `NotDone`, or `Unknown`.
+
+        Raises:
+            Misuse: The key or a field has no BSON form, the fields are empty or contain the key, or a name is not valid.
+        """
+        return at_once(self._calls.set_fields(collection, key, fields, by=by))
+
+    def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
+        """Set fields of one document, as `set_fields`; the document is inserted if there is none.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            fields: The new values by field, or by dotted path.
+            by: The field of the unique key. It has a unique index, or two upserts at one time insert two documents.
+
+        Returns:
+            `Done`, `NotDone` or `Unknown`.
+
+        Raises:
+            Misuse: As `set_fields`.
+        """
+        return at_once(self._calls.upsert(collection, key, fields, by=by))
+
+    def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
+        """Delete the document of that key.
+
+        Args:
+            collection: Where.
+            key: The `_id`, or the value of the field `by`. A document that others insert under it meanwhile may be deleted, too.
+            by: The field of the unique key.
+
+        Returns:
+            `Done` if there is none, with how many the last attempt has deleted; `NotDone`, or `Unknown`.
+
+        Raises:
+            Misuse: The id has no BSON form, or the collection cannot have that name.
+        """
+        return at_once(self._calls.delete(collection, key, by=by))
+
+    def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
+        """Delete all documents that match.
+
+        Args:
+            collection: Where.
+            where: The filter, in pymongo's words; `{}` for all.
+
+        Returns:
+            `Done` if none is left of those that were there, with how many the last attempt has deleted; `NotDone` if none was
+            deleted, or `Unknown`, also where the server refuses a filter that has an expression (`$expr`, `$where`), which
+            may fail in the midst.
+
+        Raises:
+            Misuse: The filter has no BSON form, or the collection cannot have that name.
+        """
+        return at_once(self._calls.delete_many(collection, where))
+
+    def count(self, collection: str, key: str, token: str) -> Sent[None]:
+        """Add one to a counter, exactly once; it is made where there is none.
+
+        Args:
+            collection: Where the counters are.
+            key: The counter's id.
+            token: An id of this increment, which no other one has, such as `str(ObjectId())`; it becomes a part of the name of a
+                field, so it has no dot.
+
+        Returns:
+            `Done` if it is counted; `NotDone` if it is not, and no sweep will; `Unknown` otherwise: the next sweep counts it if
+            its first step was done, and the same token may be sent again until then.
+
+        Raises:
+            Misuse: A name cannot be one, or what has that id is no counter.
+        """
+        return at_once(self._calls.count(collection, key, token))
+
+    def counted(self, collection: str, key: str) -> Done[int] | NotDone:
+        """Read a counter: how many are counted by now; 0 where there is none."""
+        return at_once(self._calls.counted(collection, key))
+
+    def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
+        """Count what callers have left behind, at any time; three sweeps at rest leave nothing but the count.
+
+        Args:
+            collection: Where the counters are.
+            key: The counter's id; None for each in which something is left, which the server finds.
+
+        Returns:
+            `Done`, or `NotDone` if some of it is left for the next sweep.
+        """
+        return at_once(self._calls.sweep(collection, key))
 
 
 def _read(sent: Sent[T]) -> Done[T] | NotDone:

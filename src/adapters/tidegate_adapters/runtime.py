@@ -39,7 +39,7 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -235,6 +235,152 @@ class _Runner(Generic[C]):
         self.cancels = 0  # by the runtime, since it is at this
         self.is_coming = False  # was it called in, and has not come yet?
 
+    def cancel(self) -> None:
+        """End what it is at."""
+        self.cancels += 1
+        self.task.cancel()
+
+
+@final
+class _Runners(Generic[C]):
+    """The tasks that call code, and the calls that wait for one of them.
+
+    Args:
+        loop: Where they run.
+        clock: Each call is timed by it.
+        ended: Is told that a call has ended: of which work, with what, its reply, and how many seconds it took.
+        raised: Makes the reply of what a call in a runner has raised.
+
+    Attributes:
+        context: As it was when this was made.
+        is_closed: No runner begins a call any more.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+        ended: Callable[[_Work[C], object, object, float], None],
+        raised: Callable[[_Runner[C], BaseException], object],
+    ) -> None:
+        self.context, self.is_closed = contextvars.copy_context(), False
+        self._loop, self._clock, self._ended, self._raised = loop, clock, ended, raised
+        self._queue: deque[tuple[_Work[C], object]] = deque()
+        self._idle: deque[tuple[_Runner[C], asyncio.Future[None]]] = deque()
+        self._coming = 0  # how many runners are
+        self._all: dict[_Runner[C], None] = {}
+
+    def __iter__(self) -> Iterator[_Runner[C]]:
+        return iter([*self._all])  # also in another thread
+
+    def working(self) -> list[Working]:
+        """The calls that have begun and not ended."""
+        return [Working(each.work.command, each.given, each.began_s) for each in self if each.work is not None]
+
+    def enqueue(self, work: _Work[C], given: Iterable[object]) -> None:
+        """Call its code with each of these, as soon as there are runners."""
+        self._queue.extend([(work, each) for each in given])
+        if not self._coming:
+            self._call_in()
+
+    def interrupt(self, is_wanted: Callable[[_Work[C], object], bool]) -> None:
+        """End the calls for which this holds."""
+        waiting = [each for each in self._queue if is_wanted(*each)]
+        if waiting:
+            self._queue = deque(each for each in self._queue if not is_wanted(*each))
+        for work, given in waiting:
+            self._ended(work, given, Refused("interrupted"), 0.0)
+        for runner in self._all:
+            if runner.work is not None and is_wanted(runner.work, runner.given):
+                runner.cancel()
+
+    def _call_in(self) -> None:
+        """Wake two runners, or make them, where there is more to do than those take who are on their way.
+
+        Each does so again, so a thousand are there in ten turns, and two if code does not wait.
+        """
+        for _ in range(min(2, len(self._queue) - self._coming)):
+            runner = self._woken() or self._made()
+            runner.is_coming = True
+            self._coming += 1
+
+    def _woken(self) -> _Runner[C] | None:
+        """A runner that was idle, if there is one."""
+        while self._idle:
+            runner, idle = self._idle.popleft()
+            if not idle.done():
+                idle.set_result(None)
+                return runner
+        return None
+
+    def _made(self) -> _Runner[C]:
+        """A new one."""
+        runner = _Runner[C]()
+        runner.task = self._loop.create_task(self._run(runner), context=self.context.copy())
+        runner.task.add_done_callback(partial(self._retired, runner))
+        self._all[runner] = None
+        return runner
+
+    def _came(self, runner: _Runner[C]) -> None:
+        """It is on its way no more."""
+        self._coming -= runner.is_coming
+        runner.is_coming = False
+
+    def _retired(self, runner: _Runner[C], task: asyncio.Task[None]) -> None:
+        """A runner has ended, for whatever reason."""
+        del self._all[runner]
+        self._came(runner)
+        if not task.cancelled():
+            task.exception()  # it was told as a reply
+        if not self.is_closed:
+            self._call_in()
+
+    async def _run(self, runner: _Runner[C]) -> None:
+        """Call what waits, as long as the runner is as good as new."""
+        if not hasattr(runner, "task"):
+            await asyncio.sleep(0)  # tasks start eagerly here: it was not yet called in, and steps are being followed
+        self._came(runner)
+        context, clock = self.context, self._clock
+        calls, now_s = 0, clock()
+        while not self.is_closed:
+            if not self._queue:
+                idle = self._loop.create_future()
+                self._idle.append((runner, idle))
+                await idle
+                self._came(runner)
+                calls, now_s = 0, clock()
+                continue
+            work, given = self._queue.popleft()
+            if not calls and len(self._queue) > self._coming:
+                self._call_in()
+            calls += 1
+            runner.work, runner.given, runner.began_s = work, given, now_s
+            assert work.code is not None
+            try:
+                if work.make is not None:
+                    runner.given = given = work.make(given)
+                reply = await work.code(given)
+                if reply is not None and work.then is not None:
+                    reply = await work.then(given, reply)
+            except BaseException as error:  # noqa: BLE001  whatever it is, it is the reply (RT2)
+                reply = self._raised(runner, error)
+            began_s, now_s = now_s, clock()
+            runner.work = runner.given = None
+            self._ended(work, given, reply, now_s - began_s)
+            is_odd = runner.cancels or runner.task.cancelling() or contextvars.copy_context() != context
+            if isinstance(reply, GeneratorExit) or (is_odd and not self._is_as_new(runner)):
+                return
+            if calls % _BURST == 0:
+                await asyncio.sleep(0)
+                now_s = clock()
+
+    def _is_as_new(self, runner: _Runner[C]) -> bool:
+        """Tell whether nothing is left in a runner of what it called: no cancellation, no context variable."""
+        for _ in range(runner.cancels):
+            runner.task.uncancel()
+        runner.cancels = 0
+        return not runner.task.cancelling() and contextvars.copy_context() == self.context
+
 
 @final
 class _Observing:
@@ -280,17 +426,14 @@ class Runtime(Generic[S, E, C]):
         self._rules, self._begin, self._event_for, self._merge = rules, begin, event_for, merge
         self._observers = list(map(_Observing, observers))
         self._fields, self._observer_failures_max = fields, observer_failures_max
-        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
-        is_asyncios = getattr(type(self._loop), "time", None) is asyncio.BaseEventLoop.time
-        self._clock = monotonic if is_asyncios else self._loop.time  # the same, in half the time: each call is timed
-        self._unwatch = watched(self._loop, self._called_for) if is_asyncios else lambda: None
+        self._loop = loop = asyncio.get_running_loop()
+        is_asyncios = getattr(type(loop), "time", None) is asyncio.BaseEventLoop.time
+        clock = monotonic if is_asyncios else loop.time  # the same, in half the time: each call is timed
+        self._runners = _Runners[C](loop, clock, self._end, self._raised)
+        self._unwatch = watched(loop, self._called_for) if is_asyncios else lambda: None
         self._told: list[E | _Work[C]] = []  # in this turn: events, and work of which something has ended
         self._is_due = self._is_closed = False
         self._works: dict[object, list[_Work[C]]] = {}
-        self._queue: deque[tuple[_Work[C], object]] = deque()
-        self._idle: deque[tuple[_Runner[C], asyncio.Future[None]]] = deque()
-        self._coming = 0  # how many runners are
-        self._runners: dict[_Runner[C], None] = {}
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self._exits: list[BaseException] = []
         self._failure: Exception | None = None
@@ -346,11 +489,7 @@ class Runtime(Generic[S, E, C]):
 
     def working(self) -> list[Working]:
         """The calls of code that have begun and not ended, those included that will not be cancelled."""
-        return [
-            Working(runner.work.command, runner.given, runner.began_s)
-            for runner in self._runners
-            if runner.work is not None
-        ]
+        return self._runners.working()
 
     async def close(self, patience_s: float = _PATIENCE_S) -> None:
         """Cancel whatever is left; code that will not be cancelled is logged, and left behind.
@@ -358,13 +497,13 @@ class Runtime(Generic[S, E, C]):
         Args:
             patience_s: How long to wait for it, twice, in seconds.
         """
-        self._is_closed = True
+        self._is_closed = self._runners.is_closed = True
         self._unwatch()
         self._wake()
         self._drop_all()
         for _ in range(2):  # one may be lost (`tidegate_adapters.cancelling`)
             for runner in self._runners:
-                self._cancel(runner)
+                runner.cancel()
             if tasks := {runner.task for runner in self._runners}:
                 await asyncio.wait(tasks, timeout=patience_s)
         for each in self.working():
@@ -376,7 +515,7 @@ class Runtime(Generic[S, E, C]):
         """See to it that what was told is stepped soon."""
         if not self._is_due and not self._is_closed:
             self._is_due = True
-            self._loop.call_soon(self._turn, context=self._context)
+            self._loop.call_soon(self._turn, context=self._runners.context)
 
     def _turn(self) -> None:
         """Step all that was told, and begin what follows."""
@@ -504,32 +643,21 @@ class Runtime(Generic[S, E, C]):
                 self._works.setdefault(command, []).append(work)
                 work.timer = self._loop.call_later(max(seconds, 0), self._end, work, None, None)
             case Interrupt(other):
-                self._interrupt(lambda work, _: work.command == other)
+                self._runners.interrupt(lambda work, _: work.command == other)
             case InterruptEach(is_wanted):
-                self._interrupt(lambda work, given: work.is_each and is_wanted(work.command, given))
+                self._runners.interrupt(lambda work, given: work.is_each and is_wanted(work.command, given))
             case Withdraw(other):
                 for work in tuple(self._works.get(other, ())):
                     self._withdraw(work)
             case _:
                 assert_never(job)
 
-    def _interrupt(self, is_wanted: Callable[[_Work[C], object], bool]) -> None:
-        """End the calls of code for which this holds."""
-        waiting = [each for each in self._queue if is_wanted(*each)]
-        if waiting:
-            self._queue = deque(each for each in self._queue if not is_wanted(*each))
-        for work, given in waiting:
-            self._end(work, given, Refused("interrupted"))
-        for runner in self._runners:
-            if runner.work is not None and is_wanted(runner.work, runner.given):
-                self._cancel(runner)
-
     def _withdraw(self, work: _Work[C]) -> None:
         work.is_withdrawn = True
         self._forget(work)
         if work.timer is not None:
             work.timer.cancel()
-        self._interrupt(lambda each, _: each is work)
+        self._runners.interrupt(lambda each, _: each is work)
 
     def _forget(self, work: _Work[C]) -> None:
         left = [each for each in self._works.pop(work.command, ()) if each is not work]
@@ -548,97 +676,13 @@ class Runtime(Generic[S, E, C]):
             self._come()
         work.ended.append(_NEW(Ended, (given, reply, seconds)))
 
-    # --- runners ---
-
     def _enqueue(self, work: _Work[C], given: Iterable[object]) -> None:
         if not work.left:  # of nothing, all has ended
             self._told.append(work)
             self._come()
             return
         self._works.setdefault(work.command, []).append(work)
-        self._queue.extend([(work, each) for each in given])
-        if not self._coming:
-            self._call_in()
-
-    def _call_in(self) -> None:
-        """Wake two runners, or make them, where there is more to do than those take who are on their way.
-
-        Each does so again, so a thousand are there in ten turns, and two if code does not wait.
-        """
-        for _ in range(min(2, len(self._queue) - self._coming)):
-            runner = self._woken() or self._made()
-            runner.is_coming = True
-            self._coming += 1
-
-    def _woken(self) -> _Runner[C] | None:
-        """A runner that was idle, if there is one."""
-        while self._idle:
-            runner, idle = self._idle.popleft()
-            if not idle.done():
-                idle.set_result(None)
-                return runner
-        return None
-
-    def _made(self) -> _Runner[C]:
-        """A new one."""
-        runner = _Runner[C]()
-        runner.task = self._loop.create_task(self._run(runner), context=self._context.copy())
-        runner.task.add_done_callback(partial(self._retired, runner))
-        self._runners[runner] = None
-        return runner
-
-    def _came(self, runner: _Runner[C]) -> None:
-        """It is on its way no more."""
-        self._coming -= runner.is_coming
-        runner.is_coming = False
-
-    def _retired(self, runner: _Runner[C], task: asyncio.Task[None]) -> None:
-        """A runner has ended, for whatever reason."""
-        del self._runners[runner]
-        self._came(runner)
-        if not task.cancelled():
-            task.exception()  # it was told as a reply
-        if not self._is_closed:
-            self._call_in()
-
-    async def _run(self, runner: _Runner[C]) -> None:
-        """Call what waits, as long as the runner is as good as new."""
-        if not hasattr(runner, "task"):
-            await asyncio.sleep(0)  # tasks start eagerly here: it was not yet called in, and steps are being followed
-        self._came(runner)
-        context, clock = self._context, self._clock
-        calls, now_s = 0, clock()
-        while not self._is_closed:
-            if not self._queue:
-                idle = self._loop.create_future()
-                self._idle.append((runner, idle))
-                await idle
-                self._came(runner)
-                calls, now_s = 0, clock()
-                continue
-            work, given = self._queue.popleft()
-            if not calls and len(self._queue) > self._coming:
-                self._call_in()
-            calls += 1
-            runner.work, runner.given, runner.began_s = work, given, now_s
-            assert work.code is not None
-            try:
-                if work.make is not None:
-                    runner.given = given = work.make(given)
-                reply = await work.code(given)
-                if reply is not None and work.then is not None:
-                    reply = await work.then(given, reply)
-            except BaseException as error:  # noqa: BLE001  whatever it is, it is the reply (RT2)
-                reply = self._raised(runner, error)
-            began_s, now_s = now_s, clock()
-            runner.work = runner.given = None
-            self._end(work, given, reply, now_s - began_s)
-            is_odd = runner.cancels or runner.task.cancelling() or contextvars.copy_context() != context
-            if isinstance(reply, GeneratorExit) or (is_odd and not self._is_as_new(runner)):
-                return
-            if calls % _BURST == 0:
-                await asyncio.sleep(0)
-                now_s = clock()
+        self._runners.enqueue(work, given)
 
     def _raised(self, runner: _Runner[C], error: BaseException) -> object:
         self._note(error)
@@ -648,22 +692,11 @@ class Runtime(Generic[S, E, C]):
             )
         return Refused("interrupted") if isinstance(error, asyncio.CancelledError) and runner.cancels else error
 
-    def _is_as_new(self, runner: _Runner[C]) -> bool:
-        """Tell whether nothing is left in a runner of what it called: no cancellation, no context variable."""
-        for _ in range(runner.cancels):
-            runner.task.uncancel()
-        runner.cancels = 0
-        return not runner.task.cancelling() and contextvars.copy_context() == self._context
-
-    def _cancel(self, runner: _Runner[C]) -> None:
-        runner.cancels += 1
-        runner.task.cancel()
-
     # --- what goes wrong ---
 
     def _called_for(self, task: asyncio.Task[Any]) -> str:
         """What the code was called for that runs in this task, in words; asked from another thread."""
-        for runner in [*self._runners]:
+        for runner in self._runners:
             if runner.task is task and runner.work is not None and self._fields is not None:
                 fields = self._fields(runner.work.command, runner.given)
                 return ", ".join(f"{name} {value}" for name, value in fields.items())

@@ -6,9 +6,9 @@ Each is acknowledged by all replicas in sync before the record that it was made 
     failed -> written -> done     the partition asks for an answer (`DeliverRecords`), and that is given once it is written
 
 Both orders are tried by seed, with sends that are slow and fail (`tests/integration/kafka_runs.py`, the kinds `sends` and
-`letters`). So a record whose worker dies in between is handled again, and sent again: at least once. What cannot be sent is a failure of
-its record. A dead letter that cannot be written is written again as
-`tidegate.sinks.letter_writing` says, or until its partition goes; the record is not done meanwhile, so nothing is lost.
+`letters`). So a record whose worker dies in between is handled again, and sent again: at least once. What nobody has answered
+is sent again (`tidegate_adapters.sinks`); what the broker refuses is a failure of its record. A dead letter that is refused is
+written again as `tidegate.sinks.letter_writing` says, or until its partition goes; the record is not done meanwhile, so nothing is lost.
 
 A producer is made when there is something to send, and another one when something could not be: aiokafka's counts what it has
 not sent among what it has, and is told from then on that it is out of order. Whoever else was about to send by the old one
@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from time import time
 from typing import Final, NamedTuple, final
 
+from tidegate.model.effects import Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND, WALL, Instant, seconds
 from tidegate.model.records import Record, Send
@@ -32,21 +33,27 @@ from tidegate.sinks.letter_writing import Attempt, Settled, after_attempt
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Producer
 from tidegate_adapters.record_fields import say
+from tidegate_adapters.sinks import Outbox, Sink
 from tidegate_adapters.worker_settings import letter_topic
 
-__all__ = ["DeadLetters", "Failed", "Sender", "acknowledged", "failed_by", "queued"]
+__all__ = ["DeadLetters", "Failed", "KafkaSink", "acknowledged", "failed_by", "queued"]
 
 _LASTS_S: Final = 120.0
 """The longest that a send takes: three times the client's own limit, for its sender may end without a word."""
+_BATCH_BYTES: Final = 16_384
+"""As much as aiokafka puts into one batch; with more, one partition that is full is not to hold up others."""
 
 
 @final
-class Sender:
-    """Sends records, by a producer that is made when it is needed.
+class KafkaSink(Sink[Sequence[Send]]):
+    """Sends records, by a producer that is made when it is needed. A payload is what one handler has answered with: its
+    records are sent in this order within a partition, and again all of them where one has failed.
 
     Args:
         make: Makes a producer.
     """
+
+    name = "kafka"
 
     def __init__(self, make: Callable[[], Producer]) -> None:
         self._make = make
@@ -55,42 +62,57 @@ class Sender:
         self._spoilt: set[asyncio.Task[None]] = set()
         self._is_stopped = False
 
-    async def send(self, records: Sequence[Send]) -> None:
-        """Send them, in this order within a partition; return when all are acknowledged.
+    async def deliver(self, payloads: Sequence[Sequence[Send]], /) -> Sequence[Failure | None]:
+        """Send payloads; return when all are acknowledged, or have failed."""
+        try:
+            async with asyncio.timeout(_LASTS_S):
+                if len(payloads) == 1 or sum(map(_size, payloads)) <= _BATCH_BYTES:
+                    sent = [await self._queued(each) for each in payloads]
+                else:
+                    sent = await asyncio.gather(*map(self._queued, payloads))
+                return [await self._sent(records, *each) for records, each in zip(payloads, sent, strict=True)]
+        except BaseException:
+            self._replace(self._producer)
+            raise
 
-        Raises:
-            TidegateError: The worker has left its group.
-            Exception: What the client raises, with a note that names the topic. Some of them may have been sent then.
-        """
-        if not records:
-            return
-        async with asyncio.timeout(_LASTS_S):
-            producer, sent = await self._queued_all(records)
-            try:
-                await acknowledged(records, sent)
-            except BaseException:
-                self._replace(producer)
-                raise
-
-    async def _queued_all(self, records: Sequence[Send]) -> tuple[Producer, list[asyncio.Future[object]]]:
-        """With the producer; where another's failure closes it meanwhile, with the next one."""
+    async def _queued(
+        self, records: Sequence[Send]
+    ) -> tuple[Producer | None, list[asyncio.Future[object]] | Exception]:
+        """By which producer, and what acknowledges each; where another's failure closes it meanwhile, by the next one."""
+        producer = None
         while True:
-            producer = await self._started()
             try:
+                producer = await self._started()
                 return producer, await queued(producer, records)
-            except ports.PRODUCER_CLOSED:
+            except ports.PRODUCER_CLOSED as error:
                 if self._producer is producer:
-                    raise
+                    return producer, error
+            except Exception as error:  # noqa: BLE001  it is told what became of each
+                return producer, error
+
+    async def _sent(
+        self, records: Sequence[Send], producer: Producer | None, sent: list[asyncio.Future[object]] | Exception
+    ) -> Failure | None:
+        """What became of a payload; a producer that could not send something is not used again."""
+        if isinstance(sent, Exception):
+            return ports.send_failure(sent)
+        try:
+            await acknowledged(records, sent)
+        except Exception as error:  # noqa: BLE001  as above
+            self._replace(producer)
+            return ports.send_failure(error)
+        return None
 
     async def stop(self) -> None:
         """Send nothing more."""
         self._is_stopped = True
-        if self._producer is not None:
-            self._replace(self._producer)
+        self._replace(self._producer)
         if self._spoilt:
             await asyncio.wait(self._spoilt)
 
     async def _started(self) -> Producer:
+        if self._producer is not None:
+            return self._producer
         async with self._starts:
             if self._is_stopped:
                 raise TidegateError("nothing is sent any more", why="the worker has left its group")
@@ -104,8 +126,8 @@ class Sender:
                 self._producer = made
             return self._producer
 
-    def _replace(self, producer: Producer) -> None:
-        if self._producer is producer:
+    def _replace(self, producer: Producer | None) -> None:
+        if producer is not None and self._producer is producer:
             self._producer = None
             self._end(producer)
 
@@ -119,6 +141,11 @@ class Sender:
         task.add_done_callback(self._spoilt.discard)
 
 
+def _size(records: Iterable[Send]) -> int:
+    """About how much space records take."""
+    return sum(len(each.value or b"") for each in records)
+
+
 async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Future[object]]:
     """What each is acknowledged by, once it is in the producer's queue; whoever waits for it may go.
 
@@ -127,8 +154,11 @@ async def queued(producer: Producer, records: Iterable[Send]) -> list[asyncio.Fu
     """
     found: list[asyncio.Future[object]] = []
     for each in records:
-        with _noted(each):
+        try:
             found.append(asyncio.ensure_future(await producer.send(each)))
+        except Exception as error:
+            _note(error, each)
+            raise
         found[-1].add_done_callback(_seen)
     return found
 
@@ -144,20 +174,18 @@ async def acknowledged(records: Iterable[Send], sent: Iterable[asyncio.Future[ob
         Exception: What the client raises for the first that is not, with a note that names its topic.
     """
     for record, each in zip(records, sent, strict=True):
-        with _noted(record):
+        try:
             await each
+        except Exception as error:
+            _note(error, record)
+            raise
 
 
-@contextmanager
-def _noted(record: Send) -> Generator[None]:
-    """What is raised within the block gets a note that says where this was to be sent; the client's says nothing of it."""
-    try:
-        yield
-    except Exception as error:
-        note = f"sending to {record.topic}"
-        if note not in getattr(error, "__notes__", ()):  # all of a request may have one in common
-            error.add_note(note)
-        raise
+def _note(error: Exception, record: Send) -> None:
+    """Note where this was to be sent; the client's error says nothing of it."""
+    note = f"sending to {record.topic}"
+    if note not in getattr(error, "__notes__", ()):  # all of a request may have one in common
+        error.add_note(note)
 
 
 def _seen(sent: asyncio.Future[object]) -> None:
@@ -195,13 +223,13 @@ class DeadLetters:
     """Writes dead letters.
 
     Args:
-        sender: What sends them.
+        outbox: What sends them.
         pattern: Where to.
         group: Whose they are.
     """
 
-    def __init__(self, sender: Sender, pattern: str, group: str) -> None:
-        self._sender, self._pattern, self._group = sender, pattern, group
+    def __init__(self, outbox: Outbox[Sequence[Send]], pattern: str, group: str) -> None:
+        self._outbox, self._pattern, self._group = outbox, pattern, group
 
     def letter(self, record: Record, failed: Failed) -> Send:
         """The dead letter of a record.
@@ -254,7 +282,7 @@ class DeadLetters:
     async def _attempted(self, letter: Send) -> Exception | None:
         """What an attempt to write it has raised, if anything."""
         try:
-            await self._sender.send((letter,))
+            await self._outbox.deliver((letter,))
         except Exception as error:  # noqa: BLE001  whatever it is, the record is not done
             return error
         return None

@@ -85,8 +85,10 @@ def select(
         NothingSelectedError: None of them has that in its name, or is of that kind, or has that scope.
         CodeRaisedError: The user's function that makes it raised an error.
     """
-    shipped = catalogue.SAMPLE if is_sample else catalogue.CATALOGUE
-    given = tuple(texts) or tuple(name for name, each in shipped.items() if scope in each.scopes)
+    given = tuple(texts)
+    if not given:  # or what ships need not be loaded
+        shipped = catalogue.SAMPLE if is_sample else catalogue.CATALOGUE
+        given = tuple(name for name, each in shipped.items() if scope in each.scopes)
     named = (_BY_DECISION.get(text, text) for text in given)
     asked = (scoped(text, Scope(scope)) if _is_shipped(text) and "@" not in text else text for text in named)
     found = {target.identity: target for text in asked for target in _named(text)}
@@ -216,7 +218,7 @@ def _named(text: str) -> tuple[Target, ...]:
 
 def _is_shipped(text: str) -> bool:
     """Is it the name of a scenario that ships, or of one of its scopes?"""
-    return ":" not in text and not text.endswith(".py") and catalogue.find(text.partition("@")[0]) is not None
+    return ":" not in text and not text.endswith(".py") and text.partition("@")[0] in catalogue.CATALOGUE
 
 
 def _unknown(text: str) -> Misuse:

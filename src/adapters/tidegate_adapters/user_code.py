@@ -39,7 +39,8 @@ from tidegate_adapters.kafka_ports import record_of
 from tidegate_adapters.later import Later
 from tidegate_adapters.record_fields import attempt_of, placed, say
 from tidegate_adapters.runtime import Call, CallEach, Ended, Job
-from tidegate_adapters.sending import DeadLetters, Sender, failed_by
+from tidegate_adapters.sending import DeadLetters, failed_by
+from tidegate_adapters.sinks import Outbox
 from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.undone import Records
 from tidegate_adapters.worker_settings import WorkerSettings
@@ -75,7 +76,7 @@ class UserCode:
         code: The user's.
         settings: What the worker was told.
         records: What the member was handed.
-        sender: Sends what handlers answer with.
+        outbox: Delivers what handlers answer with.
         tallies: Where it is counted how calls end, if anywhere.
         tell: Tells the worker of an event that is no answer to what was asked.
         transactions: Keeps what handlers answer with until it is committed with their records; None where it is sent at once.
@@ -86,17 +87,17 @@ class UserCode:
         code: Code,
         settings: WorkerSettings,
         records: Records,
-        sender: Sender,
+        outbox: Outbox[Sequence[Send]],
         tallies: Tallies | None,
         tell: Callable[[ShutdownEvent], None],
         transactions: Transactions | None = None,
     ) -> None:
-        self._code, self._settings, self._records, self._sender = code, settings, records, sender
+        self._code, self._settings, self._records, self._outbox = code, settings, records, outbox
         self._rules, self._tallies, self._tell = settings.consumer.partition, tallies, tell
         self._transactions = transactions
         self._loop = asyncio.get_running_loop()
         topic = settings.dead_letter
-        self._dead_letters = None if topic is None else DeadLetters(sender, topic, settings.group)
+        self._dead_letters = None if topic is None else DeadLetters(outbox, topic, settings.group)
         self._handle = code.handle
 
     def beware(self) -> None:
@@ -153,7 +154,8 @@ class UserCode:
         if self._transactions is None or not isinstance(given, Record):
             for each in aside:
                 await self._put_aside(each, attempt)
-            await self._sender.send(sends)
+            if sends:
+                await self._outbox.deliver(sends)
             return
         letters = [await self._put_aside(each, attempt) for each in aside]
         answers = (*(each for each in letters if each is not None), *sends)

@@ -19,9 +19,13 @@ from tidegate.consumer.backpressure import for_executors
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.worker import WorkerRules
 from tidegate.model.errors import Misuse, shown
-from tidegate.model.instants import MILLISECOND, duration, seconds
+from tidegate.model.instants import MILLISECOND, SECOND, duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_name, check_type
+from tidegate.retries.backoff import Exponential, Policy
+from tidegate.sinks.circuit_breaker import CircuitBreaker
+from tidegate.sinks.delivery import Action, DeliveryRules
+from tidegate.sinks.outbox import OutboxRules
 from tidegate_adapters.declaring import length_of
 from tidegate_adapters.handlers import TOPIC, Undecodable, is_pattern, letters_of, pattern_of
 from tidegate_adapters.printable import Secret
@@ -104,6 +108,18 @@ def _with_executors(rules: ConsumerRules, executors: int) -> ConsumerRules:
     )
 
 
+_OUTBOX: Final = OutboxRules(
+    breaker=CircuitBreaker(cooldown=5 * SECOND),
+    delivery=DeliveryRules(
+        sending=Policy(backoff=Exponential(SECOND // 10, cap=5 * SECOND), attempts_max=None),
+        refused=Action.HOLD,
+        lasting=Action.HOLD,
+        dead_lettering=None,
+    ),
+)
+"""What is not answered is sent again, however long that takes, as the position waits for it; what is refused is handed back, for
+it is a failure of the record.
+"""
 _NOWHERE: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 
@@ -141,7 +157,7 @@ def _check_addresses(bootstrap: str) -> None:
 @final
 @attrs.frozen
 class WorkerSettings:
-    """What a worker is told.
+    """What a worker is told: each of these is an argument of `Worker`, too, and documented here.
 
     Invariants: topics, each with a name; an address without a user; a group; 1 ms <= timeout; 0 < stalled_after, grace; 0 <= leave; 1 <= concurrency, observer_failures_max; a start in
     time has a time zone, and is not before 1970; offsets to start at are not negative; 0 <= metrics_port < 65536; metrics_host is not empty; dead letters
@@ -154,18 +170,23 @@ class WorkerSettings:
         consumer: What a consumer does; how many executors it has, `concurrency` says.
         options: More options of the client; never shown, for a password may be among them.
         concurrency: How many handlers run at a time in this process.
-        timeout: How long a handler may take; None for any time.
-        undecodable: What becomes of a record that cannot be decoded.
+        timeout: How long an async handler may take until it is cancelled and has failed; None for any time.
+        undecodable: What becomes of a record that `decode` raises at, or that has a header whose name is not UTF-8.
         start_time: Where a partition begins that the group has committed nothing for: at the first record that is not older.
-            Without it the client's option `auto_offset_reset` says: at the beginning unless told otherwise.
+            Without it the option `auto_offset_reset` says: "earliest" (here the default), "latest" or "none", an error. A group
+            that has committed a position goes on at the first record that is left from there on.
         start_offsets: The same, at an offset, for some partitions.
-        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record; None for none.
+        dead_letter: The topic of dead letters, in which `{topic}` stands for that of the record; None for none. What is
+            written there, `tidegate.sinks.dead_records` says.
         stalled_after: How long a partition may stand though something of it is undone, until the worker is not healthy.
-        metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
-        metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
+        metrics_port: Where `/metrics` and `/health` are answered while it runs; 0 for any port that is free, None for nowhere.
+        metrics_host: The address to listen on there, loopback by default; nobody is asked who they are.
         leave: How long the group may take to answer to the leaving, once all is drained.
-        grace: How long whoever stops the worker waits until it is killed; a drain and the leaving are to take less.
-        exactly_once: Whether what handlers answer with is committed together with their records.
+        grace: How long whoever stops the worker waits until it is killed, as in Kubernetes by default; a drain and the leaving
+            are to take less.
+        exactly_once: What handlers answer with, and dead letters, go into one transaction of Kafka's with the position that
+            covers their record: a reader with `read_committed` sees the answers of each record once, whatever fails. All
+            members of the group are to have it (`tidegate.consumer.transactions`).
         observer_failures_max: After so many failures in a row an observer or a recording is not called again; None for never.
     """
 
@@ -252,6 +273,11 @@ class WorkerSettings:
     def rules(self) -> WorkerRules:
         """What the worker does."""
         return WorkerRules(self.consumer, duration(self.leave))
+
+    @property
+    def outbox(self) -> OutboxRules:
+        """How what handlers answer with is delivered."""
+        return attrs.evolve(_OUTBOX, most=self.concurrency)
 
     def _check_times(self) -> None:
         grace, leave = length_of(self.grace, "grace", 1), length_of(self.leave, "leave", 0)

@@ -1,7 +1,7 @@
 """All that ships, by name, in the order in which it is explored: designs first, then specimens, room by room.
 
-Each room lists its own: SCENARIOS of `Shipped` in its `scenarios`, SPECIMENS of `Specimen` in its `specimens`. A room is
-loaded when something of it is asked for: who explores one scenario need not wait for all of them.
+A module of a package's `scenarios` lists SCENARIOS of `Shipped`; the module of its `specimens` with the same name lists
+SPECIMENS of `Specimen`. A module is loaded when something in it is asked for.
 """
 
 from __future__ import annotations
@@ -9,33 +9,61 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from itertools import chain
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, cast, final
 
 from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, Shipped, Specimen
 
-__all__ = ["CATALOGUE", "DESIGNS", "SAMPLE", "SPECIMENS", "find", "shipped"]
+__all__ = ["CATALOGUE", "DESIGNS", "SAMPLE", "SPECIMENS", "shipped"]
 
-_ROOMS: Final = (
-    "leases", "counters", "transactions", "payloads", "services", "invocations", "triggers", "reactive", "consumer", "sinks",
-)  # fmt: skip
+_DESIGNED: Final[Mapping[str, tuple[str, ...]]] = {
+    "leases": ("leader", "small_lock"),
+    "counters": ("counter", "counter_read"),
+    "transactions": ("transfers", "on_call"),
+    "payloads": (),
+    "services": (),
+    "invocations": (
+        "admission", "array_push_lock", "asking", "ending", "waiting", "purging", "enqueueing", "metering", "taking", "heeding",
+        "recovery", "registration", "transition", "settling",
+    ),
+    "triggers": ("evaluator", "noticing", "turn"),
+    "reactive": (
+        "change_stream", "deployments", "desk", "planners", "reactive_task", "reconciler", "sweeper", "unconfirmed", "unheard",
+    ),
+    "consumer": ("partition", "shutdown", "transactions"),
+    "sinks": (),
+}  # fmt: skip
+"""By package: the modules of its `scenarios`; none where that is a module itself."""
+_PLANTED: Final[Mapping[str, tuple[str, ...]]] = {**_DESIGNED, "transactions": ()}
+"""Those of its `specimens`."""
 
 if TYPE_CHECKING:  # made by __getattr__ below, when somebody asks
     DESIGNS: tuple[Shipped, ...]
     SPECIMENS: tuple[Specimen, ...]
-    CATALOGUE: Mapping[str, Shipped | Specimen]
     SAMPLE: Mapping[str, Shipped | Specimen]
 
 
-def find(name: str) -> Shipped | Specimen | None:
-    """What ships under that name, without a scope, if anything does."""
-    for room in _ROOMS:
-        for each in chain[Shipped | Specimen](_designs(room), _specimens(room)):
-            if each.name == name:
-                return each
-    return None
+@final
+class _Catalogue(Mapping[str, Shipped | Specimen]):
+    """By name. A name loads the modules called after its family first; iteration loads all."""
+
+    def __getitem__(self, name: str) -> Shipped | Specimen:
+        family = name.partition(".")[0]
+        for module in sorted(_modules(), key=lambda module: family not in module):
+            for each in _listed(module):
+                if each.name == name:
+                    return each
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (each.name for each in _all())
+
+    def __len__(self) -> int:
+        return len(tuple(_all()))
+
+
+CATALOGUE: Final[Mapping[str, Shipped | Specimen]] = _Catalogue()
 
 
 def shipped(name: str) -> Scenario:
@@ -45,38 +73,39 @@ def shipped(name: str) -> Scenario:
         Misuse: there is none; the message lists them.
     """
     bare, _, scope = name.partition("@")
-    found = find(bare)
+    found = CATALOGUE.get(bare)
     if found is None:
-        raise Misuse(f"there is no scenario {bare!r}", todo=f"there are: {', '.join(each.name for each in _all())}")
+        raise Misuse(f"there is no scenario {bare!r}", todo=f"there are: {', '.join(CATALOGUE)}")
     if scope not in ("", *Scope):
         raise Misuse(f"there is no scope {scope!r}", where=name, todo=f"there are: {', '.join(Scope)}")
     return found.scenario(Scope(scope or Scope.DEFAULT))
 
 
-def _designs(room: str) -> tuple[Shipped, ...]:
-    return cast("tuple[Shipped, ...]", import_module(f"tidegate.{room}.scenarios").SCENARIOS)
-
-
-def _specimens(room: str) -> tuple[Specimen, ...]:
-    return cast("tuple[Specimen, ...]", import_module(f"tidegate.{room}.specimens").SPECIMENS)
-
-
 def _all() -> Iterator[Shipped | Specimen]:
-    for room in _ROOMS:
-        yield from _designs(room)
-    for room in _ROOMS:
-        yield from _specimens(room)
+    for module in _modules():
+        yield from _listed(module)
+
+
+def _modules() -> Iterator[str]:
+    for kind, packages in (("scenarios", _DESIGNED), ("specimens", _PLANTED)):
+        for package, modules in packages.items():
+            yield from (f"tidegate.{package}.{kind}.{each}" for each in modules)
+            if not modules:
+                yield f"tidegate.{package}.{kind}"
+
+
+def _listed(module: str) -> tuple[Shipped | Specimen, ...]:
+    name = "SPECIMENS" if ".specimens" in module else "SCENARIOS"
+    return cast("tuple[Shipped | Specimen, ...]", getattr(import_module(module), name))
 
 
 @cache
 def __getattr__(name: str) -> object:
     match name:
         case "DESIGNS":
-            return tuple(each for room in _ROOMS for each in _designs(room))
+            return tuple(each for each in _all() if isinstance(each, Shipped))
         case "SPECIMENS":
-            return tuple(each for room in _ROOMS for each in _specimens(room))
-        case "CATALOGUE":
-            return {each.name: each for each in _all()}
+            return tuple(each for each in _all() if isinstance(each, Specimen))
         case "SAMPLE":  # the first design and the first specimen of each family
             first = {(each.name.partition(".")[0], type(each)): each for each in reversed(list(_all()))}
             return {each.name: each for each in reversed(first.values())}

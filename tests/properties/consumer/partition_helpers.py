@@ -5,26 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from tidegate.consumer.commands import (
-    Command,
-    Event,
-    Handle,
-    RecordsHandled,
-    Work,
-    WorkFailed,
-    WorkReported,
-)
+from tidegate.consumer import commands, partition
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.fanout import (
     FanoutEvent,
     Rules,
-)
-from tidegate.consumer.partition import (
-    Owned,
-    PartitionRules,
-    PartitionState,
-    PartitionStep,
-    Unassigned,
 )
 from tidegate.model.records import TopicPartition
 
@@ -35,24 +20,24 @@ SLOW: Final = Budget(4, cancel=1, commit=1)
 ALL: Final = ("P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P11", "P12", "P15")
 
 
-def succeeded(generation: int, offset: int) -> Event:
+def succeeded(generation: int, offset: int) -> commands.Event:
     """The record was handled."""
-    return WorkReported(TP, generation, RecordsHandled((offset,)))
+    return commands.WorkReported(TP, generation, commands.RecordsHandled((offset,)))
 
 
-def failed(generation: int, offset: int) -> Event:
-    return WorkFailed(TP, generation, Handle((offset,)))
+def failed(generation: int, offset: int) -> commands.Event:
+    return commands.WorkFailed(TP, generation, commands.Handle((offset,)))
 
 
-def handle(generation: int, *offsets: int, attempt: int = 1) -> Work:
+def handle(generation: int, *offsets: int, attempt: int = 1) -> commands.Work:
     """The command to handle these."""
-    return Work(TP, generation, Handle(offsets, attempt), offsets)
+    return commands.Work(TP, generation, commands.Handle(offsets, attempt), offsets)
 
 
-def course(rules: PartitionRules, *happened: Event) -> list[tuple[Command, ...]]:
+def course(rules: partition.PartitionRules, *happened: commands.Event) -> list[tuple[commands.Command, ...]]:
     """The commands after each event."""
-    state: PartitionState = Unassigned()
-    commanded: list[tuple[Command, ...]] = []
+    state: partition.PartitionState = partition.Unassigned()
+    commanded: list[tuple[commands.Command, ...]] = []
     for event in happened:
         step = rules.step(state, event)
         state = step.state
@@ -60,24 +45,24 @@ def course(rules: PartitionRules, *happened: Event) -> list[tuple[Command, ...]]
     return commanded
 
 
-def after(rules: PartitionRules, *happened: Event) -> Owned:
+def after(rules: partition.PartitionRules, *happened: commands.Event) -> partition.Owned:
     """The state after these events."""
-    state: PartitionState = Unassigned()
+    state: partition.PartitionState = partition.Unassigned()
     for event in happened:
         state = rules.step(state, event).state
-    assert isinstance(state, Owned)
+    assert isinstance(state, partition.Owned)
     return state
 
 
-def reported(what: FanoutEvent) -> Event:
-    return WorkReported(TP, 1, what)
+def reported(what: FanoutEvent) -> commands.Event:
+    return commands.WorkReported(TP, 1, what)
 
 
-Stepping: TypeAlias = Callable[[PartitionState, Event], PartitionStep]
-Machine: TypeAlias = Callable[[PartitionRules], Stepping]
+Stepping: TypeAlias = Callable[[partition.PartitionState, commands.Event], partition.PartitionStep]
+Machine: TypeAlias = Callable[[partition.PartitionRules], Stepping]
 """How a partition steps under these rules: as it does, or wrongly."""
 
 
-def right(rules: PartitionRules) -> Stepping:
+def right(rules: partition.PartitionRules) -> Stepping:
     """The machine that ships."""
     return rules.step

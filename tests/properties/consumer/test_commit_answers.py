@@ -9,14 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidegate.consumer.commands import (
-    METADATA_REFUSED,
-    Commit,
-    CommitRefused,
-    CommitUnknown,
-    MetadataRefused,
-    event_for,
-)
+from tidegate.consumer import commands
 from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict, verdict
 from tidegate.consumer.laws import commit_answers as laws
 from tidegate.consumer.specimens.partition import NO_ANSWER_GIVES_UP
@@ -24,16 +17,16 @@ from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 
-COMMIT: Final = Commit(TopicPartition("t", 0), 1, 7)
+COMMIT: Final = commands.Commit(TopicPartition("t", 0), 1, 7)
 
 Verdict: TypeAlias = Callable[[CommitFailure, str, bool], CommitVerdict]
 Law: TypeAlias = Callable[[CommitFailure, str, Verdict], bool]
 EVENTS: Final = {
-    CommitFailure.FENCED: CommitRefused,
-    CommitFailure.FORBIDDEN: CommitRefused,
-    CommitFailure.TOO_LARGE: MetadataRefused,
-    CommitFailure.GONE: CommitUnknown,
-    CommitFailure.UNKNOWN: CommitUnknown,
+    CommitFailure.FENCED: commands.CommitRefused,
+    CommitFailure.FORBIDDEN: commands.CommitRefused,
+    CommitFailure.TOO_LARGE: commands.MetadataRefused,
+    CommitFailure.GONE: commands.CommitUnknown,
+    CommitFailure.UNKNOWN: commands.CommitUnknown,
 }
 
 
@@ -57,10 +50,10 @@ LAWS: Final[dict[str, Law]] = {
 
 @pytest.mark.parametrize("law", LAWS)
 @given(failure=st.sampled_from(CommitFailure), said=st.text())
-@example(failure=CommitFailure.FENCED, said=METADATA_REFUSED.reason)
+@example(failure=CommitFailure.FENCED, said=commands.METADATA_REFUSED.reason)
 def test_each_cause_has_its_answer(law: str, failure: CommitFailure, said: str) -> None:
     """Laws CA1 to CA4, whatever the broker has said."""
-    assert isinstance(event_for(COMMIT, decided(failure, said, False).reply), EVENTS[failure])
+    assert isinstance(commands.event_for(COMMIT, decided(failure, said, False).reply), EVENTS[failure])
     assert LAWS[law](failure, said, decided)
 
 
@@ -91,9 +84,9 @@ SPECIMENS: Final[dict[str, tuple[str, CommitFailure, str, Verdict]]] = {
     "the broker's word is taken for ours": (
         "CA3",
         CommitFailure.FENCED,
-        METADATA_REFUSED.reason,
+        commands.METADATA_REFUSED.reason,
         lambda failure, said, back: (
-            CommitVerdict(METADATA_REFUSED) if said == METADATA_REFUSED.reason else decided(failure, said, back)
+            CommitVerdict(commands.METADATA_REFUSED) if said == commands.METADATA_REFUSED.reason else decided(failure, said, back)
         ),
     ),
     "a deleted topic is committed until time is over": (

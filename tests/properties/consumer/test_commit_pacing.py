@@ -11,16 +11,17 @@ from typing import Final, NamedTuple, TypeAlias
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
+from tidegate.consumer import commit_pacing
 from tidegate.consumer.commands import Commit
-from tidegate.consumer.commit_pacing import Pace, Requests, Turn, asked, due, held_back
+from tidegate.consumer.commit_pacing import Pace, Requests, asked, due, held_back
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import Duration, Instant
+from tidegate.model.instants import Instant
 from tidegate.model.records import TopicPartition
 
 GAP: Final = 10
 
-Due: TypeAlias = Callable[[Pace, Instant, Duration, bool], Turn]
 Course: TypeAlias = "list[tuple[int, Commit | bool]]"
 """After so many microseconds a commit is asked for, or there is a hurry from now on, or none."""
 
@@ -33,18 +34,14 @@ class Sent(NamedTuple):
     requests: Requests
 
 
-def real(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
-    return due(pace, now, gap, hurries=hurries)
-
-
-def played(course: Course, decide: Due) -> list[Sent]:
+def played(course: Course) -> list[Sent]:
     """What is sent if somebody looks after each event, and whenever there is something to wait for."""
     pace, now, wait, hurries = Pace(), 0, None, False
     found: list[Sent] = []
 
     def look() -> None:
         nonlocal pace, wait
-        turn = decide(pace, Instant(now), GAP, hurries)
+        turn = due(pace, Instant(now), GAP, hurries=hurries)
         pace, wait = turn.pace, turn.wait
         found.extend([Sent(now, hurries, turn.requests)] if turn.requests else [])
 
@@ -154,64 +151,28 @@ SPECIAL: Final[list[Course]] = [
 @example(SPECIAL[3])
 def test_commits_wait_for_one_another_and_not_for_long(course: Course) -> None:
     """Laws PC1 to PC4."""
-    sent = played(course, real)
+    sent = played(course)
     for name, law in LAWS.items():
         assert law(course, sent), f"{name}: {sent}"
 
 
-def first_only(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
-    turn = real(pace, now, gap, hurries)
-    return Turn(turn.pace, turn.requests[:1], turn.wait)
+NOW = "Turn(Pace(sent=now), _together(pace.waiting))"
 
-
-def twice(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
-    turn = real(pace, now, gap, hurries)
-    return Turn(Pace(pace.waiting, turn.pace.sent), turn.requests, turn.wait) if pace.sent is None else turn
-
-
-def twice_as_long(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
-    return real(pace, now, 2 * gap, hurries)
-
-
-def never_hurried(pace: Pace, now: Instant, gap: Duration, _: bool) -> Turn:
-    return real(pace, now, gap, False)
-
-
-def always_hurried(pace: Pace, now: Instant, gap: Duration, _: bool) -> Turn:
-    return real(pace, now, gap, True)
-
-
-def all_in_one(pace: Pace, now: Instant, gap: Duration, hurries: bool) -> Turn:
-    turn = real(pace, now, gap, hurries)
-    return Turn(turn.pace, (tuple(chain(*turn.requests)),) if turn.requests else (), turn.wait)
-
-
-@pytest.mark.parametrize(
-    ("law", "planted"),
-    [
-        ("PC1", first_only),
-        ("PC1", twice),
-        ("PC2", twice_as_long),
-        ("PC2", never_hurried),
-        ("PC3", always_hurried),
-        ("PC4", all_in_one),
-    ],
-)
-def test_planted_bugs_break_the_law(law: str, planted: Due) -> None:
-    """Each law has one that breaks it."""
-    assert not all(LAWS[law](course, played(course, planted)) for course in SPECIAL)
+test_a_planted_bug_is_found = planted(
+    commit_pacing,
+    bug("the first only", (NOW, "Turn(Pace(sent=now), _together(pace.waiting)[:1])"), test_commits_wait_for_one_another_and_not_for_long, says="PC1"),
+    bug("twice", (NOW, "Turn(Pace(pace.waiting if pace.sent is None else (), now), _together(pace.waiting))"), test_commits_wait_for_one_another_and_not_for_long, says="PC1"),
+    bug("twice as long", ("held_back(pace.sent, now, gap,", "held_back(pace.sent, now, 2 * gap,"), test_commits_wait_for_one_another_and_not_for_long, says="PC2"),
+    bug("never hurried", ("gap, hurries=hurries)", "gap, hurries=False)"), test_commits_wait_for_one_another_and_not_for_long, says="PC2"),
+    bug("always hurried", ("gap, hurries=hurries)", "gap, hurries=True)"), test_commits_wait_for_one_another_and_not_for_long, says="PC3"),
+    bug("all in one", ("tuple(map(tuple, requests.values()))", "(waiting,)"), test_commits_wait_for_one_another_and_not_for_long, says="PC4"),
+)  # fmt: skip
 
 
 # --- transactions -------------------------------------------------------------------------------------------------------
 
-HeldBack: TypeAlias = Callable[[Instant, Instant, Duration, bool], Duration]
 
-
-def really(before: Instant, now: Instant, gap: Duration, hurries: bool) -> Duration:
-    return held_back(before, now, gap, hurries=hurries)
-
-
-def heard(committed: int, looks: list[tuple[int, bool]], decide: HeldBack) -> tuple[int, bool, list[int]]:
+def heard(committed: int, looks: list[tuple[int, bool]]) -> tuple[int, bool, list[int]]:
     """When it is heard of, whether there was a hurry then, and when there was one before.
 
     Somebody looks when there begins to be a hurry, or none, so long after the look before; and whenever the wait is over.
@@ -219,7 +180,7 @@ def heard(committed: int, looks: list[tuple[int, bool]], decide: HeldBack) -> tu
     now, hurries, hurried = committed, False, list[int]()
     for after, begins in [*looks, (10 * GAP, False)]:
         then = now + after
-        while (wait := decide(Instant(committed), Instant(now), GAP, hurries)) and now + wait <= then:
+        while (wait := held_back(Instant(committed), Instant(now), GAP, hurries=hurries)) and now + wait <= then:
             now += wait
         if not wait:
             break
@@ -243,27 +204,23 @@ LOOKS: Final = st.lists(st.tuples(st.integers(0, GAP + 2), st.booleans()), max_s
 
 
 @given(st.integers(0, 50), LOOKS)
+@example(7, [])
+@example(7, [(3, True)])
+@example(7, [(3, False), (3, False)])
 def test_a_partition_hears_of_its_transaction_after_a_while(committed: int, looks: list[tuple[int, bool]]) -> None:
     """Laws PC5 and PC6, whoever gives partitions back meanwhile."""
-    found = heard(committed, looks, really)
+    found = heard(committed, looks)
     for name, law in OF_TRANSACTIONS.items():
         assert law(committed, *found), f"{name}: {found}"
 
 
-PLANTED: Final[dict[str, tuple[str, HeldBack]]] = {
-    "heard of at once": ("PC5", lambda *_: 0),
-    "half of the gap": ("PC5", lambda before, now, gap, hurries: really(before, now, gap // 2, hurries)),
-    "as if it were in a hurry for ever": ("PC5", lambda before, now, gap, _: really(before, now, gap, True)),
-    "counted from each look": ("PC6", lambda _, now, gap, hurries: really(now, now, gap, hurries)),
-    "never in a hurry": ("PC6", lambda before, now, gap, _: really(before, now, gap, False)),
-}
-
-
-@pytest.mark.parametrize(("name", "planted"), PLANTED.values(), ids=list(PLANTED))
-def test_a_planted_bug_breaks_a_law_of_transactions(name: str, planted: HeldBack) -> None:
-    """Each law has one that breaks it."""
-    courses: list[list[tuple[int, bool]]] = [[], [(3, True)], [(3, False), (3, False)]]
-    assert not all(OF_TRANSACTIONS[name](7, *heard(7, looks, planted)) for looks in courses)
+test_a_planted_bug_of_transactions_is_found = planted(
+    commit_pacing,
+    bug("heard of at once", ("0 if hurries else min(max(gap - (now - before), 0), gap)", "0"), test_a_partition_hears_of_its_transaction_after_a_while, says="PC5"),
+    bug("half of the gap", ("max(gap - (now", "max(gap // 2 - (now"), test_a_partition_hears_of_its_transaction_after_a_while, says="PC5"),
+    bug("counted from each look", ("gap - (now - before)", "gap"), test_a_partition_hears_of_its_transaction_after_a_while, says="PC6"),
+    bug("never in a hurry", ("0 if hurries else ", ""), test_a_partition_hears_of_its_transaction_after_a_while, says="PC6"),
+)  # fmt: skip
 
 
 @given(st.integers(-20, 20))

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import attrs
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
 from tidegate.consumer import health
 from tidegate.consumer.backpressure import PartitionLimits, Thresholds
 from tidegate.consumer.commands import Assigned, Committed, Event, Fetched, Lost, RecordsHandled, Revoked, WorkReported
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState
-from tidegate.consumer.health import Cause, Health, Healthy, Sight, Stall, Stand, Unhealthy, Watch
+from tidegate.consumer.health import Cause, Healthy, Sight, Stall, Unhealthy, Watch
 from tidegate.consumer.laws import health as laws
 from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.strategies.health import looks
@@ -25,154 +26,80 @@ PATIENCES = st.integers(1, 12)
 STANDS = Sight(P0, 1, 5, is_owed=True)
 
 
-@attrs.frozen
-class Functions:
-    """What is asked: the real functions, but for one that is planted."""
-
-    looked: Callable[[Watch, tuple[Sight, ...], Instant], Watch] = health.looked
-    judged: Callable[[Watch, ShutdownPhase, Duration, Instant], Health] = health.judged
-
-
-def watched(under_test: Functions, course: Iterable[tuple[Instant, tuple[Sight, ...]]]) -> Watch:
+def watched(course: Iterable[tuple[Instant, tuple[Sight, ...]]]) -> Watch:
     watch = Watch()
     for at, seen in course:
-        watch = under_test.looked(watch, seen, at)
+        watch = health.looked(watch, seen, at)
     return watch
 
 
 # --- the laws -----------------------------------------------------------------------------------------------------------
 
 
-def effort(under_test: Functions) -> settings:
-    """A counterexample to a specimen need not be a small one."""
-    return (
-        settings()
-        if under_test == Functions()
-        else settings(phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False)
-    )
+@given(looks(), PATIENCES)
+@example([(Instant(0), (STANDS,)), (Instant(3), ()), (Instant(5), (STANDS,))], 4)
+@example([(Instant(0), (STANDS,)), (Instant(3), (attrs.evolve(STANDS, is_owed=False),)), (Instant(5), (STANDS,))], 4)
+@example([(Instant(0), (STANDS,)), (Instant(5), (attrs.evolve(STANDS, generation=2),))], 4)
+@example([(Instant(0), (STANDS,)), (Instant(4), (STANDS,))], 4)
+def test_he1_who_stands_is_told(course: list[tuple[Instant, tuple[Sight, ...]]], patience: Duration) -> None:
+    now = course[-1][0]
+    told = health.judged(watched(course), ShutdownPhase.WORKING, patience, now)
+
+    assert laws.tells_who_stands(course, patience, now, told)
 
 
-def check_he1(under_test: Functions) -> None:
-    @effort(under_test)
-    @given(looks(), PATIENCES)
-    @example([(Instant(0), (STANDS,)), (Instant(3), ()), (Instant(5), (STANDS,))], 4)
-    @example(
-        [(Instant(0), (STANDS,)), (Instant(3), (attrs.evolve(STANDS, is_owed=False),)), (Instant(5), (STANDS,))], 4
-    )
-    @example([(Instant(0), (STANDS,)), (Instant(5), (attrs.evolve(STANDS, generation=2),))], 4)
-    @example([(Instant(0), (STANDS,)), (Instant(4), (STANDS,))], 4)
-    def who_stands_is_told(course: list[tuple[Instant, tuple[Sight, ...]]], patience: Duration) -> None:
-        now = course[-1][0]
-        told = under_test.judged(watched(under_test, course), ShutdownPhase.WORKING, patience, now)
+@given(looks(), PATIENCES, st.data())
+@example([(Instant(0), (STANDS,)), (Instant(4), (STANDS,))], 3, None)
+def test_he2_looking_again_changes_nothing(
+    course: list[tuple[Instant, tuple[Sight, ...]]], patience: Duration, data: st.DataObject | None
+) -> None:
+    at = 0 if data is None else data.draw(st.integers(0, len(course) - 1))
+    (before, seen), after = course[at], (*course, course[-1])[at + 1][0]
+    between = Instant(before.at if data is None else data.draw(st.integers(before.at, after.at)))
+    more = [*course[: at + 1], (between, seen), *course[at + 1 :]]
+    standing = all(each.is_owed for each in seen)  # what begins to in between begins there
+    now = course[-1][0]
+    told, told_more = (health.judged(watched(each), ShutdownPhase.WORKING, patience, now) for each in (course, more))
 
-        assert laws.tells_who_stands(course, patience, now, told)
-
-    who_stands_is_told()
+    assert not standing or laws.changes_nothing_by_looking(told, told_more)
 
 
-def check_he2(under_test: Functions) -> None:
-    @effort(under_test)
-    @given(looks(), PATIENCES, st.data())
-    @example([(Instant(0), (STANDS,)), (Instant(4), (STANDS,))], 3, None)
-    def looking_again_changes_nothing(
-        course: list[tuple[Instant, tuple[Sight, ...]]], patience: Duration, data: st.DataObject | None
-    ) -> None:
-        at = 0 if data is None else data.draw(st.integers(0, len(course) - 1))
-        (before, seen), after = course[at], (*course, course[-1])[at + 1][0]
-        between = Instant(before.at if data is None else data.draw(st.integers(before.at, after.at)))
-        more = [*course[: at + 1], (between, seen), *course[at + 1 :]]
-        standing = all(each.is_owed for each in seen)  # what begins to in between begins there
-        now = course[-1][0]
-        told, told_more = (
-            under_test.judged(watched(under_test, each), ShutdownPhase.WORKING, patience, now)
-            for each in (course, more)
-        )
+@given(st.lists(st.integers(0, 20)).map(sorted), st.sampled_from(ShutdownPhase), PATIENCES, st.integers(20, 30))
+@example([16], ShutdownPhase.WORKING, 4, 20)
+def test_he3_polls_are_missed(polls: list[int], phase: ShutdownPhase, patience: Duration, now: int) -> None:
+    watch = Watch()
+    for each in polls:
+        watch = health.polled(watch, Instant(each))
+    told = health.judged(watch, phase, patience, Instant(now))
 
-        assert not standing or laws.changes_nothing_by_looking(told, told_more)
-
-    looking_again_changes_nothing()
+    assert laws.misses_polls_that_are_due([*map(Instant, polls)], phase, patience, Instant(now), told)
 
 
-def check_he3(under_test: Functions) -> None:
-    @effort(under_test)
-    @given(st.lists(st.integers(0, 20)).map(sorted), st.sampled_from(ShutdownPhase), PATIENCES, st.integers(20, 30))
-    @example([16], ShutdownPhase.WORKING, 4, 20)
-    def polls_are_missed(polls: list[int], phase: ShutdownPhase, patience: Duration, now: int) -> None:
-        watch = Watch()
-        for each in polls:
-            watch = health.polled(watch, Instant(each))
-        told = under_test.judged(watch, phase, patience, Instant(now))
+# --- planted bugs -------------------------------------------------------------------------------------------------------
 
-        assert laws.misses_polls_that_are_due([*map(Instant, polls)], phase, patience, Instant(now), told)
-
-    polls_are_missed()
-
-
-LAWS: dict[str, Callable[[Functions], None]] = {"HE1": check_he1, "HE2": check_he2, "HE3": check_he3}
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_what_is_told_of_a_worker_keeps_the_law(law: str) -> None:
-    """Laws HE1, HE2 and HE3, as the header of `tidegate.consumer.health` states them."""
-    LAWS[law](Functions())
-
-
-# --- specimens ----------------------------------------------------------------------------------------------------------
-
-
-def whatever_it_has_to_do(watch: Watch, seen: tuple[Sight, ...], now: Instant) -> Watch:
-    """A partition that had nothing to do is taken for one that stood."""
-    found = health.looked(watch, seen, now)
-    before = {each.sight.partition: each for each in watch.stands}
-    return attrs.evolve(
-        found,
-        stands=tuple(
-            Stand(each.sight, before[each.sight.partition].since)
-            if each.sight.partition in before and before[each.sight.partition].sight.position == each.sight.position
-            else each
-            for each in found.stands
+test_a_planted_bug_is_found = planted(
+    health,
+    # A partition that had nothing to do is taken for one that stood.
+    bug(
+        "whatever it has to do",
+        (
+            "(was.generation, was.position, was.is_owed) == (sight.generation, sight.position, True) and sight.is_owed",
+            "was.position == sight.position",
         ),
-    )
-
-
-def since_the_last_look(watch: Watch, seen: tuple[Sight, ...], now: Instant) -> Watch:
-    """A look is taken for a movement."""
-    return health.looked(attrs.evolve(watch, stands=()), seen, now)
-
-
-def a_bit_later_at_each_look(watch: Watch, seen: tuple[Sight, ...], now: Instant) -> Watch:
-    """An age that is rounded at each look grows less the more looks there are."""
-    before = {each.sight: each.since for each in watch.stands}
-    found = health.looked(watch, seen, now)
-    late = tuple(Stand(each.sight, each.since + int(each.sight in before)) for each in found.stands)
-    return attrs.evolve(found, stands=late)
-
-
-def when_it_is_over(watch: Watch, phase: ShutdownPhase, patience: Duration, now: Instant) -> Health:
-    """What has stood for just so long is not told."""
-    return health.judged(watch, phase, patience + 1, now)
-
-
-def polls_of_whoever_leaves(watch: Watch, phase: ShutdownPhase, patience: Duration, now: Instant) -> Health:  # noqa: ARG001  it is not looked at
-    """Whoever drains is expected to poll."""
-    return health.judged(watch, ShutdownPhase.WORKING, patience, now)
-
-
-@pytest.mark.parametrize(
-    ("law", "planted"),
-    [
-        ("HE1", Functions(looked=whatever_it_has_to_do)),
-        ("HE1", Functions(looked=since_the_last_look)),
-        ("HE1", Functions(judged=when_it_is_over)),
-        ("HE2", Functions(looked=a_bit_later_at_each_look)),
-        ("HE3", Functions(judged=when_it_is_over)),
-        ("HE3", Functions(judged=polls_of_whoever_leaves)),
-    ],
-)
-def test_a_planted_bug_breaks_the_law(law: str, planted: Functions) -> None:
-    """Each law is broken by a small faulty variant of the function it speaks of."""
-    with pytest.raises(AssertionError):
-        LAWS[law](planted)
+        test_he1_who_stands_is_told,
+    ),
+    # A look is taken for a movement.
+    bug("since the last look", ("return before.since if is_same else now", "return now"), test_he1_who_stands_is_told),
+    # An age that is rounded at each look grows less the more looks there are.
+    bug("a bit later at each look", ("before.since if is_same", "before.since + 1 if is_same"), test_he2_looking_again_changes_nothing),
+    # What has stood for just so long is not told.
+    bug(
+        "when it is over", ('"a time in microseconds", 1)\n', '"a time in microseconds", 1)\n    patience += 1\n'),
+        test_he1_who_stands_is_told, test_he3_polls_are_missed,
+    ),
+    # Whoever drains is expected to poll.
+    bug("polls of whoever leaves", (" and phase is ShutdownPhase.WORKING", ""), test_he3_polls_are_missed),
+)  # fmt: skip
 
 
 # --- what a look shows --------------------------------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
+from tidegate.consumer import order
 from tidegate.consumer._tables import Table, changed, entries, found
 from tidegate.consumer.order import Lines, Order, Queue
 from tidegate.consumer.watermark import OffsetTracker, completed, delivered
@@ -127,56 +130,24 @@ def run(order: Order, keys: Sequence[bytes | None], script: Collection[tuple[int
         dumb.agrees()
 
 
-DRAWN: Final = (st.lists(st.sampled_from(KEYS), min_size=1, max_size=7), SCRIPTS)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_order_agrees_with_a_list(kind: str) -> None:
+@given(st.lists(st.sampled_from(KEYS), min_size=1, max_size=7), SCRIPTS)
+@example([b"k", b"k", b"l"], [(0, 6, 0), (2, 2, 0), (4, 0, 0), (2, 2, 0)] * 2)
+def test_an_order_agrees_with_a_list(kind: str, keys: list[bytes | None], script: list[tuple[int, int, int]]) -> None:
     """Laws OR1 to OR4."""
-
-    @given(*DRAWN)
-    def agree(keys: list[bytes | None], script: list[tuple[int, int, int]]) -> None:
-        run(KINDS[kind](), keys, script)
-
-    agree()
+    run(KINDS[kind](), keys, script)
 
 
-@attrs.frozen
-class Planted:
-    """An order of which one answer is wrong."""
+TAKEN: Final = "Lines(self.pages, self.lines, self.unkeyed, rest, self.waiting - len(offsets), self.closed), offsets"
+OF_LINES: Final = partial(test_an_order_agrees_with_a_list, "lines of keys")
 
-    right: Lines
-    wrong: Callable[[Lines, tuple[int, ...]], tuple[Lines, tuple[int, ...]]]
-
-    def __getattr__(self, name: str) -> object:
-        value = getattr(self.right, name)
-        if name == "taken":
-            return self.takes
-        if not callable(value) or name in ("queued", "is_taken", "all_taken"):
-            return value
-        return lambda *given, **named: attrs.evolve(self, right=value(*given, **named))
-
-    def takes(self, tracker: OffsetTracker, most: int) -> tuple[Planted, tuple[int, ...]]:
-        after, offsets = self.right.taken(tracker, most)
-        after, offsets = self.wrong(after, offsets)
-        return attrs.evolve(self, right=after), offsets
-
-
-BUGS: Final[dict[str, tuple[Callable[[Lines, tuple[int, ...]], tuple[Lines, tuple[int, ...]]], str]]] = {
-    "the first again and again": (lambda after, offsets: (after, (0, *offsets)), "OR1"),
-    "the highest first": (lambda after, offsets: (after, offsets[::-1]), "OR4"),
-    "not counted": (lambda after, offsets: (attrs.evolve(after, waiting=after.waiting + len(offsets)), offsets), "OR3"),
-    "a line is forgotten": (lambda after, offsets: (attrs.evolve(after, lines=(), pages=()), offsets), "OR2"),
-}
-
-
-@pytest.mark.parametrize(("wrong", "law"), BUGS.values(), ids=BUGS)
-def test_a_planted_bug_of_an_order_is_caught(
-    wrong: Callable[[Lines, tuple[int, ...]], tuple[Lines, tuple[int, ...]]], law: str
-) -> None:
-    """Records of two keys come, are taken and are settled."""
-    with pytest.raises(AssertionError, match=law):
-        run(Planted(Lines(), wrong), (b"k", b"k", b"l"), [(0, 6, 0), (2, 2, 0), (4, 0, 0), (2, 2, 0)] * 2)  # type: ignore[arg-type]
+test_a_planted_bug_is_found = planted(
+    order,
+    bug("the first again and again", (TAKEN, TAKEN.replace(", offsets", ", (0, *offsets)")), OF_LINES, says="OR1"),
+    bug("the highest first", (TAKEN, f"{TAKEN}[::-1]"), OF_LINES, says="OR4"),
+    bug("not counted", (TAKEN, TAKEN.replace(" - len(offsets)", "")), OF_LINES, says="OR3"),
+    bug("a line is forgotten", (TAKEN, TAKEN.replace("self.pages, self.lines", "(), ()")), OF_LINES, says="OR2"),
+)
 
 
 def test_a_record_that_comes_late_is_taken_first() -> None:

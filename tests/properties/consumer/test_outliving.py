@@ -9,16 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.consumer.commands import (
-    Assigned,
-    Event,
-    Handle,
-    RecordsHandled,
-    RecordsParked,
-    Work,
-    WorkFailed,
-    WorkReported,
-)
+from tidegate.consumer import commands
 from tidegate.consumer.outliving import AllOutliving, given_up, handlers_of, records_of, without_ended
 from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.partition_state import Owned, Unassigned
@@ -26,12 +17,12 @@ from tidegate.model.effects import Cancel
 from tidegate.model.records import TopicPartition
 
 TP: Final = TopicPartition("t", 0)
-Course: TypeAlias = tuple[AllOutliving, list[Event]]
-Step: TypeAlias = Callable[[AllOutliving, Event], AllOutliving]
+Course: TypeAlias = tuple[AllOutliving, list[commands.Event]]
+Step: TypeAlias = Callable[[AllOutliving, commands.Event], AllOutliving]
 
 
 def owned() -> Owned:
-    state = PartitionRules().step(Unassigned(), Assigned(TP, 1, 0)).state
+    state = PartitionRules().step(Unassigned(), commands.Assigned(TP, 1, 0)).state
     assert isinstance(state, Owned)
     return state
 
@@ -45,37 +36,39 @@ def courses(draw: st.DrawFn) -> Course:
     offsets = st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True).map(lambda found: tuple(sorted(found)))
     generations, attempts = st.integers(1, 2), st.integers(1, 2)
     taken: set[tuple[int, int, int]] = set()
-    works: list[Work] = []
+    works: list[commands.Work] = []
     for generation, attempt, some in draw(st.lists(st.tuples(generations, attempts, offsets), min_size=1, max_size=4)):
         mine = tuple(each for each in some if (generation, attempt, each) not in taken)
         taken |= {(generation, attempt, each) for each in mine}
         if mine:
-            works.append(Work(TP, generation, Handle(mine, attempt), mine))
+            works.append(commands.Work(TP, generation, commands.Handle(mine, attempt), mine))
     reported = st.builds(
-        lambda generation, attempt, some, half: WorkReported(
-            TP, generation, RecordsHandled(some[:half], some[half:], attempt)
+        lambda generation, attempt, some, half: commands.WorkReported(
+            TP, generation, commands.RecordsHandled(some[:half], some[half:], attempt)
         ),
         *(generations, attempts, offsets, st.integers(0, 5)),
     )
     parked = st.builds(
-        lambda generation, attempt, some: WorkReported(TP, generation, RecordsParked(some, 1, attempt)),
+        lambda generation, attempt, some: commands.WorkReported(
+            TP, generation, commands.RecordsParked(some, 1, attempt)
+        ),
         *(generations, attempts, offsets),
     )
     failed = st.builds(
-        lambda generation, attempt, some: WorkFailed(TP, generation, Handle(some, attempt)),
+        lambda generation, attempt, some: commands.WorkFailed(TP, generation, commands.Handle(some, attempt)),
         *(generations, attempts, offsets),
     )
     return given_up((), OWNED, [Cancel(each) for each in works]), draw(st.lists(reported | parked | failed, max_size=8))
 
 
-def told(event: Event) -> set[tuple[int, int, int]]:
+def told(event: commands.Event) -> set[tuple[int, int, int]]:
     """The generation, attempt and offset of each handler that the event tells to have ended."""
-    if isinstance(event, WorkFailed) and isinstance(event.request, Handle):
+    if isinstance(event, commands.WorkFailed) and isinstance(event.request, commands.Handle):
         return {(event.generation, event.request.attempt, offset) for offset in event.request.offsets}
-    assert isinstance(event, WorkReported)
-    if isinstance(event.what, RecordsParked):
+    assert isinstance(event, commands.WorkReported)
+    if isinstance(event.what, commands.RecordsParked):
         return {(event.generation, event.what.attempt, offset) for offset in event.what.offsets}
-    assert isinstance(event.what, RecordsHandled)
+    assert isinstance(event.what, commands.RecordsHandled)
     return {(event.generation, event.what.attempt, offset) for offset in (*event.what.done, *event.what.failed)}
 
 
@@ -83,7 +76,7 @@ def running(outliving: AllOutliving) -> set[tuple[int, int, int]]:
     return {
         (each.work.generation, each.work.request.attempt, offset)
         for each in outliving
-        if isinstance(each.work.request, Handle)
+        if isinstance(each.work.request, commands.Handle)
         for offset in each.work.request.offsets
     }
 
@@ -116,7 +109,7 @@ def test_what_has_not_ended_counts(course: Course) -> None:
     assert takes_only_its_own(course)
 
 
-HERE: Final = Work(TP, 1, Handle((3, 4), 2), (3, 4))
+HERE: Final = commands.Work(TP, 1, commands.Handle((3, 4), 2), (3, 4))
 WRONG: Final[dict[str, tuple[Callable[..., bool], Step]]] = {
     "all of a batch ends with one of it": (
         counts_what_has_not_ended,
@@ -126,7 +119,7 @@ WRONG: Final[dict[str, tuple[Callable[..., bool], Step]]] = {
     "any generation's will do": (
         takes_only_its_own,
         lambda state, event: without_ended(
-            state, WorkReported(TP, 1, event.what) if isinstance(event, WorkReported) else event
+            state, commands.WorkReported(TP, 1, event.what) if isinstance(event, commands.WorkReported) else event
         ),
     ),
 }
@@ -136,9 +129,9 @@ WRONG: Final[dict[str, tuple[Callable[..., bool], Step]]] = {
 def test_each_law_is_broken_by_a_planted_bug(law: Callable[..., bool], wrong: Step) -> None:
     """Laws OL1 and OL2 see what counts too little, too much, and for others."""
     state = given_up((), OWNED, [Cancel(HERE)])
-    events: list[Event] = [
-        WorkReported(TP, 2, RecordsHandled((3,), (), 2)),
-        WorkReported(TP, 1, RecordsHandled((3,), (), 2)),
+    events: list[commands.Event] = [
+        commands.WorkReported(TP, 2, commands.RecordsHandled((3,), (), 2)),
+        commands.WorkReported(TP, 1, commands.RecordsHandled((3,), (), 2)),
     ]
 
     assert law((state, events))

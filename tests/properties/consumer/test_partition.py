@@ -12,6 +12,7 @@ from tests.properties.consumer.partition_helpers import (
     succeeded,
 )
 
+from tidegate.consumer import fanout
 from tidegate.consumer.backpressure import Free, Held, PartitionLimits, Signal, Thresholds
 from tidegate.consumer.commands import (
     Assigned,
@@ -30,22 +31,6 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.commit_metadata import encoded, surveyed
 from tidegate.consumer.drain import Budget, Stage
-from tidegate.consumer.fanout import (
-    Arrange,
-    DeliverRecords,
-    DeliverTasks,
-    DeliverWindow,
-    Judge,
-    RecordsDelivered,
-    Report,
-    Rules,
-    Start,
-    Tally,
-    Tasks,
-    TasksReported,
-    WindowArranged,
-    WindowDelivered,
-)
 from tidegate.consumer.partition import (
     Owned,
     PartitionRules,
@@ -150,32 +135,32 @@ def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
 
 def test_hooks_arrange_judge_and_deliver() -> None:
     """Each answer leads to what is asked next, until the records are settled with their window, and committed."""
-    rules = PartitionRules(1, 2, hooks=True, fanout=Rules(1, 0), metadata_max=0)
+    rules = PartitionRules(1, 2, hooks=True, fanout=fanout.Rules(1, 0), metadata_max=0)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
-        reported(WindowArranged(0, Tasks(((0, 1), (1,))))),
-        reported(TasksReported(0, (0,), 1, Report.FAILED)),
-        reported(TasksReported(0, (1,), 1, Report.SUCCEEDED)),
-        reported(TasksReported(0, (0,), 1, Report.RETRIED)),
-        RetryTimerFired(TP, 1, Start(0, (0,), 2)),
-        reported(TasksReported(0, (0,), 2, Report.SUCCEEDED)),
-        reported(TasksReported(0, (1,), 1, Report.DELIVERED)),
-        reported(TasksReported(0, (0,), 2, Report.DELIVERED)),
-        reported(RecordsDelivered(0, (0, 1))),
-        reported(WindowDelivered(0)),
+        reported(fanout.WindowArranged(0, fanout.Tasks(((0, 1), (1,))))),
+        reported(fanout.TasksReported(0, (0,), 1, fanout.Report.FAILED)),
+        reported(fanout.TasksReported(0, (1,), 1, fanout.Report.SUCCEEDED)),
+        reported(fanout.TasksReported(0, (0,), 1, fanout.Report.RETRIED)),
+        RetryTimerFired(TP, 1, fanout.Start(0, (0,), 2)),
+        reported(fanout.TasksReported(0, (0,), 2, fanout.Report.SUCCEEDED)),
+        reported(fanout.TasksReported(0, (1,), 1, fanout.Report.DELIVERED)),
+        reported(fanout.TasksReported(0, (0,), 2, fanout.Report.DELIVERED)),
+        reported(fanout.RecordsDelivered(0, (0, 1))),
+        reported(fanout.WindowDelivered(0)),
     )
 
     assert course(rules, *happened)[1:] == [
-        (Fetch(TP, 1, 2), Work(TP, 1, Arrange(0, (0, 1)), (0, 1))),
-        (Work(TP, 1, Start(0, (0,), 1), (0, 1)),),
-        (Work(TP, 1, Judge(0, (0,), 1), (0, 1)), Work(TP, 1, Start(0, (1,), 1), (1,))),
-        (Work(TP, 1, DeliverTasks(0, (1,), 1), (1,)),),
-        (StartRetryTimer(TP, 1, Start(0, (0,), 2), SECOND // 10),),
-        (Work(TP, 1, Start(0, (0,), 2), (0, 1)),),
-        (Work(TP, 1, DeliverTasks(0, (0,), 2), (0, 1)),),
+        (Fetch(TP, 1, 2), Work(TP, 1, fanout.Arrange(0, (0, 1)), (0, 1))),
+        (Work(TP, 1, fanout.Start(0, (0,), 1), (0, 1)),),
+        (Work(TP, 1, fanout.Judge(0, (0,), 1), (0, 1)), Work(TP, 1, fanout.Start(0, (1,), 1), (1,))),
+        (Work(TP, 1, fanout.DeliverTasks(0, (1,), 1), (1,)),),
+        (StartRetryTimer(TP, 1, fanout.Start(0, (0,), 2), SECOND // 10),),
+        (Work(TP, 1, fanout.Start(0, (0,), 2), (0, 1)),),
+        (Work(TP, 1, fanout.DeliverTasks(0, (0,), 2), (0, 1)),),
         (),
-        (Work(TP, 1, DeliverRecords(0, (0, 1)), (0, 1)),),
-        (Work(TP, 1, DeliverWindow(0, Tally(2, 2, 0, 0)), (0, 1)),),
+        (Work(TP, 1, fanout.DeliverRecords(0, (0, 1)), (0, 1)),),
+        (Work(TP, 1, fanout.DeliverWindow(0, fanout.Tally(2, 2, 0, 0)), (0, 1)),),
         (Commit(TP, 1, 2),),
     ]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.properties.consumer.partition_helpers import FLAT, TP, after, handle, reported
 from tests.properties.consumer.partition_plain import plain
 
+from tidegate.consumer import fanout
 from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.commands import (
     Assigned,
@@ -34,17 +35,6 @@ from tidegate.consumer.commands import (
 )
 from tidegate.consumer.consumer import ConsumerRules, ConsumerState, ConsumerStep
 from tidegate.consumer.drain import Budget
-from tidegate.consumer.fanout import (
-    Arrange,
-    DeliverRecords,
-    RecordsDelivered,
-    Report,
-    Rules,
-    Start,
-    Tasks,
-    TasksReported,
-    WindowArranged,
-)
 from tidegate.consumer.laws import partition as laws
 from tidegate.consumer.partition import FailurePolicy, Ordering, Owned, PartitionRules, PartitionState, PartitionStep
 from tidegate.consumer.specimens.partition import DROPS_FAILURES_OF_A_BATCH
@@ -271,30 +261,33 @@ def test_a_wrong_merge_is_caught(
         check_merged(merge, turns)
 
 
-HOOKS: Final = PartitionRules(2, 2, hooks=True, fanout=Rules(0, 0), metadata_max=0)
-ARRANGED: Final = reported(WindowArranged(0, Tasks(((0,), (1,)))))
+HOOKS: Final = PartitionRules(2, 2, hooks=True, fanout=fanout.Rules(0, 0), metadata_max=0)
+ARRANGED: Final = reported(fanout.WindowArranged(0, fanout.Tasks(((0,), (1,)))))
 BEGUN: Final = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)))
 
 
 @pytest.mark.parametrize(
     ("rules", "happened", "work", "what"),
     [
-        (HOOKS, (), Arrange(0, (0, 1)), WindowArranged(3, Tasks())),
-        (HOOKS, (ARRANGED,), Start(0, (0, 1), 1), TasksReported(0, (0,), 1, Report.SUCCEEDED)),
-        (HOOKS, (ARRANGED,), Start(0, (0, 1), 1), TasksReported(0, (0, 1), 2, Report.SUCCEEDED)),
-        (HOOKS, (ARRANGED,), Start(0, (0, 1), 1), RecordsHandled((0, 1))),
+        (HOOKS, (), fanout.Arrange(0, (0, 1)), fanout.WindowArranged(3, fanout.Tasks())),
+        (HOOKS, (ARRANGED,), fanout.Start(0, (0, 1), 1), fanout.TasksReported(0, (0,), 1, fanout.Report.SUCCEEDED)),
+        (HOOKS, (ARRANGED,), fanout.Start(0, (0, 1), 1), fanout.TasksReported(0, (0, 1), 2, fanout.Report.SUCCEEDED)),
+        (HOOKS, (ARRANGED,), fanout.Start(0, (0, 1), 1), RecordsHandled((0, 1))),
         (PartitionRules(2, metadata_max=0), (), Handle((0, 1)), RecordsHandled((0,))),
-        (PartitionRules(2, metadata_max=0), (), Handle((0, 1)), RecordsDelivered(0, (0,))),
+        (PartitionRules(2, metadata_max=0), (), Handle((0, 1)), fanout.RecordsDelivered(0, (0,))),
         (
             PartitionRules(1, metadata_max=0, failure_policy=FailurePolicy.SKIP),
             (WorkFailed(TP, 1, Handle((0,))),),
-            DeliverRecords(0, (0,), (0,)),
-            RecordsDelivered(1, (1,)),
+            fanout.DeliverRecords(0, (0,), (0,)),
+            fanout.RecordsDelivered(1, (1,)),
         ),
     ],
 )
 def test_work_that_ends_without_an_answer_has_failed(
-    rules: PartitionRules, happened: tuple[Event, ...], work: Handle | Arrange | Start | DeliverRecords, what: object
+    rules: PartitionRules,
+    happened: tuple[Event, ...],
+    work: Handle | fanout.Arrange | fanout.Start | fanout.DeliverRecords,
+    what: object,
 ) -> None:
     """Law P14: a part was answered, another window or another attempt. Once its slot was never free again."""
     check_unanswered(PartitionRules.step, rules, happened, work, what)
@@ -304,7 +297,7 @@ def check_unanswered(
     stepping: Stepping,
     rules: PartitionRules,
     happened: tuple[Event, ...],
-    work: Handle | Arrange | Start | DeliverRecords,
+    work: Handle | fanout.Arrange | fanout.Start | fanout.DeliverRecords,
     what: object,
 ) -> None:
     state = after(rules, *BEGUN, *happened)
@@ -336,7 +329,7 @@ def test_work_whose_end_is_not_looked_at_is_caught(planted: Stepping) -> None:
         check_unanswered(planted, PartitionRules(2, metadata_max=0), (), Handle((0, 1)), RecordsHandled((0,)))
 
 
-def laws_named(asked: Work, work: Handle | Arrange | Start | DeliverRecords) -> bool:
+def laws_named(asked: Work, work: Handle | fanout.Arrange | fanout.Start | fanout.DeliverRecords) -> bool:
     """Whether it is this work, or a part of it."""
     if isinstance(work, Handle):
         return isinstance(asked.request, Handle) and asked.request.offsets[0] in work.offsets

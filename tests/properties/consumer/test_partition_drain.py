@@ -13,22 +13,7 @@ from tests.properties.consumer.partition_helpers import (
     succeeded,
 )
 
-from tidegate.consumer.commands import (
-    Assigned,
-    Commit,
-    Committed,
-    DrainTimerFired,
-    Fetch,
-    Fetched,
-    Handle,
-    Interrupt,
-    Lost,
-    RecordsParked,
-    Release,
-    Revoked,
-    StartDrainTimer,
-    WorkReported,
-)
+from tidegate.consumer import commands
 from tidegate.consumer.drain import Budget, InFlight, Stage
 from tidegate.consumer.fanout import (
     Report,
@@ -51,27 +36,27 @@ def test_a_drain_interrupts_then_abandons_then_commits() -> None:
     """Laws P5 and P11: each stage of the budget has its time, and what was done meanwhile is committed."""
     commanded = course(
         PartitionRules(running_max=2, metadata_max=0, drain=Budget(6 * SECOND, cancel=2 * SECOND, commit=SECOND)),
-        Assigned(TP, 1, 0),
-        Fetched(TP, 1, (0, 1)),
-        Revoked(TP),
-        DrainTimerFired(TP, 1, Stage.WAITING),
+        commands.Assigned(TP, 1, 0),
+        commands.Fetched(TP, 1, (0, 1)),
+        commands.Revoked(TP),
+        commands.DrainTimerFired(TP, 1, Stage.WAITING),
         succeeded(1, 0),
-        Committed(TP, 1, 1),
-        DrainTimerFired(TP, 1, Stage.CANCELLING),
+        commands.Committed(TP, 1, 1),
+        commands.DrainTimerFired(TP, 1, Stage.CANCELLING),
     )
 
     assert commanded[3:] == [
         (
-            StartDrainTimer(TP, 1, Stage.CANCELLING, 2 * SECOND),
-            Interrupt(handle(1, 0, 1)),
+            commands.StartDrainTimer(TP, 1, Stage.CANCELLING, 2 * SECOND),
+            commands.Interrupt(handle(1, 0, 1)),
         ),
-        (Commit(TP, 1, 1),),
+        (commands.Commit(TP, 1, 1),),
         (),
         (
-            StartDrainTimer(TP, 1, Stage.COMMITTING, SECOND),
+            commands.StartDrainTimer(TP, 1, Stage.COMMITTING, SECOND),
             Cancel(handle(1, 1)),
-            Cancel(StartDrainTimer(TP, 1, Stage.COMMITTING, SECOND)),
-            Release(TP),
+            Cancel(commands.StartDrainTimer(TP, 1, Stage.COMMITTING, SECOND)),
+            commands.Release(TP),
         ),
     ]
 
@@ -81,37 +66,39 @@ def test_what_is_known_to_take_too_long_is_interrupted_or_abandoned_at_once() ->
     known = (InFlight(0, 0, 9), InFlight(1, 0, 9, stoppable=False))
     commanded = course(
         PartitionRules(running_max=3, metadata_max=0, drain=Budget(4, cancel=1, commit=1)),
-        Assigned(TP, 1, 0),
-        Fetched(TP, 1, (0, 1, 2)),
-        Revoked(TP, known),
-        DrainTimerFired(TP, 1, Stage.WAITING),
+        commands.Assigned(TP, 1, 0),
+        commands.Fetched(TP, 1, (0, 1, 2)),
+        commands.Revoked(TP, known),
+        commands.DrainTimerFired(TP, 1, Stage.WAITING),
     )
 
     first, second, third = (handle(1, number) for number in range(3))
-    assert commanded[2][1:3] == (Interrupt(first), Cancel(second))
-    assert commanded[3][1:] == (Interrupt(third),)
+    assert commanded[2][1:3] == (commands.Interrupt(first), Cancel(second))
+    assert commanded[3][1:] == (commands.Interrupt(third),)
 
 
 def test_what_was_asked_for_in_vain_is_taken_back() -> None:
     """Law P5: a partition that is lost takes back what runs and what is fetched; a commit is past taking back."""
     rules = PartitionRules(2, metadata_max=0)
-    commanded = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0), Lost(TP))
+    commanded = course(
+        rules, commands.Assigned(TP, 1, 0), commands.Fetched(TP, 1, (0, 1)), succeeded(1, 0), commands.Lost(TP)
+    )
 
     assert commanded[-2:] == [
-        (Commit(TP, 1, 1),),
-        (Cancel(handle(1, 1)), Cancel(Fetch(TP, 1, 2))),
+        (commands.Commit(TP, 1, 1),),
+        (Cancel(handle(1, 1)), Cancel(commands.Fetch(TP, 1, 2))),
     ]
 
 
 def test_no_time_to_drain_releases_whatever_runs() -> None:
     """Law P5: with a budget of nothing the partition is let go as it is revoked."""
     rules = PartitionRules(2, metadata_max=0, drain=Budget(0))
-    commanded = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP))
+    commanded = course(rules, commands.Assigned(TP, 1, 0), commands.Fetched(TP, 1, (0,)), commands.Revoked(TP))
 
     assert commanded[-1] == (
         Cancel(handle(1, 0)),
-        Cancel(Fetch(TP, 1, 1)),
-        Release(TP),
+        Cancel(commands.Fetch(TP, 1, 1)),
+        commands.Release(TP),
     )
 
 
@@ -121,7 +108,7 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
     """
     rules = PartitionRules(2, hooks=True, fanout=FLAT, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     arranged = reported(WindowArranged(0, Tasks(((0,), (1,)))))
-    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), arranged, Revoked(TP))
+    happened = (commands.Assigned(TP, 1, 0), commands.Fetched(TP, 1, (0,)), arranged, commands.Revoked(TP))
     state = after(PartitionRules(2, 2, hooks=True, fanout=FLAT, metadata_max=0), *happened)
 
     assert rules.step(state, reported(TasksReported(0, (0,), 1, Report.FAILED))).commands == ()
@@ -129,7 +116,7 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
         type(command) for command in rules.step(state, reported(TasksReported(0, (0, 1), 1, Report.FAILED))).commands
     ] == [
         Cancel,
-        Release,
+        commands.Release,
     ]
 
 
@@ -140,10 +127,10 @@ def test_what_is_parked_while_it_drains_keeps_nobody_waiting(*, is_told: bool) -
     """
     rules, orders = PartitionRules(metadata_max=0), TopicPartition("orders", 0)
     state: PartitionState = Unassigned()
-    for event in (Assigned(orders, 1, 0), Fetched(orders, 1, (0,)), Revoked(orders)):
+    for event in (commands.Assigned(orders, 1, 0), commands.Fetched(orders, 1, (0,)), commands.Revoked(orders)):
         state = rules.step(state, event).state
-    ended = Handle((0,)) if is_told else None
-    parked = rules.step(state, WorkReported(orders, 1, RecordsParked((0,), SECOND), ended))
+    ended = commands.Handle((0,)) if is_told else None
+    parked = rules.step(state, commands.WorkReported(orders, 1, commands.RecordsParked((0,), SECOND), ended))
 
     assert parked.state == Unassigned()
-    assert Release(orders) in parked.commands
+    assert commands.Release(orders) in parked.commands

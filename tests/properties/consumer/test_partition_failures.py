@@ -15,6 +15,7 @@ from tests.properties.consumer.partition_helpers import (
     succeeded,
 )
 
+from tidegate.consumer import fanout
 from tidegate.consumer.backpressure import Load
 from tidegate.consumer.commands import (
     Assigned,
@@ -33,19 +34,6 @@ from tidegate.consumer.commands import (
     WorkFailed,
     WorkReported,
     WorkUnanswered,
-)
-from tidegate.consumer.fanout import (
-    ArrangeFailed,
-    DeliverRecords,
-    RecordsDelivered,
-    Report,
-    Rules,
-    Start,
-    TaskReplaced,
-    Tasks,
-    TasksReported,
-    WindowArranged,
-    WindowDelivered,
 )
 from tidegate.consumer.partition import (
     FailurePolicy,
@@ -88,11 +76,11 @@ def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
     """Law P9: 0 fails and is answered for. 1, of the same key, is answered for and not run; 2, of another, runs."""
     rules = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.DIVERT_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l"))
-    commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 0), reported(RecordsDelivered(0, (0,))))
+    commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 0), reported(fanout.RecordsDelivered(0, (0,))))
 
     assert commanded[1] == (Fetch(TP, 1, 3), handle(1, 0, 2))
-    assert commanded[2] == (Work(TP, 1, DeliverRecords(0, (0,), (0,)), (0,)),)
-    assert commanded[3] == (Commit(TP, 1, 1), Work(TP, 1, DeliverRecords(1, (1,), (1,)), (1,)))
+    assert commanded[2] == (Work(TP, 1, fanout.DeliverRecords(0, (0,), (0,)), (0,)),)
+    assert commanded[3] == (Commit(TP, 1, 1), Work(TP, 1, fanout.DeliverRecords(1, (1,), (1,)), (1,)))
 
 
 @pytest.mark.parametrize("is_hooked", [False, True])
@@ -103,10 +91,10 @@ def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_ho
     rules = PartitionRules(
         2, hooks=is_hooked, metadata_max=0, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
     )
-    begun = reported(ArrangeFailed(0)) if is_hooked else failed(1, 0)
-    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, reported(RecordsDelivered(0, (0,))))
+    begun = reported(fanout.ArrangeFailed(0)) if is_hooked else failed(1, 0)
+    happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), begun, reported(fanout.RecordsDelivered(0, (0,))))
 
-    assert course(rules, *happened)[-1][-1] == Work(TP, 1, DeliverRecords(1, (1,), (1,)), (1,))
+    assert course(rules, *happened)[-1][-1] == Work(TP, 1, fanout.DeliverRecords(1, (1,), (1,)), (1,))
 
 
 def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
@@ -129,17 +117,17 @@ def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
 
 def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() -> None:
     """Law P10: 0 and 1 are settled together. 0 fails, so the keys of both are held back, and nobody waits for them."""
-    windows = Rules(0, 0, task_delivery=False, record_delivery=False)
+    windows = fanout.Rules(0, 0, task_delivery=False, record_delivery=False)
     rules = PartitionRules(
         2, 2, fanout=windows, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
     )
     keys = (b"k", b"l", b"l", b"m")
     fetched = Fetched(TP, 1, (0, 1, 2, 3), keys)
-    start = Start(0, (0, 1), 1)
+    start = fanout.Start(0, (0, 1), 1)
     raised = WorkFailed(TP, 1, start)
-    some = reported(TasksReported(0, (1,), 1, Report.SUCCEEDED))
-    last = reported(TasksReported(1, (0,), 1, Report.SUCCEEDED))
-    state = after(rules, Assigned(TP, 1, 0), fetched, some, raised, last, reported(WindowDelivered(1)))
+    some = reported(fanout.TasksReported(0, (1,), 1, fanout.Report.SUCCEEDED))
+    last = reported(fanout.TasksReported(1, (0,), 1, fanout.Report.SUCCEEDED))
+    state = after(rules, Assigned(TP, 1, 0), fetched, some, raised, last, reported(fanout.WindowDelivered(1)))
 
     assert (state.failed, state.queued, state.load, state.running) == ((0, 1), (), Load(), 0)
     assert done_offsets(state.tracker) == (3,)
@@ -147,18 +135,18 @@ def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() ->
 
 def test_only_what_was_not_delivered_is_answered_for() -> None:
     """Law P10: 0 was delivered when the delivery of 1 raised. Once it was answered for as well, as if it had failed."""
-    windows = Rules(0, 0, task_delivery=False, window_delivery=False)
+    windows = fanout.Rules(0, 0, task_delivery=False, window_delivery=False)
     rules = PartitionRules(2, 2, fanout=windows, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     happened = (
         Assigned(TP, 1, 0),
         Fetched(TP, 1, (0, 1)),
-        reported(TasksReported(0, (0, 1), 1, Report.SUCCEEDED)),
-        reported(RecordsDelivered(0, (0,))),
-        WorkFailed(TP, 1, DeliverRecords(0, (0, 1))),
-        WorkFailed(TP, 1, DeliverRecords(0, (1,), (1,))),
+        reported(fanout.TasksReported(0, (0, 1), 1, fanout.Report.SUCCEEDED)),
+        reported(fanout.RecordsDelivered(0, (0,))),
+        WorkFailed(TP, 1, fanout.DeliverRecords(0, (0, 1))),
+        WorkFailed(TP, 1, fanout.DeliverRecords(0, (1,), (1,))),
     )
 
-    assert course(rules, *happened)[4] == (Work(TP, 1, DeliverRecords(0, (1,), (1,)), (1,)),)
+    assert course(rules, *happened)[4] == (Work(TP, 1, fanout.DeliverRecords(0, (1,), (1,)), (1,)),)
     assert after(rules, *happened).failed == (1,)
 
 
@@ -233,12 +221,16 @@ def test_what_a_command_ends_with_beside_what_is_parked_has_failed() -> None:
 def test_replacements_are_ever_further_apart() -> None:
     """Law P12: what replaces a task that has failed waits as a repetition does, longer with each generation."""
     rules = PartitionRules(1, hooks=True, fanout=attrs.evolve(FLAT, generations_max=3), metadata_max=0)
-    happened: list[Event] = [Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), reported(WindowArranged(0, Tasks(((0,),))))]
+    happened: list[Event] = [
+        Assigned(TP, 1, 0),
+        Fetched(TP, 1, (0,)),
+        reported(fanout.WindowArranged(0, fanout.Tasks(((0,),)))),
+    ]
     for number in range(3):
         happened += [
-            reported(TasksReported(0, (number,), 1, Report.FAILED)),
-            reported(TaskReplaced(0, number, 1, Tasks(((0,),)))),
-            RetryTimerFired(TP, 1, Start(0, (number + 1,), 1, number)),
+            reported(fanout.TasksReported(0, (number,), 1, fanout.Report.FAILED)),
+            reported(fanout.TaskReplaced(0, number, 1, fanout.Tasks(((0,),)))),
+            RetryTimerFired(TP, 1, fanout.Start(0, (number + 1,), 1, number)),
         ]
     commands = course(rules, *happened)
 

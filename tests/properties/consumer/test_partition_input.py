@@ -11,29 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.properties.consumer.partition_helpers import TP, after
 
-from tidegate.consumer.commands import (
-    Assigned,
-    Batch,
-    Commit,
-    CommitRefused,
-    Committed,
-    CommitUnknown,
-    DrainTimerFired,
-    Event,
-    Fetched,
-    Handle,
-    Lost,
-    Measured,
-    MetadataRefused,
-    RecordsHandled,
-    RecordsParked,
-    RetryTimerFired,
-    Revoked,
-    SlotFreed,
-    Work,
-    WorkFailed,
-    WorkReported,
-)
+from tidegate.consumer import commands
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.drain import Stage
 from tidegate.consumer.fanout import (
@@ -60,8 +38,8 @@ from tidegate.model.instants import SECOND
 from tidegate.model.reducer import Step
 
 
-def work(request: UserRequest) -> Work:
-    return Work(TP, 3, request, (5,))
+def work(request: UserRequest) -> commands.Work:
+    return commands.Work(TP, 3, request, (5,))
 
 
 NUMBERS: Final = ("running_max", "window_max", "batch_max", "metadata_max", "replay_max")
@@ -88,33 +66,33 @@ def test_a_processor_is_checked_at_construction(bad: dict[str, object]) -> None:
     assert PartitionRules(running_max=0, window_max=1, metadata_max=0, replay_max=1).running_max == 0
 
 
-GOOD: Final[Mapping[Callable[..., Event], tuple[object, ...]]] = {
-    Assigned: (TP, 1, 0, "", 0),
-    Revoked: (TP, ()),
-    Lost: (TP,),
-    Fetched: (TP, 1, (0,), (b"k",)),
-    WorkReported: (TP, 1, WindowDelivered(0)),
-    WorkFailed: (TP, 1, Start(0, (0,), 1)),
-    Committed: (TP, 1, 0),
-    CommitRefused: (TP, 1, 0),
-    MetadataRefused: (TP, 1, 0),
-    CommitUnknown: (TP, 1, 0),
-    DrainTimerFired: (TP, 1, Stage.WAITING),
-    RetryTimerFired: (TP, 1, Start(0, (0,), 2)),
-    Measured: (TP, 1, 0, 0),
-    SlotFreed: (TP,),
+GOOD: Final[Mapping[Callable[..., commands.Event], tuple[object, ...]]] = {
+    commands.Assigned: (TP, 1, 0, "", 0),
+    commands.Revoked: (TP, ()),
+    commands.Lost: (TP,),
+    commands.Fetched: (TP, 1, (0,), (b"k",)),
+    commands.WorkReported: (TP, 1, WindowDelivered(0)),
+    commands.WorkFailed: (TP, 1, Start(0, (0,), 1)),
+    commands.Committed: (TP, 1, 0),
+    commands.CommitRefused: (TP, 1, 0),
+    commands.MetadataRefused: (TP, 1, 0),
+    commands.CommitUnknown: (TP, 1, 0),
+    commands.DrainTimerFired: (TP, 1, Stage.WAITING),
+    commands.RetryTimerFired: (TP, 1, Start(0, (0,), 2)),
+    commands.Measured: (TP, 1, 0, 0),
+    commands.SlotFreed: (TP,),
 }
 
 
 def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
     """Whatever stands in an event, `step` says that it is misuse, or has an answer, whether or not it is owned."""
     rules = PartitionRules(2, ordering=Ordering.BY_OFFSET)
-    assert {*get_args(Event)} == GOOD.keys()
+    assert {*get_args(commands.Event)} == GOOD.keys()
     for kind, good in GOOD.items():
         for place in range(len(good)):
             for wrong in (*WRONG, ("x",), (True,), (-1,), (2**70,), (0, 1)):
                 event = kind(*good[:place], wrong, *good[place + 1 :])
-                for state in (Unassigned(), after(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)))):
+                for state in (Unassigned(), after(rules, commands.Assigned(TP, 1, 0), commands.Fetched(TP, 1, (0,)))):
                     with suppress(Misuse):
                         assert isinstance(rules.step(state, event), Step)
 
@@ -123,16 +101,18 @@ def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
     "make",
     [
         lambda: PartitionRules().step(Unassigned(), "assigned"),  # type: ignore[arg-type]
-        lambda: PartitionRules().step(None, Lost(TP)),  # type: ignore[arg-type]
-        lambda: PartitionRules().step(Unassigned(), Fetched(TP, 1, (0, 1), (b"k",))),
-        lambda: PartitionRules().step(Unassigned(), Fetched(TP, 1, (0,), ("k",))),  # type: ignore[arg-type]
-        lambda: PartitionRules().step(Unassigned(), Revoked(TP, ((),))),  # type: ignore[arg-type]
-        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((-1,)))),
-        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((1,), (1,)))),
-        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsHandled((1,), attempt=0))),
-        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsParked((1,), -1))),
-        lambda: PartitionRules().step(Unassigned(), WorkReported(TP, 1, RecordsParked((-1,), 1))),
-        lambda: PartitionRules().step(Unassigned(), WorkFailed(TP, 1, Handle((1.5,)))),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(None, commands.Lost(TP)),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(Unassigned(), commands.Fetched(TP, 1, (0, 1), (b"k",))),
+        lambda: PartitionRules().step(Unassigned(), commands.Fetched(TP, 1, (0,), ("k",))),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(Unassigned(), commands.Revoked(TP, ((),))),  # type: ignore[arg-type]
+        lambda: PartitionRules().step(Unassigned(), commands.WorkReported(TP, 1, commands.RecordsHandled((-1,)))),
+        lambda: PartitionRules().step(Unassigned(), commands.WorkReported(TP, 1, commands.RecordsHandled((1,), (1,)))),
+        lambda: PartitionRules().step(
+            Unassigned(), commands.WorkReported(TP, 1, commands.RecordsHandled((1,), attempt=0))
+        ),
+        lambda: PartitionRules().step(Unassigned(), commands.WorkReported(TP, 1, commands.RecordsParked((1,), -1))),
+        lambda: PartitionRules().step(Unassigned(), commands.WorkReported(TP, 1, commands.RecordsParked((-1,), 1))),
+        lambda: PartitionRules().step(Unassigned(), commands.WorkFailed(TP, 1, commands.Handle((1.5,)))),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_not_a_state_or_an_event_is_misuse(make: Callable[[], object]) -> None:
@@ -144,16 +124,16 @@ def test_what_is_not_a_state_or_an_event_is_misuse(make: Callable[[], object]) -
 def test_records_without_their_keys_have_no_order() -> None:
     """Law P8: where records of a key wait for each other, their keys have to be given; to leave them out is misuse."""
     rules = PartitionRules(2, ordering=Ordering.BY_KEY)
-    state = after(rules, Assigned(TP, 1, 0))
+    state = after(rules, commands.Assigned(TP, 1, 0))
 
     with pytest.raises(Misuse, match="without their keys"):
-        rules.step(state, Fetched(TP, 1, (0, 1)))
-    assert isinstance(rules.step(state, Fetched(TP, 1, ())), Step)
+        rules.step(state, commands.Fetched(TP, 1, (0, 1)))
+    assert isinstance(rules.step(state, commands.Fetched(TP, 1, ())), Step)
 
 
 @given(drawn.rules().flatmap(lambda rules: st.tuples(st.just(rules), drawn.states(rules))), drawn_events())
 def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
-    at: tuple[PartitionRules, PartitionState], event: Event
+    at: tuple[PartitionRules, PartitionState], event: commands.Event
 ) -> None:
     """The strategies give what fits together."""
     rules, state = at
@@ -167,29 +147,38 @@ def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (Revoked(TP), "revoked t-0"),
-        (Lost(TP), "lost t-0"),
-        (Assigned(TP, 3, 5), "assigned t-0 from 5 (generation 3)"),
-        (Fetched(TP, 3, (5, 7)), "fetched t-0 [5, 7] (generation 3)"),
-        (WorkReported(TP, 3, WindowDelivered(1)), "t-0 reports WindowDelivered(window=1) (generation 3)"),
-        (WorkReported(TP, 3, RecordsHandled((2, 1), (3,))), "t-0 reports handled 1-2, failed 3 (generation 3)"),
+        (commands.Revoked(TP), "revoked t-0"),
+        (commands.Lost(TP), "lost t-0"),
+        (commands.Assigned(TP, 3, 5), "assigned t-0 from 5 (generation 3)"),
+        (commands.Fetched(TP, 3, (5, 7)), "fetched t-0 [5, 7] (generation 3)"),
+        (commands.WorkReported(TP, 3, WindowDelivered(1)), "t-0 reports WindowDelivered(window=1) (generation 3)"),
         (
-            WorkReported(TP, 3, RecordsParked((2, 1), SECOND, 2)),
+            commands.WorkReported(TP, 3, commands.RecordsHandled((2, 1), (3,))),
+            "t-0 reports handled 1-2, failed 3 (generation 3)",
+        ),
+        (
+            commands.WorkReported(TP, 3, commands.RecordsParked((2, 1), SECOND, 2)),
             "t-0 reports parked 1-2 for 1 s (attempt 2) (generation 3)",
         ),
-        (WorkReported(TP, 3, RecordsHandled(attempt=2)), "t-0 reports nothing (attempt 2) (generation 3)"),
-        (WorkFailed(TP, 3, Handle((1, 2), 2)), "t-0 raised at handle 1-2 (attempt 2) (generation 3)"),
-        (Batch((Revoked(TP), Lost(TP))), "revoked t-0; lost t-0"),
-        (WorkFailed(TP, 3, Start(0, (1,), 2)), "t-0 raised at start 0/1 (attempt 2) (generation 3)"),
-        (Committed(TP, 3, 5), "committed t-0 @5 (generation 3)"),
-        (CommitRefused(TP, 3, 5), "refused to commit t-0 @5 (generation 3)"),
-        (MetadataRefused(TP, 3, 5), "refused the metadata of t-0 @5 (generation 3)"),
-        (CommitUnknown(TP, 3, 5), "no answer to the commit of t-0 @5 (generation 3)"),
-        (DrainTimerFired(TP, 3, Stage.WAITING), "time to drain t-0 is over, work may end by itself (generation 3)"),
-        (RetryTimerFired(TP, 3, None), "time to commit again of t-0 (generation 3)"),
-        (Measured(TP, 3, 5, SECOND), "t-0 holds 5 bytes for 1 s (generation 3)"),
-        (SlotFreed(TP), "room for another handler of t-0"),
-        (Commit(TP, 3, 5, "tg1"), "commit t-0 @5 and 3 characters of metadata (generation 3)"),
+        (
+            commands.WorkReported(TP, 3, commands.RecordsHandled(attempt=2)),
+            "t-0 reports nothing (attempt 2) (generation 3)",
+        ),
+        (commands.WorkFailed(TP, 3, commands.Handle((1, 2), 2)), "t-0 raised at handle 1-2 (attempt 2) (generation 3)"),
+        (commands.Batch((commands.Revoked(TP), commands.Lost(TP))), "revoked t-0; lost t-0"),
+        (commands.WorkFailed(TP, 3, Start(0, (1,), 2)), "t-0 raised at start 0/1 (attempt 2) (generation 3)"),
+        (commands.Committed(TP, 3, 5), "committed t-0 @5 (generation 3)"),
+        (commands.CommitRefused(TP, 3, 5), "refused to commit t-0 @5 (generation 3)"),
+        (commands.MetadataRefused(TP, 3, 5), "refused the metadata of t-0 @5 (generation 3)"),
+        (commands.CommitUnknown(TP, 3, 5), "no answer to the commit of t-0 @5 (generation 3)"),
+        (
+            commands.DrainTimerFired(TP, 3, Stage.WAITING),
+            "time to drain t-0 is over, work may end by itself (generation 3)",
+        ),
+        (commands.RetryTimerFired(TP, 3, None), "time to commit again of t-0 (generation 3)"),
+        (commands.Measured(TP, 3, 5, SECOND), "t-0 holds 5 bytes for 1 s (generation 3)"),
+        (commands.SlotFreed(TP), "room for another handler of t-0"),
+        (commands.Commit(TP, 3, 5, "tg1"), "commit t-0 @5 and 3 characters of metadata (generation 3)"),
         (Unassigned(), "unassigned"),
         (Owned(TP, 3, Phase.FLOWING, OffsetTracker(5), Queue(5), Handling()), "flowing (generation 3), floor 5"),
         (
@@ -215,7 +204,7 @@ def test_everything_has_a_form_of_one_line(value: object, text: str) -> None:
 def test_keys_are_not_shown() -> None:
     """They may be secret."""
     rules = PartitionRules(1, ordering=Ordering.BY_KEY)
-    event = Fetched(TP, 1, (0,), (b"secret",))
-    state = after(rules, Assigned(TP, 1, 0), event)
+    event = commands.Fetched(TP, 1, (0,), (b"secret",))
+    state = after(rules, commands.Assigned(TP, 1, 0), event)
 
     assert "secret" not in f"{event} {event!r} {state} {state!r}"

@@ -10,31 +10,9 @@ import attrs
 from tests.properties.consumer.partition_helpers import TP, Machine, failed, right, succeeded
 from tests.properties.consumer.partition_plain import plain
 
-from tidegate.consumer.commands import (
-    Assigned,
-    Commit,
-    CommitRefused,
-    Committed,
-    CommitUnknown,
-    DrainTimerFired,
-    Event,
-    Fetched,
-    Lost,
-    MetadataRefused,
-    Release,
-    RetryTimerFired,
-    Revoked,
-    SlotFreed,
-)
+from tidegate.consumer import commands, partition
 from tidegate.consumer.drain import Budget, Stage
 from tidegate.consumer.laws import partition as laws
-from tidegate.consumer.partition import (
-    Owned,
-    PartitionState,
-    PartitionStep,
-    Phase,
-    Unassigned,
-)
 from tidegate.consumer.watermark import open_offsets
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
@@ -45,30 +23,30 @@ FAILURES_MAX: Final = 1
 OFFSETS: Final = ((), (0,), (1, 0), (0, 0, 2), (1,), (2, 1))
 
 
-def events(generation: int) -> list[Event]:
+def events(generation: int) -> list[commands.Event]:
     """One of each kind, and more, of records 0 to 2."""
-    named: list[Event] = [DrainTimerFired(TP, generation, stage) for stage in Stage]
-    named.append(RetryTimerFired(TP, generation, None))
-    named += [Assigned(TP, generation, committed) for committed in range(2)]
-    named += [Fetched(TP, generation, offsets) for offsets in OFFSETS]
+    named: list[commands.Event] = [commands.DrainTimerFired(TP, generation, stage) for stage in Stage]
+    named.append(commands.RetryTimerFired(TP, generation, None))
+    named += [commands.Assigned(TP, generation, committed) for committed in range(2)]
+    named += [commands.Fetched(TP, generation, offsets) for offsets in OFFSETS]
     named += [kind(generation, window) for kind in (succeeded, failed) for window in range(2)]
-    kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
+    kinds = (commands.Committed, commands.CommitRefused, commands.CommitUnknown, commands.MetadataRefused)
     return [*named, *(kind(TP, generation, position) for kind in kinds for position in range(1, 4))]
 
 
-UNNAMED: Final[list[Event]] = [Revoked(TP), Lost(TP), SlotFreed(TP)]
+UNNAMED: Final[list[commands.Event]] = [commands.Revoked(TP), commands.Lost(TP), commands.SlotFreed(TP)]
 
 
-def failures(state: PartitionState) -> int:
+def failures(state: partition.PartitionState) -> int:
     """How many commits in a row had no answer, which has no bound."""
-    return state.commits.failures if isinstance(state, Owned) else 0
+    return state.commits.failures if isinstance(state, partition.Owned) else 0
 
 
 @cache
-def reachable() -> dict[PartitionState, dict[Event, PartitionStep]]:
+def reachable() -> dict[partition.PartitionState, dict[commands.Event, partition.PartitionStep]]:
     """Every state that any course of the events leads to, with few commits in a row without an answer, and what becomes of it with each event."""
-    found: dict[PartitionState, dict[Event, PartitionStep]] = {}
-    left: deque[PartitionState] = deque([Unassigned()])
+    found: dict[partition.PartitionState, dict[commands.Event, partition.PartitionStep]] = {}
+    left: deque[partition.PartitionState] = deque([partition.Unassigned()])
     while left:
         state = left.popleft()
         if state not in found:
@@ -79,9 +57,9 @@ def reachable() -> dict[PartitionState, dict[Event, PartitionStep]]:
 
 def test_every_state_has_an_answer_to_every_event() -> None:
     """Totality: events of a former generation, this one and the next, in every state, phase by phase and stage by stage."""
-    owned = [state for state in reachable() if isinstance(state, Owned)]
+    owned = [state for state in reachable() if isinstance(state, partition.Owned)]
 
-    assert {state.phase for state in owned} == set(Phase)
+    assert {state.phase for state in owned} == set(partition.Phase)
     assert {state.revocation.stage for state in owned} == {Stage.WAITING, Stage.CANCELLING, Stage.COMMITTING}
     assert all(isinstance(step, Step) for answers in reachable().values() for step in answers.values())
 
@@ -89,15 +67,15 @@ def test_every_state_has_an_answer_to_every_event() -> None:
 def test_an_older_generation_changes_nothing() -> None:
     """Law P3, in every state: not the state, and nothing is commanded."""
     for state, answers in reachable().items():
-        if isinstance(state, Owned) and state.generation == 2:
+        if isinstance(state, partition.Owned) and state.generation == 2:
             assert all(laws.changes_nothing(state, answers[event]) for event in events(1))
 
 
-def changed_by_another(machine: Machine) -> list[tuple[PartitionState, Event]]:
+def changed_by_another(machine: Machine) -> list[tuple[partition.PartitionState, commands.Event]]:
     """The states of a partition that an event of another one changes, with that event."""
     step = machine(FEW)
     foreign = [attrs.evolve(event, partition=OTHER) for event in (*UNNAMED, *events(1), *events(2))]
-    owned = [state for state in reachable() if isinstance(state, Owned)]
+    owned = [state for state in reachable() if isinstance(state, partition.Owned)]
     return [
         (state, event) for state in owned for event in foreign if not laws.changes_nothing(state, step(state, event))
     ]
@@ -116,15 +94,17 @@ def test_a_partition_that_takes_what_is_of_another_is_caught() -> None:
 def test_an_assignment_is_accepted_once() -> None:
     """Law P3. Of the generation that the partition is in, it is old news."""
     for state, answers in reachable().items():
-        if isinstance(state, Owned):
-            assert all(answers[Assigned(TP, state.generation, committed)] == Step(state) for committed in range(2))
+        if isinstance(state, partition.Owned):
+            assert all(
+                answers[commands.Assigned(TP, state.generation, committed)] == Step(state) for committed in range(2)
+            )
 
 
 def test_an_answer_to_a_commit_that_is_not_in_flight_changes_nothing() -> None:
     """Law P3, in every state: not even that a position beyond it is committed, which nobody has asked for."""
-    kinds = (Committed, CommitRefused, CommitUnknown, MetadataRefused)
+    kinds = (commands.Committed, commands.CommitRefused, commands.CommitUnknown, commands.MetadataRefused)
     for state, answers in reachable().items():
-        if isinstance(state, Owned):
+        if isinstance(state, partition.Owned):
             others = [position for position in range(1, 4) if position != state.committing]
             assert all(answers[kind(TP, state.generation, at)] == Step(state) for kind in kinds for at in others)
 
@@ -132,55 +112,57 @@ def test_an_answer_to_a_commit_that_is_not_in_flight_changes_nothing() -> None:
 def test_records_that_nobody_has_fetched_change_nothing() -> None:
     """Law P3, in every state: nothing is taken while no fetch is in flight."""
     for state, answers in reachable().items():
-        if isinstance(state, Owned) and state.fetching is None:
-            assert all(answers[Fetched(TP, state.generation, offsets)] == Step(state) for offsets in OFFSETS)
+        if isinstance(state, partition.Owned) and state.fetching is None:
+            assert all(answers[commands.Fetched(TP, state.generation, offsets)] == Step(state) for offsets in OFFSETS)
 
 
 def test_what_is_not_owned_is_not_worked_on() -> None:
     """Law P5: unassigned, a revocation is released at once, and whatever else comes is ignored."""
-    for event, step in reachable()[Unassigned()].items():
-        if isinstance(event, Revoked):
-            assert step == Step(Unassigned(), (Release(TP),))
-        elif not isinstance(event, Assigned):
-            assert step == Step(Unassigned())
+    for event, step in reachable()[partition.Unassigned()].items():
+        if isinstance(event, commands.Revoked):
+            assert step == Step(partition.Unassigned(), (commands.Release(TP),))
+        elif not isinstance(event, commands.Assigned):
+            assert step == Step(partition.Unassigned())
 
 
 def test_nothing_is_left_to_do_after_a_step() -> None:
     """Whatever may be done was begun by the step before: as much room as before makes no difference."""
-    assert all(answers[SlotFreed(TP)] == Step(state) for state, answers in reachable().items())
+    assert all(answers[commands.SlotFreed(TP)] == Step(state) for state, answers in reachable().items())
 
 
 def test_no_commit_is_asked_for_beyond_what_is_open() -> None:
     """Law P1, in every step, also where a lower record comes late: it is held back from then on."""
     for answers in reachable().values():
         for step in answers.values():
-            opened = open_offsets(step.state.tracker) if isinstance(step.state, Owned) else ()
-            commanded = [command.position for command in step.commands if isinstance(command, Commit)]
+            opened = open_offsets(step.state.tracker) if isinstance(step.state, partition.Owned) else ()
+            commanded = [command.position for command in step.commands if isinstance(command, commands.Commit)]
             assert all(laws.passes_nothing_unfinished(position, opened) for position in commanded)
 
 
 def test_every_state_keeps_its_bounds() -> None:
     """Laws P4, P5 and P6, in every state: what runs is in bounds, and what does not flow fetches and queues nothing."""
     for state in reachable():
-        if isinstance(state, Owned):
+        if isinstance(state, partition.Owned):
             assert state.running == len(state.asked) <= FEW.running_max
-            assert state.phase is Phase.FLOWING or (state.fetching, state.queued) == (None, ())
+            assert state.phase is partition.Phase.FLOWING or (state.fetching, state.queued) == (None, ())
 
 
 def test_a_release_is_asked_for_exactly_where_a_revocation_ends() -> None:
     """Law P5, in every state and step: leaving the drain, or when it is not owned; never otherwise, never twice."""
     for state, answers in reachable().items():
         for event, step in answers.items():
-            was_draining = isinstance(state, Owned) and state.phase is Phase.DRAINING
-            is_draining = isinstance(step.state, Owned) and step.state.phase is Phase.DRAINING
-            asked = isinstance(event, Revoked) and not was_draining
-            released = sum(isinstance(command, Release) for command in step.commands)
+            was_draining = isinstance(state, partition.Owned) and state.phase is partition.Phase.DRAINING
+            is_draining = isinstance(step.state, partition.Owned) and step.state.phase is partition.Phase.DRAINING
+            asked = isinstance(event, commands.Revoked) and not was_draining
+            released = sum(isinstance(command, commands.Release) for command in step.commands)
             assert was_draining + asked == is_draining + released, (state, event)
 
 
 def test_a_revocation_that_is_asked_for_twice_is_released_once() -> None:
     """Law P5. The second one already arrives while it drains."""
-    draining = [state for state in reachable() if isinstance(state, Owned) and state.phase is Phase.DRAINING]
+    draining = [
+        state for state in reachable() if isinstance(state, partition.Owned) and state.phase is partition.Phase.DRAINING
+    ]
 
     assert draining
-    assert all(laws.changes_nothing(state, FEW.step(state, Revoked(TP))) for state in draining)
+    assert all(laws.changes_nothing(state, FEW.step(state, commands.Revoked(TP))) for state in draining)

@@ -20,26 +20,9 @@ from tests.properties.consumer.twin import commands as old
 from tests.properties.consumer.twin import partition as twin
 
 from tidegate.consumer import commands as new
+from tidegate.consumer import fanout
 from tidegate.consumer.commands import Handle, RecordsHandled
 from tidegate.consumer.drain import InFlight
-from tidegate.consumer.fanout import (
-    Arrange,
-    ArrangeFailed,
-    DeliverRecords,
-    DeliverTasks,
-    DeliverWindow,
-    FanoutEvent,
-    Judge,
-    RecordsDelivered,
-    Report,
-    Start,
-    TaskReplaced,
-    Tasks,
-    TasksReported,
-    UserRequest,
-    WindowArranged,
-    WindowDelivered,
-)
 from tidegate.consumer.partition import Ordering, Owned, PartitionRules, PartitionState, Unassigned
 from tidegate.consumer.strategies import partition as drawn
 from tidegate.model.effects import Cancel
@@ -135,7 +118,7 @@ class Both:
                 yield from (("interrupt", deed) for deed in self.deeds(work))
             case new.Work(_, _, Handle(offsets, attempt)):
                 yield from (("handle", offset, attempt) for offset in offsets)
-            case new.Work(_, _, DeliverRecords(_, offsets)) if self.rules.is_plain:
+            case new.Work(_, _, fanout.DeliverRecords(_, offsets)) if self.rules.is_plain:
                 yield from (("answer", offset) for offset in offsets)
             case new.Work(_, _, request):
                 yield "work", request
@@ -152,13 +135,13 @@ class Both:
                 yield from (("cancel", deed) for deed in self.old_deeds(effect))  # type: ignore[arg-type]
             case old.Interrupt(work):
                 yield from (("interrupt", deed) for deed in self.old_deeds(work))
-            case old.Work(_, _, Start(_, _, attempt), (offset,)) if self.rules.is_plain:
+            case old.Work(_, _, fanout.Start(_, _, attempt), (offset,)) if self.rules.is_plain:
                 yield "handle", offset, attempt
-            case old.Work(_, _, DeliverRecords(_, offsets)) if self.rules.is_plain:
+            case old.Work(_, _, fanout.DeliverRecords(_, offsets)) if self.rules.is_plain:
                 yield from (("answer", offset) for offset in offsets)
             case old.Work(_, _, request):
                 yield "work", request
-            case old.StartRetryTimer(_, _, Start(window, _, attempt), duration) if self.rules.is_plain:
+            case old.StartRetryTimer(_, _, fanout.Start(window, _, attempt), duration) if self.rules.is_plain:
                 yield "retry", next(at for at, of in self.window_of.items() if of == window), attempt, duration
             case _:
                 yield self.other(command)
@@ -223,21 +206,21 @@ class Both:
         ours, theirs = (TP, self.generation), (TP, self.generation)
         match deed:
             case ("answer", int(offset)) if how % 4 == 0:
-                request = DeliverRecords(offset, (offset,), (offset,))
+                request = fanout.DeliverRecords(offset, (offset,), (offset,))
                 window = attrs.evolve(request, window=self.window_of[offset])
                 self.happens(new.WorkFailed(*ours, request), [old.WorkFailed(*theirs, window)])
             case ("answer", int(offset)):
                 done, of_window = (
-                    RecordsDelivered(offset, (offset,)),
-                    RecordsDelivered(self.window_of[offset], (offset,)),
+                    fanout.RecordsDelivered(offset, (offset,)),
+                    fanout.RecordsDelivered(self.window_of[offset], (offset,)),
                 )
                 self.happens(new.WorkReported(*ours, done), [old.WorkReported(*theirs, of_window)])
             case ("retry", int(offset), int(attempt), _):
-                start = Start(self.window_of[offset], (0,), attempt)
+                start = fanout.Start(self.window_of[offset], (0,), attempt)
                 self.happens(
                     new.RetryTimerFired(*ours, Handle((offset,), attempt)), [old.RetryTimerFired(*theirs, start)]
                 )
-            case ("retry", (Start() | None) as start, _):
+            case ("retry", (fanout.Start() | None) as start, _):
                 self.happens(new.RetryTimerFired(*ours, start), [old.RetryTimerFired(*theirs, start)])
             case ("drain", stage, _):
                 self.happens(new.DrainTimerFired(*ours, stage), [old.DrainTimerFired(*theirs, stage)])  # type: ignore[arg-type]
@@ -260,11 +243,11 @@ class Both:
         failed = tuple(deed[1] for deed in ended if deed[1] in bad)
         olds: list[old.Event] = []
         for deed in reversed(ended) if how % 2 else ended:
-            start = Start(self.window_of[deed[1]], (0,), attempt)  # type: ignore[index]
+            start = fanout.Start(self.window_of[deed[1]], (0,), attempt)  # type: ignore[index]
             if deed[1] in bad:
                 olds.append(old.WorkFailed(TP, self.generation, start))
             else:
-                report = TasksReported(start.window, (0,), attempt, Report.SUCCEEDED)
+                report = fanout.TasksReported(start.window, (0,), attempt, fanout.Report.SUCCEEDED)
                 olds.append(old.WorkReported(TP, self.generation, report))
         what = RecordsHandled(done, failed, attempt)  # type: ignore[arg-type]
         self.happens(new.WorkReported(TP, self.generation, what), olds)
@@ -287,29 +270,39 @@ class Both:
         if generation == self.generation:
             self.happens(kind(TP, generation, position), [getattr(old, kind.__name__)(TP, generation, position)])
 
-    def worked(self, request: UserRequest, how: int, rest: Sequence[int]) -> None:
+    def worked(self, request: fanout.UserRequest, how: int, rest: Sequence[int]) -> None:
         """User code answers to a request of a window: well or badly, or it raises."""
         if how % 6 == 0:
             self.happens(new.WorkFailed(TP, self.generation, request), [old.WorkFailed(TP, self.generation, request)])
             return
-        what: FanoutEvent
+        what: fanout.FanoutEvent
         match request:
-            case Arrange(window, offsets):
+            case fanout.Arrange(window, offsets):
                 listed = tuple((offsets[each % len(offsets)],) for each in rest[: rest[0] % 4])
-                what = ArrangeFailed(window) if how % 6 == 1 else WindowArranged(window, Tasks(listed))
-            case Start(window, numbers, attempt):
-                what = TasksReported(window, numbers, attempt, Report.FAILED if how % 3 == 1 else Report.SUCCEEDED)
-            case Judge(window, (number, *_), attempt) if how % 6 == 2:
-                what = TaskReplaced(window, number, attempt, Tasks(((0,),)))
-            case Judge(window, numbers, attempt):
-                what = TasksReported(window, numbers, attempt, Report.RETRIED if how % 2 else Report.SKIPPED)
-            case DeliverTasks(window, numbers, attempt):
-                what = TasksReported(window, numbers, attempt, Report.UNDELIVERED if how % 3 == 1 else Report.DELIVERED)
-            case DeliverRecords(window, offsets):
-                what = RecordsDelivered(window, offsets)
-            case DeliverWindow(window):
-                what = WindowDelivered(window)
-        if isinstance(what, TaskReplaced) and len(request.numbers) > 1:  # type: ignore[union-attr]
+                what = (
+                    fanout.ArrangeFailed(window)
+                    if how % 6 == 1
+                    else fanout.WindowArranged(window, fanout.Tasks(listed))
+                )
+            case fanout.Start(window, numbers, attempt):
+                what = fanout.TasksReported(
+                    window, numbers, attempt, fanout.Report.FAILED if how % 3 == 1 else fanout.Report.SUCCEEDED
+                )
+            case fanout.Judge(window, (number, *_), attempt) if how % 6 == 2:
+                what = fanout.TaskReplaced(window, number, attempt, fanout.Tasks(((0,),)))
+            case fanout.Judge(window, numbers, attempt):
+                what = fanout.TasksReported(
+                    window, numbers, attempt, fanout.Report.RETRIED if how % 2 else fanout.Report.SKIPPED
+                )
+            case fanout.DeliverTasks(window, numbers, attempt):
+                what = fanout.TasksReported(
+                    window, numbers, attempt, fanout.Report.UNDELIVERED if how % 3 == 1 else fanout.Report.DELIVERED
+                )
+            case fanout.DeliverRecords(window, offsets):
+                what = fanout.RecordsDelivered(window, offsets)
+            case fanout.DeliverWindow(window):
+                what = fanout.WindowDelivered(window)
+        if isinstance(what, fanout.TaskReplaced) and len(request.numbers) > 1:  # type: ignore[union-attr]
             self.asked.append(("work", request))  # the others are not answered yet
         self.happens(new.WorkReported(TP, self.generation, what), [old.WorkReported(TP, self.generation, what)])
 

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.model.effects import (
-    Ambiguous,
-    Call,
-    Cancel,
-    Effect,
-    Failure,
-    NotApplied,
-    NotDurable,
-    Note,
-    Now,
-    Refused,
-    Sleep,
-)
+from tidegate.model import effects
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import (
     PPM,
@@ -25,32 +13,32 @@ from tidegate.model.instants import (
     Instant,
 )
 
-FAILURES = (Refused, NotApplied, Ambiguous, NotDurable)
+FAILURES = (effects.Refused, effects.NotApplied, effects.Ambiguous, effects.NotDurable)
 
 
 def test_awaiting_an_effect_yields_itself_and_returns_the_reply() -> None:
     """No event loop is involved: whoever holds the program feeds it."""
 
     async def program() -> tuple[Instant, object]:
-        return await Now(), await Call("f", (1,))
+        return await effects.Now(), await effects.Call("f", (1,))
 
     run = program()
 
-    assert run.send(None) == Now()
-    assert run.send(Instant(0, WALL)) == Call("f", (1,))
+    assert run.send(None) == effects.Now()
+    assert run.send(Instant(0, WALL)) == effects.Call("f", (1,))
     with pytest.raises(StopIteration) as stopped:
         run.send("reply")
     assert stopped.value.value == (Instant(0, WALL), "reply")
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_a_failure_is_raised_into_the_program(kind: type[Failure]) -> None:
+def test_a_failure_is_raised_into_the_program(kind: type[effects.Failure]) -> None:
     """The straight path reads straight; a failure is caught before the next await."""
 
-    async def program() -> Failure | None:
+    async def program() -> effects.Failure | None:
         try:
-            await Sleep(1)
-        except Failure as failure:
+            await effects.Sleep(1)
+        except effects.Failure as failure:
             return failure
         return None
 
@@ -63,7 +51,7 @@ def test_a_failure_is_raised_into_the_program(kind: type[Failure]) -> None:
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_failures_are_equal_by_kind_and_reason(kind: type[Failure]) -> None:
+def test_failures_are_equal_by_kind_and_reason(kind: type[effects.Failure]) -> None:
     """Which is what makes a suspended program a value."""
     failure = kind("a")
 
@@ -79,18 +67,18 @@ def test_failures_are_equal_by_kind_and_reason(kind: type[Failure]) -> None:
 @pytest.mark.parametrize(
     ("effect", "shown"),
     [
-        (Now(), "read the clock"),
-        (Sleep(1_500_000), "sleep 1.5 s"),
-        (Sleep(1_500_000, 200_000), "sleep 1.2 s to 1.5 s"),
-        (Call("f", (1, "x")), "call f(1, x)"),
-        (Cancel(Sleep(40)), "cancel sleep 40 us"),
-        (Note("held", 3), "note held: 3"),
-        (Note("held", ("x", 1)), "note held: ('x', 1)"),
-        (Note("held", frozenset("abcde")), 'note held: {"a", "b", "c", "d", "e"}'),
-        (Call("f", (("x", frozenset("abcde")), "x")), 'call f(["x", {"a", "b", "c", "d", "e"}], x)'),
+        (effects.Now(), "read the clock"),
+        (effects.Sleep(1_500_000), "sleep 1.5 s"),
+        (effects.Sleep(1_500_000, 200_000), "sleep 1.2 s to 1.5 s"),
+        (effects.Call("f", (1, "x")), "call f(1, x)"),
+        (effects.Cancel(effects.Sleep(40)), "cancel sleep 40 us"),
+        (effects.Note("held", 3), "note held: 3"),
+        (effects.Note("held", ("x", 1)), "note held: ('x', 1)"),
+        (effects.Note("held", frozenset("abcde")), 'note held: {"a", "b", "c", "d", "e"}'),
+        (effects.Call("f", (("x", frozenset("abcde")), "x")), 'call f(["x", {"a", "b", "c", "d", "e"}], x)'),
     ],
 )
-def test_effects_print_like_this(effect: Effect[object], shown: str) -> None:
+def test_effects_print_like_this(effect: effects.Effect[object], shown: str) -> None:
     """One line each."""
     assert str(effect) == shown
 
@@ -99,17 +87,21 @@ def test_effects_print_like_this(effect: Effect[object], shown: str) -> None:
 def test_nobody_sleeps_for_less_than_nothing(length: Duration) -> None:
     """An invariant of `Sleep`."""
     with pytest.raises(Misuse):
-        _ = Sleep(length)
+        _ = effects.Sleep(length)
     with pytest.raises(Misuse):
-        _ = Sleep(1, length)
+        _ = effects.Sleep(1, length)
 
 
 def test_a_sleep_lasts_for_less_by_what_is_drawn_of_its_jitter() -> None:
     """Between the whole of it and what the jitter leaves; draws and jitters are parts per million."""
-    assert [Sleep(1_000, 400_000).lasting(draw) for draw in (0, 500_000, PPM)] == [1_000, 800, 600]
-    assert (Sleep(1_000, 400_000).least, Sleep(1_000).least, Sleep(1_000, PPM).least) == (600, 1_000, 0)
+    assert [effects.Sleep(1_000, 400_000).lasting(draw) for draw in (0, 500_000, PPM)] == [1_000, 800, 600]
+    assert (effects.Sleep(1_000, 400_000).least, effects.Sleep(1_000).least, effects.Sleep(1_000, PPM).least) == (
+        600,
+        1_000,
+        0,
+    )
     for wrong in (-1, PPM + 1):
         with pytest.raises(Misuse):
-            _ = Sleep(1).lasting(wrong)
+            _ = effects.Sleep(1).lasting(wrong)
     with pytest.raises(Misuse):
-        _ = Sleep(1, PPM + 1)
+        _ = effects.Sleep(1, PPM + 1)

@@ -12,25 +12,12 @@ from tidegate.model.history import HISTORY_MAX
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.instants import STORE as STORE_CLOCK
 from tidegate.model.operations import DeleteMany, FindAll, UpdateOne
+from tidegate.payloads import uploads
 from tidegate.payloads.scenarios import KEY, calls, content_of
 from tidegate.payloads.upload_records import CONTENT, Content, Damaged, announce, chunk_document, new_record, touch
-from tidegate.payloads.uploads import (
-    Absent,
-    Deleted,
-    PayloadStore,
-    Stored,
-    Swept,
-    Unanswered,
-    delete,
-    find,
-    get,
-    put,
-    read,
-    sweep,
-)
 from tidegate.sim.world import CLOCK, World, document, world_with
 
-STORE = PayloadStore("records", "chunks", 3)
+STORE = uploads.PayloadStore("records", "chunks", 3)
 OLD = content_of("old")
 HOUR = 3_600 * SECOND
 Meaning = Callable[[Effect[object], World], tuple[World, object]]
@@ -58,37 +45,37 @@ def ran(program: Program[object], world: World, meaning: Meaning = as_it_is) -> 
 def test_what_is_put_is_found_read_deleted_and_swept() -> None:
     """One after the other, with nobody else there."""
     empty: World = world_with({})
-    world, answer = ran(put(STORE, KEY, "w", "none"), empty)
-    assert answer == Stored(1)
-    world, found = ran(find(STORE, KEY), world)
+    world, answer = ran(uploads.put(STORE, KEY, "w", "none"), empty)
+    assert answer == uploads.Stored(1)
+    world, found = ran(uploads.find(STORE, KEY), world)
     content = content_of("w")
     assert getattr(found, "content", None) == content
-    assert [ran(read(STORE, KEY, content, number), world)[1] for number in range(2)] == [b"a ", b"new one"]
-    assert ran(get(STORE, KEY), world)[1] == content
-    world, answer = ran(delete(STORE, KEY, "d"), world)
-    assert answer == Deleted()
-    assert ran(delete(STORE, KEY, "e"), world) == (world, Absent())
-    assert ran(find(STORE, KEY), world)[1] == ran(get(STORE, KEY), world)[1] == Absent()
-    world, answer = ran(sweep(STORE, 0), world)
-    assert answer == Swept(0, 1)
-    assert ran(sweep(STORE, 0), world) == (world, Swept(0, 0))
-    assert ran(delete(STORE, "never put", "d"), empty) == (empty, Absent())
+    assert [ran(uploads.read(STORE, KEY, content, number), world)[1] for number in range(2)] == [b"a ", b"new one"]
+    assert ran(uploads.get(STORE, KEY), world)[1] == content
+    world, answer = ran(uploads.delete(STORE, KEY, "d"), world)
+    assert answer == uploads.Deleted()
+    assert ran(uploads.delete(STORE, KEY, "e"), world) == (world, uploads.Absent())
+    assert ran(uploads.find(STORE, KEY), world)[1] == ran(uploads.get(STORE, KEY), world)[1] == uploads.Absent()
+    world, answer = ran(uploads.sweep(STORE, 0), world)
+    assert answer == uploads.Swept(0, 1)
+    assert ran(uploads.sweep(STORE, 0), world) == (world, uploads.Swept(0, 0))
+    assert ran(uploads.delete(STORE, "never put", "d"), empty) == (empty, uploads.Absent())
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        lambda: put(STORE, KEY, "w", "none"),
-        lambda: delete(STORE, KEY, "w"),
-        lambda: find(STORE, KEY),
-        lambda: read(STORE, KEY, OLD, 0),
-        lambda: get(STORE, KEY),
-        lambda: sweep(STORE, 0),
+        lambda: uploads.put(STORE, KEY, "w", "none"),
+        lambda: uploads.delete(STORE, KEY, "w"),
+        lambda: uploads.find(STORE, KEY),
+        lambda: uploads.read(STORE, KEY, OLD, 0),
+        lambda: uploads.get(STORE, KEY),
+        lambda: uploads.sweep(STORE, 0),
     ],
 )
 def test_who_has_no_answer_gives_up(program: Callable[[], Program[object]]) -> None:
     """After as many attempts as there may be."""
-    assert ran(program(), world_with({}), no_reply)[1] == Unanswered(3)
+    assert ran(program(), world_with({}), no_reply)[1] == uploads.Unanswered(3)
 
 
 def test_a_switch_that_others_have_buried_is_unanswered() -> None:
@@ -98,7 +85,7 @@ def test_a_switch_that_others_have_buried_is_unanswered() -> None:
         if not isinstance(effect, UpdateOne):
             return as_it_is(effect, world)
         for number in range(HISTORY_MAX + 2):
-            world, _ = ran(delete(STORE, KEY, f"d{number}"), world)
+            world, _ = ran(uploads.delete(STORE, KEY, f"d{number}"), world)
             again = new_content(world)
             world = world.write(document("records", KEY), again)
         return world, Ambiguous("no reply")
@@ -109,16 +96,16 @@ def test_a_switch_that_others_have_buried_is_unanswered() -> None:
         return found.put(CONTENT, OLD.document())
 
     first: World = world_with({"records": (new_record(KEY).put(CONTENT, OLD.document()),)})
-    assert ran(delete(STORE, KEY, "w"), first, buried)[1] == Unanswered(2)
+    assert ran(uploads.delete(STORE, KEY, "w"), first, buried)[1] == uploads.Unanswered(2)
 
 
 @pytest.mark.parametrize(
     "program",
     [
-        lambda: put(STORE, KEY, "w", "none"),
-        lambda: delete(STORE, KEY, "w"),
-        lambda: find(STORE, KEY),
-        lambda: get(STORE, KEY),
+        lambda: uploads.put(STORE, KEY, "w", "none"),
+        lambda: uploads.delete(STORE, KEY, "w"),
+        lambda: uploads.find(STORE, KEY),
+        lambda: uploads.get(STORE, KEY),
     ],
 )
 def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[], Program[object]]) -> None:
@@ -127,7 +114,7 @@ def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[]
         {"records": (Document.of({"_id": KEY}),), "chunks": (Document.of({"_id": "x/0000000000", "key": KEY}),)}
     )
     assert isinstance(ran(program(), spoiled)[1], Damaged)
-    assert ran(sweep(STORE, 0), spoiled) == (spoiled, Swept(0, 0))
+    assert ran(uploads.sweep(STORE, 0), spoiled) == (spoiled, uploads.Swept(0, 0))
 
 
 def test_a_switch_that_lost_to_another_is_not_confused_with_the_next_one() -> None:
@@ -139,13 +126,13 @@ def test_a_switch_that_lost_to_another_is_not_confused_with_the_next_one() -> No
         if not isinstance(effect, UpdateOne) or CONTENT not in {each.field for each in effect.updates}:
             return as_it_is(effect, world)
         switches += 1
-        world, _ = ran(delete(STORE, KEY, "d"), world) if switches == 1 else as_it_is(effect, world)
+        world, _ = ran(uploads.delete(STORE, KEY, "d"), world) if switches == 1 else as_it_is(effect, world)
         return world, Ambiguous("no reply")
 
     world: World = world_with({"records": (new_record(KEY).put(CONTENT, OLD.document()),)})
-    world, answer = ran(put(STORE, KEY, "w", "none"), world, no_reply_to_switches)
-    assert (answer, switches) == (Stored(2), 2)
-    assert ran(get(STORE, KEY), world)[1] == content_of("w")
+    world, answer = ran(uploads.put(STORE, KEY, "w", "none"), world, no_reply_to_switches)
+    assert (answer, switches) == (uploads.Stored(2), 2)
+    assert ran(uploads.get(STORE, KEY), world)[1] == content_of("w")
 
 
 def at(hours: int, world: World) -> World:
@@ -157,9 +144,9 @@ def test_sweeps_that_come_often_remove_in_the_end_what_they_keep_for_readers() -
     world: World = world_with({"chunks": (chunk_document("u", 0, KEY, b"data"),)})
     swept = []
     for hours in range(26):
-        world, answer = ran(sweep(STORE, 24 * HOUR), at(hours, world))
+        world, answer = ran(uploads.sweep(STORE, 24 * HOUR), at(hours, world))
         swept.append(answer)
-    assert swept == [Swept(0, 0)] * 24 + [Swept(0, 1)] + [Swept(0, 0)]
+    assert swept == [uploads.Swept(0, 0)] * 24 + [uploads.Swept(0, 1)] + [uploads.Swept(0, 0)]
 
 
 @pytest.mark.parametrize("hours", [23, 24])
@@ -173,8 +160,8 @@ def test_an_upload_that_goes_on_is_not_taken_for_dead(hours: int) -> None:
         return world, reply
 
     world, _ = as_it_is(announce("records", KEY, 0, "u"), at(0, world_with({"records": (new_record(KEY),)})))
-    assert ran(sweep(STORE, 24 * HOUR), at(hours, world), touched_meanwhile)[1] == Swept(0, 0)
-    assert ran(sweep(STORE, 24 * HOUR), at(hours, world))[1] == Swept(hours // 24, 0)
+    assert ran(uploads.sweep(STORE, 24 * HOUR), at(hours, world), touched_meanwhile)[1] == uploads.Swept(0, 0)
+    assert ran(uploads.sweep(STORE, 24 * HOUR), at(hours, world))[1] == uploads.Swept(hours // 24, 0)
 
 
 def test_a_sweep_passes_a_record_that_cannot_be_read_by() -> None:
@@ -182,10 +169,10 @@ def test_a_sweep_passes_a_record_that_cannot_be_read_by() -> None:
     odd = Document.of({"_id": "a", "version": "x", "pending": ("u",)}).put(
         Field[Instant]("touched"), Instant(0, STORE_CLOCK)
     )
-    world, _ = ran(put(STORE, KEY, "w", "none"), world_with({"records": (odd,)}))
-    world, _ = ran(delete(STORE, KEY, "d"), world)
-    world, answer = ran(sweep(STORE, 0), world)
-    assert answer == Swept(0, 1)
+    world, _ = ran(uploads.put(STORE, KEY, "w", "none"), world_with({"records": (odd,)}))
+    world, _ = ran(uploads.delete(STORE, KEY, "d"), world)
+    world, answer = ran(uploads.sweep(STORE, 0), world)
+    assert answer == uploads.Swept(0, 1)
     assert world.read(document("records", "a")) == odd
 
 
@@ -205,14 +192,14 @@ def test_a_sweep_goes_on_where_it_had_no_answer_and_forgets_nothing_that_it_did(
             else as_it_is(effect, world)
         )
 
-    assert ran(sweep(STORE, 0), world, often_unsent)[1] == Swept(0, 8)
+    assert ran(uploads.sweep(STORE, 0), world, often_unsent)[1] == uploads.Swept(0, 8)
     assert asked == 8 * every
 
 
 def test_a_record_with_chunks_and_a_payload_is_damaged() -> None:
     """Nobody knows which of them is meant."""
     both: World = world_with({"records": (new_record(KEY).put(CONTENT, Content("a", 0, 1, "0", "x").document()),)})
-    assert isinstance(ran(find(STORE, KEY), both)[1], Damaged)
+    assert isinstance(ran(uploads.find(STORE, KEY), both)[1], Damaged)
 
 
 @pytest.mark.parametrize("name", ["whole", "chunk", "facts"])
@@ -223,22 +210,22 @@ def test_what_hands_in_nonsense_is_told(name: str) -> None:
         return (world, 7) if effect == Call(name) else as_it_is(effect, world)
 
     with pytest.raises(Misuse):
-        ran(put(STORE, KEY, "w", "none"), world_with({}), nonsense)
+        ran(uploads.put(STORE, KEY, "w", "none"), world_with({}), nonsense)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: PayloadStore("", "chunks"),
-        lambda: PayloadStore("records", "records"),
-        lambda: PayloadStore("records", "chunks", 0),
-        lambda: PayloadStore("records", "chunks", pauses=None),  # type: ignore[arg-type]
-        lambda: ran(put(STORE, "", "w", "none"), world_with({})),
-        lambda: ran(put(STORE, KEY, "a/b", "none"), world_with({})),
-        lambda: ran(delete(STORE, "", "w"), world_with({})),
-        lambda: ran(find(STORE, ""), world_with({})),
-        lambda: ran(read(STORE, KEY, OLD, 3), world_with({})),
-        lambda: ran(sweep(STORE, -1), world_with({})),
+        lambda: uploads.PayloadStore("", "chunks"),
+        lambda: uploads.PayloadStore("records", "records"),
+        lambda: uploads.PayloadStore("records", "chunks", 0),
+        lambda: uploads.PayloadStore("records", "chunks", pauses=None),  # type: ignore[arg-type]
+        lambda: ran(uploads.put(STORE, "", "w", "none"), world_with({})),
+        lambda: ran(uploads.put(STORE, KEY, "a/b", "none"), world_with({})),
+        lambda: ran(uploads.delete(STORE, "", "w"), world_with({})),
+        lambda: ran(uploads.find(STORE, ""), world_with({})),
+        lambda: ran(uploads.read(STORE, KEY, OLD, 3), world_with({})),
+        lambda: ran(uploads.sweep(STORE, -1), world_with({})),
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], Any]) -> None:

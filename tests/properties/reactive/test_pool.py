@@ -19,6 +19,8 @@ from tidegate.model.effects import Ambiguous
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, ClockName, Instant
 from tidegate.reactive import pool
+from tidegate.reactive.completion import HandlerAnswer, Later
+from tidegate.reactive.fetching import Idle, Run, SetAside
 from tidegate.reactive.laws import pool as laws
 from tidegate.reactive.pool import (
     Announced,
@@ -51,7 +53,6 @@ from tidegate.reactive.pool import (
     TaskThrottled,
     pool_event_for,
 )
-from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run, SetAside
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Claim, Why, WhyNot
 from tidegate.retries.polling import PollingBounds

@@ -52,10 +52,12 @@ from tidegate.model.operations import (
 )
 from tidegate.model.strategies.documents import documents
 from tidegate.model.strategies.operations import filters
+from tidegate.reactive.completion import Later
 from tidegate.reactive.debounce import Debounce
+from tidegate.reactive.fetching import Idle, Run, SetAside, dues
 from tidegate.reactive.laws import reactive_task as laws
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
-from tidegate.reactive.reactive_task import Idle, Later, Ran, ReactiveTask, Run, SetAside, dues
+from tidegate.reactive.reactive_task import Ran, ReactiveTask
 from tidegate.reactive.snapshot import Computed, Projection, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections, projections
 from tidegate.reactive.task_documents import DOCUMENT, NEXT_RUN_AT, RECORD, loaded, record_id, stored
@@ -196,7 +198,7 @@ def test_a_look_sees_the_same_in_the_fields_that_it_reads(
     """What is watched, and whether it matches; of a document of which a value is computed, all of it is read."""
     assume(where is None or not any(isinstance(part, OlderThan) for part in parts_of(where)))
     task = ReactiveTask(name="bill", source="orders", watched=watched, where=where)
-    fields = task.fields
+    fields = task.reader.fields
     if watched.computed or not watched.paths:
         assert fields is None
     elif fields is not None:
@@ -320,7 +322,7 @@ def test_where_nobody_answers_nothing_is_known() -> None:
     assert store.run(TASK.work_one("w1")) == Ran(store.calls[0], None)
 
     store.trouble = dict.fromkeys(range(100), dropped)
-    assert store.run(TASK.renew("x", store.calls[0])) is None
+    assert store.run(TASK.completer.renew("x", store.calls[0])) is None
     assert store.run(TASK.clean_up(("x",))) == ("x",)
     assert store.run(TASK.work_one("w1")) is Idle.NOT_CLAIMED
 
@@ -347,10 +349,10 @@ def test_what_a_worker_was_not_told_of_is_given_back() -> None:
     store.run(_claims(TASK, store))
     record = store.record
     assert record is not None
-    assert store.run(TASK.give_back("w2", ())) == 0
-    assert store.run(TASK.give_back("w1", (Run("x", record, claim_of(record)),))) == 0
+    assert store.run(TASK.fetcher.give_back("w2", ())) == 0
+    assert store.run(TASK.fetcher.give_back("w1", (Run("x", record, claim_of(record)),))) == 0
     assert store.record == record
-    assert store.run(TASK.give_back("w1", ())) == 1
+    assert store.run(TASK.fetcher.give_back("w1", ())) == 1
     assert store.record is not None
     assert (store.record.status, store.record.attempts) == (TaskStatus.PENDING, 0)
     assert store.run(TASK.work_one("w2")) == Ran(store.calls[0], Why.SUCCEEDED)
@@ -358,7 +360,7 @@ def test_what_a_worker_was_not_told_of_is_given_back() -> None:
     store = planned()
     store.run(_claims(TASK, store))
     store.later(LEASE)
-    assert store.run(TASK.give_back("w1", ())) == 0
+    assert store.run(TASK.fetcher.give_back("w1", ())) == 0
 
 
 def test_what_the_store_refuses_is_passed_on() -> None:
@@ -571,12 +573,12 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
     store = planned()
 
     async def renewing() -> object:
-        (run,), _ = await TASK.take("w1", 1)
+        (run,), _ = await TASK.fetcher.take("w1", 1)
         await Sleepy(8 * SECOND)
-        assert await TASK.renew(run.key, run.claim) is Why.RENEWED
+        assert await TASK.completer.renew(run.key, run.claim) is Why.RENEWED
         await Sleepy(8 * SECOND)
         assert await TASK.handle(run.key, run.claim) is None
-        return await TASK.end(((run, None),))
+        return await TASK.completer.end(((run, None),))
 
     def slept(at: Store, effect: Effect[object]) -> object:
         if isinstance(effect, Sleepy):
@@ -586,7 +588,7 @@ def test_a_lease_is_renewed_while_its_claim_stands() -> None:
 
     store.trouble = dict.fromkeys(range(100), slept)
     assert store.run(renewing()) == (Why.SUCCEEDED,)
-    assert store.run(TASK.renew("x", store.calls[0])) is WhyNot.ENDED
+    assert store.run(TASK.completer.renew("x", store.calls[0])) is WhyNot.ENDED
 
 
 @attrs.frozen
@@ -666,7 +668,7 @@ def test_a_request_that_failed_waits_before_it_is_sent_again() -> None:
     assert store.run(task.plan_pass(("x",), "p1")) == ("x",)
     assert [each.duration for each in store.asked if isinstance(each, Sleep)] == [SECOND, 2 * SECOND, 3 * SECOND]
     claim = Claim("r1", "w1", 1, None, 1, None)
-    for program in (task.clean_up(("x",)), task.renew("x", claim)):
+    for program in (task.clean_up(("x",)), task.completer.renew("x", claim)):
         store.asked.clear()
         store.run(program)
         assert [each.duration for each in store.asked if isinstance(each, Sleep)] == [SECOND, 2 * SECOND, 3 * SECOND]
@@ -740,7 +742,7 @@ def test_what_is_due_of_many_tasks_is_one_request() -> None:
     tasks, store = (TASK, attrs.evolve(TASK, name="ship"), rests, attrs.evolve(TASK, name="none")), Store()
     for task in tasks[:3]:
         assert store.run(task.plan_pass(("x",), "p1")) == ()
-    assert len(store.run(tasks[1].take("a worker", 1))[0]) == 1
+    assert len(store.run(tasks[1].fetcher.take("a worker", 1))[0]) == 1
     names, before = tuple(task.name for task in tasks), len(store.asked)
 
     assert store.run(dues("orders_tasks", names, MINUTE)) == (("bill", 0), ("ship", LEASE), ("mail", 5 * SECOND))
@@ -789,7 +791,7 @@ def running(*keys: str) -> tuple[Store, tuple[Run, ...]]:
     """A store in which runs of these documents are under way, of the worker "dead"."""
     store = Store(world_with({"orders": tuple(Document.of({"_id": key, "total": 1}) for key in keys)}))
     assert store.run(TASK.plan_pass(keys, "r")) == ()
-    runs, others = store.run(TASK.take("dead", len(keys)))
+    runs, others = store.run(TASK.fetcher.take("dead", len(keys)))
     assert (len(runs), others) == (len(keys), ())
     return store, runs
 
@@ -802,11 +804,11 @@ def test_a_record_that_is_held_holds_up_no_other_claim() -> None:
     store.later(LEASE + SECOND)
     store.held = ("b",)
 
-    runs, others = store.run(TASK.take("w", 10))
+    runs, others = store.run(TASK.fetcher.take("w", 10))
     assert sorted(str(run.key) for run in runs) == ["a", "c", "new"]
     assert others == (Idle.HELD,)
     store.held = ()
-    (run,), others = store.run(TASK.take("w", 10))
+    (run,), others = store.run(TASK.fetcher.take("w", 10))
     assert (run.key, others) == ("b", ())
 
 
@@ -816,25 +818,25 @@ def test_a_record_that_is_held_holds_up_no_other_renewal_and_no_other_end() -> N
     store.held = ("b",)
     claims, (_, held, _) = tuple((run.key, run.claim) for run in runs), runs
 
-    assert store.run(TASK.renew_all(claims)) == (Why.RENEWED, None, Why.RENEWED)
+    assert store.run(TASK.completer.renew_all(claims)) == (Why.RENEWED, None, Why.RENEWED)
     asked = len(store.asked)
-    completing = store.run(TASK.renew_all(claims, (held.claim,)))
+    completing = store.run(TASK.completer.renew_all(claims, (held.claim,)))
     assert completing == (Why.RENEWED, Why.COMPLETING, Why.RENEWED)
     updates = [each for each in store.asked[asked:] if isinstance(each, (UpdateOne, BulkUpdate))]
     assert [type(each) for each in updates] == [BulkUpdate, UpdateOne]
-    ends = store.run(TASK.end(tuple((run, None) for run in runs)))
+    ends = store.run(TASK.completer.end(tuple((run, None) for run in runs)))
     assert ends[1] is None
     assert {ends[0], ends[2]} <= {Why.SUCCEEDED, WhyNot.ENDED}  # the first one was written by the request of all
     store.held = ()
-    assert store.run(TASK.end(((held, None),))) == (Why.SUCCEEDED,)
+    assert store.run(TASK.completer.end(((held, None),))) == (Why.SUCCEEDED,)
 
 
 def test_a_lease_that_is_another_s_is_lost_though_its_handler_completes_it() -> None:
     """Its transaction is over then, though it does not know."""
     store, (one,) = running("a")
     store.later(LEASE + SECOND)
-    assert store.run(TASK.take("w", 1))[0]
-    assert store.run(TASK.renew_all(((one.key, one.claim),), (one.claim,))) == (WhyNot.ANOTHER_CLAIM,)
+    assert store.run(TASK.fetcher.take("w", 1))[0]
+    assert store.run(TASK.completer.renew_all(((one.key, one.claim),), (one.claim,))) == (WhyNot.ANOTHER_CLAIM,)
 
 
 def test_a_record_that_is_held_holds_up_no_other_look() -> None:
@@ -859,7 +861,7 @@ def test_after_some_that_are_held_the_others_of_a_request_are_left() -> None:
     store, runs = running(*keys)
     store.held = keys
     asked = len(store.asked)
-    assert store.run(TASK.renew_all(tuple((run.key, run.claim) for run in runs))) == (None,) * 12
+    assert store.run(TASK.completer.renew_all(tuple((run.key, run.claim) for run in runs))) == (None,) * 12
     assert sum(isinstance(each, UpdateOne) for each in store.asked[asked:]) == 8
 
 
@@ -870,7 +872,7 @@ def test_the_limit_of_a_write_is_a_small_part_of_the_lease(lease: int, within: i
     assert task.within == within
     store = Store(world_with({"orders": tuple(Document.of({"_id": key, "total": 1}) for key in KEYS)}))
     _ = store.run(task.plan_pass(KEYS, "r"))
-    runs, _ = store.run(task.take("w", 3))
-    _ = store.run(task.end(tuple((run, None) for run in runs)))
+    runs, _ = store.run(task.fetcher.take("w", 3))
+    _ = store.run(task.completer.end(tuple((run, None) for run in runs)))
     limits = [each.within for each in store.asked if isinstance(each, BulkUpdate)]
     assert limits == [None, 4 * within]

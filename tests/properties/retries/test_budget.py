@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
 from tidegate.model.errors import Misuse
 from tidegate.retries import budget as budgets
-from tidegate.retries.budget import Budget, BudgetVerdict, Overspent, Paid
+from tidegate.retries.budget import Budget, Overspent, Paid
 from tidegate.retries.laws import budget as laws
-
-
-@attrs.frozen
-class Bucket:
-    """What a client asks: the real functions, but for one that is planted."""
-
-    pay: Callable[[Budget, int], BudgetVerdict] = budgets.pay
-    answered: Callable[..., int] = budgets.answered
 
 
 @st.composite
@@ -30,75 +22,48 @@ def rules(draw: st.DrawFn) -> Budget:
     return Budget(capacity=draw(st.integers(cost, 40)), cost=cost, refund=refund)
 
 
-def effort(bucket: Bucket) -> settings:
-    """A specimen is searched for as long as its profile says."""
-    return settings(max_examples=100) if bucket == Bucket() else settings()
-
-
-def check_course(bucket: Bucket) -> None:
-    @effort(bucket)
-    @given(rules(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60))
-    def it_is_kept(rules: Budget, course: list[tuple[bool, bool]]) -> None:
-        """Each attempt is a retry or not, and answered or not."""
-        left, sent, answers, answered_retries = rules.capacity, 0, 0, 0
-        for is_retry, is_answered in course:
-            before = left
-            if is_retry:
-                verdict = bucket.pay(rules, left)
-                left = verdict.left
-                assert laws.is_within(rules, left), "BU1"
-                if isinstance(verdict, Overspent):
-                    continue
-                sent += 1
-            if is_answered:
-                left = bucket.answered(rules, left, is_retry=is_retry)
-                answers, answered_retries = answers + 1, answered_retries + is_retry
-                assert laws.is_free_when_answered(before, left), "BU4"
+@settings(max_examples=100)
+@given(rules(), st.lists(st.tuples(st.booleans(), st.booleans()), max_size=60))
+def test_a_course_is_paid_for(rules: Budget, course: list[tuple[bool, bool]]) -> None:
+    """Each attempt is a retry or not, and answered or not."""
+    left, sent, answers, answered_retries = rules.capacity, 0, 0, 0
+    for is_retry, is_answered in course:
+        before = left
+        if is_retry:
+            verdict = budgets.pay(rules, left)
+            left = verdict.left
             assert laws.is_within(rules, left), "BU1"
-            assert laws.is_paid_for(rules, sent, answers, answered_retries), "BU2"
-
-    it_is_kept()
-
-
-def check_recovery(bucket: Bucket) -> None:
-    @effort(bucket)
-    @given(rules(), st.integers(0, 40), st.integers(0, 15))
-    def it_is_kept(rules: Budget, left: int, answers: int) -> None:
-        left = min(left, rules.capacity)
-        for _ in range(answers):
-            left = bucket.answered(rules, left, is_retry=False)
-        assert laws.is_sent_again(rules, answers, is_sent=isinstance(bucket.pay(rules, left), Paid)), "BU3"
-
-    it_is_kept()
+            if isinstance(verdict, Overspent):
+                continue
+            sent += 1
+        if is_answered:
+            left = budgets.answered(rules, left, is_retry=is_retry)
+            answers, answered_retries = answers + 1, answered_retries + is_retry
+            assert laws.is_free_when_answered(before, left), "BU4"
+        assert laws.is_within(rules, left), "BU1"
+        assert laws.is_paid_for(rules, sent, answers, answered_retries), "BU2"
 
 
-CHECKS: Mapping[str, Callable[[Bucket], None]] = {
-    "BU1": check_course, "BU2": check_course, "BU3": check_recovery, "BU4": check_course,
-}  # fmt: skip
-PLANTED: Mapping[str, tuple[str, Bucket]] = {
-    "without a bound": ("BU1", Bucket(answered=lambda rules, left, **_: left + rules.refund + rules.cost)),
-    "on credit": ("BU1", Bucket(pay=lambda rules, left: Paid(left - rules.cost))),
-    "for nothing": ("BU2", Bucket(pay=lambda _, left: Paid(left))),
-    "answers bring nothing": (
-        "BU3",
-        Bucket(answered=lambda rules, left, *, is_retry: min(rules.capacity, left + rules.cost * is_retry)),
-    ),
-    "what worked is lost": ("BU4", Bucket(answered=lambda rules, left, **_: min(rules.capacity, left + rules.refund))),
-}
+@settings(max_examples=100)
+@given(rules(), st.integers(0, 40), st.integers(0, 15))
+def test_answers_bring_something(rules: Budget, left: int, answers: int) -> None:
+    left = min(left, rules.capacity)
+    for _ in range(answers):
+        left = budgets.answered(rules, left, is_retry=False)
+    assert laws.is_sent_again(rules, answers, is_sent=isinstance(budgets.pay(rules, left), Paid)), "BU3"
 
 
-@pytest.mark.parametrize("law", CHECKS)
-def test_a_budget_keeps_the_law(law: str) -> None:
-    """Laws BU1 to BU4."""
-    CHECKS[law](Bucket())
+PAID = "Paid(left - budget.cost) if left >= budget.cost else Overspent(left)"
+REFUND = "left + budget.refund + (budget.cost if is_retry else 0)"
 
-
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_budget_breaks_the_law(bug: str) -> None:
-    """A law that nothing breaks says nothing."""
-    law, bucket = PLANTED[bug]
-    with pytest.raises(AssertionError, match=law):
-        CHECKS[law](bucket)
+test_a_planted_bug_is_found = planted(
+    budgets,
+    bug("without a bound", (f"min(budget.capacity, {REFUND})", "left + budget.refund + budget.cost"), test_a_course_is_paid_for, says="BU1"),
+    bug("on credit", (PAID, "Paid(left - budget.cost)"), test_a_course_is_paid_for, says="BU1"),
+    bug("for nothing", (PAID, "Paid(left)"), test_a_course_is_paid_for, says="BU2"),
+    bug("answers bring nothing", (REFUND, "left + (budget.cost if is_retry else 0)"), test_answers_bring_something, says="BU3"),
+    bug("what worked is lost", (REFUND, "left + budget.refund"), test_a_course_is_paid_for, says="BU4"),
+)  # fmt: skip
 
 
 def test_the_default_is_that_of_mongodb_s_drivers() -> None:

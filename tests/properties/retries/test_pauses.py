@@ -9,10 +9,10 @@ from itertools import count
 from pkgutil import walk_packages
 from typing import Protocol, get_args
 
-import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
 import tidegate
 from tidegate.catalogue import shipped
@@ -67,34 +67,22 @@ class GoesOn(Protocol):
     def __call__(self, pauses: Pauses, attempts: int | None, made: int, since: Instant | None, /) -> Program[bool]: ...
 
 
-class After(Protocol):
-    """How long?"""
-
-    def __call__(self, pauses: Pauses, attempts: int, /) -> Sleep: ...
-
-
-def check_pa1(after: After) -> None:
-    @given(drawn.pauses(), attempts(), draws())
-    @example(Pauses(Fixed(2), jitter_ppm=1), 1, PPM)
-    def nothing_comes_before_its_time(pauses: Pauses, made: int, draw: int) -> None:
-        assert laws.is_after_its_pause(pauses, made, after(pauses, made).lasting(draw))
-
-    nothing_comes_before_its_time()
+@given(drawn.pauses(), attempts(), draws())
+@example(Pauses(Fixed(2), jitter_ppm=1), 1, PPM)
+def test_pa1_nothing_comes_before_its_time(pauses: Pauses, made: int, draw: int) -> None:
+    assert laws.is_after_its_pause(pauses, made, pauses.after(made).lasting(draw))
 
 
-def check_pa2(after: After) -> None:
-    @given(drawn.pauses(), attempts())
-    @example(Pauses(Exponential(1)), 2)
-    def it_is_the_delay_after_so_many(pauses: Pauses, made: int) -> None:
-        assert laws.is_of(pauses, made, after(pauses, made))
-
-    it_is_the_delay_after_so_many()
+@given(drawn.pauses(), attempts())
+@example(Pauses(Exponential(1)), 2)
+def test_pa2_it_is_the_delay_after_so_many(pauses: Pauses, made: int) -> None:
+    assert laws.is_of(pauses, made, pauses.after(made))
 
 
-def follows(goes: GoesOn, pauses: Pauses, attempts: int | None, made: int, elapsed: Duration) -> bool:
+def follows(pauses: Pauses, attempts: int | None, made: int, elapsed: Duration) -> bool:
     """Whether another attempt follows so long after the first one; it does not before its pause, and nothing waits in vain."""
     slept: Sleep | None = None
-    program, reply = goes(pauses, attempts, made, Instant(0, WALL)), None
+    program, reply = goes_on(pauses, attempts, made, Instant(0, WALL)), None
     while isinstance(status := resume(program, reply), Asking):
         slept = status.effect if isinstance(status.effect, Sleep) else slept
         reply = Instant(elapsed, WALL) if isinstance(status.effect, Now) else None
@@ -103,70 +91,34 @@ def follows(goes: GoesOn, pauses: Pauses, attempts: int | None, made: int, elaps
     return bool(status.value)
 
 
-def check_pa3(goes: GoesOn) -> None:
-    @given(drawn.pauses(), st.none() | st.integers(1, 12), st.integers(1, 12), st.integers(0, 2 * LONGEST))
-    @example(Pauses(Fixed(2), elapsed_max=5), None, 2, 3)
-    @example(Pauses(Fixed(2), elapsed_max=5), None, 2, 4)
-    @example(Pauses(Fixed(0), elapsed_max=5), 3, 3, 0)
-    def attempts_follow_as_long_as_they_may(pauses: Pauses, most: int | None, made: int, elapsed: Duration) -> None:
-        another = follows(goes, pauses, most, made, elapsed)
-        assert laws.goes_on_as_long_as_it_may(pauses, most, made, elapsed, follows=another)
-
-    attempts_follow_as_long_as_they_may()
-
-
-LAWS: Mapping[str, Callable[[After], None]] = {"PA1": check_pa1, "PA2": check_pa2}
-PLANTED: Mapping[str, tuple[str, After]] = {
-    "jitter takes all": ("PA1", lambda pauses, made: attrs.evolve(pauses.after(made), jitter_ppm=PPM)),
-    "at once": ("PA1", lambda *_: Sleep(0)),
-    "always the first delay": ("PA2", lambda pauses, _: pauses.after(1)),
-    "all wake together": ("PA2", lambda pauses, made: Sleep(pauses.after(made).duration)),
-}
+@given(drawn.pauses(), st.none() | st.integers(1, 12), st.integers(1, 12), st.integers(0, 2 * LONGEST))
+@example(Pauses(Fixed(2), elapsed_max=5), None, 2, 3)
+@example(Pauses(Fixed(2), elapsed_max=5), None, 2, 4)
+@example(Pauses(Fixed(0), elapsed_max=5), 3, 3, 0)
+def test_pa3_attempts_follow_as_long_as_they_may(
+    pauses: Pauses, most: int | None, made: int, elapsed: Duration
+) -> None:
+    another = follows(pauses, most, made, elapsed)
+    assert laws.goes_on_as_long_as_it_may(pauses, most, made, elapsed, follows=another)
 
 
-async def forgets_the_time(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
-    del since
-    return await goes_on(pauses, attempts, made, None)
-
-
-async def forgets_the_delay(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
-    if since is not None and pauses.elapsed_max is not None and (await Now()) - since > pauses.elapsed_max:
-        return False
-    return await goes_on(pauses, attempts, made, None)
-
-
-async def one_more(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
-    return await goes_on(pauses, None if attempts is None else attempts + 1, made, since)
-
-
-async def stops_too_soon(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
-    return made != 2 and await goes_on(pauses, attempts, made, since)
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_a_pause_keeps_the_law(law: str) -> None:
-    """Laws PA1 and PA2."""
-    LAWS[law](Pauses.after)
-
-
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_pause_breaks_the_law(bug: str) -> None:
-    """A law that nothing breaks says nothing."""
-    law, after = PLANTED[bug]
-    with pytest.raises(AssertionError):
-        LAWS[law](after)
-
-
-def test_attempts_follow_within_their_number_and_their_time() -> None:
-    """Law PA3."""
-    check_pa3(goes_on)
-
-
-@pytest.mark.parametrize("planted", [forgets_the_time, forgets_the_delay, one_more, stops_too_soon])
-def test_a_planted_way_to_go_on_breaks_the_law(planted: GoesOn) -> None:
-    """Law PA3."""
-    with pytest.raises(AssertionError):
-        check_pa3(planted)
+test_a_planted_bug_is_found = planted(
+    pausing,
+    bug("jitter takes all", ("attempts), self.jitter_ppm)", "attempts), PPM)"), test_pa1_nothing_comes_before_its_time),
+    bug("at once", ("Sleep(delay_after(self.delays, attempts), self.jitter_ppm)", "Sleep(0)"), test_pa1_nothing_comes_before_its_time),
+    bug(
+        "always the first delay", ("Sleep(delay_after(self.delays, attempts)", "Sleep(delay_after(self.delays, 1)"),
+        test_pa2_it_is_the_delay_after_so_many,
+    ),
+    bug("all wake together", ("attempts), self.jitter_ppm)", "attempts))"), test_pa2_it_is_the_delay_after_so_many),
+    bug("the time is forgotten", ("if made and since is not None and", "if False and"), test_pa3_attempts_follow_as_long_as_they_may),
+    bug("the delay is forgotten", (" + pauses.after(made).duration >", " >"), test_pa3_attempts_follow_as_long_as_they_may),
+    bug("one more", ("made >= attempts", "made > attempts"), test_pa3_attempts_follow_as_long_as_they_may),
+    bug(
+        "it stops too soon", ("    await pause(pauses, made)\n", "    if made == 2:\n        return False\n    await pause(pauses, made)\n"),
+        test_pa3_attempts_follow_as_long_as_they_may,
+    ),
+)  # fmt: skip
 
 
 def test_the_default_is_that_of_mongodb_s_drivers() -> None:
@@ -319,7 +271,7 @@ NAMES: Mapping[str, Callable[[Pauses], Program[object]]] = {
         EventContext("e", "e"), "r"
     ),
     "plan": lambda pauses: task(pauses).plan_pass(("x",), "q"),
-    "renew": lambda pauses: task(pauses).renew("x", CLAIM),
+    "renew": lambda pauses: task(pauses).completer.renew("x", CLAIM),
     "clean up": lambda pauses: task(pauses).clean_up(("x",)),
     "list invocations": lambda pauses: asking.Asking(request="q", attempts=None, pauses=pauses).ask(
         asking.Command.CANCEL, InvocationQuery()
@@ -357,12 +309,12 @@ AFTER: Mapping[str, str] = {
     "payloads.uploads.get": "find",
     "payloads.uploads.read": "find",
     "reactive.desk.Desk._reset": "list records",
-    "reactive.reactive_task.ReactiveTask._begun": "plan",
+    "reactive.fetching.Fetcher.begin": "plan",
     "services.service_runner.ServiceRunner._entered": "a beat, which is made once",
     "services.service_runner.ServiceRunner._insist": "a beat, which is made once",
-    "triggers.evaluator.Evaluator._claimed": "notice",
-    "triggers.evaluator._registered": "notice",
-    "triggers.evaluator._settle": "notice",
+    "triggers._starting.RunStarter._claimed": "notice",
+    "triggers._starting._registered": "notice",
+    "triggers._starting._settle": "notice",
 }
 """What tries again after something else was answered, so that no row comes to it; and what that was, or why there is none."""
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Protocol, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import attrs
 import pytest
@@ -10,10 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.properties.drawing import must_draw
 from tests.properties.hostile import refuses_wrong_types
+from tests.properties.lawbook import bug, planted
 
 from tidegate.model.documents import Document, Field, OlderThan, matches
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Duration, Instant
+from tidegate.services import membership
 from tidegate.services.atomic_service import (
     Assigned,
     AtomicService,
@@ -28,7 +30,6 @@ from tidegate.services.membership import (
     Alive,
     Beaten,
     Departed,
-    Gone,
     Joined,
     Left,
     Liveness,
@@ -48,30 +49,6 @@ from tidegate.services.membership import (
     runners,
 )
 from tidegate.services.strategies.membership import answers_to_members, livenesses, memberships, short_times
-
-
-class Join(Protocol):
-    """What becomes of a process that joins."""
-
-    def __call__(
-        self, membership: Membership, who: str, now: Instant, *, name: str | None = None, runner: str | None = None
-    ) -> Joined | Taken | RunnerNotAlive: ...
-
-
-@attrs.frozen
-class Service:
-    """What processes and those who ask about them use: the real functions, but for one that is planted."""
-
-    liveness: Callable[[Membership, str, Instant], Liveness] = liveness
-    runners: Callable[[Membership, Instant], tuple[Runner, ...]] = runners
-    join: Join = join
-    beat: Callable[[Membership, str, Instant], Beaten | Gone | Unseen] = beat
-    leave: Callable[[Membership, str, Instant], Left | Unseen] = leave
-    forgettable: Callable[[Membership, Instant, Duration], tuple[str, ...]] = forgettable
-
-    def found(self, known: Membership, now: Instant) -> dict[str, Liveness]:
-        return {member.id: self.liveness(known, member.id, now) for member in known.members}
-
 
 # --- random lives of a group ------------------------------------------------------------------------------------------
 
@@ -141,7 +118,11 @@ class Moment:
     joined: Joined | None = None
 
 
-def play(service: Service, happened: list[Event]) -> list[Moment]:
+def everybody(known: Membership, now: Instant) -> dict[str, Liveness]:
+    return {member.id: liveness(known, member.id, now) for member in known.members}
+
+
+def play(happened: list[Event]) -> list[Moment]:
     """All moments, one a write; each id is given out once, and a later one is not the higher one."""
     moments = [Moment(Membership(dead_after=SILENCE), Instant(0))]
     ids: list[str] = []
@@ -154,21 +135,21 @@ def play(service: Service, happened: list[Event]) -> list[Moment]:
                     ids[runner % len(ids)] if runner is not None and ids else None,
                 )
                 view = moments[-1 - min(stale, len(moments) - 1)].known
-                answer = service.join(view, who, now, name=name, runner=worked_for)
+                answer = join(view, who, now, name=name, runner=worked_for)
                 ids.append(who)
                 if isinstance(answer, Joined):
                     fresh = answer if view is known else None
                     moments.append(Moment(written(known, answer.member), now, event, fresh))
             case Beats(number) if ids:
-                beaten = service.beat(known, ids[number % len(ids)], now)
+                beaten = beat(known, ids[number % len(ids)], now)
                 if isinstance(beaten, Beaten):
                     moments.append(Moment(written(known, beaten.member), now, event))
             case Leaves(number) if ids:
-                left = service.leave(known, ids[number % len(ids)], now)
+                left = leave(known, ids[number % len(ids)], now)
                 if isinstance(left, Left):
                     moments.append(Moment(written(known, left.member), now, event))
             case Forgets(count):
-                for who in service.forgettable(known, now, SILENCE)[:count]:
+                for who in forgettable(known, now, SILENCE)[:count]:
                     moments.append(Moment(deleted(moments[-1].known, who), now, event))
             case Passes(duration):
                 moments.append(Moment(known, now + duration, event))
@@ -182,304 +163,195 @@ def play(service: Service, happened: list[Event]) -> list[Moment]:
 # --- the laws ---------------------------------------------------------------------------------------------------------
 
 
-def check_m1(service: Service) -> None:
-    @given(memberships(), short_times())
-    def of_any_members(known: Membership, now: Instant) -> None:
-        for who in (*known.by_id, "nobody"):
-            assert laws.who_beats_is_alive(known, who, now, service.liveness(known, who, now))
-
-    @given(lives)
-    @example([Joins("a", None), Joins("b", 0), Passes(SILENCE - 1), Beats(1), Passes(1)])
-    def over_time(happened: list[Event]) -> None:
-        for moment in play(service, happened):
-            for who, found in service.found(moment.known, moment.now).items():
-                assert laws.who_beats_is_alive(moment.known, who, moment.now, found)
-
-    of_any_members()
-    over_time()
+@given(memberships(), short_times())
+def test_m1_of_any_members(known: Membership, now: Instant) -> None:
+    for who in (*known.by_id, "nobody"):
+        assert laws.who_beats_is_alive(known, who, now, liveness(known, who, now))
 
 
-def check_m2(service: Service) -> None:
-    @given(lives)
-    @example([Joins("a", None), Passes(SILENCE), Beats(0)])
-    @example([Joins("a", None), Joins("a", None), Beats(0)])
-    @example([Joins("a", None), Joins("b", 0), Leaves(0), Joins("b", None), Beats(1)])
-    def holds(happened: list[Event]) -> None:
-        moments = play(service, happened)
-        for earlier, later in pairwise(moments):
-            before, after = service.found(earlier.known, earlier.now), service.found(later.known, later.now)
-
-            assert all(laws.gone_is_gone(before.get(who, Unseen()), found) for who, found in after.items())
-
-    holds()
+@given(lives)
+@example([Joins("a", None), Joins("b", 0), Passes(SILENCE - 1), Beats(1), Passes(1)])
+def test_m1_over_time(happened: list[Event]) -> None:
+    for moment in play(happened):
+        for who, found in everybody(moment.known, moment.now).items():
+            assert laws.who_beats_is_alive(moment.known, who, moment.now, found)
 
 
-def check_m3(service: Service) -> None:
-    @given(lives)
-    @example([Joins("a", None), Joins("b", 0), Passes(1), Joins("a", None)])
-    def holds(happened: list[Event]) -> None:
-        for moment in play(service, happened):
-            found = service.found(moment.known, moment.now)
+@given(lives)
+@example([Joins("a", None), Passes(SILENCE), Beats(0)])
+@example([Joins("a", None), Joins("a", None), Beats(0)])
+@example([Joins("a", None), Joins("b", 0), Leaves(0), Joins("b", None), Beats(1)])
+def test_m2_who_is_gone_stays_gone(happened: list[Event]) -> None:
+    moments = play(happened)
+    for earlier, later in pairwise(moments):
+        before, after = everybody(earlier.known, earlier.now), everybody(later.known, later.now)
 
-            assert laws.runners_are_the_living(moment.known, found, service.runners(moment.known, moment.now))
-
-    holds()
-
-
-def check_m4(service: Service) -> None:
-    @given(lives)
-    @example([Joins("b", None), Joins("a", None), Passes(1), Beats(1), Passes(1), Beats(0)])
-    @example([Joins("b", None), Passes(1), Joins("a", None), Passes(1), Beats(0)])
-    def holds(happened: list[Event]) -> None:
-        before: tuple[Runner, ...] = ()
-        for moment in play(service, happened):
-            after = service.runners(moment.known, moment.now)
-
-            assert laws.they_stand_by_creation(moment.known, after)
-            assert laws.nobody_overtakes(before, after)
-            before = after
-
-    holds()
+        assert all(laws.gone_is_gone(before.get(who, Unseen()), found) for who, found in after.items())
 
 
-def check_m5(service: Service) -> None:
-    @given(lives)
-    @example([Joins("a", None), Passes(1), Joins("b", None), Passes(1), Joins("a", None)])
-    @example([Joins("b", None), Joins("b", None), Joins("a", None), Joins("a", None)])
-    def holds(happened: list[Event]) -> None:
-        moments = play(service, happened)
-        for earlier, later in pairwise(moments):
-            if later.joined is None or later.joined.member.runner is not None:
-                continue
-            new = later.joined.member
-            former = earlier.known.latest.get(new.place)
-            before = service.runners(earlier.known, later.now)
-            if former is not None and former.id in {runner.id for runner in before}:
-                after = service.runners(later.known, later.now)
+@given(lives)
+@example([Joins("a", None), Joins("b", 0), Passes(1), Joins("a", None)])
+def test_m3_runners_are_the_living(happened: list[Event]) -> None:
+    for moment in play(happened):
+        found = everybody(moment.known, moment.now)
 
-                assert laws.a_restart_moves_nobody(before, after, former.id, Runner(new.id, later.now))
-
-    holds()
+        assert laws.runners_are_the_living(moment.known, found, runners(moment.known, moment.now))
 
 
-def check_m6(service: Service) -> None:
-    @given(lives, st.sampled_from((SILENCE, SILENCE + 1, 2 * SILENCE)))
-    @example([Joins("a", None), Joins("b", 0), Leaves(0), Passes(1), Beats(1)], SILENCE)
-    @example([Joins("a", None), Joins("b", 0), Passes(SILENCE - 1), Beats(1), Leaves(0), Passes(1)], SILENCE)
-    @example([Joins("a", None), Passes(SILENCE - 1)], SILENCE)
-    def along_the_way(happened: list[Event], retention: Duration) -> None:
-        moment = play(service, happened)[-1]
-        forgets(moment.known, moment.now, retention)
+@given(lives)
+@example([Joins("b", None), Joins("a", None), Passes(1), Beats(1), Passes(1), Beats(0)])
+@example([Joins("b", None), Passes(1), Joins("a", None), Passes(1), Beats(0)])
+def test_m4_nobody_overtakes(happened: list[Event]) -> None:
+    before: tuple[Runner, ...] = ()
+    for moment in play(happened):
+        after = runners(moment.known, moment.now)
 
-    @given(memberships(), short_times(), st.integers(0, 9))
-    def of_any_members(known: Membership, now: Instant, longer: Duration) -> None:
-        forgets(known, now, known.dead_after + longer)
-
-    def forgets(known: Membership, now: Instant, retention: Duration) -> None:
-        for who in service.forgettable(known, now, retention):
-            before, known = service.found(known, now), deleted(known, who)
-
-            assert laws.only_the_forgotten_go(before, service.found(known, now), who)
-
-    along_the_way()
-    of_any_members()
+        assert laws.they_stand_by_creation(moment.known, after)
+        assert laws.nobody_overtakes(before, after)
+        before = after
 
 
-def check_m7(service: Service) -> None:
-    @given(lives)
-    @example([Joins("a", None), Passes(1), Joins("b", None)])
-    @example([Joins("a", None), Joins("b", None), Passes(1), Leaves(0)])
-    @example([Joins("a", None), Joins("b", None), Passes(1), Joins("a", None)])
-    @example([Joins("a", None), Passes(SILENCE), Joins("a", None)])
-    def holds(happened: list[Event]) -> None:
-        # Nobody is forgotten, and nobody joins by an old list: see what is known not to work.
-        kept: list[Event] = [
-            attrs.evolve(each, stale=0) if isinstance(each, Joins) else each
-            for each in happened
-            if not isinstance(each, Forgets)
-        ]
-        moments = play(service, kept)
-        over = {moment.now: moment.known for moment in moments}  # the last one of each instant
-        last = moments[-1].known
-        for at, known in over.items():
-            assert laws.an_instant_keeps_its_list(service.runners(known, at), service.runners(last, at), last, at)
+@given(lives)
+@example([Joins("a", None), Passes(1), Joins("b", None), Passes(1), Joins("a", None)])
+@example([Joins("b", None), Joins("b", None), Joins("a", None), Joins("a", None)])
+def test_m5_a_restart_moves_nobody(happened: list[Event]) -> None:
+    moments = play(happened)
+    for earlier, later in pairwise(moments):
+        if later.joined is None or later.joined.member.runner is not None:
+            continue
+        new = later.joined.member
+        former = earlier.known.latest.get(new.place)
+        before = runners(earlier.known, later.now)
+        if former is not None and former.id in {runner.id for runner in before}:
+            after = runners(later.known, later.now)
 
-    holds()
+            assert laws.a_restart_moves_nobody(before, after, former.id, Runner(new.id, later.now))
 
 
-LAWS: dict[str, Callable[[Service], None]] = {
-    "M1": check_m1,
-    "M2": check_m2,
-    "M3": check_m3,
-    "M4": check_m4,
-    "M5": check_m5,
-    "M6": check_m6,
-    "M7": check_m7,
-}
+def forgets(known: Membership, now: Instant, retention: Duration) -> None:
+    for who in forgettable(known, now, retention):
+        before, known = everybody(known, now), deleted(known, who)
+
+        assert laws.only_the_forgotten_go(before, everybody(known, now), who)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_members_keep_the_law(law: str) -> None:
-    """Laws M1 to M7, as the header of `tidegate.services.membership` states them."""
-    LAWS[law](Service())
+@given(lives, st.sampled_from((SILENCE, SILENCE + 1, 2 * SILENCE)))
+@example([Joins("a", None), Joins("b", 0), Leaves(0), Passes(1), Beats(1)], SILENCE)
+@example([Joins("a", None), Joins("b", 0), Passes(SILENCE - 1), Beats(1), Leaves(0), Passes(1)], SILENCE)
+@example([Joins("a", None), Passes(SILENCE - 1)], SILENCE)
+def test_m6_along_the_way(happened: list[Event], retention: Duration) -> None:
+    moment = play(happened)[-1]
+    forgets(moment.known, moment.now, retention)
 
 
-# --- specimens --------------------------------------------------------------------------------------------------------
+@given(memberships(), short_times(), st.integers(0, 9))
+def test_m6_of_any_members(known: Membership, now: Instant, longer: Duration) -> None:
+    forgets(known, now, known.dead_after + longer)
 
 
-def covered_by_its_runner(known: Membership, who: str, now: Instant) -> Liveness:
-    """A worker is as alive as its runner."""
-    runner = known.by_id[who].runner if who in known.by_id else None
-    return liveness(known, who if runner is None or runner not in known.by_id else runner, now)
-
-
-def since_it_joined(known: Membership, who: str, now: Instant) -> Liveness:
-    """Beats are not looked at."""
-    still = tuple(attrs.evolve(member, seen=member.joined) for member in known.members)
-    return liveness(attrs.evolve(known, members=still), who, now)
-
-
-def a_little_later(known: Membership, who: str, now: Instant) -> Liveness:
-    """What pynenc asks: silent for longer than the limit."""
-    return liveness(attrs.evolve(known, dead_after=known.dead_after + 1), who, now)
-
-
-def as_long_as_it_beats(known: Membership, who: str, now: Instant) -> Liveness:
-    """As in pynenc: whoever beats is alive; that there is a later life does not matter, nor what it said."""
-    member = known.by_id.get(who)
-    if member is None:
-        return Unseen()
-    alone = Membership((attrs.evolve(member, left=None, runner=None),), known.dead_after)
-    return liveness(alone, who, now)
-
-
-def beats_bring_back(known: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
-    """What pynenc does: the record is overwritten, whatever was found out meanwhile."""
-    member = known.by_id.get(who)
-    return Unseen() if member is None else Beaten(attrs.evolve(member, seen=now, left=None))
-
-
-def beats_make_a_runner(known: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
-    """As with pynenc's flag: each beat says anew whether its sender may run the service."""
-    beaten = beat(known, who, now)
-    return Beaten(attrs.evolve(beaten.member, runner=None)) if isinstance(beaten, Beaten) else beaten
-
-
-def workers_too(known: Membership, now: Instant) -> tuple[Runner, ...]:
-    """All the living ones, without asking what they are."""
-    living = [member for member in known.members if isinstance(liveness(known, member.id, now), Alive)]
-    return tuple(Runner(each.id, each.joined) for each in sorted(living, key=lambda each: (each.created.at, each.name)))
-
-
-def ghosts_too(known: Membership, now: Instant) -> tuple[Runner, ...]:
-    """As in pynenc's list: by id, so a restarted runner is two until its former life is silent."""
-    beating = [
-        member
-        for member in known.members
-        if member.runner is None and member.left is None and now - member.seen < known.dead_after
+@given(lives)
+@example([Joins("a", None), Passes(1), Joins("b", None)])
+@example([Joins("a", None), Joins("b", None), Passes(1), Leaves(0)])
+@example([Joins("a", None), Joins("b", None), Passes(1), Joins("a", None)])
+@example([Joins("a", None), Passes(SILENCE), Joins("a", None)])
+def test_m7_an_instant_keeps_its_list(happened: list[Event]) -> None:
+    # Nobody is forgotten, and nobody joins by an old list: see what is known not to work.
+    kept: list[Event] = [
+        attrs.evolve(each, stale=0) if isinstance(each, Joins) else each
+        for each in happened
+        if not isinstance(each, Forgets)
     ]
-    return tuple(
-        Runner(each.id, each.joined) for each in sorted(beating, key=lambda each: (each.created.at, each.name))
-    )
+    moments = play(kept)
+    over = {moment.now: moment.known for moment in moments}  # the last one of each instant
+    last = moments[-1].known
+    for at, known in over.items():
+        assert laws.an_instant_keeps_its_list(runners(known, at), runners(last, at), last, at)
 
 
-def by_last_beat(known: Membership, now: Instant) -> tuple[Runner, ...]:
-    listed = runners(known, now)
-    return tuple(sorted(listed, key=lambda runner: -known.by_id[runner.id].seen.at))
+# --- planted bugs -----------------------------------------------------------------------------------------------------
 
-
-def by_age(known: Membership, now: Instant) -> tuple[Runner, ...]:
-    """By when each life began: a restart goes to the end, and everybody behind it moves up."""
-    return tuple(sorted(runners(known, now), key=lambda runner: (runner.created.at, runner.id)))
-
-
-def by_now(known: Membership, at: Instant) -> tuple[Runner, ...]:
-    """Whoever has joined by now is counted, since when does not matter."""
-    since = tuple(attrs.evolve(each, created=min(each.created, at, key=lambda it: it.at)) for each in known.members)
-    return runners(attrs.evolve(known, members=since), at)
-
-
-def left_at_once(known: Membership, at: Instant) -> tuple[Runner, ...]:
-    """Whoever has left by now is not counted, whenever it was."""
-    return tuple(each for each in runners(known, at) if known.by_id[each.id].left is None)
-
-
-def silent_at_once(known: Membership, at: Instant) -> tuple[Runner, ...]:
-    """Only the latest life of a name is looked at, also where its place is younger than the instant."""
-    latest = tuple(known.latest.values())
-    return runners(attrs.evolve(known, members=latest), at)
-
-
-def at_the_end(
-    membership: Membership, who: str, now: Instant, *, name: str | None = None, runner: str | None = None
-) -> Joined | Taken | RunnerNotAlive:
-    """A restart is a newcomer: created now."""
-    answer = join(membership, who, now, name=name, runner=runner)
-    return Joined(attrs.evolve(answer.member, created=answer.member.joined)) if isinstance(answer, Joined) else answer
-
-
-def always_the_first(
-    membership: Membership, who: str, now: Instant, *, name: str | None = None, runner: str | None = None
-) -> Joined | Taken | RunnerNotAlive:
-    """Lives are not counted, so the id decides which is the later one."""
-    answer = join(membership, who, now, name=name, runner=runner)
-    return Joined(attrs.evolve(answer.member, life=1)) if isinstance(answer, Joined) else answer
-
-
-def as_old_as_before(
-    membership: Membership, who: str, now: Instant, *, name: str | None = None, runner: str | None = None
-) -> Joined | Taken | RunnerNotAlive:
-    """A restart takes over the age too: no stabilisation, while its former life may be at work."""
-    answer = join(membership, who, now, name=name, runner=runner)
-    return Joined(attrs.evolve(answer.member, joined=answer.member.created)) if isinstance(answer, Joined) else answer
-
-
-def the_silent(known: Membership, now: Instant, retention: Duration) -> tuple[str, ...]:
-    """Each on its own, runners and later lives first."""
-    silent = [member for member in known.members if now - member.seen >= retention]
-    return tuple(each.id for each in sorted(silent, key=lambda each: (each.runner is not None, -each.life)))
-
-
-def the_departed(known: Membership, _: Instant, __: Duration) -> tuple[str, ...]:
-    """At once, with what says that their workers are orphans."""
-    return tuple(member.id for member in known.members if member.left is not None)
-
-
-def the_silent_too_soon(known: Membership, now: Instant, retention: Duration) -> tuple[str, ...]:
-    return forgettable(attrs.evolve(known, dead_after=1), now, retention - 1)
-
-
-@pytest.mark.parametrize(
-    ("law", "planted"),
-    [
-        ("M1", Service(liveness=covered_by_its_runner)),
-        ("M1", Service(liveness=since_it_joined)),
-        ("M1", Service(liveness=a_little_later)),
-        ("M1", Service(liveness=as_long_as_it_beats)),
-        ("M2", Service(beat=beats_bring_back)),
-        ("M2", Service(liveness=covered_by_its_runner, beat=beats_bring_back)),
-        ("M3", Service(beat=beats_make_a_runner, runners=workers_too)),
-        ("M3", Service(runners=workers_too)),
-        ("M3", Service(runners=ghosts_too)),
-        ("M4", Service(runners=by_last_beat)),
-        ("M4", Service(runners=by_age)),
-        ("M5", Service(join=at_the_end)),
-        ("M5", Service(join=always_the_first)),
-        ("M5", Service(join=as_old_as_before)),
-        ("M5", Service(runners=ghosts_too)),
-        ("M6", Service(forgettable=the_silent)),
-        ("M6", Service(forgettable=the_departed)),
-        ("M6", Service(forgettable=the_silent_too_soon)),
-        ("M7", Service(runners=by_now)),
-        ("M7", Service(runners=left_at_once)),
-        ("M7", Service(runners=silent_at_once)),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
+BROUGHT_BACK = (
+    ("if not isinstance(found, Alive):", "if isinstance(found, Unseen):"),
+    ("seen=_later(member.seen, now)", "seen=now, left=None"),
 )
-def test_a_planted_bug_breaks_the_law(law: str, planted: Service) -> None:
-    """Each law is broken by a small faulty variant of what it speaks of."""
-    with pytest.raises(AssertionError):
-        LAWS[law](planted)
+"""What pynenc does: the record is overwritten, whatever was found out meanwhile."""
+COVERED = (
+    "    runner = None if member.runner is None else",
+    "    member = membership.by_id.get(member.runner, member)\n    runner = None if member.runner is None else",
+)
+WORKERS_TOO = ("member.runner is None and at -", "at -")
+
+test_a_planted_bug_is_found = planted(
+    membership,
+    bug("a worker is as alive as its runner", COVERED, test_m1_of_any_members, test_m1_over_time),
+    bug(
+        "beats are not looked at", ("if now - member.seen >=", "if now - member.joined >="),
+        test_m1_of_any_members, test_m1_over_time,
+    ),
+    # What pynenc asks: silent for longer than the limit.
+    bug(
+        "silent a little later", ("if now - member.seen >=", "if now - member.seen >"),
+        test_m1_over_time,
+    ),
+    # As in pynenc: that there is a later life does not matter, nor what it said.
+    bug(
+        "whoever beats is alive", ("    if member.left is not None:\n        return", "    return None\n    if True:\n        return"),
+        test_m1_of_any_members, test_m1_over_time,
+    ),
+    bug("beats bring back", *BROUGHT_BACK, test_m2_who_is_gone_stays_gone),
+    bug("beats bring back who is as alive as its runner", COVERED, *BROUGHT_BACK, test_m2_who_is_gone_stays_gone),
+    # As with pynenc's flag: each beat says anew whether its sender may run the service.
+    bug(
+        "beats make a runner", ("seen=_later(member.seen, now)", "seen=_later(member.seen, now), runner=None"), WORKERS_TOO,
+        test_m3_runners_are_the_living,
+    ),
+    bug("workers are listed, too", WORKERS_TOO, test_m3_runners_are_the_living),
+    # As in pynenc's list: by id, so a restarted runner is two until its former life is silent.
+    bug(
+        "former lives are listed, too", ("        member.name: member\n", "        member.id: member\n"),
+        test_m3_runners_are_the_living, test_m5_a_restart_moves_nobody,
+    ),
+    bug("by the last beat", ("key=_by_creation", "key=lambda each: -each.seen.at"), test_m4_nobody_overtakes),
+    # A restart goes to the end, and everybody behind it moves up.
+    bug("by age", ("key=_by_creation", "key=lambda each: (each.joined.at, each.id)"), test_m4_nobody_overtakes),
+    bug(
+        "a restart is a newcomer", ("created=former.created, joined", "created=since, joined"), test_m5_a_restart_moves_nobody
+    ),
+    bug("lives are not counted", ("life=former.life + 1", "life=1"), test_m5_a_restart_moves_nobody),
+    # No stabilisation, while its former life may be at work.
+    bug(
+        "a restart takes over the age", ("joined=since, seen", "joined=former.created, seen"), test_m5_a_restart_moves_nobody
+    ),
+    bug(
+        "each goes on its own, runners and later lives first",
+        ("< retention or member.place in kept or member.id in kept:", "< retention:"),
+        ("(each.runner is None, *_by_life(each))", "(each.runner is not None, -each.life)"),
+        test_m6_along_the_way, test_m6_of_any_members,
+    ),
+    # With what says that their workers are orphans.
+    bug(
+        "the departed go at once",
+        ("if now - member.seen < retention or member.place in kept or member.id in kept:", "if member.left is None:"),
+        test_m6_along_the_way, test_m6_of_any_members,
+    ),
+    bug(
+        "the silent go too soon", ("member.seen < retention or", "member.seen < retention - 1 or"),
+        test_m6_along_the_way,
+    ),
+    bug(
+        "since when somebody is there does not matter", (" and at - member.created >= 0", ""),
+        test_m7_an_instant_keeps_its_list,
+    ),
+    bug(
+        "when somebody left does not matter", ("(member.left is None or member.left - at > 0)", "member.left is None"),
+        test_m7_an_instant_keeps_its_list,
+    ),
+    bug(
+        "a former life goes with a place that is younger than the instant",
+        ("in sorted(membership.members, key=_by_life)\n        if", "in membership.latest.values()\n        if"),
+        test_m7_an_instant_keeps_its_list,
+    ),
+)  # fmt: skip
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------

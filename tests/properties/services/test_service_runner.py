@@ -12,19 +12,11 @@ from tidegate.model.effects import Ambiguous, Effect, Failure, Sleep
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import FOUND_MAX, StoreTime
+from tidegate.services import service_runner
 from tidegate.services.atomic_service import AtomicService, AtomicServiceRun
 from tidegate.services.executions import Execution, Gate
 from tidegate.services.retention import Retention, Row
 from tidegate.services.scenarios import KEY, WORK, gate
-from tidegate.services.service_runner import (
-    Abandoned,
-    Completed,
-    ServiceRunner,
-    Work,
-    execution_of,
-    gate_of,
-    new_gate,
-)
 from tidegate.sim.actors import Process, factory
 from tidegate.sim.automaton import Returned
 from tidegate.sim.report import explore
@@ -37,16 +29,16 @@ HELD = Document.of({"_id": "x", "token": 1, "run": "r", "runner": "a", "started"
 
 def test_a_gate_is_what_its_record_says() -> None:
     """A new one is empty; one that was entered holds the run, under its token."""
-    assert gate_of(new_gate("x")) == Gate()
-    assert gate_of(HELD) == Gate(1, Execution(id="r", runner_id="a", start=Instant(0)))
+    assert service_runner.gate_of(service_runner.new_gate("x")) == Gate()
+    assert service_runner.gate_of(HELD) == Gate(1, Execution(id="r", runner_id="a", start=Instant(0)))
 
 
 def test_what_is_not_a_gate_is_misuse() -> None:
     """A record that lacks fields, and a name that is empty."""
     with pytest.raises(Misuse):
-        gate_of(Document.of({"_id": "x"}))
+        service_runner.gate_of(Document.of({"_id": "x"}))
     with pytest.raises(Misuse):
-        new_gate("")
+        service_runner.new_gate("")
 
 
 # --- the work -----------------------------------------------------------------------------------------------------------
@@ -83,25 +75,25 @@ async def has_no_answer(run: AtomicServiceRun, token: int) -> bool:
     raise Ambiguous(f"{run.run_id} {token}")
 
 
-async def seen_from_outside(runner: ServiceRunner) -> object:
+async def seen_from_outside(runner: service_runner.ServiceRunner) -> object:
     try:
         return await runner.run()
     except ValueError as raised:
         return raised.args
 
 
-def left_behind(work: Work, keep: Retention) -> tuple[object, list[tuple[str, str, str]]]:
+def left_behind(work: service_runner.Work, keep: Retention) -> tuple[object, list[tuple[str, str, str]]]:
     """What a runner that is alone answers, and the rows that stand in the history at rest, when the gate was left."""
-    runner = ServiceRunner(me="a", service=AtomicService(), key=KEY, work=work, polls=1, keep=keep)
+    runner = service_runner.ServiceRunner(me="a", service=AtomicService(), key=KEY, work=work, polls=1, keep=keep)
     rows = list[tuple[str, str, str]]()
 
     def is_left(state: State) -> bool:
-        found = map(execution_of, contents(state, "executions"))
+        found = map(service_runner.execution_of, contents(state, "executions"))
         rows[:] = sorted((each.id, each.status.value, each.reason) for each in found)
         return gate(state).active is None
 
     process = Process("a", factory(seen_from_outside, runner))
-    world = world_with({"gates": (new_gate(KEY),), "executions": (OLD,)})
+    world = world_with({"gates": (service_runner.new_gate(KEY),), "executions": (OLD,)})
     report = explore(Scenario("one", "one runner alone", world, (process,), eventually={"the gate is left": is_left}))
     assert report.ok, report
     return process.behaviour.nodes[-1].status, rows
@@ -113,12 +105,12 @@ ROW = ("old", "completed", "")
 @pytest.mark.parametrize(
     ("work", "outcome", "status"),
     [
-        (evaluates, Completed("a.0"), ("a.0", "completed", "")),
-        (is_refused, Abandoned("a.0", "fenced"), ("a.0", "abandoned", "fenced")),
-        (has_no_answer, Abandoned("a.0", "no reply"), ("a.0", "abandoned", "no reply")),
+        (evaluates, service_runner.Completed("a.0"), ("a.0", "completed", "")),
+        (is_refused, service_runner.Abandoned("a.0", "fenced"), ("a.0", "abandoned", "fenced")),
+        (has_no_answer, service_runner.Abandoned("a.0", "no reply"), ("a.0", "abandoned", "no reply")),
     ],
 )
-def test_the_work_of_a_run_is_a_program_of_the_user(work: Work, outcome: object, status: object) -> None:
+def test_the_work_of_a_run_is_a_program_of_the_user(work: service_runner.Work, outcome: object, status: object) -> None:
     """It says whether it was refused; triggers may be evaluated by it; the gate is left, and the history has a row."""
     assert left_behind(work, Retention()) == (Returned((outcome,)), [status, ROW])
 
@@ -145,9 +137,9 @@ def test_a_row_tells_how_long_the_work_took(answers: int | str | None) -> None:
     def fails(effect: Effect[object]) -> Failure | None:
         return Ambiguous("?") if isinstance(effect, StoreTime) and answers == "no reply" else None
 
-    runner = ServiceRunner(me="a", service=AtomicService(), key=KEY, work=works, polls=1)
-    _, world = run(seen_from_outside(runner), world_with({"gates": (new_gate(KEY),)}), fails, passing)
-    (row,) = map(execution_of, contents(world, "executions"))
+    runner = service_runner.ServiceRunner(me="a", service=AtomicService(), key=KEY, work=works, polls=1)
+    _, world = run(seen_from_outside(runner), world_with({"gates": (service_runner.new_gate(KEY),)}), fails, passing)
+    (row,) = map(service_runner.execution_of, contents(world, "executions"))
 
     assert row.duration == {"raised": 2 * SECOND, 3 * SECOND: 3 * SECOND}.get(answers or "", 0)
 
@@ -168,10 +160,10 @@ def test_a_history_of_more_rows_than_a_reply_holds_is_cut() -> None:
     rows = tuple(
         OLD.put(ID, f"{number:04}").put(begun, Instant(0)).put(ended, Instant(0)) for number in range(FOUND_MAX)
     )
-    runner = ServiceRunner(
+    runner = service_runner.ServiceRunner(
         me="a", service=AtomicService(), key=KEY, work=evaluates, polls=1, keep=Retention(age=5 * SECOND, count=0)
     )
-    world = world_with({"gates": (new_gate(KEY),), "executions": (*rows, late)})
+    world = world_with({"gates": (service_runner.new_gate(KEY),), "executions": (*rows, late)})
     _, after = run(runner.run(), world)
     assert len(contents(after, "executions")) == FOUND_MAX + 1
     assert after.read(document("executions", "z")) is None
@@ -179,10 +171,10 @@ def test_a_history_of_more_rows_than_a_reply_holds_is_cut() -> None:
 
 def test_what_is_not_a_row_is_misuse() -> None:
     """Whatever stands in a field, or is missing; a row that is one is read."""
-    assert execution_of(OLD).row == Row("old", Instant(-9 * SECOND), Instant(-9 * SECOND))
-    assert is_read_or_misuse(execution_of, OLD)
+    assert service_runner.execution_of(OLD).row == Row("old", Instant(-9 * SECOND), Instant(-9 * SECOND))
+    assert is_read_or_misuse(service_runner.execution_of, OLD)
 
 
 def test_a_record_that_another_has_spoiled_is_read_or_misuse() -> None:
     """Whatever stands in a field, or is missing."""
-    assert is_read_or_misuse(gate_of, HELD)
+    assert is_read_or_misuse(service_runner.gate_of, HELD)

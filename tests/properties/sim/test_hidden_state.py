@@ -42,7 +42,8 @@ from tidegate.model.effects import Call, Effect, Note, Program, Refused
 from tidegate.model.errors import Misuse, Nondeterministic
 from tidegate.model.operations import find_one, find_one_and_update
 from tidegate.model.reducer import Step
-from tidegate.reactive.snapshot import Computed
+from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.snapshot import Computed, Projection, snapshot
 from tidegate.sim import (
     Exploration,
     Linearizable,
@@ -1519,14 +1520,35 @@ def test_code_of_the_users_that_is_installed_is_watched_and_what_it_uses_is_not(
     assert "RUNS" not in [label for label, _, _ in reached(uses).places]
 
 
-def test_a_function_that_a_part_of_a_program_of_tidegate_was_made_of_is_watched() -> None:
-    def computes(_: Document) -> int:
-        NUMBERS["n"] += 1
-        return 1
+def counts_and_computes(_: Document) -> int:
+    COUNTED.append(1)
+    return 1
 
-    reach = reached(factory(increment, "a", "b", cast("str", Computed(computes))))
+
+COMPUTED: Final = Computed(counts_and_computes)
+WATCHED: Final = Projection(computed=(("total", COMPUTED),))
+
+
+@pytest.mark.parametrize("part", [COMPUTED, WATCHED, ReactiveTask(name="t", source="s", watched=WATCHED)])
+def test_a_function_that_a_part_of_a_program_of_tidegate_was_made_of_is_watched(part: Any) -> None:
+    reach = reached(factory(increment, "a", "b", part))
     assert reach.has_code
-    assert "NUMBERS" in [label for label, _, _ in reach.places]
+    assert "COUNTED" in [label for label, _, _ in reach.places]
+
+
+async def takes_a_snapshot(watched: Projection) -> None:
+    doc = await find_one("rows", Eq(ID, "x"))
+    assert doc is not None
+    await Note("seen", snapshot(doc, watched) is not None)
+
+
+def test_a_computed_value_that_counts_its_calls_makes_no_verdict_complete() -> None:
+    """It stands in a tuple of the projection, and two programs use it."""
+    programs = tuple(Process(name, factory(takes_a_snapshot, WATCHED)) for name in ("a", "b"))
+    world = world_with({"rows": (Document.of({"_id": "x"}),)})
+    report = explore(Scenario("computed", "", world, programs, always={"any": lambda _: True}))
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "a changes `COUNTED`" in report.reason
 
 
 # --- loops --------------------------------------------------------------------------------------------------------------

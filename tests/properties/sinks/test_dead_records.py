@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
 from tidegate.model.instants import Instant
 from tidegate.model.records import PRODUCER, Record, Send
 from tidegate.model.strategies.records import records
+from tidegate.sinks import dead_records
 from tidegate.sinks.dead_records import GivenUp, dead_record
 from tidegate.sinks.laws import dead_records as laws
 
-Clerk = Callable[[Record, GivenUp, str], Send]
 TEXTS = st.one_of(st.none(), st.text())
 WHYS = st.builds(
     GivenUp,
@@ -33,58 +31,38 @@ BINARY = Record(
 )
 
 
-def check_dt1(clerk: Clerk) -> None:
-    @given(records(), WHYS)
-    @example(BINARY, WHY)
-    def the_record_is_kept(record: Record, why: GivenUp) -> None:
-        assert laws.keeps_the_record(record, clerk(record, why, "dead"))
-
-    the_record_is_kept()
+@given(records(), WHYS)
+@example(BINARY, WHY)
+def test_dt1_the_record_is_kept(record: Record, why: GivenUp) -> None:
+    assert laws.keeps_the_record(record, dead_record(record, why, "dead"))
 
 
-def check_dt2(clerk: Clerk) -> None:
-    @given(records(), WHYS)
-    @example(BINARY, attrs.evolve(WHY, message="x" * 100_000))
-    @example(BINARY, attrs.evolve(WHY, message="\ud800"))
-    def little_is_added(record: Record, why: GivenUp) -> None:
-        assert laws.adds_little(record, clerk(record, why, "dead"))
-
-    little_is_added()
+@given(records(), WHYS)
+@example(BINARY, attrs.evolve(WHY, message="x" * 100_000))
+@example(BINARY, attrs.evolve(WHY, message="\ud800"))
+def test_dt2_little_is_added(record: Record, why: GivenUp) -> None:
+    assert laws.adds_little(record, dead_record(record, why, "dead"))
 
 
-LAWS: dict[str, Callable[[Clerk], None]] = {"DT1": check_dt1, "DT2": check_dt2}
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_dead_records_keep_the_law(law: str) -> None:
-    """Laws DT1 and DT2, as the header of `tidegate.sinks.dead_records` states them."""
-    LAWS[law](dead_record)
-
-
-def text_only(record: Record, why: GivenUp, topic: str) -> Send:
-    """Bytes that are no text are replaced."""
-    sent = dead_record(record, why, topic)
-    headers = tuple((name, value and value.decode("utf-8", "replace").encode()) for name, value in sent.headers)
-    return attrs.evolve(sent, headers=headers)
-
-
-def as_a_dictionary(record: Record, why: GivenUp, topic: str) -> Send:
-    """A name that comes twice is kept once."""
-    sent = dead_record(record, why, topic)
-    return attrs.evolve(sent, headers=tuple(dict(sent.headers).items()))
-
-
-def whole_message(record: Record, why: GivenUp, topic: str) -> Send:
-    sent = dead_record(record, why, topic)
-    return attrs.evolve(
-        sent, headers=(*sent.headers, ("tidegate.trace", (why.message or "").encode("utf-8", "replace")))
-    )
-
-
-@pytest.mark.parametrize(("law", "planted"), [("DT1", text_only), ("DT1", as_a_dictionary), ("DT2", whole_message)])
-def test_a_planted_bug_breaks_the_law(law: str, planted: Clerk) -> None:
-    with pytest.raises(AssertionError):
-        LAWS[law](planted)
+test_a_planted_bug_is_found = planted(
+    dead_records,
+    bug(
+        "bytes that are no text are replaced",
+        (
+            "(*record.headers, *added)",
+            '(*((name, value and value.decode("utf-8", "replace").encode()) for name, value in record.headers), *added)',
+        ),
+        test_dt1_the_record_is_kept,
+    ),
+    bug(
+        "a name that comes twice is kept once", ("(*record.headers, *added)", "(*dict((*record.headers, *added)).items(),)"),
+        test_dt1_the_record_is_kept,
+    ),
+    bug(
+        "the whole message", ("(*record.headers, *added)", '(*record.headers, *added, ("t", (why.message or "").encode("utf-8", "replace")))'),
+        test_dt2_little_is_added,
+    ),
+)  # fmt: skip
 
 
 def test_a_dead_record_says_where_it_came_from_and_why() -> None:

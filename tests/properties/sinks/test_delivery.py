@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 import attrs
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.properties.lawbook import bug, planted
 
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
@@ -44,22 +45,6 @@ PATIENT = Policy(backoff=Fixed(5), attempts_max=2)
 RULES = DeliveryRules(sending=PATIENT, dead_lettering=PATIENT)
 
 
-@attrs.frozen
-class Functions:
-    """What whoever delivers asks: the real functions, but for one that is planted."""
-
-    step: Callable[[DeliveryRules, Payload, DeliveryEvent], Payload] = delivery.step
-    completion: Callable[[OffsetDelivery], Complete | Incomplete] = delivery.completion
-
-
-REAL = Functions()
-
-
-def effort(functions: Functions) -> settings:
-    """A counterexample to a specimen need not be a small one."""
-    return settings() if functions == REAL else settings(phases=(Phase.explicit, Phase.generate))
-
-
 def failed(attempt: int = 1, failure: Failure | None = None, answer: Action = Action.RETRY, at: int = 0) -> Failed:
     return Failed(attempt, failure or Ambiguous("no reply"), answer, START + at)
 
@@ -75,19 +60,15 @@ def failures(count: int = 1, error: str = "Ambiguous(no reply)") -> Failures:
 # --- the laws: payloads and offsets -------------------------------------------------------------------------------------
 
 
-def check_dl1(functions: Functions) -> None:
-    @effort(functions)
-    @given(drawn.rules(), st.lists(drawn.delivery_events(), max_size=12))
-    @example(RULES, [failed(1), failed(2)])
-    @example(RULES, [failed(answer=Action.DEAD_LETTER)])
-    @example(RULES, [failed(1, NotApplied("closed"))])
-    def payloads_are_settled_by_what_was_received(rules: DeliveryRules, events: list[DeliveryEvent]) -> None:
-        payload: Payload = Sending()
-        for number, event in enumerate(events, 1):
-            payload = functions.step(rules, payload, event)
-            assert laws.is_true_of_the_past(rules, events[:number], payload)
-
-    payloads_are_settled_by_what_was_received()
+@given(drawn.rules(), st.lists(drawn.delivery_events(), max_size=12))
+@example(RULES, [failed(1), failed(2)])
+@example(RULES, [failed(answer=Action.DEAD_LETTER)])
+@example(RULES, [failed(1, NotApplied("closed"))])
+def test_dl1_payloads_are_settled_by_what_was_received(rules: DeliveryRules, events: list[DeliveryEvent]) -> None:
+    payload: Payload = Sending()
+    for number, event in enumerate(events, 1):
+        payload = delivery.step(rules, payload, event)
+        assert laws.is_true_of_the_past(rules, events[:number], payload)
 
 
 @attrs.frozen
@@ -136,7 +117,6 @@ WEATHER = (None, Ambiguous("no reply"), Ambiguous("no reply"), Refused("the tabl
 class World:
     """An offset with three payloads, a sink, a topic of dead letters, and replies that arrive late, twice, or never."""
 
-    functions: Functions
     rules: DeliveryRules
     outbox: OffsetDelivery = attrs.field(factory=lambda: delivery.added(OffsetDelivery(), 3))
     sink: set[int] = attrs.field(factory=set)
@@ -173,7 +153,7 @@ class World:
 
     def receive(self, index: int, event: DeliveryEvent) -> None:
         self.received[index].append(event)
-        after = self.functions.step(self.rules, self.outbox.payloads[index], event)
+        after = delivery.step(self.rules, self.outbox.payloads[index], event)
         payloads = self.outbox.payloads
         self.outbox = OffsetDelivery((*payloads[:index], after, *payloads[index + 1 :]), self.outbox.sealed)
 
@@ -184,251 +164,167 @@ class World:
         return {*self.sink, *self.dead_letters, *skipped}
 
 
-def check_dl1_in_the_world(functions: Functions) -> None:
-    """Any interleaving of attempts, lost and repeated replies, releases and dismissals: what is complete is not lost."""
-
-    @effort(functions)
-    @given(drawn.rules(), st.lists(ACTS, max_size=40))
-    @example(RULES, [Done(), *(act for i in range(3) for act in lasting(i))])
-    @example(RULES, [Done(), Attempt(0, 0, Action.RETRY), Arrived(0, again=False), *lasting(1), *lasting(2)])
-    @example(RULES, [*(act for i in range(3) for act in (Attempt(i, 0, Action.RETRY), Arrived(0, again=False)))])
-    @example(RULES, [Done(), *(act for i in range(3) for act in (Attempt(i, 1, Action.HOLD), Arrived(0, again=False)))])
-    def nothing_is_lost(rules: DeliveryRules, acts: Sequence[Act]) -> None:
-        world = World(functions, rules)
-        for act in acts:
-            world.act(act)
-            verdict = functions.completion(world.outbox)
-            sealed = world.outbox.sealed
-            assert laws.completes_only_what_is_done(3, world.done(), verdict, sealed=sealed)
-
-    nothing_is_lost()
-
-
 def lasting(index: int) -> list[Act]:
     """A sink that is away for two attempts."""
     return [act for _ in range(2) for act in (Attempt(index, 1, Action.RETRY), Arrived(0, again=False))]
 
 
+@given(drawn.rules(), st.lists(ACTS, max_size=40))
+@example(RULES, [Done(), *(act for i in range(3) for act in lasting(i))])
+@example(RULES, [Done(), Attempt(0, 0, Action.RETRY), Arrived(0, again=False), *lasting(1), *lasting(2)])
+@example(RULES, [*(act for i in range(3) for act in (Attempt(i, 0, Action.RETRY), Arrived(0, again=False)))])
+@example(RULES, [Done(), *(act for i in range(3) for act in (Attempt(i, 1, Action.HOLD), Arrived(0, again=False)))])
+def test_dl1_nothing_is_lost(rules: DeliveryRules, acts: Sequence[Act]) -> None:
+    """Any interleaving of attempts, lost and repeated replies, releases and dismissals: what is complete is not lost."""
+    world = World(rules)
+    for act in acts:
+        world.act(act)
+        verdict = delivery.completion(world.outbox)
+        sealed = world.outbox.sealed
+        assert laws.completes_only_what_is_done(3, world.done(), verdict, sealed=sealed)
+
+
 STEPS = (drawn.rules(), drawn.payloads(), drawn.delivery_events())
 
 
-def check_dl2(functions: Functions) -> None:
-    @effort(functions)
-    @given(*STEPS)
-    @example(RULES, Delivered(), failed())
-    def what_is_settled_stays(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
-        assert laws.stays_settled(payload, functions.step(rules, payload, event))
-
-    what_is_settled_stays()
+@given(*STEPS)
+@example(RULES, Delivered(), failed())
+def test_dl2_what_is_settled_stays(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
+    assert laws.stays_settled(payload, delivery.step(rules, payload, event))
 
 
-def check_dl2_of_offsets(functions: Functions) -> None:
-    @effort(functions)
-    @given(
-        drawn.rules(),
-        drawn.offset_deliveries(),
-        st.lists(st.tuples(st.integers(0, 3), drawn.delivery_events()), max_size=9),
-    )
-    @example(RULES, OffsetDelivery((Delivered(),), sealed=True), [(0, failed())])
-    def what_is_complete_stays(
-        rules: DeliveryRules, outbox: OffsetDelivery, events: list[tuple[int, DeliveryEvent]]
-    ) -> None:
-        for index, event in events:
-            before = functions.completion(outbox)
-            payloads = [
-                functions.step(rules, payload, event) if place == index else payload
-                for place, payload in enumerate(outbox.payloads)
-            ]
-            outbox = OffsetDelivery(tuple(payloads), outbox.sealed)
-            assert laws.stays_complete(before, functions.completion(outbox))
-
-    what_is_complete_stays()
-
-
-def check_dl3(functions: Functions) -> None:
-    @effort(functions)
-    @given(*STEPS)
-    @example(RULES, Sending(), failed())
-    @example(RULES, Sending(), failed(failure=Refused("no")))
-    @example(RULES, Sending(failures()), failed(2))
-    @example(RULES, Held(Reason.LASTING, Sending(failures(2))), Released())
-    @example(RULES, Held(Reason.ANSWERED, Sending()), Released())
-    def it_is_sent_again_as_allowed(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
-        assert laws.is_sent_again_as_allowed(rules, payload, event, functions.step(rules, payload, event))
-
-    it_is_sent_again_as_allowed()
-
-
-def check_dl4(functions: Functions) -> None:
-    @effort(functions)
-    @given(*STEPS)
-    @example(RULES, DeadLettering(failures(), failures()), write_failures(2))
-    @example(RULES, DeadLettering(failures()), write_failures(failure=Refused("too large")))
-    def nothing_is_dropped(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
-        assert laws.is_never_dropped(payload, event, functions.step(rules, payload, event))
-
-    nothing_is_dropped()
-
-
-def check_dl5(functions: Functions) -> None:
-    @effort(functions)
-    @given(*STEPS)
-    @example(RULES, Sending(failures()), failed(1))
-    def the_past_is_past(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
-        assert laws.ignores_the_past(payload, event, functions.step(rules, payload, event))
-
-    the_past_is_past()
-
-
-def check_dl6(functions: Functions) -> None:
-    @effort(functions)
-    @given(drawn.rules(), st.lists(st.tuples(drawn_failures(), st.sampled_from(Action)), max_size=12))
-    @example(RULES, [(Ambiguous("no reply"), Action.RETRY)] * 6)
-    def payloads_come_to_rest(rules: DeliveryRules, faults: list[tuple[Failure, Action]]) -> None:
-        payload: Payload = Sending()
-        for number, (failure, answer) in enumerate(faults, 1):
-            now = getattr(payload, "not_before", None) or START
-            match payload:
-                case Sending():
-                    payload = functions.step(rules, payload, Failed(payload.attempt, failure, answer, now))
-                case DeadLettering():
-                    payload = functions.step(rules, payload, DeadLetterFailed(payload.attempt, failure, now))
-                case _:
-                    pass  # at rest
-            assert laws.comes_to_rest(rules, number, payload)
-
-    payloads_come_to_rest()
-
-
-LAWS: dict[str, Callable[[Functions], None]] = {
-    "DL1": check_dl1,
-    "DL1 in the world": check_dl1_in_the_world,
-    "DL2": check_dl2,
-    "DL2 of offsets": check_dl2_of_offsets,
-    "DL3": check_dl3,
-    "DL4": check_dl4,
-    "DL5": check_dl5,
-    "DL6": check_dl6,
-}
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_delivery_keeps_the_law(law: str) -> None:
-    """Laws DL1 to DL6, as the header of `tidegate.sinks.delivery` states them."""
-    LAWS[law](REAL)
-
-
-# --- specimens ----------------------------------------------------------------------------------------------------------
-
-
-def dropped_at_last(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """Drakkar: what has used up its attempts is logged as dead-lettered, and dropped."""
-    after = delivery.step(rules, payload, event)
-    over = isinstance(payload, Sending) and isinstance(after, DeadLettering) and isinstance(event, Failed)
-    return Skipped(Reason.LASTING) if over else after
-
-
-def buried_unconfirmed(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """The dead letter counts as written as soon as it is sent."""
-    after = delivery.step(rules, payload, event)
-    return DeadLettered() if isinstance(after, DeadLettering) else after
-
-
-def closed_is_delivered(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """Drakkar: a sink that is closed returns silently, which counts as delivered."""
-    closed = isinstance(payload, Sending) and isinstance(event, Failed) and isinstance(event.failure, NotApplied)
-    return Delivered() if closed else delivery.step(rules, payload, event)
-
-
-def revived(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """A failure that arrives late sends the payload again, settled or not."""
-    late = isinstance(payload, Delivered) and isinstance(event, Failed)
-    return Sending(failures()) if late else delivery.step(rules, payload, event)
-
-
-def refusals_again(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """A refusal is taken for a blip."""
-    if isinstance(event, Failed) and isinstance(event.failure, Refused):
-        return delivery.step(rules, payload, attrs.evolve(event, failure=Ambiguous()))
-    return delivery.step(rules, payload, event)
-
-
-def again_at_once(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """Drakkar: no back-off."""
-    after = delivery.step(rules, payload, event)
-    return Sending(after.failures) if isinstance(after, Sending) else after
-
-
-def once_too_often(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    more = None if rules.sending.attempts_max is None else rules.sending.attempts_max + 1
-    patient = attrs.evolve(rules, sending=attrs.evolve(rules.sending, attempts_max=more))
-    return delivery.step(patient, payload, event)
-
-
-def dropped_unwritten(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """Drakkar: where the dead letters are down, the payload is lost, and its offset commits."""
-    after = delivery.step(rules, payload, event)
-    return Skipped(Reason.UNWRITTEN) if isinstance(after, Held) and isinstance(payload, DeadLettering) else after
-
-
-def any_attempt(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """Failures have no number, so one that arrives twice counts twice."""
-    if isinstance(event, Failed) and isinstance(payload, Sending):
-        return delivery.step(rules, payload, attrs.evolve(event, attempt=payload.attempt))
-    return delivery.step(rules, payload, event)
-
-
-def forgets_attempts(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> Payload:
-    """The count does not survive the delay."""
-    after = delivery.step(rules, payload, event)
-    return attrs.evolve(after, failures=None) if isinstance(after, Sending) else after
-
-
-def held_is_done(outbox: OffsetDelivery) -> Complete | Incomplete:
-    """Nothing is under way, so the offset is taken for done."""
-    verdict = delivery.completion(outbox)
-    idle = isinstance(verdict, Incomplete) and not verdict.sending + verdict.dead_lettering and not verdict.more
-    return Complete(0, 0, 0) if idle else verdict
-
-
-def some_are_done(outbox: OffsetDelivery) -> Complete | Incomplete:
-    """Drakkar: one hook raises, and the offset commits while the other sink still sends."""
-    settled = [payload for payload in outbox.payloads if isinstance(payload, delivery.SETTLED)]
-    return delivery.completion(OffsetDelivery(tuple(settled), outbox.sealed) if settled else outbox)
-
-
-def before_it_is_sealed(outbox: OffsetDelivery) -> Complete | Incomplete:
-    """The offset completes between two payloads of a fan-out."""
-    return delivery.completion(delivery.sealed(outbox))
-
-
-@pytest.mark.parametrize(
-    ("law", "planted"),
-    [
-        ("DL1", Functions(step=dropped_at_last)),
-        ("DL1", Functions(step=buried_unconfirmed)),
-        ("DL1", Functions(step=closed_is_delivered)),
-        ("DL1 in the world", Functions(step=dropped_at_last)),
-        ("DL1 in the world", Functions(step=buried_unconfirmed)),
-        ("DL1 in the world", Functions(completion=held_is_done)),
-        ("DL1 in the world", Functions(completion=some_are_done)),
-        ("DL1 in the world", Functions(completion=before_it_is_sealed)),
-        ("DL2", Functions(step=revived)),
-        ("DL2 of offsets", Functions(step=revived)),
-        ("DL3", Functions(step=refusals_again)),
-        ("DL3", Functions(step=again_at_once)),
-        ("DL3", Functions(step=once_too_often)),
-        ("DL3", Functions(step=forgets_attempts)),
-        ("DL4", Functions(step=dropped_unwritten)),
-        ("DL4", Functions(step=buried_unconfirmed)),
-        ("DL5", Functions(step=any_attempt)),
-        ("DL6", Functions(step=forgets_attempts)),
-    ],
+@given(
+    drawn.rules(),
+    drawn.offset_deliveries(),
+    st.lists(st.tuples(st.integers(0, 3), drawn.delivery_events()), max_size=9),
 )
-def test_a_planted_bug_breaks_the_law(law: str, planted: Functions) -> None:
-    """Each law is broken by a small faulty variant of the function it speaks of."""
-    with pytest.raises(AssertionError):
-        LAWS[law](planted)
+@example(RULES, OffsetDelivery((Delivered(),), sealed=True), [(0, failed())])
+def test_dl2_what_is_complete_stays(
+    rules: DeliveryRules, outbox: OffsetDelivery, events: list[tuple[int, DeliveryEvent]]
+) -> None:
+    for index, event in events:
+        before = delivery.completion(outbox)
+        payloads = [
+            delivery.step(rules, payload, event) if place == index else payload
+            for place, payload in enumerate(outbox.payloads)
+        ]
+        outbox = OffsetDelivery(tuple(payloads), outbox.sealed)
+        assert laws.stays_complete(before, delivery.completion(outbox))
+
+
+@given(*STEPS)
+@example(RULES, Sending(), failed())
+@example(RULES, Sending(), failed(failure=Refused("no")))
+@example(RULES, Sending(failures()), failed(2))
+@example(RULES, Held(Reason.LASTING, Sending(failures(2))), Released())
+@example(RULES, Held(Reason.ANSWERED, Sending()), Released())
+def test_dl3_it_is_sent_again_as_allowed(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
+    assert laws.is_sent_again_as_allowed(rules, payload, event, delivery.step(rules, payload, event))
+
+
+@given(*STEPS)
+@example(RULES, DeadLettering(failures(), failures()), write_failures(2))
+@example(RULES, DeadLettering(failures()), write_failures(failure=Refused("too large")))
+def test_dl4_nothing_is_dropped(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
+    assert laws.is_never_dropped(payload, event, delivery.step(rules, payload, event))
+
+
+@given(*STEPS)
+@example(RULES, Sending(failures()), failed(1))
+def test_dl5_the_past_is_past(rules: DeliveryRules, payload: Payload, event: DeliveryEvent) -> None:
+    assert laws.ignores_the_past(payload, event, delivery.step(rules, payload, event))
+
+
+@given(drawn.rules(), st.lists(st.tuples(drawn_failures(), st.sampled_from(Action)), max_size=12))
+@example(RULES, [(Ambiguous("no reply"), Action.RETRY)] * 6)
+def test_dl6_payloads_come_to_rest(rules: DeliveryRules, faults: list[tuple[Failure, Action]]) -> None:
+    payload: Payload = Sending()
+    for number, (failure, answer) in enumerate(faults, 1):
+        now = getattr(payload, "not_before", None) or START
+        match payload:
+            case Sending():
+                payload = delivery.step(rules, payload, Failed(payload.attempt, failure, answer, now))
+            case DeadLettering():
+                payload = delivery.step(rules, payload, DeadLetterFailed(payload.attempt, failure, now))
+            case _:
+                pass  # at rest
+        assert laws.comes_to_rest(rules, number, payload)
+
+
+# --- planted bugs -------------------------------------------------------------------------------------------------------
+
+test_a_planted_bug_is_found = planted(
+    delivery,
+    # Drakkar: what has used up its attempts is logged as dead-lettered, and dropped.
+    bug(
+        "dropped at last",
+        ("        DeadLettering(failures) if rules", "        Skipped(Reason.LASTING) if rules"),
+        test_dl1_payloads_are_settled_by_what_was_received, test_dl1_nothing_is_lost,
+    ),
+    bug(
+        "a dead letter counts as written as soon as it is sent",
+        ("        DeadLettering(failures) if rules", "        DeadLettered() if rules"),
+        ("return DeadLettering(payload.failures, write_failures, verdict.at)", "return DeadLettered()"),
+        test_dl1_payloads_are_settled_by_what_was_received, test_dl1_nothing_is_lost, test_dl4_nothing_is_dropped,
+    ),
+    # Drakkar: a sink that is closed returns silently.
+    bug(
+        "closed is delivered",
+        (
+            "    if event.answer is not Action.RETRY:\n",
+            "    if type(event.failure).__name__ == 'NotApplied':\n        return Delivered()\n    if event.answer is not Action.RETRY:\n",
+        ),
+        test_dl1_payloads_are_settled_by_what_was_received,
+    ),
+    # Nothing is under way.
+    bug("held is done", ("sending + dead_lettering + held:", "sending + dead_lettering:"), test_dl1_nothing_is_lost),
+    # Drakkar: one hook raises, and the offset commits while the other sink still sends.
+    bug(
+        "some are done",
+        ("not sending + dead_lettering + held:", "any(isinstance(each, SETTLED) for each in delivery.payloads):"),
+        test_dl1_nothing_is_lost,
+    ),
+    # The offset completes between two payloads of a fan-out.
+    bug("done before it is sealed", ("if delivery.sealed and not", "if not"), test_dl1_nothing_is_lost),
+    bug(
+        "a late failure revives",
+        (
+            "        case Delivered() | Skipped() | DeadLettered():\n",
+            ("        case Delivered() if isinstance(event, Failed):\n            return Sending(_one_more(None, event.failure, event.now))\n"
+            "        case Delivered() | Skipped() | DeadLettered():\n"),
+        ),
+        test_dl2_what_is_settled_stays, test_dl2_what_is_complete_stays,
+    ),
+    # A refusal is taken for a blip.
+    bug(
+        "what was refused is sent again", ("if isinstance(event.failure, Refused):\n", "if False:\n"),
+        test_dl3_it_is_sent_again_as_allowed,
+    ),
+    # Drakkar: no back-off.
+    bug("sent again at once", ("Sending(failures, verdict.at)", "Sending(failures)"), test_dl3_it_is_sent_again_as_allowed),
+    bug(
+        "once too often",
+        (
+            "decide_retry(rules.sending,",
+            "decide_retry(attrs.evolve(rules.sending, attempts_max=rules.sending.attempts_max and rules.sending.attempts_max + 1),",
+        ),
+        test_dl3_it_is_sent_again_as_allowed,
+    ),
+    bug(
+        "the count does not survive the delay", ("Sending(failures, verdict.at)", "Sending(None, verdict.at)"),
+        test_dl3_it_is_sent_again_as_allowed, test_dl6_payloads_come_to_rest,
+    ),
+    # Drakkar: where the dead letters are down, the payload is lost, and its offset commits.
+    bug(
+        "dropped unwritten",
+        ("Held(Reason.UNWRITTEN, DeadLettering(payload.failures, write_failures))", "Skipped(Reason.UNWRITTEN)"),
+        test_dl4_nothing_is_dropped,
+    ),
+    bug(
+        "a failure that arrives twice counts twice", ("case Failed(attempt) if attempt == payload.attempt:", "case Failed(attempt):"),
+        test_dl5_the_past_is_past,
+    ),
+)  # fmt: skip
 
 
 # --- facts: payloads ----------------------------------------------------------------------------------------------------

@@ -7,19 +7,8 @@ from typing import Any, Final
 
 import pytest
 
+from tidegate.model import effects
 from tidegate.model.documents import ID, Add, Eq, Field
-from tidegate.model.effects import (
-    Ambiguous,
-    Call,
-    Effect,
-    Failure,
-    NotApplied,
-    NotDurable,
-    Now,
-    Program,
-    Refused,
-    Sleep,
-)
 from tidegate.model.errors import Misuse, UnknownEffect
 from tidegate.model.instants import PPM, SECOND, WALL, Instant
 from tidegate.model.operations import find_one, update_one
@@ -35,8 +24,12 @@ READ, WRITE = find_one("rows", Eq(ID, "a")), update_one("rows", Eq(ID, "a"), Add
 NOW: Final = Instant(0, WALL)
 T, AGAIN = Transaction("s", 1), Transaction("s", 2)
 TWICE: Final = Policy(backoff=Fixed(0), attempts_max=2)
-PAUSE: Final = Sleep(0)
-LOST, CONFLICT, UNSENT = Ambiguous("no reply"), NotApplied("write conflict"), NotApplied("not sent")
+PAUSE: Final = effects.Sleep(0)
+LOST, CONFLICT, UNSENT = (
+    effects.Ambiguous("no reply"),
+    effects.NotApplied("write conflict"),
+    effects.NotApplied("not sent"),
+)
 BEGUN: Final = InTransaction(T, READ, begins=True)
 NEXT: Final = InTransaction(T, WRITE)
 
@@ -46,13 +39,13 @@ async def body() -> int:
     return await WRITE
 
 
-def course(program: Program[Any], *replies: object) -> tuple[list[Effect[object]], object]:
+def course(program: effects.Program[Any], *replies: object) -> tuple[list[effects.Effect[object]], object]:
     """What it asks for, with these replies (the time is always told), and what it returns, or awaits."""
-    asked: list[Effect[object]] = []
+    asked: list[effects.Effect[object]] = []
     left = list(replies)
     status = resume(program, None)
     while isinstance(status, Asking):
-        if isinstance(status.effect, Now):
+        if isinstance(status.effect, effects.Now):
             status = resume(program, NOW)
             continue
         asked.append(status.effect)
@@ -66,7 +59,7 @@ def course(program: Program[Any], *replies: object) -> tuple[list[Effect[object]
 
 
 AGAIN_WHOLE: Final = [InTransaction(AGAIN, READ, begins=True), InTransaction(AGAIN, WRITE), CommitTransaction(AGAIN)]
-COURSES: Final[dict[str, tuple[list[object], list[Effect[object]], object]]] = {
+COURSES: Final[dict[str, tuple[list[object], list[effects.Effect[object]], object]]] = {
     "all is well": ([None, 1, True], [BEGUN, NEXT, CommitTransaction(T)], Done(1, 1)),
     "a write conflict: the whole anew": (
         [None, CONFLICT, None, None, None, 1, True],
@@ -79,9 +72,9 @@ COURSES: Final[dict[str, tuple[list[object], list[Effect[object]], object]]] = {
         Done(1, 2),
     ),
     "refused: at once": (
-        [None, Refused("no"), None],
+        [None, effects.Refused("no"), None],
         [BEGUN, NEXT, AbortTransaction(T)],
-        NotDone(Refused("no"), 1),
+        NotDone(effects.Refused("no"), 1),
     ),
     "a commit without an answer: that alone": (
         [None, 1, LOST, None, True],
@@ -89,9 +82,9 @@ COURSES: Final[dict[str, tuple[list[object], list[Effect[object]], object]]] = {
         Done(1, 1),
     ),
     "a commit that no majority has": (
-        [None, 1, NotDurable(""), None, NotDurable("")],
+        [None, 1, effects.NotDurable(""), None, effects.NotDurable("")],
         [BEGUN, NEXT, CommitTransaction(T), PAUSE, CommitTransaction(T)],
-        Unknown(NotDurable(""), 1),
+        Unknown(effects.NotDurable(""), 1),
     ),
     "a commit that is never answered": (
         [None, 1, LOST, None, UNSENT],
@@ -123,15 +116,15 @@ def test_it_asks_for_this_and_says_that(what: str) -> None:
     assert course(in_transaction("s", body, TWICE), *replies) == (asked, answer)
 
 
-@pytest.mark.parametrize("fails", [CONFLICT, LOST, Refused("no")])
-def test_a_body_hears_nothing_of_a_failure(fails: Failure) -> None:
+@pytest.mark.parametrize("fails", [CONFLICT, LOST, effects.Refused("no")])
+def test_a_body_hears_nothing_of_a_failure(fails: effects.Failure) -> None:
     """Law TN4: it cannot go on in a transaction that is over, whatever it catches."""
     heard: list[object] = []
 
     async def catches() -> str:
         try:
             await WRITE
-        except Failure as failure:
+        except effects.Failure as failure:
             heard.append(failure)
         return "went on"
 
@@ -145,11 +138,11 @@ def test_a_body_that_asks_for_no_operation_needs_no_transaction() -> None:
 
     async def calls() -> object:
         try:
-            return await Call("user code")
-        except Refused as refused:
+            return await effects.Call("user code")
+        except effects.Refused as refused:
             return refused.reason
 
-    assert course(in_transaction("s", calls), Refused("no")) == ([Call("user code")], Done("no", 1))
+    assert course(in_transaction("s", calls), effects.Refused("no")) == ([effects.Call("user code")], Done("no", 1))
 
 
 def test_a_body_gives_up_by_a_failure_of_its_own() -> None:
@@ -157,14 +150,14 @@ def test_a_body_gives_up_by_a_failure_of_its_own() -> None:
 
     async def refuses() -> None:
         await READ
-        raise Refused("there is nothing")
+        raise effects.Refused("there is nothing")
 
     async def contends() -> None:
-        raise NotApplied("not now")
+        raise effects.NotApplied("not now")
 
     asked = [BEGUN, AbortTransaction(T)]
-    assert course(in_transaction("s", refuses), None, None) == (asked, NotDone(Refused("there is nothing"), 1))
-    assert course(in_transaction("s", contends, TWICE), None) == ([PAUSE], NotDone(NotApplied("not now"), 2))
+    assert course(in_transaction("s", refuses), None, None) == (asked, NotDone(effects.Refused("there is nothing"), 1))
+    assert course(in_transaction("s", contends, TWICE), None) == ([PAUSE], NotDone(effects.NotApplied("not now"), 2))
 
 
 def test_an_error_of_the_body_is_passed_on() -> None:
@@ -194,7 +187,7 @@ async def nested() -> object:
         lambda: in_transaction("s", nested),
     ],
 )
-def test_what_cannot_be_carried_is_misuse(wrong: Callable[[], Program[Any]]) -> None:
+def test_what_cannot_be_carried_is_misuse(wrong: Callable[[], effects.Program[Any]]) -> None:
     """What makes no program, a body that asks for transactions itself, and arguments of wrong types."""
     with pytest.raises(Misuse):
         course(wrong())
@@ -221,7 +214,7 @@ def test_it_pauses_as_the_drivers_do() -> None:
     assert CONTENDING.jitter_ppm == PPM
     assert CONTENDING.elapsed_max == 120 * SECOND
     asked, _ = course(in_transaction("s", body), *[CONFLICT, None, None] * 20)
-    pauses = [each.duration for each in asked if isinstance(each, Sleep)]
+    pauses = [each.duration for each in asked if isinstance(each, effects.Sleep)]
     assert pauses[:3] == [5_000, 7_500, 11_250]
     assert pauses[-1] == SECOND // 2
 

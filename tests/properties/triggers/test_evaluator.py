@@ -23,7 +23,16 @@ from tidegate.model.effects import Ambiguous, Effect, NotApplied, Refused, Sleep
 from tidegate.model.effects import Call as Ask
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
-from tidegate.model.operations import BulkUpdate, DeleteOne, InsertMany, InsertOne, UpdateOne, find_all, insert_one
+from tidegate.model.operations import (
+    BulkUpdate,
+    DeleteOne,
+    InsertMany,
+    InsertOne,
+    StoreTime,
+    UpdateOne,
+    find_all,
+    insert_one,
+)
 from tidegate.model.programs import find_every
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
@@ -33,8 +42,8 @@ from tidegate.services.retention import Retention
 from tidegate.sim.variants import variant
 from tidegate.sim.world import CLOCK, World, contents, perform, world_with
 from tidegate.strategies import documents
+from tidegate.triggers import _cron_cells, _documents, _starting, laws
 from tidegate.triggers import evaluator as evaluators
-from tidegate.triggers import laws
 from tidegate.triggers.conditions import Equal, Judge, OnCron, OnEvent, OnResult, condition_id
 from tidegate.triggers.contexts import (
     Context,
@@ -542,7 +551,9 @@ async def page_by_page(collection: str, *where: Filter) -> tuple[Document, ...]:
 
 def check_te7(monkeypatch: pytest.MonkeyPatch, **wrong: object) -> None:
     for name, part in {"FOUND_MAX": PAGE, "find_every": page_by_page, **wrong}.items():
-        monkeypatch.setattr(evaluators, name, part)
+        for module in (evaluators, _cron_cells, _documents, _starting):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, part)
     store = full()
     store.trouble = dict.fromkeys(range(999), too_large)
     programs = attrs.evolve(evaluator(GOOD, BOTH, BAD, LARGE), next_after=port)
@@ -593,8 +604,8 @@ def silent(_: str, reason: str) -> Skipped:
     ("name", "wrong"),
     [
         ("find_every", one_page),
-        ("_readable", all_or_none),
-        ("_skipped", silent),
+        ("readable", all_or_none),
+        ("skipped_for", silent),
         ("_used", lambda *_: frozenset()),
         ("Broken", Never),
     ],
@@ -770,11 +781,32 @@ def one_alone(*seen: Any) -> Plan:
     return attrs.evolve(made, firings=made.firings[:1])
 
 
+def test_a_run_that_could_not_be_started_is_told_though_its_pass_ends_in_an_error() -> None:
+    """A hundred have failed when the store refuses to say what time it is."""
+    told: list[str] = []
+
+    def compared(job: Job) -> Call:
+        raise ValueError(job.task)
+
+    def refuses(at: Store, effect: Effect[object]) -> object:
+        has_failed = any(isinstance(run.state, Failed) for run in at.runs)
+        return Refused("not authorised") if has_failed and isinstance(effect, StoreTime) else at.do(effect)
+
+    store = burst(250)
+    store.trouble = dict.fromkeys(range(99), refuses)
+    programs = attrs.evolve(evaluator(ON_A), make_call=compared, failed=lambda run, _: told.append(run.id))
+    with pytest.raises(Refused, match="not authorised"):
+        store.run(programs.evaluate("p1", Instant(0)))
+    assert sorted(told) == sorted(run.id for run in store.runs)
+    assert len(told) == 100
+
+
 def test_a_call_that_cannot_be_made_keeps_no_other() -> None:
     """Nor one that is refused, nor one of which nobody knows: that one is made by the next pass whose claim it is.
 
-    The pass tells which it could not start.
+    The evaluator tells which it could not start.
     """
+    told: list[tuple[str, tuple[str, ...]]] = []
 
     def compared(job: Job) -> Call:
         if job.task == "t":
@@ -782,10 +814,14 @@ def test_a_call_that_cannot_be_made_keeps_no_other() -> None:
         return Call(job.task)
 
     store = burst(1)
-    programs = attrs.evolve(evaluator(ON_A, Trigger(task="u", conditions=(A,))), make_call=compared)
-    answer = store.run(programs.evaluate("p1"))
+    programs = attrs.evolve(
+        evaluator(ON_A, Trigger(task="u", conditions=(A,))),
+        make_call=compared,
+        failed=lambda run, reasons: told.append((run.firing.trigger_id, reasons)),
+    )
+    store.run(programs.evaluate("p1"))
     why = ("what makes the call of 't' raised ValueError",)
-    assert [(run.firing.trigger_id, reasons) for run, reasons in answer.failed] == [(ON_A.id, why)]
+    assert told == [(ON_A.id, why)]
     states = [run.state for run in store.runs]
     assert [each.reasons for each in states if isinstance(each, Failed)] == [why]
     assert [job_of(each).task for each in store.invocations] == ["u"]

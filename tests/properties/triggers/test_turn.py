@@ -16,9 +16,10 @@ from tidegate.model.instants import MINUTE, SECOND, Instant
 from tidegate.model.operations import StoreTime, insert_one
 from tidegate.services.atomic_service import AtomicServiceRun, Window
 from tidegate.sim.world import CLOCK, Outcomes, World, contents, perform, world_with
+from tidegate.triggers._starting import TOGETHER
 from tidegate.triggers.conditions import OnEvent, condition_id
 from tidegate.triggers.contexts import EventContext
-from tidegate.triggers.evaluator import TOGETHER, Evaluator
+from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
 from tidegate.triggers.trigger import Occurrence, Trigger
 from tidegate.triggers.trigger_documents import stored_occurrence

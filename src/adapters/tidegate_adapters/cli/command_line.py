@@ -18,9 +18,10 @@ import click
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate_adapters.cli.commands import cli
-from tidegate_adapters.cli.console import Terminal, UnwritableError, error_json
-from tidegate_adapters.cli.options import Run
 from tidegate_adapters.failures import StoppedError, exit_code, raised
+from tidegate_adapters.shell.options import Run
+from tidegate_adapters.shell.runtimes import RUNTIMES
+from tidegate_adapters.shell.terminal import Terminal, UnwritableError, error_json
 
 SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "explore": {"schema": "tidegate/report@1", "seed": None, "scenarios": []},
@@ -30,9 +31,7 @@ SCHEMAS: Final[dict[str, dict[str, object]]] = {
     "check-determinism": {"schema": "tidegate/determinism@1"},
     "list": {"schema": "tidegate/list@1"},
     "diagram": {"schema": "tidegate/diagram@1"},
-    "worker": {"schema": "tidegate/worker@1"},
-    "reactive": {"schema": "tidegate/reactive@1"},
-    "orchestrator": {"schema": "tidegate/orchestrator@1"},
+    **{name: {"schema": each.schema} for name, each in RUNTIMES.items()},
     "config": {"schema": "tidegate/config@1"},
     "doctor": {"schema": "tidegate/doctor@1"},
     "completion": {"schema": "tidegate/completion@1"},

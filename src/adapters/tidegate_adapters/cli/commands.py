@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import click
 from click.core import ParameterSource
 
 import tidegate
 from tidegate.exit_codes import ExitCode
-from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.cli.options import (
+from tidegate_adapters.cli.orchestrator import orchestrator
+from tidegate_adapters.cli.reactive import reactive
+from tidegate_adapters.cli.worker import worker
+from tidegate_adapters.shell.options import (
     FILE,
+    Option,
     Run,
+    calling,
     common,
     duration,
     explained,
     kinds_of_faults,
-    logged,
     seed_of_runs,
     size,
+    together,
     told,
 )
-from tidegate_adapters.cli.orchestrator import orchestrator
-from tidegate_adapters.cli.reactive import reactive
+from tidegate_adapters.shell.terminal import Terminal
 
 if TYPE_CHECKING:
     from tidegate.sim.exploration import Exploration
 
+CLI: Final = "tidegate_adapters.cli"
 SCOPES: Final = ("default", "thorough", "large")
 ONLY: Final = {"designs": "design", "specimens": "specimen"}
 """The scopes and kinds of the simulator, in words, for `--help` must not load it."""
@@ -363,26 +366,14 @@ def trace() -> None: ...
 
 
 OUT: Final = click.option("-o", "--out", type=FILE, metavar="OUT", help="Where to; compressed if it ends with .gz.")
+TRACE: Final = click.argument("path", type=FILE, metavar="FILE")
 FORMATS: Final = ("text", "json", "mermaid", "perfetto", "itf", "dot", "html")
 
 
-def converting(*, default: str | None) -> Callable[..., Run]:
-    def command(*, file: Path, form: str, out: Path | None, is_json: bool) -> Run:
-        def run(terminal: Terminal) -> ExitCode:
-            from tidegate_adapters.cli.traces import show  # noqa: PLC0415  so that --help is quick
-
-            return show(file, form, out, terminal, is_json=is_json)
-
-        return run
-
-    form = click.option(
-        "--format",
-        "form",
-        type=click.Choice(FORMATS),
-        help="In which form; dot: what happens before what.",
-        **({"required": True} if default is None else {"default": default, "show_default": True}),
-    )
-    return click.argument("file", type=FILE)(form(OUT(common(command))))
+def form(**default: Any) -> Option:
+    """The form in which a trace is shown."""
+    text = "In which form; dot: what happens before what."
+    return click.option("--format", "form", type=click.Choice(FORMATS), help=text, **default)
 
 
 TRACE_CODES: Final = {ExitCode.OK: "written", ExitCode.USAGE: "wrong usage, or a trace that cannot be read"}
@@ -397,7 +388,7 @@ trace.command(
         ),
         TRACE_CODES,
     ),
-)(converting(default="text"))
+)(together(TRACE, form(default="text", show_default=True), OUT, common)(calling(f"{CLI}.traces:show")))
 trace.command(
     "convert",
     help=explained(
@@ -408,10 +399,9 @@ trace.command(
         ),
         TRACE_CODES,
     ),
-)(converting(default=None))
-
-
-@trace.command(
+)(together(TRACE, form(required=True), OUT, common)(calling(f"{CLI}.traces:show")))
+trace.command(
+    "diff",
     help=explained(
         "Tell where two runs part.\n\nWithout OTHER it is compared to the nearest passing run, which stands beside it.",
         ("tidegate trace diff failing.json", "tidegate trace diff yesterday.json today.json"),
@@ -419,37 +409,16 @@ trace.command(
             ExitCode.OK: "the difference is printed",
             ExitCode.USAGE: "wrong usage, or a trace that cannot be read, or another beginning",
         },
-    )
-)
-@click.argument("file", type=FILE)
-@click.argument("other", type=FILE, required=False)
-@common
-def diff(*, file: Path, other: Path | None, is_json: bool) -> Run:
-    def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.traces import diff  # noqa: PLC0415  so that --help is quick
-
-        return diff(file, other, terminal, is_json=is_json)
-
-    return run
-
-
-@trace.command(
+    ),
+)(together(TRACE, click.argument("other", type=FILE, required=False), common)(calling(f"{CLI}.traces:diff")))
+trace.command(
+    "extract",
     help=explained(
         "Take the trace out of a page.",
         ("tidegate trace extract run.html", "tidegate trace extract run.html -o run.json.gz"),
         TRACE_CODES,
-    )
-)
-@click.argument("file", type=FILE)
-@OUT
-@common
-def extract(*, file: Path, out: Path | None, is_json: bool) -> Run:
-    def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.traces import extract  # noqa: PLC0415  so that --help is quick
-
-        return extract(file, out, terminal, is_json=is_json)
-
-    return run
+    ),
+)(together(TRACE, OUT, common)(calling(f"{CLI}.traces:extract")))
 
 
 @cli.command(
@@ -516,7 +485,7 @@ def check_determinism(*, targets: tuple[str, ...], runs: int, is_json: bool) -> 
     return run
 
 
-@cli.command(
+cli.command(
     "list",
     help=explained(
         "List scenarios: name, kind, expectation, scopes, summary.\n\n"
@@ -529,104 +498,17 @@ def check_determinism(*, targets: tuple[str, ...], runs: int, is_json: bool) -> 
             ExitCode.RAISED: "a function that makes a scenario raised an error",
         },
     ),
-)
-@click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@common
-def list_(*, targets: tuple[str, ...], is_json: bool) -> Run:
-    def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.listing import list_all  # noqa: PLC0415  so that --help is quick
-
-        return list_all(targets, terminal, is_json=is_json)
-
-    return run
-
-
-@cli.command(
+)(together(click.argument("texts", nargs=-1, metavar="[TARGET]..."), common)(calling(f"{CLI}.listing:list_all")))
+cli.command(
+    "diagram",
     help=explained(
         "Draw a table of transitions as a Mermaid diagram.",
         ("tidegate diagram invocation", "tidegate diagram invocation > invocation.mmd"),
         {ExitCode.OK: "drawn", ExitCode.USAGE: "wrong usage"},
-    )
-)
-@click.argument("name", type=click.Choice(["invocation"]))
-@common
-def diagram(*, name: str, is_json: bool) -> Run:
-    def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.listing import draw  # noqa: PLC0415  so that --help is quick
-
-        return draw(name, terminal, is_json=is_json)
-
-    return run
-
-
-@cli.group(
-    help=explained(
-        "Run a worker on Kafka.",
-        ("tidegate worker run shop.orders:worker", "tidegate worker run orders.py:worker --log-format json"),
-        {ExitCode.OK: "done", ExitCode.USAGE: "wrong usage, or a worker that cannot be loaded"},
-    )
-)
-def worker() -> None: ...
-
-
-@worker.command(
-    "run",
-    help=explained(
-        "Run a worker until a signal ends it.\n\n"
-        "TARGET is path.py:attr or module:attr, where attr is a Worker, or a function without arguments, also an async one, "
-        "that makes one. SIGTERM or Ctrl-C lets it drain, commit and leave its group; a second one waits for nothing that "
-        "runs; a third ends it at once. Logs go to stderr. What it is told besides its code comes from --set, the environment "
-        "(TIDEGATE_WORKER__CONSUMER__EXECUTORS=8), a file and the code, in this order: see tidegate config show.",
-        (
-            "tidegate worker run shop.orders:worker --log-format json",
-            "tidegate worker run orders.py:worker --embedded records.jsonl",
-        ),
-        {
-            ExitCode.OK: "it ended by itself; with --embedded: all is committed",
-            ExitCode.NOT_MET: "the broker does not answer, or has failed it; with --embedded: not all is committed",
-            ExitCode.USAGE: "wrong usage or configuration, or a worker that cannot be loaded",
-            ExitCode.RAISED: "the code that makes the worker raised an error",
-            ExitCode.INTERRUPTED: "ended by Ctrl-C",
-            ExitCode.TERMINATED: "ended by SIGTERM",
-        },
     ),
-)
-@told
-@click.option(
-    "--embedded",
-    type=FILE,
-    metavar="RECORDS",
-    help="Without a broker, on the records of a file of JSON lines, until all is committed or nothing moves any more.",
-)
-@click.option("--dry-run", is_flag=True, help="Show what it would be told, and connect to nothing.")
-@logged
-@common
-def worker_run(
-    *,
-    target: str,
-    config: Path | None,
-    settings: tuple[str, ...],
-    embedded: Path | None,
-    dry_run: bool,
-    log_format: Literal["text", "json"],
-    log_level: str,
-    is_json: bool,
-) -> Run:
-    def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.running import WORKER, Logs, Told, show_settings  # noqa: PLC0415  so that --help is quick
-
-        told = Told(target, config, settings)
-        if dry_run:
-            return show_settings(told, terminal, kinds=(WORKER,), with_origin=True, is_json=is_json)
-        from tidegate_adapters.worker_running import run_worker  # noqa: PLC0415
-
-        return run_worker(told, embedded, Logs(log_format, log_level.upper()), terminal, is_json=is_json)
-
-    return run
-
-
-cli.add_command(reactive)
-cli.add_command(orchestrator)
+)(together(click.argument("name", type=click.Choice(["invocation"])), common)(calling(f"{CLI}.listing:draw")))
+for group in (worker, reactive, orchestrator):
+    cli.add_command(group)
 
 
 @cli.group(
@@ -661,14 +543,15 @@ def config() -> None: ...
 @common
 def config_show(*, target: str, config: Path | None, settings: tuple[str, ...], origin: bool, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.running import Told, show_settings  # noqa: PLC0415  so that --help is quick
+        from tidegate_adapters.shell.application import Told, show_settings  # noqa: PLC0415  so that --help is quick
 
         return show_settings(Told(target, config, settings), terminal, with_origin=origin, is_json=is_json)
 
     return run
 
 
-@cli.command(
+cli.command(
+    "doctor",
     help=explained(
         "Tell what is here, what is missing and how it comes, and whether the servers answer.\n\n"
         "The servers are those of TIDEGATE_MONGODB_URI and TIDEGATE_KAFKA_BOOTSTRAP; nothing of these is shown.",
@@ -678,16 +561,8 @@ def config_show(*, target: str, config: Path | None, settings: tuple[str, ...], 
             ExitCode.NOT_MET: "a server that is named does not answer",
             ExitCode.USAGE: "wrong usage",
         },
-    )
-)
-@common
-def doctor(*, is_json: bool) -> Run:
-    def run(terminal: Terminal) -> ExitCode:
-        from tidegate_adapters.cli.doctor import check  # noqa: PLC0415  so that --help is quick
-
-        return check(terminal, is_json=is_json)
-
-    return run
+    ),
+)(together(common)(calling(f"{CLI}.doctor:check")))
 
 
 @cli.command(

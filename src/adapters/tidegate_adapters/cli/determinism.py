@@ -20,9 +20,9 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import TidegateError
 from tidegate.sim.determinism import Cause, Difference, Runs, difference, from_plain, judged, scheduled_runs, to_plain
 from tidegate.sim.rendering import number_of
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.failures import CodeRaisedError, NothingSelectedError, origin, raised
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.targets import Target, one
 
 __all__ = ["check_all", "print_runs"]

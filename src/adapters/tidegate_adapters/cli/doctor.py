@@ -18,7 +18,7 @@ import attrs
 
 import tidegate
 from tidegate.exit_codes import ExitCode
-from tidegate_adapters.cli.console import Styled, Terminal
+from tidegate_adapters.shell.terminal import Styled, Terminal
 
 __all__ = ["check"]
 

@@ -32,7 +32,6 @@ from tidegate.sim.sample import portfolio, runs_of
 from tidegate.sim.search import CALLED_OFF, Progress
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
-from tidegate_adapters.cli.console import Terminal, error_json
 from tidegate_adapters.cli.junit import junit
 from tidegate_adapters.cli.lines import Result, ended, shrunk_line, stories, summed_up, written
 from tidegate_adapters.cli.progress import Show, foretelling, shown
@@ -47,6 +46,7 @@ from tidegate_adapters.parallel import (
     processes,
 )
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.shell.terminal import Terminal, error_json
 from tidegate_adapters.store import Store, save
 from tidegate_adapters.targets import Target, one
 

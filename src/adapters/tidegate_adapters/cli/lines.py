@@ -11,9 +11,9 @@ import attrs
 from tidegate.sim.rendering import number_of, render
 from tidegate.sim.report import Report, Verdict
 from tidegate.sim.trace import Trace
-from tidegate_adapters.cli.console import Span, Styled
 from tidegate_adapters.cli.shrinking import Smaller
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.shell.terminal import Span, Styled
 from tidegate_adapters.store import replay_line
 
 __all__ = ["Result", "broken", "ended", "shrunk_line", "stories", "summed_up", "written"]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 from tidegate.catalogue import CATALOGUE
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.diagrams import mermaid
 from tidegate.invocations.invocation import INVOCATION
-from tidegate.sim.shipping import Specimen
-from tidegate_adapters.cli.console import Terminal
+from tidegate.sim.scenario import Kind
+from tidegate.sim.shipping import Shipped, Specimen
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.targets import Target, there
 
 __all__ = ["draw", "list_all"]
@@ -27,44 +29,63 @@ def list_all(texts: Sequence[str], terminal: Terminal, *, is_json: bool) -> Exit
     Raises:
         TidegateError: There is no such scenario, or it cannot be loaded.
     """
-    targets: list[Target] = []
+    rows: list[_Row] = []
     for text in texts or CATALOGUE:
+        if text in CATALOGUE:
+            rows.append(_shipped(CATALOGUE[text]))
+            continue
         found, silent = there(text)
-        targets += found
+        rows += map(_found, found)
         if silent:
             named = ", ".join(f"{text}:{name}" for name in silent)
             terminal.tell(f"not called, for no annotation says that they make a Scenario: {one_line(named)}")
-    rows = {target.identity: _row(target) for target in targets}
     if is_json:
-        terminal.answer({"schema": "tidegate/list@1", "scenarios": list(rows.values()), "ok": True})
+        named_once = {row["name"]: row for row in rows}
+        terminal.answer({"schema": "tidegate/list@1", "scenarios": list(named_once.values()), "ok": True})
         return ExitCode.OK
-    width = max(map(len, rows), default=0)
-    for target in targets:
-        expect = "clean" if target.scenario.expect is None else "violated"
-        scopes, kind = " ".join(_scopes(target)), target.scenario.kind
-        line = f"{target.identity:<{width}}  {kind:<8}  {expect:<8}  {scopes:<22}  {target.scenario.summary}"
-        terminal.say(one_line(line))
+    width = max((len(row["name"]) for row in rows), default=0)
+    for row in rows:
+        scopes, summary = " ".join(row["scopes"]), row["summary"]
+        terminal.say(one_line(f"{row['name']:<{width}}  {row['kind']:<8}  {row['expect']:<8}  {scopes:<22}  {summary}"))
     return ExitCode.OK
 
 
-def _row(target: Target) -> dict[str, object]:
-    scenario, ships = target.scenario, CATALOGUE.get(target.identity)
-    specimen = ships if isinstance(ships, Specimen) else None
-    return {
-        "name": target.identity,
-        "kind": scenario.kind.value,
-        "expect": "clean" if scenario.expect is None else "violated",
-        "law": scenario.expect,
-        "scopes": list(_scopes(target)),
-        "summary": scenario.summary,
-        "of": specimen.of if specimen else None,  # the design that it is a variant of
-        "source": specimen.source if specimen else None,  # where the bug was seen
-    }
+class _Row(TypedDict):
+    name: str
+    kind: str
+    expect: str
+    law: str | None
+    scopes: Sequence[str]
+    summary: str
+    of: str | None
+    source: str | None
 
 
-def _scopes(target: Target) -> Sequence[str]:
+def _shipped(ships: Shipped | Specimen) -> _Row:
+    """Of a specimen, the faulty program is not made."""
+    law, of, source = (ships.law, ships.of, ships.source) if isinstance(ships, Specimen) else (None, None, None)
+    row = _row(ships.name, Kind.DESIGN if law is None else Kind.SPECIMEN, law, ships.summary)
+    return {**row, "scopes": list(ships.scopes), "of": of, "source": source}
+
+
+def _found(target: Target) -> _Row:
     """What does not ship has but one scope, and no name for it."""
-    return CATALOGUE[target.identity].scopes if target.identity in CATALOGUE else ()
+    if target.identity in CATALOGUE:
+        return _shipped(CATALOGUE[target.identity])
+    return _row(target.identity, target.scenario.kind, target.scenario.expect, target.scenario.summary)
+
+
+def _row(name: str, kind: Kind, law: str | None, summary: str) -> _Row:
+    return {
+        "name": name,
+        "kind": kind.value,
+        "expect": "clean" if law is None else "violated",
+        "law": law,
+        "scopes": [],
+        "summary": summary,
+        "of": None,  # the design that it is a variant of
+        "source": None,  # where the bug was seen
+    }
 
 
 def draw(name: str, terminal: Terminal, *, is_json: bool) -> ExitCode:

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 from tidegate.sim.search import Progress
 from tidegate.sim.sizing import rounded
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.printable import one_line
+from tidegate_adapters.shell.terminal import Terminal
 
 __all__ = ["Show", "foretelling", "shown", "sparse"]
 

@@ -20,9 +20,9 @@ from tidegate.sim.replay import Diverged, followed
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shrink import REPLAYS_MAX, Shrunk, shrink
 from tidegate.sim.trace import Trace
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.cli.following import diverged, replayed
 from tidegate_adapters.failures import origin, raised
+from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.store import Store, read, replay_line
 from tidegate_adapters.targets import one, recorded
 

@@ -20,8 +20,8 @@ from tidegate.sim.exports.text import text
 from tidegate.sim.rendering import number_of, step_lines
 from tidegate.sim.trace import Trace, TraceStep
 from tidegate.sim.trace_json import encoded
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.page.assembly import page
+from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.store import read, save
 
 __all__ = ["diff", "extract", "show"]

@@ -20,93 +20,53 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from itertools import count
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, cast, final
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Final, Never, cast, final
 
 import attrs
-from pymongo import AsyncMongoClient
-from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.client_session import ClientSession
 
-from tidegate.invocations.asking import Asked, Asking, Command
-from tidegate.invocations.dispatch import DispatchRules, Held
-from tidegate.invocations.enqueueing import arguments_name
-from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
-from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX, Job
-from tidegate.invocations.purging import Purging
+from tidegate.invocations.dispatch import DispatchRules, DispatchState, Held
+from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX
 from tidegate.invocations.recoverer import Recoverer
-from tidegate.invocations.registration import RegistrationOutcome
-from tidegate.invocations.taking import Takeable, Taker
-from tidegate.model.documents import Document
-from tidegate.model.effects import Failure, Program
-from tidegate.model.errors import Misuse, TidegateError, shown
-from tidegate.model.instants import MINUTE, PPM, Duration, Instant, duration
-from tidegate.model.operations import FOUND_MAX, INSERTS_MAX, Index, Indexes
-from tidegate.model.record_counts import RecordCount
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MINUTE, PPM, Duration, duration
 from tidegate.model.values import check_name, check_type, check_types
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeated
 from tidegate.services.members import forget
-from tidegate.services.service_runner import ServiceOutcome
-from tidegate.triggers.contexts import EventContext
-from tidegate.triggers.evaluator import Evaluator
-from tidegate.triggers.noticing import Noticer
 from tidegate.triggers.trigger import Static, conditions_of
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
-from tidegate_adapters.connecting import (
-    AppStore,
-    check_same_server,
-    check_session,
-    check_store,
-    connected_sites,
-    is_embedded,
-    life_name,
-)
-from tidegate_adapters.crons import next_after
-from tidegate_adapters.declaring import check_known, is_async_handler, observers_of
-from tidegate_adapters.driver import choosing, documents, local_async, run_async
-from tidegate_adapters.mongo import AsyncMongo
-from tidegate_adapters.mongo_errors import retold
+from tidegate_adapters.connecting import AppStore, life_name
+from tidegate_adapters.declaring import check_known, is_async_handler
+from tidegate_adapters.orchestrator.client import Client, Connection, purging_of
 from tidegate_adapters.orchestrator.declared import Declared, MaxRunning, Rate, Unique, declared
-from tidegate_adapters.orchestrator.handles import SERVED, Handle, Results
-from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.orchestrator.listening import listen
 from tidegate_adapters.orchestrator.monitor import Lookout
-from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.orchestrator.services import OWN_QUEUE, PURGE, RECOVERY, Services, Work, recovered
+from tidegate_adapters.orchestrator.services import OWN_QUEUE, PURGE, RECOVERY, Work, recovered
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.standing import Standing, counts_of, standing_of
-from tidegate_adapters.orchestrator.sync_store import SyncStore
-from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator, enqueued, handle_of
+from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator
 from tidegate_adapters.orchestrator.triggers import When, on_cron
-from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
 from tidegate_adapters.printable import redacted
-from tidegate_adapters.signals import run_until_signalled
-from tidegate_adapters.sites import Site
+from tidegate_adapters.shell.app import settings_of
 
 if TYPE_CHECKING:
     from tidegate_adapters.embedded import Embedded
     from tidegate_adapters.exposition import CollectorRegistry
-    from tidegate_adapters.orchestrator.spans import Spans
     from tidegate_adapters.tracing import TracerProvider
 
 __all__ = ["Orchestrator"]
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
-T = TypeVar("T")
 _PURGE_FOR: Final[Duration] = 5 * MINUTE
 """After how long a purge leaves the rest to the next one."""
 
 
 @final
-class Orchestrator:
+class Orchestrator(Client):
     """An application of tasks.
 
     Args:
@@ -141,39 +101,17 @@ class Orchestrator:
         **_unknown: Never,
     ) -> None:
         check_known(Orchestrator, "Orchestrator", _unknown)
-        check_store(store)
-        if settings is None:
-            if database is None:
-                raise Misuse("an app needs a database", todo='write Orchestrator(uri, database="jobs")')
-            settings = OrchestratorSettings(database=database, concurrency=concurrency, drain=drain)
-        check_type(settings, OrchestratorSettings, "settings")
-        if isinstance(store, str):
-            settings = attrs.evolve(settings, uri=store)
-        elif settings.uri is not None:
-            raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
-        self._store: AppStore | None = None if isinstance(store, str) else store
-        self.settings = settings
-        self._metrics, self._observers = metrics, observers_of(observers)
-        self._spans: Spans | None = None
+        said = {"database": database, "concurrency": concurrency, "drain": drain}
+        told = settings_of(OrchestratorSettings, store, settings, 'Orchestrator(uri, database="jobs")', **said)
+        super().__init__(store, told, observers)
+        self._metrics = metrics
+        self._workers: Workers | None = None
         if tracer_provider is not None:
             from tidegate_adapters.orchestrator.spans import Spans  # noqa: PLC0415  an extra
 
             self._spans = Spans(tracer_provider)
-        self._declared: dict[str, Declared] = {}
-        self._triggers: dict[str, tuple[When, ...]] = {}
-        self._works: dict[str, Work] = {}
-        self._open: dict[asyncio.AbstractEventLoop, _Open] = {}
-        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
-        self._workers: Workers | None = None
-        self._sync: SyncStore | None = None
-        self._is_served, self._is_stopping = False, asyncio.Event()
         self._core: frozenset[str] = frozenset()
         """Which of the tasks are its own services."""
-        self.made_from: Orchestrator | None = None
-        """The app of which it is `configured`."""
-
-    def __repr__(self) -> str:
-        return f"<Orchestrator on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
 
     # --- tasks ---
 
@@ -290,29 +228,6 @@ class Orchestrator:
                 made.check_call(each.provider.arguments)
         return found
 
-    def _add(self, made: Declared) -> None:
-        if self._is_served:
-            raise Misuse(
-                f"the task {made.name!r} is declared too late", why="the app is served", todo="declare it before"
-            )
-        if made.name in self._declared:
-            raise Misuse(
-                f"there are two tasks {made.name!r}",
-                why="invocations are found by the name of the task",
-                todo="pass another name=",
-            )
-        self._declared[made.name] = made
-
-    @property
-    def declared(self) -> Mapping[str, Declared]:
-        """Its tasks, by name."""
-        return MappingProxyType(self._declared)
-
-    @property
-    def collections(self) -> Collections:
-        """Where its parts are."""
-        return Collections(self.settings.prefix)
-
     def configured(self, settings: OrchestratorSettings) -> Orchestrator:
         """An app with the same tasks that is told something else.
 
@@ -329,179 +244,45 @@ class Orchestrator:
         made._triggers = {name: each for name, each in self._triggers.items() if name in made._declared}
         return made
 
-    @property
-    def in_place(self) -> Orchestrator:
-        """The app that is served here and was made from this one by `configured`; this one where there is none."""
-        served = each = cast("Orchestrator | None", SERVED.get())
-        while each is not None and each is not self:
-            each = each.made_from
-        return self if served is None or each is None else served
+    # --- its life ---
 
-    # --- invocations ---
-
-    async def enqueue_jobs(
-        self,
-        declared: Declared,
-        jobs: Sequence[tuple[str, Job]],
-        *,
-        due: Instant | Duration = 0,
-        session: object = None,
-    ) -> list[Handle[Any]]:
-        """Make invocations (`Task.enqueue`).
-
-        Args:
-            declared: The task.
-            jobs: What is to be done, each under the id of its invocation.
-            due: From when on they may be called: an instant, or a time from now in microseconds.
-            session: One of the user's; None for none.
-        """
-        if session is not None:
-            check_session(session, AsyncClientSession)
-        there = await self._opened()
-        handles: list[Handle[Any]] = []
-        for start in range(0, len(jobs), INSERTS_MAX):
-            some = jobs[start : start + INSERTS_MAX]
-            names = [arguments_name(key, uuid4().hex) for key, _ in some]
-            payloads = [
-                await there.uploads.kept_arguments(name, job.arguments)
-                for name, (_, job) in zip(names, some, strict=True)
-            ]
-            program = self._enqueued(declared, some, payloads, due, session)
-            answers = await (there.site.run(program) if session is None else self._within(session, program))
-            if self._workers is not None and session is None:
-                self._workers.announce(due if isinstance(due, int) else 0)
-            handles += [handle_of(self, declared, each) for each in answers]
-        return handles
-
-    def traceparent(self) -> str | None:
-        """What names the current span, of an app that has a provider of spans."""
-        return None if self._spans is None else self._spans.current()
-
-    async def _within(self, session: object, program: Program[T]) -> T:
-        """Run a program in the transaction of a session of the user's."""
-        within = AsyncMongo(cast("Any", session).client, self.settings.database, session=cast("Any", session))
-        try:
-            found = await run_async(program, choosing(documents(within), local_async()))
-        except Failure as failure:
-            raise retold(failure) from failure
-        check_same_server(session, self._client)  # by now it has connected; what this raises ends the transaction
-        return found
-
-    @property
-    def _client(self) -> object | None:
-        """The client that it is connected by, or would be."""
-        if self._open:
-            return next(iter(self._open.values())).site.client
-        return self._store if isinstance(self._store, AsyncMongoClient) else None
-
-    def enqueue_job_sync(
-        self, declared: Declared, job: Job, *, key: str, due: Instant | Duration = 0, session: object = None
-    ) -> Handle[Any]:
-        """The same for code that is not async."""
-        if session is None and (loop := self.other_loop()) is not None:
-            making = self.enqueue_jobs(declared, [(key, job)], due=due)
-            return asyncio.run_coroutine_threadsafe(making, loop).result()[0]
-        if session is not None:
-            check_session(session, ClientSession)
-        payload = self.sync.kept_arguments(arguments_name(key, uuid4().hex), job.arguments, session)
-        (answer,) = self.sync.run(self._enqueued(declared, [(key, job)], [payload], due, session), session)
-        if session is not None:
-            check_same_server(session, self._client)
-        return handle_of(self, declared, answer)
-
-    def _enqueued(
-        self,
-        made: Declared,
-        jobs: Sequence[tuple[str, Job]],
-        payloads: Sequence[str | None],
-        due: Instant | Duration,
-        session: object,
-    ) -> Program[tuple[RegistrationOutcome, ...]]:
-        return enqueued(made, jobs, payloads, due=due, looks_first=session is not None, names=self.collections)
-
-    @property
-    def sync(self) -> SyncStore:
-        """Its database, for code that is not async."""
-        if self._sync is None:
-            self._sync = SyncStore(self.settings, self._store, self.indexes)
-        return self._sync
-
-    def other_loop(self) -> asyncio.AbstractEventLoop | None:
-        """An event loop in which it is connected, for who is in another thread; None where it is connected in none.
-
-        Raises:
-            Misuse: Whoever asks is in an event loop, which a plain function would hold up.
-        """
-        try:
-            _ = asyncio.get_running_loop()
-        except RuntimeError:
-            return next((loop for loop in (*self._open,) if loop.is_running()), None)
-        raise Misuse(
-            "a plain function in an event loop",
-            why="it would hold up everything else until the database answers",
-            todo="await enqueue() or result(), or call it in a thread",
-        )
-
-    async def emit(
-        self,
-        code: str,
-        payload: Mapping[str, object] | None = None,
-        *,
-        event: str | None = None,
-        session: object = None,
-    ) -> None:
-        """Say that something has happened, to the triggers of this app that wait for it (`on_event`).
-
-        All of them hear of it; or all or none, where this raises.
-
-        Args:
-            code: Of which kind it is.
-            payload: What it carries.
-            event: Its id: one that is emitted again is the same. None for one made up.
-            session: One of yours, in whose transaction this is written: it commits with your writes, or not at all.
-
-        Raises:
-            Misuse: An argument is of the wrong type.
-            OperationFailure: With a session: its transaction is over, and may begin anew, as `with_transaction` does.
-            TidegateError: Nobody answered: emit it again, under the same id.
-        """
-        if session is not None:
-            check_session(session, AsyncClientSession)
-        if self.in_place is not self:
-            await self.in_place.emit(code, payload, event=event, session=session)
+    async def _served(self) -> None:
+        begun = await unless(self._is_stopping, self._begun(), CLOSE_S)
+        if begun is None or self._is_stopping.is_set():
+            await self.close()
             return
-        context = EventContext(code, uuid4().hex if event is None else event, Document.of(payload or {}))
-        services = self._services(await self._opened())
-        noted = await (services.emit(context) if session is None else self._within(session, services.emitted(context)))
-        for which, why in noted.unknown:
-            log.warning("condition %s cannot tell: %s", which[:8], why)
-        if not noted.is_kept:
-            raise TidegateError(
-                f"the event {code} is not kept", why="nobody answered", todo="emit it again, with the same event="
-            )
-
-    def _services(
-        self, there: _Open, workers: Workers | None = None, told: Callable[[ServiceOutcome], object] = lambda _: None
-    ) -> Services:
-        return Services(
-            there.site, self.collections, self.settings.services, self._triggers,
-            make_job=self._triggered, make_call=lambda job: self._declared[job.task].call(job.arguments),
-            registration={name: each.unique.rule for name, each in self._declared.items() if each.unique is not None},
-            works=self._works, silences=self.settings.silences,
-            owner=lambda: None if workers is None else workers.member, told=told, uploaded=there.uploads.text,
+        there, held = begun
+        self._add_core_tasks(there, lambda: None if self._workers is None else self._workers.member)
+        post = Post(
+            site=there.site, collections=self.collections, uploads=there.uploads, queues=self._mine, who=life_name(),
+            app=self, name=self.settings.name, dead_after=duration(self.settings.dead_after), settings=self.settings, listened=self._services(there).listened,
         )  # fmt: skip
+        lookout = Lookout(
+            self, self._metrics, lambda: DispatchState() if self._workers is None else self._workers.state
+        )
+        self._workers = workers = Workers(
+            self._declared.values(),
+            self._rules(),
+            post,
+            there.results.told,
+            (*self._observers, *lookout.observers),
+            spans=self._spans,
+        )
+        self._announce = workers.announce
+        log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
+        for task in self._declared.values():
+            if task.queue not in self._mine:
+                log.info("this process takes nothing from the queue %s, where %s waits", task.queue, task.name)
+        try:
+            for each in held:
+                workers.hold(each)
+            async with lookout.showing(post.who):
+                await self._work(workers, self._beside(there, workers, lookout))
+        finally:
+            self._workers = self._announce = None
+            await self.close()
 
-    def _triggered(self, task: str, arguments: Document) -> Job:
-        """What a call becomes that a trigger makes."""
-        made = self._declared[task]
-        kept = made.kept((), made.values(arguments))
-        _ = made.call(kept.arguments)  # what cannot be compared is no call
-        return Job(
-            task=task, arguments=kept.arguments, limited_by=kept.limited_by, rated_by=kept.rated_by, queue=made.queue,
-            priority=made.priority, deadline=made.timeout,
-        )  # fmt: skip
-
-    def _add_core_tasks(self, there: _Open, member: Callable[[], str | None]) -> None:
+    def _add_core_tasks(self, there: Connection, member: Callable[[], str | None]) -> None:
         """The services of the app's own, but for those in whose place there is one of the user's."""
 
         async def recover() -> None:
@@ -520,7 +301,7 @@ class Orchestrator:
             await there.site.run(
                 repeated(forget)(self.collections.members, duration(told.dead_after), told.forget_after)
             )
-            purging = self._purging()
+            purging = purging_of(self.settings, self.collections)
             for pass_over, what in (
                 (purging.purge, "invocations"),
                 (purging.sweep_places, "keys of limits"),
@@ -540,255 +321,7 @@ class Orchestrator:
                 self._triggers[name] = (on_cron(cron),)
                 self._core |= {name}
 
-    def _purging(self) -> Purging:
-        told, names = self.settings, self.collections
-        return Purging(
-            success_age=_or_ever(told.keep_finished), other_age=_or_ever(told.keep_failed), records=names.invocations, places=names.places,
-            calls=names.calls, payloads=names.payloads, meters=names.meters,
-        )  # fmt: skip
-
-    async def ask(self, command: Command, query: InvocationQuery) -> Asked:
-        """Cancel, kill, hold, release or repeat invocations (`tidegate.invocations.asking`).
-
-        Args:
-            command: What.
-            query: Of which.
-
-        Returns:
-            What became of them; of what runs its runner is told, which obeys with its next beat.
-        """
-        return await self.asked(self.asking().ask(command, query))
-
-    def asking(self) -> Asking:
-        """A command of an operator, to be asked once."""
-        return Asking(request=uuid4().hex, records=self.collections.invocations)
-
-    async def show(self, key: str) -> InvocationRow | None:
-        """An invocation with all that its record holds; None where there is none."""
-        return await self.asked(self.asking().show(key))
-
-    async def now(self) -> Instant:
-        """The time, by the store's clock."""
-        return await (await self._opened()).site.now()
-
-    async def asked(self, program: Program[T]) -> T:
-        """What a program on its database comes to.
-
-        Raises:
-            Failure: Nobody answers.
-        """
-        return await (await self._opened()).site.run(program)
-
-    async def listed(
-        self, query: InvocationQuery, *, limit: int = 50, looks: int | None = None, is_timed: bool = False
-    ) -> InvocationPage:
-        """Invocations, the newest first (`tidegate.invocations.asking`).
-
-        Args:
-            query: Which.
-            limit: How many at most.
-            looks: In how many requests at most; None for as many as it takes.
-            is_timed: With their histories.
-
-        Returns:
-            Those, and whether there are more.
-        """
-        page = InvocationPage(())
-        for look in count(1):
-            most = min(limit - len(page.rows), FOUND_MAX)
-            asking = self.asking().list_rows(query, limit=most, after=page.after, is_timed=is_timed)
-            more = await self.asked(asking)
-            page = InvocationPage((*page.rows, *more.rows), more.after)
-            if not page.after or len(page.rows) == limit or look == looks:
-                break
-        return page
-
-    async def counts(self) -> tuple[RecordCount, ...]:
-        """How many invocations of each of its tasks have which status."""
-        return await self.asked(counts_of(self.collections, tuple(self._declared)))
-
-    async def standing(self) -> Standing:
-        """Its processes, what waits in the queues that it takes from and in those of its tasks, and what is paused."""
-        there, told = await self._opened(), self.settings
-        held = await self._holding(there).held()
-        return await there.site.run(
-            standing_of(self.collections, self.queues, told.silences, told.services.service, held)
-        )
-
-    @property
-    def queues(self) -> tuple[str, ...]:
-        """The queues that its settings name, those in which its tasks wait otherwise, and that of the app's own services."""
-        theirs = (each.queue for each in self._declared.values())
-        return (*dict.fromkeys((*self.settings.queues, *theirs, OWN_QUEUE)),)
-
-    @property
-    def _mine(self) -> tuple[str, ...]:
-        """The queues that it takes from."""
-        return (*dict.fromkeys((*self.settings.queues, OWN_QUEUE)),)
-
-    async def pause(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
-        """Have no process take anything more of these tasks, or from these queues; what runs goes on.
-
-        Returns:
-            What is paused then.
-
-        Raises:
-            Misuse: There is no such task, or a queue that no task of the app is in and nobody takes from.
-            Failure: Nobody answers: it is paused, or is not, or will be.
-        """
-        self._check_known(tasks, queues)
-        for name in queues:
-            if name not in self.queues:
-                raise Misuse(f"there is no queue {shown(name)}", todo=f"there are: {', '.join(self.queues)}")
-        return await self._holding(await self._opened()).pause(tasks, queues)
-
-    async def resume(self, *, tasks: Collection[str] = (), queues: Collection[str] = ()) -> Held:
-        """Have processes take of these again; otherwise as `pause`."""
-        self._check_known(tasks, queues)
-        return await self._holding(await self._opened()).resume(tasks, queues)
-
-    async def held(self) -> Held:
-        """What is paused.
-
-        Raises:
-            Failure: Nobody answers.
-        """
-        return await self._holding(await self._opened()).held()
-
-    def _holding(self, there: _Open) -> Holding:
-        return Holding(there.site, self.collections.control)
-
-    def _check_known(self, tasks: Collection[str], queues: Collection[str]) -> None:
-        check_types(tasks, str, "the name of a task")
-        check_types(queues, str, "the name of a queue")
-        for name in tasks:
-            if name not in {*self._declared, RECOVERY, PURGE}:
-                raise Misuse(f"there is no task {shown(name)}", todo=f"there are: {', '.join(self._declared)}")
-
-    async def results(self) -> Results:
-        """Waits for invocations, in this event loop."""
-        return (await self._opened()).results
-
-    async def uploaded(self, name: str) -> str:
-        """The text that was uploaded under a name."""
-        return await (await self._opened()).uploads.text(name)
-
-    # --- its life ---
-
-    async def _opened(self) -> _Open:
-        """Where it has connected, in this event loop; it connects if need be."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._open:
-            async with self._opening.setdefault(loop, asyncio.Lock()):
-                if loop not in self._open:
-                    self._forget_closed()
-                    stack, settings = AsyncExitStack(), self.settings
-                    store = settings.uri or "" if self._store is None else self._store
-                    sites = await stack.enter_async_context(connected_sites(store, {settings.database: self.indexes}))
-                    self._open[loop] = _Open(stack, sites[settings.database], self)
-        return self._open[loop]
-
-    def _forget_closed(self) -> None:
-        """What was connected in event loops that have ended went with them."""
-        for loop in (*self._opening,):
-            if loop.is_closed():
-                self._open.pop(loop, None)
-                self._opening.pop(loop, None)
-
-    @property
-    def is_embedded(self) -> bool:
-        """Whether its store is within this process."""
-        return self._store is not None and is_embedded(self._store)
-
-    @property
-    def triggers(self) -> Mapping[str, tuple[When, ...]]:
-        """What starts its tasks, by task."""
-        return MappingProxyType(self._triggers)
-
-    @property
-    def indexes(self) -> Indexes:
-        """The indexes that its collections need; they are made when something is first asked of them."""
-        names = self.collections
-        made: dict[str, tuple[Index, ...]] = {}
-        for each in (
-            Taker(runner="any", queues=self.settings.queues, tasks=(Takeable("any"),), records=names.invocations),
-            Noticer(conditions=(), records=names.invocations),
-            Evaluator(triggers=(), next_after=next_after, runs=names.runs),
-            Recoverer(
-                me="any",
-                dead_after=duration(self.settings.dead_after),
-                records=names.invocations,
-                members=names.members,
-            ),
-            self.asking(),
-            self._purging(),
-        ):
-            for name, indexes in each.indexes.items():
-                made[name] = (*made.get(name, ()), *(one for one in indexes if one not in made.get(name, ())))
-        return made
-
-    async def close(self) -> None:
-        """Disconnect, in this event loop; a client of yours stays open."""
-        if (there := self._open.pop(asyncio.get_running_loop(), None)) is not None:
-            await there.results.close()
-            await there.stack.aclose()
-
-    async def serve(self) -> None:
-        """Run what is due until `stop` is called, or the task is cancelled; then let handlers end.
-
-        Raises:
-            Misuse: It has no task, it is called twice, or nobody can listen where it is to be shown.
-            TidegateError: No server answers at the start, it is not a replica set, or an index cannot be made.
-            CancelledError, SystemExit, KeyboardInterrupt: As the task was cancelled or a handler raised it, after the rest.
-        """
-        if not self._declared:
-            raise Misuse("an app without tasks", todo="decorate a function with @app.task()")
-        if self._is_served:
-            raise Misuse(
-                f"{self!r} is served already", todo="serve another one: an app serves one event loop at a time"
-            )
-        self._is_served = True
-        served = SERVED.set(self)
-        try:
-            await self._served()
-        finally:
-            SERVED.reset(served)
-            self._is_served, self._is_stopping = False, asyncio.Event()
-
-    async def _served(self) -> None:
-        begun = await unless(self._is_stopping, self._begun(), CLOSE_S)
-        if begun is None or self._is_stopping.is_set():
-            await self.close()
-            return
-        there, held = begun
-        self._add_core_tasks(there, lambda: None if self._workers is None else self._workers.member)
-        post = Post(
-            site=there.site, collections=self.collections, uploads=there.uploads, queues=self._mine, who=life_name(),
-            app=self, name=self.settings.name, dead_after=duration(self.settings.dead_after), settings=self.settings, listened=self._services(there).listened,
-        )  # fmt: skip
-        lookout = Lookout(self, self._metrics)
-        self._workers = workers = Workers(
-            self._declared.values(),
-            self._rules(),
-            post,
-            there.results.told,
-            (*self._observers, *lookout.observers),
-            spans=self._spans,
-        )
-        log.info("%r is connected, %d handlers at a time", self, self.settings.concurrency)
-        for task in self._declared.values():
-            if task.queue not in self._mine:
-                log.info("this process takes nothing from the queue %s, where %s waits", task.queue, task.name)
-        try:
-            for each in held:
-                workers.hold(each)
-            async with lookout.showing(post.who):
-                await self._work(workers, self._beside(there, workers, lookout))
-        finally:
-            self._workers = None
-            await self.close()
-
-    async def _begun(self) -> tuple[_Open, Sequence[Held]]:
+    async def _begun(self) -> tuple[Connection, Sequence[Held]]:
         """Where it has connected, and what is paused."""
         there, held = await self._opened(), list[Held]()
         await self._holding(there).begin(held.append, duration(self.settings.paused_every))
@@ -807,18 +340,13 @@ class Orchestrator:
             if each not in late and not each.cancelled():
                 each.result()
 
-    def _stop_if_failed(self, beside: asyncio.Task[None]) -> None:
-        """What goes on beside the workers and fails for good ends them."""
-        if not beside.cancelled() and beside.exception() is not None and not self._is_stopping.is_set():
-            self.stop()
-
-    def _beside(self, there: _Open, workers: Workers, lookout: Lookout) -> tuple[Coroutine[Any, Any, None], ...]:
+    def _beside(self, there: Connection, workers: Workers, lookout: Lookout) -> tuple[Coroutine[Any, Any, None], ...]:
         """What goes on beside the workers, until they have ended."""
         listening = listen(
             there.site, self.collections.invocations, self._mine, tuple(self._declared), workers.announce
         )
         heeding = self._holding(there).heed(workers.hold, duration(self.settings.paused_every))
-        return listening, heeding, self._services(there, workers, lookout.tallies.turn).run()
+        return listening, heeding, self._services(there, lambda: workers.member, lookout.tallies.turn).run()
 
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none.
@@ -855,15 +383,6 @@ class Orchestrator:
         async with tested(self, begin, lambda: self._workers is not None) as store:
             yield store
 
-    def run(self) -> None:
-        """Serve until SIGTERM or SIGINT: the first lets handlers end, the second waits for none, the third ends the process.
-
-        Raises:
-            Misuse, TidegateError, SystemExit: As `serve` does.
-        """
-        told = self.settings
-        run_until_signalled(self.serve, self.stop, duration(told.drain), duration(told.leave), log)
-
     @property
     def workers(self) -> Workers | None:
         """What runs invocations here; None while it is not served."""
@@ -876,17 +395,3 @@ class Orchestrator:
             dead_after=duration(told.dead_after), polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
             deaths_max=told.deaths_max,
         )  # fmt: skip
-
-
-def _or_ever(age: timedelta | None) -> Duration | None:
-    return None if age is None else duration(age)
-
-
-@final
-class _Open:
-    """What an app has while it is connected in an event loop."""
-
-    def __init__(self, stack: AsyncExitStack, site: Site, app: Orchestrator) -> None:
-        self.stack, self.site = stack, site
-        self.uploads = Uploads(site, app.collections, app.settings.inline_bytes, app.settings.warn_bytes)
-        self.results = Results(site, app.collections.invocations, duration(app.settings.result_every))

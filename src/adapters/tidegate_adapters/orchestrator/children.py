@@ -38,10 +38,11 @@ from tidegate.model.errors import TidegateError
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.declaring import module_from
 from tidegate_adapters.later import Later
+from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.failing import failed
 from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
-from tidegate_adapters.orchestrator.tasks import Task, TaskApp
+from tidegate_adapters.orchestrator.tasks import Task
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -252,7 +253,7 @@ def _live(there: Connection) -> None:
     # Of Ctrl-C, and of a service that is stopped, the parent hears, too, and decides. Whatever a handler starts would inherit SIG_IGN.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _unheard)
-    apps: dict[TaskApp, TaskApp] = {}
+    apps: dict[Client, Client] = {}
     with suppress(EOFError, OSError):
         while True:
             there.send(_called(there.recv(), apps))
@@ -263,7 +264,7 @@ def _unheard(number: int, frame: object) -> None:
     """What a signal does that is not for a child."""
 
 
-def _called(wanted: ChildCall, apps: dict[TaskApp, TaskApp]) -> str | Failed | GivenBack:
+def _called(wanted: ChildCall, apps: dict[Client, Client]) -> str | Failed | GivenBack:
     """What a handler has come to; what it enqueues has its invocation for a parent.
 
     Args:
@@ -293,7 +294,7 @@ def _called(wanted: ChildCall, apps: dict[TaskApp, TaskApp]) -> str | Failed | G
         CURRENT.reset(token)
 
 
-async def _awaited(handler: Awaitable[Any], app: TaskApp) -> Any:
+async def _awaited(handler: Awaitable[Any], app: Client) -> Any:
     """What it comes to; the app is disconnected then, for the next call has an event loop of its own."""
     try:
         return await handler

@@ -7,10 +7,10 @@ beat.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple, TypeVar, cast, final
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.asking import Asked, Command
@@ -20,257 +20,127 @@ from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.record_counts import RecordCount
 from tidegate.services.executions import Execution
-from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.failures import NothingSelectedError, as_of_the_server
+from tidegate_adapters.failures import NothingSelectedError
 from tidegate_adapters.ids import readable
 from tidegate_adapters.orchestrator.app import Orchestrator
-from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process, Standing, executions_of
+from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process, executions_of
 from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
 from tidegate_adapters.printable import one_line, redacted
-from tidegate_adapters.running import ORCHESTRATOR, Told, made
-from tidegate_adapters.targets import attribute
+from tidegate_adapters.shell.application import Answer, listing, shortened
 from tidegate_adapters.times import length, time_of, when
 
-__all__ = ["Meant", "ask", "list_invocations", "pause", "resume", "show", "status"]
-
-T = TypeVar("T")
-
-_ERROR_MAX: Final = 120
-"""How many characters of an error stand in a line."""
-
-
-@final
-class Meant(NamedTuple):
-    """Which invocations are meant, as the command line has it.
-
-    Attributes:
-        ids: With one of these ids; empty for any.
-        tasks: Of these tasks; empty for all.
-        queues: In one of these queues; empty for all.
-        statuses: In one of these; empty for any.
-        tenant: On behalf of this one.
-        parent: Called by this invocation.
-        root: Called, by whatever way, on behalf of this invocation.
-        error: With this in the last error.
-        made_from: Made then or later: a time, or how long ago.
-        made_before: Made earlier, likewise.
-    """
-
-    ids: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
-    statuses: tuple[str, ...] = ()
-    tenant: str | None = None
-    parent: str | None = None
-    root: str | None = None
-    error: str | None = None
-    made_from: str | None = None
-    made_before: str | None = None
-
-    def query(self, now: Instant, command: Command | None = None) -> InvocationQuery:
-        """The same as a query.
-
-        Args:
-            now: The time, which times are told from.
-            command: What is asked of them, if anything.
-
-        Raises:
-            Misuse: A time is none.
-        """
-
-        def time(text: str | None) -> Instant | None:
-            return None if text is None else time_of(text, now)
-
-        named = frozenset(self.statuses)
-        by_default = MEANT[command] if command and not self.ids else frozenset[str]()
-        return InvocationQuery(
-            ids=self.ids, tasks=self.tasks, queues=self.queues, statuses=named or by_default, tenant=self.tenant or None,
-            parent=self.parent or None, root=self.root or None, error=self.error or None,
-            made_from=time(self.made_from), made_before=time(self.made_before),
-        )  # fmt: skip
+__all__ = ["ask", "executions", "list_invocations", "opened", "pause", "resume", "show", "status"]
 
 
 # --- asking it ----------------------------------------------------------------------------------------------------------
 
 
-def _answered(told: Told, ask: Callable[[Orchestrator], Awaitable[T]]) -> T:
-    """What the database of an app answers.
+@asynccontextmanager
+async def opened(app: Orchestrator, target: str) -> AsyncGenerator[Orchestrator, None]:
+    """An app whose database can be asked, until the block ends.
 
     Raises:
-        Misuse: There is no such app, it has no tasks, or its store is within its process.
-        CodeRaisedError: The user's code that makes it raised an error.
-        ServerFailedError: The server does not answer, or refuses.
+        Misuse: It has no tasks, or its store is within its process.
     """
-
-    async def answered() -> T:
-        found, _ = await made(told, *attribute(told.target), (ORCHESTRATOR,))
-        app = cast("Orchestrator", found)
-        if not app.declared:
-            raise Misuse(f"{told.target} has no tasks", todo="decorate a function with @app.task()")
-        if app.is_embedded:
-            raise Misuse(
-                f"{told.target} keeps its invocations in its own process",
-                why="its store is embedded: what stands there is there only while it runs",
-                todo="run it on a MongoDB",
-            )
-        with as_of_the_server():
-            try:
-                return await ask(app)
-            finally:
-                await app.close()
-
-    return asyncio.run(answered())
+    if not app.declared:
+        raise Misuse(f"{target} has no tasks", todo="decorate a function with @app.task()")
+    if app.is_embedded:
+        raise Misuse(
+            f"{target} keeps its invocations in its own process",
+            why="its store is embedded: what stands there is there only while it runs",
+            todo="run it on a MongoDB",
+        )
+    try:
+        yield app
+    finally:
+        await app.close()
 
 
-def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Which processes there are, what waits in the queues, what has become of the invocations of each task, and what is paused.
+def _query(filters: Mapping[str, Any], now: Instant, command: Command | None = None) -> InvocationQuery:
+    """The query that the filters of a command line make.
 
     Args:
-        told: Which app.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
+        filters: By the names of the options.
+        now: The time now, for times in the past such as 5m.
+        command: What is done with the invocations, if anything.
 
     Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+        Misuse: A time is none.
     """
+    by_default = MEANT[command] if command and not filters["ids"] else frozenset[str]()
+    texts = {name: filters[name] or None for name in ("tenant", "parent", "root", "error")}
+    times = {name: time_of(filters[name], now) for name in ("made_from", "made_before") if filters[name] is not None}
+    return InvocationQuery(
+        ids=filters["ids"], tasks=filters["tasks"], queues=filters["queues"],
+        statuses=frozenset(filters["statuses"]) or by_default,
+        made_from=times.get("made_from"), made_before=times.get("made_before"), **texts,
+    )  # fmt: skip
 
-    async def asked(app: Orchestrator) -> tuple[Standing, tuple[RecordCount, ...]]:
-        return await app.standing(), await app.counts()
 
-    found, counts = _answered(told, asked)
-    tasks = {name: [each for each in counts if each.task == name] for name in sorted({each.task for each in counts})}
-    if is_json:
-        terminal.answer(
-            {
-                "schema": ORCHESTRATOR.schema,
-                "processes": [*map(_process_json, found.processes)],
-                "queues": [
-                    {**_backlog_json(each), "paused": each.queue in found.held.queues} for each in found.backlogs
-                ],
-                "tasks": [
-                    {"task": name, "counts": {each.status or _UNREADABLE: each.count for each in some}}
-                    for name, some in tasks.items()
-                ],
-                **_held_json(found.held),
-                "ok": True,
-            }
-        )
-        return ExitCode.OK
-    for each in found.processes:
-        terminal.say(one_line(f"process {each.member.id}: {each}"))
-    if not found.processes:
-        terminal.say("no process runs it")
+async def status(app: Orchestrator) -> Answer:
+    """Which processes there are, what waits in the queues, what has become of the invocations of each task, and what is paused."""
+    found, counts = await app.standing(), await app.counts()
+    tasks = {
+        name: {each.status or "unreadable": each.count for each in counts if each.task == name}
+        for name in sorted({each.task for each in counts})
+    }
+    lines = [f"process {each.member.id}: {each}" for each in found.processes] or ["no process runs it"]
     for queue in found.backlogs:
         number = f"{queue.waiting:,}{' or more' if queue.waiting == BACKLOG_MAX else ''}"
         oldest = f", the oldest due for {length(queue.lag)}" if queue.waiting else ""
-        terminal.say(one_line(f"queue {queue.queue}: {number} waiting{oldest}"))
-    for name, some in tasks.items():
-        numbers = ", ".join(f"{each.count:,} {each.status or _UNREADABLE}" for each in some)
-        terminal.say(one_line(f"task {name}: {numbers}"))
-    terminal.say(_held_words(found.held))
-    return ExitCode.OK
+        lines.append(f"queue {queue.queue}: {number} waiting{oldest}")
+    for name, numbers in tasks.items():
+        lines.append(f"task {name}: {', '.join(f'{count:,} {each}' for each, count in numbers.items())}")
+    paused = _paused(found.held)
+    return Answer(
+        {
+            "processes": [*map(_process_json, found.processes)],
+            "queues": [{**_backlog_json(each), "paused": each.queue in found.held.queues} for each in found.backlogs],
+            "tasks": [{"task": name, "counts": numbers} for name, numbers in tasks.items()],
+            **paused.data,
+        },
+        (*map(one_line, lines), *paused.lines),
+    )
 
 
-_UNREADABLE: Final = "unreadable"
+async def list_invocations(app: Orchestrator, *, limit: int, **filters: Any) -> Answer:
+    """Invocations, the newest first, one a line."""
+    page = await app.listed(_query(filters, await app.now()), limit=limit)
+    return listing("invocations", page.rows, _row_json, _columns, limit=limit, is_more=bool(page.after))
 
 
-def list_invocations(told: Told, meant: Meant, limit: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Invocations, the newest first, one a line.
-
-    Args:
-        told: Which app.
-        meant: Which invocations.
-        limit: How many at most.
-        terminal: Where they are shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
-    """
-
-    async def asked(app: Orchestrator) -> tuple[tuple[InvocationRow, ...], bool]:
-        page = await app.listed(meant.query(await app.now()), limit=limit)
-        return page.rows, bool(page.after)
-
-    rows, is_more = _answered(told, asked)
-    if is_json:
-        terminal.answer(
-            {"schema": ORCHESTRATOR.schema, "invocations": [*map(_row_json, rows)], "more": is_more, "ok": True}
-        )
-        return ExitCode.OK
-    terminal.table([*map(_columns, rows)])
-    if is_more:
-        terminal.tell(f"and more: narrow it down, or set --limit above {limit}")
-    return ExitCode.OK
-
-
-def show(told: Told, key: str, terminal: Terminal, *, is_json: bool) -> ExitCode:
+async def show(app: Orchestrator, *, key: str) -> Answer:
     """One invocation, with all that it holds.
-
-    Args:
-        told: Which app.
-        key: The id of the invocation.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
 
     Raises:
         NothingSelectedError: There is none.
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
     """
-    row = _answered(told, lambda app: app.show(key))
+    row = await app.show(key)
     if row is None:
         raise NothingSelectedError(
             f"there is no invocation {key}", todo="tidegate orchestrator list tells which there are"
         )
     found = _whole_json(row)
-    if is_json:
-        terminal.answer({"schema": ORCHESTRATOR.schema, "invocation": found, "ok": True})
-        return ExitCode.OK
     lines = {name: value for name, value in found.items() if name != "history" and value not in (None, {})}
     width = max(map(len, lines))
-    for name, value in lines.items():
-        text = value if isinstance(value, str) else json.dumps(value)
-        terminal.say(f"{name:<{width}}  {one_line(text)}")
+    told = [
+        f"{name:<{width}}  {one_line(value if isinstance(value, str) else json.dumps(value))}"
+        for name, value in lines.items()
+    ]
     for each in row.versions:
         at, by = "" if each.at is None else f" at {when(each.at)}", f" by {each.by}" if each.by else ""
-        terminal.say(one_line(f"version {each.version}: {each.status}{at}{by}"))
-    return ExitCode.OK
+        told.append(one_line(f"version {each.version}: {each.status}{at}{by}"))
+    return Answer({"invocation": found}, told)
 
 
-def executions(
-    told: Told, span: tuple[str, str | None], process: str | None, limit: int, terminal: Terminal, *, is_json: bool
-) -> ExitCode:
-    """Which processes had the turn in a span of time, the newest first, one a line.
-
-    Args:
-        told: Which app.
-        span: Where it begins, and where it ends; None for now.
-        process: Whose turns; None for everybody's.
-        limit: How many at most.
-        terminal: Where they are shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
-    """
-    since, until = span
-
-    async def asked(app: Orchestrator) -> tuple[Execution, ...]:
-        now = await app.now()
-        times = time_of(since, now), now if until is None else time_of(until, now)
-        return await app.asked(executions_of(app.collections, *times, limit + 1, process))
-
-    found = _answered(told, asked)
-    if is_json:
-        rows = [*map(_execution_json, found[:limit])]
-        terminal.answer({"schema": ORCHESTRATOR.schema, "executions": rows, "more": len(found) > limit, "ok": True})
-        return ExitCode.OK
-    terminal.table([*map(_execution_row, found[:limit])])
-    if len(found) > limit:
-        terminal.tell(f"and more: narrow it down, or set --limit above {limit}")
-    return ExitCode.OK
+async def executions(app: Orchestrator, *, since: str, until: str | None, process: str | None, limit: int) -> Answer:
+    """Which processes had the turn in a span of time, the newest first, one a line."""
+    now = await app.now()
+    span = time_of(since, now), now if until is None else time_of(until, now)
+    found = await app.asked(executions_of(app.collections, *span, limit + 1, process))
+    rows, is_more = found[:limit], len(found) > limit
+    return listing("executions", rows, _execution_json, _execution_row, limit=limit, is_more=is_more)
 
 
 def _execution_row(each: Execution) -> tuple[str, ...]:
@@ -290,39 +160,25 @@ def _execution_json(each: Execution) -> Mapping[str, object]:
     }
 
 
-def ask(told: Told, command: Command, meant: Meant, terminal: Terminal, *, is_json: bool) -> ExitCode:
+async def ask(app: Orchestrator, *, command: str, **filters: Any) -> Answer:
     """Cancel, kill, hold, release or repeat invocations.
-
-    Args:
-        told: Which app.
-        command: What.
-        meant: Which invocations.
-        terminal: Where it is shown what became of them.
-        is_json: Answer with one JSON object.
 
     Returns:
         NOTHING_SELECTED where there are none; NOT_MET where the server does not answer any more; INCONCLUSIVE where it cannot be
         done for some that are named by their ids, some of these are not there, some cannot be read, or nobody knows.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
     """
-
-    async def asked(app: Orchestrator) -> Asked:
-        return await app.ask(command, meant.query(await app.now(), command))
-
-    found = _answered(told, asked)
+    asked, ids = Command[command], filters["ids"]
+    found = await app.ask(asked, _query(filters, await app.now(), asked))
     some = found.done + found.told + found.left + found.unknown + found.unreadable
-    absent = max(len({*meant.ids}) - some, 0) if found.is_complete else 0
-    code = _code(found, is_named=bool(meant.ids), absent=absent)
-    if is_json:
-        terminal.answer({
-            "schema": ORCHESTRATOR.schema, "done": found.done, "told": found.told, "left": found.left, "unknown": found.unknown,
-            "unreadable": found.unreadable, "absent": absent, "complete": found.is_complete, "ok": code is ExitCode.OK,
-        })  # fmt: skip
-    else:
-        terminal.say(asked_words(command, found, absent))
-    return code
+    absent = max(len({*ids}) - some, 0) if found.is_complete else 0
+    return Answer(
+        {
+            "done": found.done, "told": found.told, "left": found.left, "unknown": found.unknown,
+            "unreadable": found.unreadable, "absent": absent, "complete": found.is_complete,
+        },
+        (asked_words(asked, found, absent),),
+        code=_code(found, is_named=bool(ids), absent=absent),
+    )  # fmt: skip
 
 
 def _code(found: Asked, *, is_named: bool, absent: int) -> ExitCode:
@@ -336,50 +192,23 @@ def _code(found: Asked, *, is_named: bool, absent: int) -> ExitCode:
     return ExitCode.INCONCLUSIVE if absent else ExitCode.OK
 
 
-def pause(
-    told: Told, tasks: tuple[str, ...], queues: tuple[str, ...], terminal: Terminal, *, is_json: bool
-) -> ExitCode:
-    """Have no process take anything more of these tasks, or from these queues.
-
-    Args:
-        told: Which app.
-        tasks: The names of the tasks.
-        queues: The names of the queues.
-        terminal: Where it is shown what is paused then.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
-    """
-    return _said(told, lambda app: app.pause(tasks=tasks, queues=queues), terminal, is_json=is_json)
+async def pause(app: Orchestrator, *, tasks: tuple[str, ...], queues: tuple[str, ...]) -> Answer:
+    """Have no process take anything more of these tasks, or from these queues; what is paused then."""
+    return _paused(await app.pause(tasks=tasks, queues=queues))
 
 
-def resume(
-    told: Told, tasks: tuple[str, ...], queues: tuple[str, ...], terminal: Terminal, *, is_json: bool
-) -> ExitCode:
-    """Have processes take of these again; otherwise as `pause`."""
-    return _said(told, lambda app: app.resume(tasks=tasks, queues=queues), terminal, is_json=is_json)
-
-
-def _said(told: Told, say: Callable[[Orchestrator], Awaitable[Held]], terminal: Terminal, *, is_json: bool) -> ExitCode:
-    held = _answered(told, say)
-    if is_json:
-        terminal.answer({"schema": ORCHESTRATOR.schema, **_held_json(held), "ok": True})
-    else:
-        terminal.say(_held_words(held))
-    return ExitCode.OK
+async def resume(app: Orchestrator, *, tasks: tuple[str, ...], queues: tuple[str, ...]) -> Answer:
+    """Have processes take of these again; what is paused then."""
+    return _paused(await app.resume(tasks=tasks, queues=queues))
 
 
 # --- in words, and as JSON ----------------------------------------------------------------------------------------------
 
 
-def _held_words(held: Held) -> str:
-    names = (*(f"task {each}" for each in sorted(held.tasks)), *(f"queue {each}" for each in sorted(held.queues)))
-    return f"paused: {one_line(', '.join(names)) or 'none'}"
-
-
-def _held_json(held: Held) -> Mapping[str, object]:
-    return {"paused": {"tasks": sorted(held.tasks), "queues": sorted(held.queues)}}
+def _paused(held: Held) -> Answer:
+    tasks, queues = sorted(held.tasks), sorted(held.queues)
+    names = (*(f"task {each}" for each in tasks), *(f"queue {each}" for each in queues))
+    return Answer({"paused": {"tasks": tasks, "queues": queues}}, (f"paused: {one_line(', '.join(names)) or 'none'}",))
 
 
 def _process_json(each: Process) -> Mapping[str, object]:
@@ -454,8 +283,7 @@ def _columns(row: InvocationRow) -> tuple[str, ...]:
     record, job = row.record, row.job
     if record is None or job is None:
         return ("", one_line(readable(row.key)), "unreadable", "", "", one_line(row.trouble or ""))
-    error = "" if row.error is None else one_line(redacted(f"{row.error.type}: {row.error.message}"))
-    error = error if len(error) <= _ERROR_MAX else f"{error[:_ERROR_MAX]}..."
+    error = "" if row.error is None else shortened(f"{row.error.type}: {row.error.message}")
     at = row.due or row.changed_at
     tries = f"{row.tries} {'run' if row.tries == 1 else 'runs'}"
     status = "held" if row.is_held else record.status

@@ -6,16 +6,17 @@ whom nobody hears, what was known goes on to hold.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, final
 
 from tidegate.invocations.dispatch import Held
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, Duration
+from tidegate.model.instants import Duration
 from tidegate.reactive.pausing import PausedTask, Pausing
+from tidegate_adapters.shell.app import look_on, look_until_answered
 from tidegate_adapters.sites import Site
 
 __all__ = ["Holding"]
@@ -60,16 +61,11 @@ class Holding:
 
     async def begin(self, hold: Callable[[Held], None], every: Duration) -> None:
         """Look until that is answered: nothing is taken before it is known."""
-        is_told = await self.look(hold)
-        while not is_told:
-            await asyncio.sleep(every / SECOND)
-            is_told = await self.look(hold)
+        await look_until_answered(partial(self.look, hold), every)
 
     async def heed(self, hold: Callable[[Held], None], every: Duration) -> None:
         """Look again and again, and tell what is paused, until it is cancelled."""
-        while True:
-            await asyncio.sleep(every / SECOND)
-            await self.look(hold)
+        await look_on(partial(self.look, hold), every)
 
     async def look(self, hold: Callable[[Held], None]) -> bool:
         """Tell what is paused now, if anybody answers: whether anybody has, or nobody ever will."""

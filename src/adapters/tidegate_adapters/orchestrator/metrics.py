@@ -21,42 +21,22 @@ The last two are told by each process of the queues that it takes from, so take 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Final, final
+from collections.abc import Iterator
+from typing import Final
 
 from tidegate.invocations.dispatch import InterruptReason, Slot
 from tidegate.model.instants import SECOND
-from tidegate_adapters.exposition import Collector, Metric, counter, gauge, handler_seconds
+from tidegate_adapters.exposition import Metric, counter, gauge, handler_seconds
 from tidegate_adapters.orchestrator.tallies import LOST, NOTHING, OUTCOMES, TURNS, Glance, Tallies
 
-__all__ = ["OrchestratorCollector"]
+__all__ = ["families"]
 
+_NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_orchestrator_"
 _REASONS: Final = tuple(each.name.lower() for each in InterruptReason)
 
 
-@final
-class OrchestratorCollector(Collector):
-    """Shows an app in a registry, while it is served.
-
-    Args:
-        glance: What the app is like now; it may be called from any thread.
-        tallies: What has happened in its workers.
-    """
-
-    def __init__(self, glance: Callable[[], Glance], tallies: Tallies) -> None:
-        self._glance, self._tallies = glance, tallies
-
-    def describe(self) -> Iterator[Metric]:
-        """The names of all, without a look at the app."""
-        return _families(NOTHING, Tallies())
-
-    def collect(self) -> Iterator[Metric]:
-        """All, as they are now."""
-        return _families(self._glance(), self._tallies)
-
-
-def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
+def families(now: Glance = NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric]:
     yield from _of_runs(now)
     yield from _of_process(now)
     begun = ((task, tallies.begun[task]) for task in now.tasks)

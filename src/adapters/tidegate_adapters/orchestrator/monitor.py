@@ -1,4 +1,4 @@
-"""How an orchestrator is, for whoever looks while it is served: metrics, health (`tidegate_adapters.monitor`), and a page for
+"""How an orchestrator is, for whoever looks while it is served: metrics, health (`tidegate_adapters.shell.monitor`), and a page for
 operators (`tidegate_adapters.orchestrator.page`).
 
     /metrics    see `tidegate_adapters.orchestrator.metrics`
@@ -14,12 +14,11 @@ seconds.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from logging import getLogger
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, final
 
 from tidegate.invocations.dispatch import (
     Beaten,
@@ -31,30 +30,22 @@ from tidegate.invocations.dispatch import (
     RunsTaken,
 )
 from tidegate.model.instants import SECOND, Duration, duration
-from tidegate_adapters import monitor
-from tidegate_adapters.monitor import Monitor, looking
-from tidegate_adapters.orchestrator.page import App, Page
+from tidegate_adapters.orchestrator.client import Client
+from tidegate_adapters.orchestrator.page import Page
 from tidegate_adapters.orchestrator.standing import Backlog
 from tidegate_adapters.orchestrator.tallies import Glance, Tallies
-from tidegate_adapters.orchestrator.workers import DispatchObserver, Workers
-from tidegate_adapters.page.live import run_in, served_live
-from tidegate_adapters.serving import Answer, address
+from tidegate_adapters.orchestrator.workers import DispatchObserver
+from tidegate_adapters.serving import Answer
+from tidegate_adapters.shell import monitor
+from tidegate_adapters.shell.monitor import Monitor
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
-    from tidegate_adapters.orchestrator.metrics import OrchestratorCollector
 
 __all__ = ["Lookout", "of_health"]
 
 
 log: Final = getLogger("tidegate_adapters.orchestrator")
-
-
-class Watched(App, Protocol):
-    """An app, as far as it is watched."""
-
-    @property
-    def workers(self) -> Workers | None: ...
 
 
 @final
@@ -64,20 +55,20 @@ class Lookout:
     Args:
         app: The app.
         registry: Where its metrics are shown; None for one of its own, if there is a port.
+        state: Tells how its workers are.
 
     Attributes:
         observers: What is to see what happens in its workers.
         tallies: What has happened.
     """
 
-    def __init__(self, app: Watched, registry: CollectorRegistry | None) -> None:
-        self._app = app
-        self._monitor = Monitor(registry, app.settings.metrics_host, app.settings.metrics_port)
+    def __init__(self, app: Client, registry: CollectorRegistry | None, state: Callable[[], DispatchState]) -> None:
+        self._app, self._state = app, state
+        self._monitor = Monitor(app.settings, registry)
         self._backlogs: tuple[Backlog, ...] = ()
         self._beaten = self._moved = time.monotonic()
         self.tallies = Tallies()
-        self._is_wanted = self._monitor.is_wanted or app.settings.page_port is not None
-        self.observers: tuple[DispatchObserver, ...] = (self._follow,) if self._is_wanted else ()
+        self.observers: tuple[DispatchObserver, ...] = (self._follow,) if self._monitor.is_wanted else ()
 
     def _follow(self, event: DispatchEvent, state: DispatchState, commands: Sequence[DispatchCommand]) -> None:
         match event:
@@ -94,43 +85,29 @@ class Lookout:
     def glance(self) -> Glance:
         """What the app is like now; from any thread."""
         app, now = self._app, time.monotonic()
-        state = DispatchState() if app.workers is None else app.workers.state
         return Glance(
-            tuple(app.declared), app.settings.concurrency, state, self._backlogs, now - self._beaten, now - self._moved
+            tuple(app.declared),
+            app.settings.concurrency,
+            self._state(),
+            self._backlogs,
+            now - self._beaten,
+            now - self._moved,
         )
 
     def health(self) -> Answer:
         """What is answered to whoever asks how the app is; from any thread."""
         return of_health(self.glance(), duration(self._app.settings.stalled_after))
 
-    @asynccontextmanager
-    async def showing(self, name: str) -> AsyncIterator[None]:
-        """Show it until the block ends.
+    def showing(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Show it until the block ends; otherwise as `Monitor.showing`.
 
         Args:
             name: Of the process.
-
-        Raises:
-            Misuse: The registry shows another app, nobody can listen at a port, or others could reach the page without a token.
-            MissingExtra: There is a registry, and not what brings it.
         """
-        if not self._is_wanted:
-            yield
-            return
-        told = self._app.settings
-        with ExitStack() as stack:
-            stack.enter_context(self._monitor.showing(self.health, self._collector))
-            if told.page_port is not None:
-                provider, run = Page(self._app, name), run_in(asyncio.get_running_loop())
-                port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, provider, run))
-                log.info("the page is at %s/", address(told.page_host, port), extra={"port": port})
-            async with looking(self._look, duration(told.stalled_after)):
-                yield
-
-    def _collector(self) -> OrchestratorCollector:
-        from tidegate_adapters.orchestrator.metrics import OrchestratorCollector  # noqa: PLC0415  an extra
-
-        return OrchestratorCollector(self.glance, self.tallies)
+        return self._monitor.showing(
+            self.health, "tidegate_adapters.orchestrator.metrics", (self.glance, self.tallies),
+            page=lambda: Page(self._app, name), look=self._look, log=log,
+        )  # fmt: skip
 
     async def _look(self) -> None:
         mine = self._app.settings.queues

@@ -21,14 +21,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar, final
+from typing import Any, Final, final
 
-from tidegate.invocations.asking import Asked, Command, order, possible
+from tidegate.invocations.asking import Command, order, possible
 from tidegate.invocations.dispatch import Held
 from tidegate.invocations.invocation import CANCELLED, FAILED, INVOCATION, REGISTERED, RETRY, RUNNING, SUCCESS
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
 from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD, VersionMade
-from tidegate.model.effects import Program
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, MINUTE, Instant
 from tidegate.model.record_counts import RecordCount
@@ -39,10 +38,8 @@ from tidegate.triggers.firing import Held as HeldRun
 from tidegate.triggers.trigger import Trigger
 from tidegate_adapters.crons import next_after
 from tidegate_adapters.ids import readable
-from tidegate_adapters.orchestrator.declared import Declared
-from tidegate_adapters.orchestrator.names import Collections
+from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.services import KEY
-from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.standing import (
     BACKLOG_MAX,
     Backlog,
@@ -53,7 +50,6 @@ from tidegate_adapters.orchestrator.standing import (
     triggered,
     turns_of,
 )
-from tidegate_adapters.orchestrator.triggers import When
 from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
 from tidegate_adapters.page.live import (
     Action,
@@ -75,9 +71,7 @@ from tidegate_adapters.printable import redacted
 from tidegate_adapters.sparing import Sparing
 from tidegate_adapters.times import ago, length, time_of, when
 
-__all__ = ["COMMANDS", "App", "Page", "actions"]
-
-T = TypeVar("T")
+__all__ = ["COMMANDS", "Page", "actions"]
 
 _SHOWN: Final = 100
 """How many invocations are shown."""
@@ -108,45 +102,6 @@ COMMANDS: Final[Mapping[str, Command]] = {
 """What is done with invocations, by the name of the action."""
 
 
-class App(Protocol):
-    """An app, as far as its page shows it."""
-
-    @property
-    def settings(self) -> OrchestratorSettings: ...
-
-    @property
-    def declared(self) -> Mapping[str, Declared]: ...
-
-    @property
-    def triggers(self) -> Mapping[str, tuple[When, ...]]: ...
-
-    @property
-    def collections(self) -> Collections: ...
-
-    @property
-    def queues(self) -> tuple[str, ...]: ...
-
-    async def asked(self, program: Program[T]) -> T: ...
-
-    async def now(self) -> Instant: ...
-
-    async def standing(self) -> Standing: ...
-
-    async def counts(self) -> tuple[RecordCount, ...]: ...
-
-    async def listed(
-        self, query: InvocationQuery, *, limit: int = 50, looks: int | None = None, is_timed: bool = False
-    ) -> InvocationPage: ...
-
-    async def show(self, key: str) -> InvocationRow | None: ...
-
-    async def ask(self, command: Command, query: InvocationQuery) -> Asked: ...
-
-    async def pause(self, *, tasks: Sequence[str] = (), queues: Sequence[str] = ()) -> Held: ...
-
-    async def resume(self, *, tasks: Sequence[str] = (), queues: Sequence[str] = ()) -> Held: ...
-
-
 @final
 class Page:
     """Provides the page.
@@ -156,7 +111,7 @@ class Page:
         name: Of this process.
     """
 
-    def __init__(self, app: App, name: str) -> None:
+    def __init__(self, app: Client, name: str) -> None:
         self._app, self._name = app, name
         self._sparing = Sparing()
         self._waits = tuple((task, each.of(task)) for task, some in app.triggers.items() for each in some)

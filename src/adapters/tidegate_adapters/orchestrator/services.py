@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias, TypeVar, final
 from uuid import uuid4
 
@@ -45,7 +46,8 @@ from tidegate.services.service_runner import (
 )
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.definitions import Definitions
-from tidegate.triggers.evaluator import Ended, Evaluator, MakeJob, Noted, TriggerPass, plain_call
+from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass, plain_call
+from tidegate.triggers.firing import TriggerRun
 from tidegate.triggers.noticing import UPLOADED, NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 from tidegate_adapters.cancelling import check_awaited_failure
@@ -84,6 +86,11 @@ async def recovered(recoverer: Recoverer) -> RecoveryPass:
     for owner, number in Counter(found.owners).items():
         log.info("recovered %d invocations of %s, which is silent or gone", number, owner)
     return found
+
+
+def _say_failed(tasks: Mapping[str, str], run: TriggerRun, reasons: tuple[str, ...]) -> None:
+    task = tasks[run.firing.trigger_id]
+    log.error("a trigger could not start %s, try %d: %s", task, run.attempt, redacted("; ".join(reasons)))
 
 
 async def _members(collection: str, dead_after: Duration) -> tuple[Instant, Membership]:
@@ -145,7 +152,7 @@ class Services:
             rules=tuple((registration or {}).items()),
             occurrences=collections.occurrences, cells=collections.crons, runs=collections.runs,
             definitions=collections.triggers, invocations=collections.invocations, places=collections.places,
-            calls=collections.calls,
+            calls=collections.calls, failed=partial(_say_failed, {each.id: each.task for each in self.triggers}),
         )  # fmt: skip
         self._noticer = Noticer(
             conditions=self._evaluator.conditions, records=collections.invocations, occurrences=collections.occurrences,
@@ -274,17 +281,9 @@ class Services:
             found = await duty.round(run, token, number)
             skipped = found.skipped if isinstance(found, (TriggerPass, NoticePass, RecoveryPass)) else ()
             self._say(duty.name, redacted("; ".join(map(str, skipped))))
-            if isinstance(found, TriggerPass):
-                self._say_failed(found.failed)
             return found
 
         return Duty(duty.name, does)
-
-    def _say_failed(self, failed: Ended) -> None:
-        tasks = {each.id: each.task for each in self.triggers}
-        for run, reasons in failed:
-            task, why = tasks[run.firing.trigger_id], redacted("; ".join(reasons))
-            log.error("a trigger could not start %s, try %d: %s", task, run.attempt, why)
 
     def _say(self, about: str, what: str) -> None:
         if what and self._said.get(about) != what:

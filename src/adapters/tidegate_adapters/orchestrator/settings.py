@@ -45,106 +45,72 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from types import NoneType
 from typing import Final, final
 
 import attrs
 
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, duration
-from tidegate.model.operations import UPDATES_MAX
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.declaring import check_database, check_lengths
+from tidegate_adapters.declaring import check_lengths
 from tidegate_adapters.orchestrator.turns import ServiceRules
-from tidegate_adapters.page.live import check_place
-from tidegate_adapters.printable import Secret
+from tidegate_adapters.shell.settings import AppSettings, placed
 
 __all__ = ["OrchestratorSettings"]
 
-_LOOPBACK: Final = "127.0.0.1"
 _POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=2 * SECOND, jitter=100 * MILLISECOND)
 _KIB: Final = 1024
 _HOUR: Final = timedelta(hours=1)
 _BEATS_MISSED: Final = 6
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_]*")
+_PLACES: Final = placed(
+    prefix="uri", queues="prefix", name="queues", polling="leave", beat_every="polling", dead_after="beat_every",
+    result_every="paused_every", keep_finished="result_every", keep_failed="keep_finished", inline_bytes="keep_failed",
+    warn_bytes="inline_bytes",
+)  # fmt: skip
 
 
 @final
-@attrs.frozen(kw_only=True)
-class OrchestratorSettings:
-    """What an orchestrator is told.
+@attrs.frozen(kw_only=True, field_transformer=_PLACES)
+class OrchestratorSettings(AppSettings):
+    """What an orchestrator is told, besides the settings of `AppSettings`.
 
-    Invariants: the database is not empty; the prefix is of letters, digits and underscores; there are queues, and each is named
-    once; 1 <= concurrency, deaths_max; 1 <= batch <= UPDATES_MAX; 0 <= drain; 1 ms <= leave, paused_every, result_every; 1 ms <= beat_every <
-    dead_after; 0 <= keep_finished, keep_failed; 1 <= stalled_after; 1 KiB <= inline_bytes <= 15 MiB; 1 <= warn_bytes; 0 <= ports < 65536; others
-    reach the page with a token only.
+    Invariants: the prefix is of letters, digits and underscores; there are queues, and each is named once; 1 <= deaths_max; 1 ms <=
+    result_every; 1 ms <= beat_every < dead_after; 0 <= keep_finished, keep_failed; 1 KiB <= inline_bytes <= 15 MiB; 1 <= warn_bytes.
 
     Attributes:
-        database: Where the invocations are.
-        uri: Of MongoDB; None where the app was given a client of yours, or an embedded store. It is never shown.
         prefix: What the names of its collections begin with.
         queues: Which queues this process takes from.
         name: The lasting name of this process, such as that of a pod of a stateful set; None if it has none.
-        concurrency: How many handlers are active at a time in this process.
-        batch: How many invocations are taken in a request, at most.
-        drain: How long handlers may go on once the app is to stop.
-        leave: How long it may take after that to write their ends down and let go of MongoDB.
-        polling: How often it is looked for what is due, where nothing has told of it.
         beat_every: How often a process says that it is alive, and hears what was asked of what it runs; the same in
             all processes.
         dead_after: After how much silence a process is presumed dead; the same in all processes.
-        paused_every: How often it is looked what is paused.
         result_every: How often it is looked for results that are waited for.
         keep_finished: How long an invocation that has succeeded is kept with its result; None for ever.
         keep_failed: Likewise one that has failed, was cancelled, or was refused by what limits it.
         inline_bytes: Arguments and results that are larger are kept beside their record.
         warn_bytes: Of arguments and results that are larger a line of the log warns.
-        metrics_port: Where metrics and health are shown; 0 for any port that is free, None for nowhere.
-        metrics_host: The address to listen on there; whoever reaches it is not asked who they are.
-        page_port: Where operators see the app, and act; likewise.
-        page_host: The address to listen on there.
-        page_token: What whoever opens the page must know; None on this machine's own addresses alone. It is never shown.
-        stalled_after: How long nothing may happen until the app is not healthy: longer than the longest handlers,
-            which may have all slots.
         services: How processes share what runs on one of them at a time.
         deaths_max: After how many deaths of those who ran it an invocation is run no more, and has failed.
     """
 
-    database: str
-    uri: Secret | None = attrs.field(default=None, repr=False)
     prefix: str = "orchestrator_"
     queues: tuple[str, ...] = ("default",)
     name: str | None = None
-    concurrency: int = 10
-    batch: int = 100
-    drain: timedelta = timedelta(seconds=20)
-    leave: timedelta = timedelta(seconds=5)
     polling: PollingBounds = _POLLING
     beat_every: timedelta = timedelta(seconds=5)
     dead_after: timedelta = timedelta(minutes=1)
-    paused_every: timedelta = timedelta(seconds=2)
     result_every: timedelta = timedelta(milliseconds=100)
     keep_finished: timedelta | None = timedelta(days=1)
     keep_failed: timedelta | None = timedelta(days=7)
     inline_bytes: int = 64 * _KIB
     warn_bytes: int = 10 * _KIB * _KIB
-    metrics_port: int | None = None
-    metrics_host: str = _LOOPBACK
-    page_port: int | None = None
-    page_host: str = _LOOPBACK
-    page_token: Secret | None = attrs.field(default=None, repr=False)
-    stalled_after: timedelta = timedelta(minutes=5)
     services: ServiceRules = attrs.field(factory=ServiceRules)
     deaths_max: int = 5
 
     def __attrs_post_init__(self) -> None:
-        check_database(self.database)
-        check_type(self.uri, (str, NoneType), "uri")
-        if self.uri is not None and "://" not in self.uri:
-            raise Misuse(
-                "uri must begin with mongodb:// or mongodb+srv://", todo="write mongodb://host:port/?replicaSet=name"
-            )
+        super().__attrs_post_init__()
         check_type(self.prefix, str, "prefix")
         if not _PREFIX.fullmatch(self.prefix):
             raise Misuse(
@@ -157,28 +123,14 @@ class OrchestratorSettings:
             raise Misuse(f"the queues {shown(self.queues)}", why="there is one at least, and each is named once")
         if self.name is not None:
             check_name(self.name, "a process")
-        check_int(self.concurrency, "concurrency", 1)
-        check_int(self.batch, "batch", 1, UPDATES_MAX)
-        check_lengths(
-            self, drain=0, leave=MILLISECOND, beat_every=MILLISECOND, paused_every=MILLISECOND, result_every=MILLISECOND,
-            stalled_after=1,
-        )  # fmt: skip
-        check_lengths(self, dead_after=0)
+        check_lengths(self, beat_every=MILLISECOND, result_every=MILLISECOND, dead_after=0)
         if self.dead_after <= self.beat_every:
             raise Misuse(
                 f"dead_after={self.dead_after} is too short", todo=f"make it longer than beat_every={self.beat_every}"
             )
         check_lengths(self, **{what: 0 for what in ("keep_finished", "keep_failed") if getattr(self, what) is not None})
-        check_type(self.polling, PollingBounds, "polling")
         check_int(self.inline_bytes, "inline_bytes", _KIB, 15 * _KIB * _KIB)
         check_int(self.warn_bytes, "warn_bytes", 1)
-        for port, what in ((self.metrics_port, "metrics_port"), (self.page_port, "page_port")):
-            if port is not None:
-                check_int(port, what, 0, 65_535)
-        check_name(self.metrics_host, "an address to listen on")
-        check_name(self.page_host, "an address to listen on")
-        check_type(self.page_token, (str, NoneType), "page_token")
-        check_place(self.page_host, self.page_token)
         check_type(self.services, ServiceRules, "services")
         check_int(self.deaths_max, "deaths_max", 1)
 

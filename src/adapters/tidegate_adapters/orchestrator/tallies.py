@@ -20,8 +20,8 @@ from tidegate.invocations.dispatch import (
 )
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, Succeeded
 from tidegate.services.service_runner import Abandoned, Completed, NoMember, ServiceOutcome, Skipped, Unanswered
+from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.orchestrator.standing import Backlog
-from tidegate_adapters.tallies import HandlerTimes
 
 __all__ = ["LOST", "NOTHING", "OUTCOMES", "TURNS", "Glance", "Tallies"]
 

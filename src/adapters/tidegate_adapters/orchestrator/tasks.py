@@ -1,9 +1,4 @@
-"""A task, as whoever enqueues it has it: what is to be done, and how it becomes an invocation.
-
-Of a task without `unique` many become invocations in one request, in a transaction of the user's, too
-(`tidegate.invocations.enqueueing`). Of one with it each is asked for by itself (`tidegate.invocations.registration`): one that waits
-already answers.
-"""
+"""A task, as whoever enqueues it has it: the function, and what is to be done when it is called later."""
 
 from __future__ import annotations
 
@@ -15,20 +10,16 @@ from uuid import uuid4
 
 import attrs
 
-from tidegate.invocations.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation
 from tidegate.invocations.jobs import Job
-from tidegate.invocations.registration import NotRegistered, Registered, Registrar, RegistrationOutcome, Reused
-from tidegate.model.documents import Document
-from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Duration, Instant, instant
 from tidegate.model.values import check_name, check_type
 from tidegate_adapters.declaring import length_of
+from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.declared import Declared
-from tidegate_adapters.orchestrator.handles import CURRENT, ArgumentsDiffer, Handle, HandleApp
-from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.orchestrator.settings import OrchestratorSettings
+from tidegate_adapters.orchestrator.handles import CURRENT, Handle
 
-__all__ = ["Task", "TaskApp", "TaskDecorator", "enqueued", "handle_of"]
+__all__ = ["Task", "TaskDecorator"]
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 _LAST: Final = instant(datetime.max.replace(tzinfo=UTC)).at // MILLISECOND * MILLISECOND
@@ -37,61 +28,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class TaskApp(HandleApp, Protocol):
-    """The app of a task (`tidegate_adapters.orchestrator.app`)."""
-
-    @property
-    def settings(self) -> OrchestratorSettings:
-        """What it was told that is not code."""
-
-    @property
-    def declared(self) -> Mapping[str, Declared]:
-        """Its tasks, by name."""
-
-    @property
-    def in_place(self) -> TaskApp:
-        """The app that is served here and was made from this one by `configured`; this one where there is none."""
-
-    def configured(self, settings: OrchestratorSettings) -> TaskApp:
-        """An app with the same tasks that is told something else."""
-
-    def traceparent(self) -> str | None:
-        """What names the current span to whoever runs what is enqueued in it."""
-
-    async def enqueue_jobs(
-        self,
-        declared: Declared,
-        jobs: Sequence[tuple[str, Job]],
-        *,
-        due: Instant | Duration = 0,
-        session: object = None,
-    ) -> list[Handle[Any]]:
-        """Make invocations."""
-
-    def enqueue_job_sync(
-        self, declared: Declared, job: Job, *, key: str, due: Instant | Duration = 0, session: object = None
-    ) -> Handle[Any]:
-        """The same for code that is not async."""
-
-    async def close(self) -> None:
-        """Disconnect."""
-
-
 @final
 class Task(Generic[P, R]):
     """A task: call it as the function that it is, or have a process of the app call it."""
 
-    def __init__(self, app: TaskApp, declared: Declared) -> None:
+    def __init__(self, app: Client, declared: Declared) -> None:
         self._app, self.declared = app, declared
         self.__name__, self.__doc__ = declared.name, declared.handler.__doc__
         self.__wrapped__ = declared.handler
 
     @property
-    def app(self) -> TaskApp:
+    def app(self) -> Client:
         """The app that it is of; in its handlers, that which calls them."""
         return self._app.in_place
 
-    def of(self, app: TaskApp) -> Task[P, R]:
+    def of(self, app: Client) -> Task[P, R]:
         """The same task of another app, which was made by `app.configured`.
 
         Raises:
@@ -286,74 +237,3 @@ def _due(delay: timedelta | None, due: datetime | None) -> Instant | Duration:
 
 def _whole(at: Duration) -> Duration:
     return -(-at // MILLISECOND) * MILLISECOND
-
-
-# --- how it becomes an invocation -------------------------------------------------------------------------------------
-
-
-def _with_payload(job: Job, payload: str | None) -> Job:
-    """The same, where its arguments were uploaded under this name."""
-    return job if payload is None else attrs.evolve(job, arguments=Document(), payload=payload)
-
-
-async def enqueued(
-    declared: Declared,
-    jobs: Sequence[tuple[str, Job]],
-    payloads: Sequence[str | None],
-    *,
-    due: Instant | Duration,
-    looks_first: bool,
-    names: Collections,
-) -> tuple[RegistrationOutcome, ...]:
-    """The program that makes invocations of jobs, each under its id.
-
-    Args:
-        declared: The task.
-        jobs: What is to be done.
-        payloads: The names that the arguments of each were uploaded under.
-        due: From when on they may be called.
-        looks_first: It is run in a transaction of the user's.
-        names: The collections.
-
-    Returns:
-        What became of each.
-    """
-    made = [(key, job, _with_payload(job, payload)) for (key, job), payload in zip(jobs, payloads, strict=True)]
-    if declared.unique is None:
-        wanted = tuple(NewInvocation(key, kept, due) for key, _, kept in made)
-        command = Enqueue(wanted=wanted, request=uuid4().hex, looks_first=looks_first, records=names.invocations)
-        return await command.run()
-    answers: tuple[RegistrationOutcome, ...] = ()
-    for key, job, kept in made:
-        registrar = Registrar(
-            key=key, call=declared.call(job.arguments), rule=declared.unique.rule, must_agree=declared.unique.must_agree,
-            request=key, job=kept, due=due, records=names.invocations, places=names.places, calls=names.calls,
-        )  # fmt: skip
-        answers = (*answers, await registrar.run())
-    return answers
-
-
-def handle_of(app: HandleApp, declared: Declared, answer: RegistrationOutcome) -> Handle[Any]:
-    """What whoever enqueues gets.
-
-    Raises:
-        ArgumentsDiffer: One that waits has other arguments.
-        TidegateError: Nobody answered.
-    """
-    match answer:
-        case Registered(key):
-            return Handle(key, True, (), declared.result, app)
-        case Reused(key, differing):
-            log.debug("a call of %s is answered by %s, which is there", declared.name, key)
-            return Handle(key, False, differing, declared.result, app)
-        case NotRegistered(reason) if answer == OF_ANOTHER_TASK:
-            raise Misuse(
-                f"{declared.name} is not enqueued",
-                why=reason,
-                todo="give it another key=, such as one that begins with the name of the task",
-            )
-        case NotRegistered(reason, differing) if differing:
-            raise ArgumentsDiffer(declared.name, reason, differing)
-        case NotRegistered(reason):
-            todo = "try again" + ("" if declared.unique is not None else ", with the same key=")
-            raise TidegateError(f"{declared.name} is not enqueued", why=reason, todo=todo)

@@ -21,17 +21,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, final
-
-import attrs
 
 from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import MissingExtra, Misuse
-from tidegate.model.instants import PPM, SECOND, Duration, duration
+from tidegate.model.instants import PPM, duration
 from tidegate.model.operations import Index, Indexes, find_one
-from tidegate.model.values import check_type
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import OnNewVersion
 from tidegate.reactive.mongodash_records import check_not_theirs
@@ -42,7 +38,7 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeat
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
-from tidegate_adapters.declaring import check_known, observers_of
+from tidegate_adapters.declaring import check_known
 from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
@@ -50,14 +46,14 @@ from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.sites import KEY
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
-from tidegate_adapters.signals import run_until_signalled
 from tidegate_adapters.sites import Site
 
 try:
     from pymongo import AsyncMongoClient
 
-    from tidegate_adapters.connecting import check_store, connected_sites, is_embedded, life_name
+    from tidegate_adapters.connecting import connected_sites, life_name
     from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
+    from tidegate_adapters.shell.app import App, look_on, look_until_answered, settings_of
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 
@@ -75,7 +71,7 @@ _ASKED_EVERY_S: Final = 1.0
 
 
 @final
-class Reactive:
+class Reactive(App[ReactiveSettings, Declared]):
     """An application of reactive tasks.
 
     Args:
@@ -96,6 +92,11 @@ class Reactive:
         Misuse: It is no store, or a setting is of the wrong type or out of range.
     """
 
+    _TASK = "@app.task(collection=...)"
+    _FOUND = "what is known of documents is"
+    _ANOTHER = "app.configured(app.settings)"
+    _LOG = log
+
     def __init__(
         self,
         store: str | AsyncMongoClient[Any] | object,
@@ -110,28 +111,12 @@ class Reactive:
         **_unknown: Never,
     ) -> None:
         check_known(Reactive, "Reactive", _unknown)
-        check_store(store)
-        if settings is None:
-            if database is None:
-                raise Misuse("an app needs a database", todo='write Reactive(uri, database="shop")')
-            settings = ReactiveSettings(
-                database=database, application=application, concurrency=concurrency, drain=drain
-            )
-        check_type(settings, ReactiveSettings, "settings")
-        if isinstance(store, str):
-            settings = attrs.evolve(settings, uri=store)
-        elif settings.uri is not None:
-            raise Misuse("settings with a URI, and a store of yours", todo="leave one of them out")
-        self.settings = settings
-        self._store = None if isinstance(store, str) else store
-        self._metrics, self._observers = metrics, observers_of(observers)
-        self._declared: dict[str, Declared] = {}
+        said = {"database": database, "application": application, "concurrency": concurrency, "drain": drain}
+        told = settings_of(ReactiveSettings, store, settings, 'Reactive(uri, database="shop")', **said)
+        super().__init__(store, told, observers)
+        self._metrics = metrics
         self._pool: Pool | None = None
         self._planners: tuple[Planner, ...] = ()
-        self._is_served, self._is_stopping = False, asyncio.Event()
-
-    def __repr__(self) -> str:
-        return f"<Reactive on {self.settings.database}: {', '.join(self._declared) or 'no tasks'}>"
 
     # --- tasks ---
 
@@ -202,24 +187,9 @@ class Reactive:
         return decorate
 
     def _add(self, made: Declared) -> None:
-        if self._is_served:
-            raise Misuse(
-                f"the task {made.name!r} is declared too late", why="the app is served", todo="declare it before"
-            )
-        if made.name in self._declared:
-            raise Misuse(
-                f"there are two tasks {made.name!r}",
-                why="what is known of documents is found by the name of the task",
-                todo="pass another name=",
-            )
-        if self._is_embedded and made.database not in {None, self.settings.database}:
+        if self.is_embedded and made.database not in {None, self.settings.database}:
             raise Misuse(f"the task {made.name!r} is in {made.database!r}", why="an embedded store is one database")
-        self._declared[made.name] = made
-
-    @property
-    def declared(self) -> Mapping[str, Declared]:
-        """Its tasks, by name."""
-        return MappingProxyType(self._declared)
+        super()._add(made)
 
     @property
     def indexes(self) -> Mapping[str, Indexes]:
@@ -255,28 +225,9 @@ class Reactive:
             TidegateError: No server answers, or it is not a replica set.
         """
         names = {self.settings.database, *(each.database for each in self._declared.values() if each.database)}
-        store = self.settings.uri or "" if self._store is None else self._store
         made = self.indexes if indexes else {}
-        async with connected_sites(store, {name: made.get(name, {}) for name in names}) as sites:
+        async with connected_sites(self.store, {name: made.get(name, {}) for name in names}) as sites:
             yield sites
-
-    async def serve(self) -> None:
-        """Plan and handle until `stop` is called, or the task is cancelled; then let handlers end.
-
-        Raises:
-            Misuse: It has no task, or it is called twice.
-            TidegateError: No server answers at the start, it is not a replica set, or an index cannot be made.
-            CancelledError, SystemExit, KeyboardInterrupt: As the task was cancelled or a handler raised it, after the rest.
-        """
-        if not self._declared:
-            raise Misuse("an app without tasks", todo="decorate a function with @app.task(collection=...)")
-        if self._is_served:
-            raise Misuse(f"{self!r} is served already", todo="serve another one: app.configured(app.settings)")
-        self._is_served = True
-        try:
-            await self._served()
-        finally:
-            self._is_served, self._is_stopping = False, asyncio.Event()
 
     async def _served(self) -> None:
         async with AsyncExitStack() as stack:
@@ -307,8 +258,8 @@ class Reactive:
         """Handle, and plan beside that; whoever plans and fails for good ends both."""
         pausing = _Paused(pool, placed)
         every = duration(self.settings.paused_every)
-        await unless(self._is_stopping, pausing.begin(every), CLOSE_S)
-        heeding = asyncio.create_task(pausing.heed(every))
+        await unless(self._is_stopping, look_until_answered(pausing.look, every), CLOSE_S)
+        heeding = asyncio.create_task(look_on(pausing.look, every))
         planning = [asyncio.create_task(each.run()) for each in self._planners]
         for each in planning:
             each.add_done_callback(self._stop_if_failed)
@@ -322,10 +273,6 @@ class Reactive:
         for each in planning:
             if each not in late:
                 each.result()
-
-    def _stop_if_failed(self, planning: asyncio.Task[None]) -> None:
-        if not planning.cancelled() and planning.exception() is not None and not self._is_stopping.is_set():
-            self.stop()
 
     def stop(self) -> None:
         """Let `serve` take nothing more, and return when its handlers have ended; called once more, it waits for none.
@@ -360,15 +307,6 @@ class Reactive:
         async with tested(self, begin, lambda: self._pool is not None) as store:
             yield store
 
-    def run(self) -> None:
-        """Serve until SIGTERM or SIGINT: the first lets handlers end, the second waits for none, the third ends the process.
-
-        Raises:
-            Misuse, TidegateError, SystemExit: As `serve` does.
-        """
-        told = self.settings
-        run_until_signalled(self.serve, self.stop, duration(told.drain), duration(told.leave), log)
-
     @property
     def pool(self) -> Pool | None:
         """What handles; None until it is served."""
@@ -378,10 +316,6 @@ class Reactive:
     def planners(self) -> tuple[Planner, ...]:
         """What plans, one a database; none until it is served."""
         return self._planners
-
-    @property
-    def _is_embedded(self) -> bool:
-        return self._store is not None and is_embedded(self._store)
 
     def _rules(self, placed: Iterable[Declared]) -> PoolRules:
         told = self.settings
@@ -399,19 +333,6 @@ class _Paused:
         self._pool, self._known = pool, dict[str, frozenset[str]]()
         self._sites = {each.site.name: each.site for each in placed}
         self._tasks = {name: {each.name for each in placed if each.site.name == name} for name in self._sites}
-
-    async def begin(self, every: Duration) -> None:
-        """Look until each database has answered: nothing is taken before that is known."""
-        is_told = await self.look()
-        while not is_told:
-            await asyncio.sleep(every / SECOND)
-            is_told = await self.look()
-
-    async def heed(self, every: Duration) -> None:
-        """Look again and again."""
-        while True:
-            await asyncio.sleep(every / SECOND)
-            await self.look()
 
     async def look(self) -> bool:
         """Pause what is paused now, and nothing else; of whom nobody hears, what was known goes on to hold.

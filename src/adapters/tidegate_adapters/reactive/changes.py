@@ -20,7 +20,8 @@ from tidegate.model.effects import Failure
 from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import Duration
 from tidegate.model.operations import find_one
-from tidegate.reactive.reactive_task import ReactiveTask, Run
+from tidegate.reactive.fetching import Run
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.tasks import Why, WhyNot
 from tidegate.retries.repeating import repeated
@@ -135,14 +136,14 @@ class Change(_Changed):
             Failure: The store does not answer, or refuses.
         """
         if session is None:
-            self._checked(await self._site.run(self._task.complete(self._run)))
+            self._checked(await self._site.run(self._task.completer.complete(self._run)))
             return
         check_session(session, AsyncClientSession)
         check_same_server(session, self._site.client)
         store = AsyncMongo(session.client, self._site.name, session=session)
         self._session = session
         try:
-            end = await run_async(self._task.complete(self._run), choosing(documents(store), local_async()))
+            end = await run_async(self._task.completer.complete(self._run), choosing(documents(store), local_async()))
         except Failure as failure:
             raise retold(failure) from failure
         self._checked(end)
@@ -167,14 +168,14 @@ class SyncChange(_Changed):
     def complete(self, session: ClientSession | None = None) -> None:
         """As `Change.complete`, in the transaction of a session of a `MongoClient`."""
         if session is None:
-            self._checked(self._waited(lambda: self._site.run(self._task.complete(self._run))))
+            self._checked(self._waited(lambda: self._site.run(self._task.completer.complete(self._run))))
             return
         check_session(session, ClientSession)
         check_same_server(session, self._site.client)
         store = Mongo(session.client, self._site.name, session=session)
         self._session = session
         try:
-            end = run(self._task.complete(self._run), choosing(documents(store), local()))
+            end = run(self._task.completer.complete(self._run), choosing(documents(store), local()))
         except Failure as failure:
             raise retold(failure) from failure
         self._checked(end)

@@ -6,11 +6,11 @@ by what stands in the databases.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, Final, NamedTuple, TypeVar, cast, final
+from typing import Any
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.documents import Value
@@ -20,148 +20,68 @@ from tidegate.reactive.desk import Retried, Tally, TaskCounts
 from tidegate.reactive.mongodash_records import Imported, ImportedBefore, StillWritten
 from tidegate.reactive.record_queries import Order, Query, RecordRow
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate_adapters.cli.console import Terminal
-from tidegate_adapters.failures import as_of_the_server
 from tidegate_adapters.ids import exact, meant, readable
 from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.reactive.app import Reactive
 from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.words import numbers_of, retried
-from tidegate_adapters.running import REACTIVE, Told, made
-from tidegate_adapters.targets import attribute
+from tidegate_adapters.shell.application import Answer, listing, shortened
 from tidegate_adapters.times import time_of, when
 
-__all__ = ["Asked", "Left", "count", "list_records", "pause", "resume", "retry", "status", "take_over"]
-
-T = TypeVar("T")
-
-_ERROR_MAX: Final = 120
-"""How many characters of an error stand in a line."""
-
-
-@final
-class Asked(NamedTuple):
-    """Which records are meant, as the command line has it.
-
-    Attributes:
-        tasks: Of these tasks; empty for all.
-        statuses: In one of these; empty for any.
-        ids: Of documents with one of these ids, plain or as Extended JSON; empty for all.
-        error: With this in the text of the last failure.
-        due_from: Due then or later: a time, or how long ago.
-        due_before: Due earlier, likewise.
-    """
-
-    tasks: tuple[str, ...] = ()
-    statuses: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
-    error: str | None = None
-    due_from: str | None = None
-    due_before: str | None = None
-
-    async def query(self, office: Office) -> Query:
-        """The same for desks.
-
-        Raises:
-            Misuse: An id, or a time, is none.
-        """
-        now = await office.now() if self.due_from or self.due_before else None
-
-        def time(text: str | None) -> Instant | None:
-            return None if text is None or now is None else time_of(text, now)
-
-        return Query(
-            tasks=tuple(dict.fromkeys(self.tasks)),
-            statuses=frozenset(TaskStatus(each) for each in self.statuses),
-            documents=tuple(value for text in self.ids for value in meant(text)),
-            error=self.error or None,
-            due_from=time(self.due_from),
-            due_before=time(self.due_before),
-        )
-
-
-@final
-class Left(NamedTuple):
-    """What mongodash has left of a task.
-
-    Attributes:
-        task: The name of the task here.
-        theirs: Their collection.
-        named: The name of the task there; None for the same.
-        quiet_s: For how many seconds nothing may have changed there.
-        is_dry: Look, and write nothing.
-    """
-
-    task: str
-    theirs: str
-    named: str | None
-    quiet_s: float
-    is_dry: bool
+__all__ = ["count", "list_records", "opened", "pause", "resume", "retry", "status", "take_over"]
 
 
 # --- asking it ----------------------------------------------------------------------------------------------------------
 
 
-def _answered(told: Told, ask: Callable[[Office], Awaitable[T]]) -> T:
-    """What the databases of an app answer.
+@asynccontextmanager
+async def opened(app: Reactive, target: str) -> AsyncGenerator[Office, None]:
+    """What asks the databases of an app, until the block ends.
 
     Raises:
-        Misuse: There is no such app, it has no tasks, or its store is within its process.
-        CodeRaisedError: The user's code that makes it raised an error.
-        ServerFailedError: The server does not answer, or refuses.
+        Misuse: It has no tasks, or its store is within its process.
     """
-
-    async def answered() -> T:
-        found, _ = await made(told, *attribute(told.target), (REACTIVE,))
-        app = cast("Reactive", found)
-        if not app.declared:
-            raise Misuse(f"{told.target} has no tasks", todo="decorate a function with @app.task(collection=...)")
-        with as_of_the_server():
-            async with app.connected(indexes=False) as sites:
-                placed = [each.at(sites[each.database or app.settings.database]) for each in app.declared.values()]
-                if any(each.site.client is None for each in placed):
-                    raise Misuse(
-                        f"{told.target} keeps its documents in its own process",
-                        why="its store is embedded: what stands there is there only while it runs",
-                        todo="look at its page (page_port)",
-                    )
-                return await ask(Office(placed, app.settings.application))
-
-    return asyncio.run(answered())
+    if not app.declared:
+        raise Misuse(f"{target} has no tasks", todo="decorate a function with @app.task(collection=...)")
+    async with app.connected(indexes=False) as sites:
+        placed = [each.at(sites[each.database or app.settings.database]) for each in app.declared.values()]
+        if any(each.site.client is None for each in placed):
+            raise Misuse(
+                f"{target} keeps its documents in its own process",
+                why="its store is embedded: what stands there is there only while it runs",
+                todo="look at its page (page_port)",
+            )
+        yield Office(placed, app.settings.application)
 
 
-def status(told: Told, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Who leads in each database, and how each task stands.
-
-    Args:
-        told: Which app.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
+async def _query(office: Office, filters: Mapping[str, Any]) -> Query:
+    """The query that the filters of a command line make.
 
     Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
+        Misuse: An id, or a time, is none.
     """
+    given = {name: filters[name] for name in ("due_from", "due_before") if filters[name]}
+    now = await office.now() if given else Instant(0)
+    times = {name: time_of(text, now) for name, text in given.items()}
+    return Query(
+        tasks=tuple(dict.fromkeys(filters["tasks"])),
+        statuses=frozenset(TaskStatus(each) for each in filters["statuses"]),
+        documents=tuple(value for text in filters["ids"] for value in meant(text)),
+        error=filters["error"] or None,
+        due_from=times.get("due_from"),
+        due_before=times.get("due_before"),
+    )
 
-    async def ask(office: Office) -> tuple[Sequence[Leadership], Sequence[Tally], set[str]]:
-        return (
-            await office.leaderships(),
-            await office.tallies(Query()),
-            {each.task for each in await office.paused()},
-        )
 
-    leaders, tallies, paused = _answered(told, ask)
-    if is_json:
-        tasks = [
-            {**_counts_json(each, tally.at), "paused": each.task in paused} for tally in tallies for each in tally.tasks
-        ]
-        terminal.answer(
-            {"schema": REACTIVE.schema, "databases": [*map(_leader_json, leaders)], "tasks": tasks, "ok": True}
-        )
-        return ExitCode.OK
-    for leader in leaders:
-        terminal.say(one_line(f"{leader.database}: {led(leader)}"))
-    _tell_counts(tallies, paused, terminal)
-    return ExitCode.OK
+async def status(office: Office) -> Answer:
+    """Who leads in each database, and how each task stands."""
+    leaders, tallies = await office.leaderships(), await office.tallies(Query())
+    paused = {each.task for each in await office.paused()}
+    tasks = [
+        {**_counts_json(each, tally.at), "paused": each.task in paused} for tally in tallies for each in tally.tasks
+    ]
+    lines = (one_line(f"{leader.database}: {led(leader)}") for leader in leaders)
+    return Answer({"databases": [*map(_leader_json, leaders)], "tasks": tasks}, (*lines, *_counted(tallies, paused)))
 
 
 def led(leader: Leadership) -> str:
@@ -175,89 +95,31 @@ def led(leader: Leadership) -> str:
     return f"{leader.holder} leads under epoch {leader.epoch}, {left}{reached}"
 
 
-def count(told: Told, asked: Asked, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """How many records stand where, task by task, and since when the oldest is due.
-
-    Args:
-        told: Which app.
-        asked: Which records.
-        terminal: Where it is shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
-    """
-
-    async def ask(office: Office) -> Sequence[Tally]:
-        return await office.tallies(await asked.query(office))
-
-    tallies = _answered(told, ask)
-    if is_json:
-        tasks = [_counts_json(each, tally.at) for tally in tallies for each in tally.tasks]
-        terminal.answer({"schema": REACTIVE.schema, "tasks": tasks, "ok": True})
-    else:
-        _tell_counts(tallies, set(), terminal)
-    return ExitCode.OK
+async def count(office: Office, **filters: Any) -> Answer:
+    """How many records stand where, task by task, and since when the oldest is due."""
+    tallies = await office.tallies(await _query(office, filters))
+    tasks = [_counts_json(each, tally.at) for tally in tallies for each in tally.tasks]
+    return Answer({"tasks": tasks}, _counted(tallies, set()))
 
 
-def list_records(told: Told, asked: Asked, order: str, limit: int, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Records, one a line.
-
-    Args:
-        told: Which app.
-        asked: Which records.
-        order: `next_run`, or `changed`.
-        limit: How many at most, of each database.
-        terminal: Where they are shown.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
-    """
-
-    async def ask(office: Office) -> tuple[Sequence[RecordRow], bool]:
-        pages = await office.listed(await asked.query(office), order=Order[order.upper()], limit=limit)
-        return [row for page in pages for row in page.rows], any(page.after for page in pages)
-
-    rows, is_more = _answered(told, ask)
-    if is_json:
-        terminal.answer({"schema": REACTIVE.schema, "records": [*map(_row_json, rows)], "more": is_more, "ok": True})
-        return ExitCode.OK
-    terminal.table([_columns(row) for row in rows])
-    if is_more:
-        terminal.tell(f"and more: narrow it down, or set --limit above {limit}")
-    return ExitCode.OK
+async def list_records(office: Office, *, order: str, limit: int, **filters: Any) -> Answer:
+    """Records, one a line, so many at most of each database."""
+    pages = await office.listed(await _query(office, filters), order=Order[order.upper()], limit=limit)
+    rows, is_more = [row for page in pages for row in page.rows], any(page.after for page in pages)
+    return listing("records", rows, _row_json, _columns, limit=limit, is_more=is_more)
 
 
-def retry(told: Told, asked: Asked, terminal: Terminal, *, is_json: bool) -> ExitCode:
+async def retry(office: Office, **filters: Any) -> Answer:
     """Have records run again.
-
-    Args:
-        told: Which app.
-        asked: Which records.
-        terminal: Where it is shown what became of them.
-        is_json: Answer with one JSON object.
 
     Returns:
         NOTHING_SELECTED where there are none; NOT_MET where the server does not answer any more; INCONCLUSIVE where some were
         changed by others, cannot be read, or nobody knows.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
     """
-
-    async def ask(office: Office) -> Retried:
-        return await office.retry(await asked.query(office))
-
-    found = _answered(told, ask)
+    found = await office.retry(await _query(office, filters))
     left = {"changed": found.changed, "unknown": found.unknown, "unreadable": found.unreadable}
-    code = _code(found)
-    if is_json:
-        answer = {"schema": REACTIVE.schema, "reset": found.reset, **left, "complete": found.is_complete}
-        terminal.answer({**answer, "ok": code is ExitCode.OK})
-    else:
-        terminal.say(retried(found))
-    return code
+    data = {"reset": found.reset, **left, "complete": found.is_complete}
+    return Answer(data, (retried(found),), code=_code(found))
 
 
 def _code(found: Retried) -> ExitCode:
@@ -268,66 +130,35 @@ def _code(found: Retried) -> ExitCode:
     return ExitCode.OK if found.reset else ExitCode.NOTHING_SELECTED
 
 
-def pause(told: Told, tasks: tuple[str, ...], terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Have no handler of these tasks begin, in any process.
-
-    Args:
-        told: Which app.
-        tasks: The names of the tasks.
-        terminal: Where it is shown what is paused then.
-        is_json: Answer with one JSON object.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
-    """
-    return _said(told, lambda office: office.pause(tasks), terminal, is_json=is_json)
+async def pause(office: Office, *, tasks: tuple[str, ...]) -> Answer:
+    """Have no handler of these tasks begin, in any process; what is paused then."""
+    await office.pause(tasks)
+    return await _paused(office)
 
 
-def resume(told: Told, tasks: tuple[str, ...], terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Have handlers of these tasks begin again; otherwise as `pause`."""
-    return _said(told, lambda office: office.resume(tasks), terminal, is_json=is_json)
+async def resume(office: Office, *, tasks: tuple[str, ...]) -> Answer:
+    """Have handlers of these tasks begin again; what is paused then."""
+    await office.resume(tasks)
+    return await _paused(office)
 
 
-def _said(told: Told, say: Callable[[Office], Awaitable[None]], terminal: Terminal, *, is_json: bool) -> ExitCode:
-    async def ask(office: Office) -> Mapping[str, Instant]:
-        await say(office)
-        return {each.task: each.since for each in await office.paused()}
-
-    paused = _answered(told, ask)
-    if is_json:
-        since = {name: when(at) for name, at in paused.items()}
-        terminal.answer({"schema": REACTIVE.schema, "paused": since, "ok": True})
-    else:
-        terminal.say(f"paused: {one_line(', '.join(paused)) or 'none'}")
-    return ExitCode.OK
+async def _paused(office: Office) -> Answer:
+    since = {each.task: when(each.since) for each in await office.paused()}
+    return Answer({"paused": since}, (f"paused: {one_line(', '.join(since)) or 'none'}",))
 
 
-def take_over(told: Told, left: Left, terminal: Terminal, *, is_json: bool) -> ExitCode:
+async def take_over(
+    office: Office, *, task: str, theirs: str, named: str | None, quiet_s: float, is_dry: bool
+) -> Answer:
     """Take the records over that mongodash has left of a task, once.
-
-    Args:
-        told: Which app.
-        left: Which records, and how.
-        terminal: Where it is shown what became of them.
-        is_json: Answer with one JSON object.
 
     Returns:
         NOT_MET where mongodash still writes there; NOTHING_SELECTED where there is nothing of it; INCONCLUSIVE where some are
         no records.
-
-    Raises:
-        Misuse, CodeRaisedError, ServerFailedError: As `_answered` does.
     """
-    task, theirs, named, quiet = left.task, left.theirs, left.named, timedelta(seconds=left.quiet_s)
-    found = _answered(told, lambda office: office.take_over(task, theirs, named=named, quiet=quiet, is_dry=left.is_dry))
+    found = await office.take_over(task, theirs, named=named, quiet=timedelta(seconds=quiet_s), is_dry=is_dry)
     code, said, more = _taken(found)
-    if is_json:
-        terminal.answer({"schema": REACTIVE.schema, **more, "dry_run": left.is_dry, "ok": code is ExitCode.OK})
-        return code
-    terminal.say(said)
-    for each in more.get("reasons", ()):
-        terminal.tell(one_line(each))
-    return code
+    return Answer({**more, "dry_run": is_dry}, (said,), map(one_line, more.get("reasons", ())), code)
 
 
 def _taken(found: Imported | ImportedBefore | StillWritten) -> tuple[ExitCode, str, Mapping[str, Any]]:
@@ -350,7 +181,7 @@ def _taken(found: Imported | ImportedBefore | StillWritten) -> tuple[ExitCode, s
 # --- in words, and as JSON ----------------------------------------------------------------------------------------------
 
 
-def _tell_counts(tallies: Sequence[Tally], paused: set[str], terminal: Terminal) -> None:
+def _counted(tallies: Sequence[Tally], paused: set[str]) -> Iterator[str]:
     head = ("task", *(status.value for status in TaskStatus), "unreadable", "lag", "")
     rows = [head]
     for tally in tallies:
@@ -362,7 +193,7 @@ def _tell_counts(tallies: Sequence[Tally], paused: set[str], terminal: Terminal)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *rest in rows:
         cells = (f"{text:>{width}}" for text, width in zip(rest[:-1], widths[1:-1], strict=True))
-        terminal.say(f"{first:<{widths[0]}}  {'  '.join(cells)}  {rest[-1]}".rstrip())
+        yield f"{first:<{widths[0]}}  {'  '.join(cells)}  {rest[-1]}".rstrip()
 
 
 def _counts_json(counts: TaskCounts, now: Instant) -> Mapping[str, object]:
@@ -415,7 +246,6 @@ def _columns(row: RecordRow) -> tuple[str, ...]:
     if record is None:
         return (one_line(row.task), one_line(readable(row.document)), "unreadable", "", "", one_line(row.trouble or ""))
     at = record.next_run_at or record.finalised_at or record.changed_at
-    error = one_line(redacted(record.last_error or ""))
-    error = error if len(error) <= _ERROR_MAX else f"{error[:_ERROR_MAX]}..."
+    error = shortened(record.last_error or "")
     attempts = f"{record.attempts} attempt{'' if record.attempts == 1 else 's'}"
     return (one_line(row.task), one_line(readable(row.document)), record.status.value, when(at), attempts, error)

@@ -18,9 +18,10 @@ from tidegate.model.operations import check_collection
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
+from tidegate.reactive.fetching import BEHIND
 from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.pool import PooledTask
-from tidegate.reactive.reactive_task import BEHIND, ReactiveTask
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import TaskRules
 from tidegate.retries.backoff import Backoff, Policy

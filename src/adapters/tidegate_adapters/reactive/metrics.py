@@ -23,43 +23,23 @@ processes. Names, units and suffixes are those that Prometheus recommends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Final, final
+from collections.abc import Iterator
+from typing import Final
 
 from tidegate.model.instants import SECOND
 from tidegate.reactive.pool import InterruptReason
 from tidegate.reactive.task_records import TaskStatus
-from tidegate_adapters.exposition import Collector, Metric, counter, gauge, handler_seconds
+from tidegate_adapters.exposition import Metric, counter, gauge, handler_seconds
 from tidegate_adapters.reactive.tallies import NOTHING, Glance, Tallies
 
-__all__ = ["ReactiveCollector"]
+__all__ = ["families"]
 
+_NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_reactive_"
 _OUTCOMES: Final = ("succeeded", "later", "failed")
 
 
-@final
-class ReactiveCollector(Collector):
-    """Shows an app in a registry, while it is served.
-
-    Args:
-        glance: What the app is like now; it may be called from any thread.
-        tallies: What has happened in its pool.
-    """
-
-    def __init__(self, glance: Callable[[], Glance], tallies: Tallies) -> None:
-        self._glance, self._tallies = glance, tallies
-
-    def describe(self) -> Iterator[Metric]:
-        """The names of all, without a look at the app."""
-        return _families(NOTHING, Tallies())
-
-    def collect(self) -> Iterator[Metric]:
-        """All, as they are now."""
-        return _families(self._glance(), self._tallies)
-
-
-def _families(now: Glance, tallies: Tallies) -> Iterator[Metric]:
+def families(now: Glance = NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric]:
     yield from _of_pool(now)
     yield from _of_databases(now)
     handled = ((task, each, tallies.handled[task, each]) for task in now.tasks for each in _OUTCOMES)
@@ -81,17 +61,12 @@ def _of_pool(now: Glance) -> Iterator[Metric]:
     unwritten = Counter(task for task, _, _ in now.pool.ended)
     for each in now.pool.ending:
         unwritten[each.task] += len(each.ended)
-    yield gauge(
-        f"{_PREFIX}running_handlers", "Handlers that run.", ("task",), ((task, running[task]) for task in now.tasks)
-    )
-    yield gauge(
-        f"{_PREFIX}unwritten_runs",
-        "Runs that have ended, and whose end is not written down yet.",
-        ("task",),
-        ((task, unwritten[task]) for task in now.tasks),
-    )
-    paused = ((task, int(task in now.pool.paused)) for task in now.tasks)
-    yield gauge(f"{_PREFIX}paused", "Whether no handler of the task begins.", ("task",), paused)
+    for name, about, found in (
+        ("running_handlers", "Handlers that run.", running),
+        ("unwritten_runs", "Runs that have ended, and whose end is not written down yet.", unwritten),
+        ("paused", "Whether no handler of the task begins.", Counter(now.pool.paused)),
+    ):
+        yield gauge(f"{_PREFIX}{name}", about, ("task",), ((task, found[task]) for task in now.tasks))
 
 
 def _of_databases(now: Glance) -> Iterator[Metric]:
@@ -106,26 +81,13 @@ def _of_databases(now: Glance) -> Iterator[Metric]:
         f"{_PREFIX}lag_seconds", "Since when the oldest record is due, where this process leads.", ("task",), lags
     )
     there = ("database",)
-    yield gauge(
-        f"{_PREFIX}leads", "Whether it plans.", there, ((name, int(each.leads)) for name, each in now.standings.items())
-    )
-    yield gauge(
-        f"{_PREFIX}epoch",
-        "Under which it leads, or has led last.",
-        there,
-        ((name, each.epoch) for name, each in now.standings.items()),
-    )
-    yield gauge(
-        f"{_PREFIX}collected_documents",
-        "That have changed, and wait for their look.",
-        there,
-        ((name, each.collected) for name, each in now.standings.items()),
-    )
-    passed = ((name, each.not_computed) for name, each in now.standings.items())
-    yield counter(f"{_PREFIX}not_computed_looks", "Looks at documents that cannot be read or computed.", there, passed)
-    unplanned = ((name, len(each.unplanned)) for name, each in now.standings.items())
-    yield gauge(
-        f"{_PREFIX}unplanned_tasks", "Tasks that nobody plans, for who leads does not know them.", there, unplanned
-    )
+    for family, name, about, found in (
+        (gauge, "leads", "Whether it plans.", lambda each: int(each.leads)),
+        (gauge, "epoch", "Under which it leads, or has led last.", lambda each: each.epoch),
+        (gauge, "collected_documents", "That have changed, and wait for their look.", lambda each: each.collected),
+        (counter, "not_computed_looks", "Looks at documents that cannot be read or computed.", lambda each: each.not_computed),
+        (gauge, "unplanned_tasks", "Tasks that nobody plans, for who leads does not know them.", lambda each: len(each.unplanned)),
+    ):  # fmt: skip
+        yield family(f"{_PREFIX}{name}", about, there, ((at, found(each)) for at, each in now.standings.items()))
     behind = ((name, each / SECOND) for name, each in now.census.behind.items())
     yield gauge(f"{_PREFIX}planner_lag_seconds", "Since the last change that had its look.", there, behind)

@@ -12,19 +12,15 @@ every few seconds: who leads, by each process, and how many records stand where,
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from logging import getLogger
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tidegate.model.instants import SECOND, Duration, duration
 from tidegate.reactive.pool import PoolCommand, PoolEvent, PoolState
 from tidegate.reactive.record_queries import Query
-from tidegate_adapters import monitor
-from tidegate_adapters.monitor import Monitor, looking
-from tidegate_adapters.page.live import run_in, served_live
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.page import Page
@@ -32,12 +28,13 @@ from tidegate_adapters.reactive.planner import Planner, Standing
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.tallies import Census, Glance, Tallies
 from tidegate_adapters.reactive.workers import Pool, PoolObserver
-from tidegate_adapters.serving import Answer, address
+from tidegate_adapters.serving import Answer
+from tidegate_adapters.shell import monitor
+from tidegate_adapters.shell.monitor import Monitor
 from tidegate_adapters.sparing import Sparing
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
-    from tidegate_adapters.reactive.metrics import ReactiveCollector
 
 __all__ = ["Lookout", "of_health"]
 
@@ -71,13 +68,12 @@ class Lookout:
     """
 
     def __init__(self, app: Watched, registry: CollectorRegistry | None, office: Office) -> None:
-        self._app, self._told, self._office = app, app.settings, office
-        self._monitor = Monitor(registry, self._told.metrics_host, self._told.metrics_port)
-        self._is_wanted = self._monitor.is_wanted or self._told.page_port is not None
+        self._app, self._office = app, office
+        self._monitor = Monitor(app.settings, registry)
         self._tallies, self._census, self._sparing = Tallies(), Census(), Sparing()
         self._at = time.monotonic()
         self._led = dict.fromkeys(office.databases, self._at)
-        self.observers: tuple[PoolObserver, ...] = (self._follow,) if self._is_wanted else ()
+        self.observers: tuple[PoolObserver, ...] = (self._follow,) if self._monitor.is_wanted else ()
 
     def _follow(self, event: PoolEvent, state: PoolState, commands: Sequence[PoolCommand]) -> None:
         self._at = time.monotonic()
@@ -100,37 +96,18 @@ class Lookout:
         elif seen.pool.is_idle and seen.pool.paused.issuperset(seen.tasks):
             silent_s = 0.0
         led_s = {name: now - at for name, at in self._led.items()}
-        return of_health(seen, silent_s, led_s, duration(self._told.stalled_after))
+        return of_health(seen, silent_s, led_s, duration(self._app.settings.stalled_after))
 
-    @asynccontextmanager
-    async def showing(self, name: str) -> AsyncIterator[None]:
-        """Show it until the block ends.
+    def showing(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Show it until the block ends; otherwise as `Monitor.showing`.
 
         Args:
             name: Of the process.
-
-        Raises:
-            Misuse: The registry shows another app, nobody can listen at a port, or others could reach the page without a token.
-            MissingExtra: There is a registry, and not what brings it.
         """
-        if not self._is_wanted:
-            yield
-            return
-        told = self._told
-        with ExitStack() as stack:
-            stack.enter_context(self._monitor.showing(self.health, self._collector))
-            if told.page_port is not None:
-                provider = Page(self._office, name, self.glance)
-                run = run_in(asyncio.get_running_loop())
-                port = stack.enter_context(served_live(told.page_host, told.page_port, told.page_token, provider, run))
-                log.info("the page is at %s/", address(told.page_host, port), extra={"port": port})
-            async with looking(self._look, duration(told.stalled_after)):
-                yield
-
-    def _collector(self) -> ReactiveCollector:
-        from tidegate_adapters.reactive.metrics import ReactiveCollector  # noqa: PLC0415  an extra
-
-        return ReactiveCollector(self.glance, self._tallies)
+        return self._monitor.showing(
+            self.health, "tidegate_adapters.reactive.metrics", (self.glance, self._tallies),
+            page=lambda: Page(self._office, name, self.glance), look=self._look, log=log,
+        )  # fmt: skip
 
     async def _look(self) -> None:
         """Ask the databases."""

@@ -41,9 +41,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final, Protocol, final
 from uuid import uuid4
 
@@ -86,7 +87,8 @@ from tidegate.reactive.change_stream import (
 from tidegate.reactive.change_stream.commands import Pass
 from tidegate.reactive.deployments import Deployment, begin_leading, unplanned
 from tidegate.reactive.evolution import EvolutionPolicy
-from tidegate.reactive.reactive_task import ReactiveTask, Run
+from tidegate.reactive.fetching import Run
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH, Reconciler, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import NotComputed
@@ -247,6 +249,112 @@ _Events = Runtime[StreamState, StreamEvent, StreamCommand]
 
 
 @final
+class _Looks:
+    """The looks of tasks at documents, and what they claim for the pool of this process.
+
+    Attributes:
+        tasks: Those on each collection.
+        not_computed: How many looks came to nothing.
+        not_computed_last: What the last of them says.
+    """
+
+    def __init__(
+        self, site: Site, tasks: Mapping[str, tuple[ReactiveTask, ...]], batch: int, pool: LocalPool, holder: str
+    ) -> None:
+        self.tasks, self.not_computed = tasks, 0
+        self.not_computed_last: str | None = None
+        self._site, self._batch, self._pool, self._holder = site, batch, pool, holder
+        self._claiming: Final = set[asyncio.Task[reactive_task.Planned]]()
+
+    async def look(self, task: ReactiveTask, command: Pass, followed: Callable[[], Program[bool]]) -> tuple[Value, ...]:
+        """One task looks at these documents; the pool of this process runs what it has room for, and hears of what else is due.
+
+        Returns:
+            The ids whose look is not known to be written.
+        """
+        noted, ids, is_gone = _Noted(), command.ids, isinstance(command, HandleDeleted)
+        noting, left, held = noted.by(task, followed), ids, tuple[Value, ...]()
+        if not is_gone:
+            left, held = await self._take(noting, ids, noted)
+        if left:
+            left = await self._site.run(noting.clean_up(left) if is_gone else noting.plan_pass(left, uuid4().hex))
+        self._tell(task, noted)
+        return (*left, *held)
+
+    async def _take(
+        self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted
+    ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+        """Look and claim at once, as far as there is room: those that are left, and those that are held. Of what is due, what was
+        not claimed is noted.
+        """
+        request, most = uuid4().hex, 0
+        try:
+            most = await self._pool.room(task.name, len(ids), request)
+        finally:
+            if not most:
+                self._pool.took(task.name, request, ())
+        if not most:
+            return ids, ()
+        claiming = asyncio.create_task(self._claim(task, ids, request, most))
+        self._claiming.add(claiming)
+        claiming.add_done_callback(self._claiming.discard)
+        planned = await asyncio.shield(claiming)
+        noted.dues[:] = () if planned.due is None else (planned.due,)
+        return planned.left, planned.held
+
+    async def _claim(
+        self, task: ReactiveTask, ids: tuple[Value, ...], request: str, most: int
+    ) -> reactive_task.Planned:
+        """What is claimed, the pool hears of, whoever leads by then: it is this process's, and lives as long as it."""
+        runs: tuple[Run, ...] = ()
+        is_unheard = True
+        try:
+            planned = await self._site.run(task.plan_and_take(ids, request, self._holder, most))
+            runs, is_unheard = planned.runs, planned.is_unheard
+        finally:
+            self._pool.took(task.name, request, runs, is_unheard=is_unheard)
+        return planned
+
+    def _tell(self, task: ReactiveTask, noted: _Noted) -> None:
+        """Tell the pool what is due, and people what could not be looked at."""
+        if noted.dues:
+            self._pool.announce(task.name, max(min(noted.dues), 0))
+        if noted.not_computed:
+            self.not_computed += len(noted.not_computed)
+            self.not_computed_last = f"{task.name}: {noted.not_computed[-1]}"
+            log.warning(
+                "%s, %s: %d documents are passed over, such as: %s",
+                self._site.name, task.name, len(noted.not_computed), noted.not_computed[-1],
+            )  # fmt: skip
+
+    async def look_again(self, collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
+        """These tasks look at documents of a collection: a program; it answers those whose look is not known to be written."""
+        left: tuple[Value, ...] = ()
+        for task in (each for each in self.tasks[collection] if each.name in names):
+            noted = _Noted()
+            left = (*left, *(await noted.by(task).plan_pass(ids, uuid4().hex)))
+            self._tell(task, noted)
+        return left
+
+    async def look_at_orphans(self, collection: str, names: frozenset[str]) -> tuple[Value, ...]:
+        """These tasks look at what is left of documents that are gone: a program, which answers likewise."""
+        left: tuple[Value, ...] = ()
+        for task in (each for each in self.tasks[collection] if each.name in names):
+            noted = _Noted()
+            left = (*left, *(await remove_orphans(noted.by(task), self._batch)))
+            self._tell(task, noted)
+        return left
+
+    async def claimed(self) -> None:
+        """Wait for what is being claimed, as long as the pool waits for it."""
+        try:
+            while self._claiming:
+                await asyncio.wait({*self._claiming})
+        finally:
+            await ended({*self._claiming}, _PATIENCE_S)
+
+
+@final
 class Planner:
     """Plans the tasks of one database.
 
@@ -277,7 +385,7 @@ class Planner:
         check_type(rules, PlannerRules, "the rules of a planner")
         check_callable(getattr(pool, "room", None), "how a pool is asked for room")
         check_name(holder, "a planner")
-        self._tasks: dict[str, tuple[ReactiveTask, ...]] = {}
+        tasks: dict[str, tuple[ReactiveTask, ...]] = {}
         names = [each.task.name for each in declared]
         if not names or len({*names}) != len(names):
             raise Misuse(
@@ -286,15 +394,14 @@ class Planner:
                 todo="declare tasks, each with a name of its own",
             )
         for each in declared:
-            self._tasks[each.task.source] = (*self._tasks.get(each.task.source, ()), each.task)
+            tasks[each.task.source] = (*tasks.get(each.task.source, ()), each.task)
+        self._looks = looks = _Looks(site, tasks, rules.batch, pool, holder)
         self._site, self._rules, self._pool, self._holder = site, rules, pool, holder
         self._is_stopping = asyncio.Event()
-        self._changes: Changes = _changes(site, tuple(self._tasks))
+        self._changes: Changes = _changes(site, tuple(tasks))
         self._held: Held | None = None
         self._runtime: _Events | None = None
-        self._epoch = self._looked = self._not_computed = 0
-        self._claiming: Final = set[asyncio.Task[reactive_task.Planned]]()
-        self._not_computed_last: str | None = None
+        self._epoch = self._looked = 0
         self._key, self._names, self._unplanned = application, (*names,), tuple[str, ...]()
         self._errors: dict[str, str] = {}
         """By what has failed, the last one last; another mapping after each change, for other threads look at it."""
@@ -302,7 +409,7 @@ class Planner:
         self._deployments = tuple(Deployment(each.task, each.version, each.evolution) for each in declared)
         scanned = tuple(each.scanned for each in self._deployments)
         self._reconciler = Reconciler(
-            self._key, STREAMS, scanned, self._look_again, self._look_at_orphans, rules.batch, duration(rules.pause)
+            self._key, STREAMS, scanned, looks.look_again, looks.look_at_orphans, rules.batch, duration(rules.pause)
         )
         swept = tuple(each.task for each in self._deployments)
         self._sweeper = Sweeper(self._key, STREAMS, swept, duration(rules.sweep), rules.batch, duration(rules.pause))
@@ -326,8 +433,8 @@ class Planner:
             lease_left=left,
             looked=self._looked,
             error=next(reversed(errors.values()), None),
-            not_computed=self._not_computed,
-            not_computed_last=self._not_computed_last,
+            not_computed=self._looks.not_computed,
+            not_computed_last=self._looks.not_computed_last,
             unplanned=self._unplanned,
         )
         if not isinstance(state, Consuming):
@@ -364,11 +471,7 @@ class Planner:
         finally:
             stop.cancel()
             await ended({turns, heeding}, _PATIENCE_S)  # cancelled once more, it leaves the lease to its time
-            try:
-                while self._claiming:  # as long as the pool waits for them
-                    await asyncio.wait({*self._claiming})
-            finally:
-                await ended({*self._claiming}, _PATIENCE_S)
+            await self._looks.claimed()
         if turns.done() and not turns.cancelled():
             turns.result()
 
@@ -513,8 +616,8 @@ class Planner:
 
     async def _look(self, command: Pass) -> tuple[Value, ...] | None:
         """All tasks on a collection look at what has changed there, or was deleted: the ids that are left, if there are any."""
-        tasks = self._tasks.get(command.collection, ())
-        looks = (self._look_of(task, command) for task in tasks)
+        tasks = self._looks.tasks.get(command.collection, ())
+        looks = (self._looks.look(task, command, partial(self._is_followed, command)) for task in tasks)
         ended = await asyncio.gather(*looks, return_exceptions=True)
         self._looked += len(command.ids)
         left: dict[object, Value] = {}
@@ -533,71 +636,9 @@ class Planner:
                 raise answer
         return tuple(left.values()) or None
 
-    async def _look_of(self, task: ReactiveTask, command: Pass) -> tuple[Value, ...]:
-        """One task looks at these documents; the pool of this process runs what it has room for, and hears of what else is due.
-
-        Returns:
-            The ids whose look is not known to be written.
-        """
-
-        async def followed() -> bool:
-            state = Following() if self._runtime is None else self._runtime.state
-            return is_followed(state, command, 0 if self._held is None else duration(self._held.left))
-
-        noted, ids, is_gone = _Noted(), command.ids, isinstance(command, HandleDeleted)
-        noting, left, held = noted.by(task, followed), ids, tuple[Value, ...]()
-        if not is_gone:
-            left, held = await self._take(noting, ids, noted)
-        if left:
-            left = await self._site.run(noting.clean_up(left) if is_gone else noting.plan_pass(left, uuid4().hex))
-        self._tell(task, noted)
-        return (*left, *held)
-
-    async def _take(
-        self, task: ReactiveTask, ids: tuple[Value, ...], noted: _Noted
-    ) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        """Look and claim at once, as far as there is room: those that are left, and those that are held. Of what is due, what was
-        not claimed is noted.
-        """
-        request, most = uuid4().hex, 0
-        try:
-            most = await self._pool.room(task.name, len(ids), request)
-        finally:
-            if not most:
-                self._pool.took(task.name, request, ())
-        if not most:
-            return ids, ()
-        claiming = asyncio.create_task(self._claim(task, ids, request, most))
-        self._claiming.add(claiming)
-        claiming.add_done_callback(self._claiming.discard)
-        planned = await asyncio.shield(claiming)
-        noted.dues[:] = () if planned.due is None else (planned.due,)
-        return planned.left, planned.held
-
-    async def _claim(
-        self, task: ReactiveTask, ids: tuple[Value, ...], request: str, most: int
-    ) -> reactive_task.Planned:
-        """What is claimed, the pool hears of, whoever leads by then: it is this process's, and lives as long as it."""
-        runs: tuple[Run, ...] = ()
-        is_unheard = True
-        try:
-            planned = await self._site.run(task.plan_and_take(ids, request, self._holder, most))
-            runs, is_unheard = planned.runs, planned.is_unheard
-        finally:
-            self._pool.took(task.name, request, runs, is_unheard=is_unheard)
-        return planned
-
-    def _tell(self, task: ReactiveTask, noted: _Noted) -> None:
-        """Tell the pool what is due, and people what could not be looked at."""
-        if noted.dues:
-            self._pool.announce(task.name, max(min(noted.dues), 0))
-        if noted.not_computed:
-            self._not_computed += len(noted.not_computed)
-            self._not_computed_last = f"{task.name}: {noted.not_computed[-1]}"
-            log.warning(
-                "%s, %s: %d documents are passed over, such as: %s",
-                self._site.name, task.name, len(noted.not_computed), noted.not_computed[-1],
-            )  # fmt: skip
+    async def _is_followed(self, command: Pass) -> bool:
+        state = Following() if self._runtime is None else self._runtime.state
+        return is_followed(state, command, 0 if self._held is None else duration(self._held.left))
 
     # --- every document ---
 
@@ -630,24 +671,6 @@ class Planner:
         record = await self._site.run(_record(self._key))
         flags = frozenset[TaskTrigger]() if record is None else progress_of(record).reconciled
         self._reconciled = frozenset(each.trigger.task for each in self._reconciler.tasks if each.trigger in flags)
-
-    async def _look_again(self, collection: str, ids: tuple[Value, ...], names: frozenset[str]) -> tuple[Value, ...]:
-        """These tasks look at documents of a collection: a program; it answers those whose look is not known to be written."""
-        left: tuple[Value, ...] = ()
-        for task in (each for each in self._tasks[collection] if each.name in names):
-            noted = _Noted()
-            left = (*left, *(await noted.by(task).plan_pass(ids, uuid4().hex)))
-            self._tell(task, noted)
-        return left
-
-    async def _look_at_orphans(self, collection: str, names: frozenset[str]) -> tuple[Value, ...]:
-        """These tasks look at what is left of documents that are gone: a program, which answers likewise."""
-        left: tuple[Value, ...] = ()
-        for task in (each for each in self._tasks[collection] if each.name in names):
-            noted = _Noted()
-            left = (*left, *(await remove_orphans(noted.by(task), self._rules.batch)))
-            self._tell(task, noted)
-        return left
 
     # --- what goes wrong ---
 

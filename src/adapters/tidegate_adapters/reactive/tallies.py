@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from tidegate.model.instants import Duration
+from tidegate.reactive.completion import HandlerAnswer, Later
 from tidegate.reactive.desk import TaskCounts
+from tidegate.reactive.fetching import Run
 from tidegate.reactive.pool import Handle, HandlersEnded, Interrupt, PoolCommand, PoolEvent, PoolState, RunsTaken
-from tidegate.reactive.reactive_task import HandlerAnswer, Later, Run
+from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.reactive.office import Leadership
 from tidegate_adapters.reactive.planner import Standing
-from tidegate_adapters.tallies import HandlerTimes
 
 __all__ = ["Census", "Glance", "Tallies", "outcome"]
 

@@ -22,7 +22,9 @@ from weakref import WeakValueDictionary
 
 from tidegate.model.effects import Refused
 from tidegate.model.instants import SECOND, ClockName, Duration, Instant
-from tidegate.reactive import reactive_task
+from tidegate.reactive import completion
+from tidegate.reactive.completion import HandlerAnswer, answered
+from tidegate.reactive.fetching import Run, dues
 from tidegate.reactive.pool import (
     Announced,
     End,
@@ -48,7 +50,6 @@ from tidegate.reactive.pool import (
     TaskThrottled,
     pool_event_for,
 )
-from tidegate.reactive.reactive_task import HandlerAnswer, Run, answered, dues
 from tidegate.reactive.tasks import Claim
 from tidegate_adapters.cancelling import CLOSE_S
 from tidegate_adapters.daemon_threads import DaemonThreads
@@ -196,16 +197,16 @@ class Pool:
         task, run = self._declared[command.task].task, self._declared[command.task].site.run
         match command:
             case Take(_, most, factor):
-                return Call(lambda: run(task.take(self._worker, most, factor)))
+                return Call(lambda: run(task.fetcher.take(self._worker, most, factor)))
             case Handle(_, runs):
                 return CallEach(self._handlers[command.task], runs)
             case Renew(_, runs):
                 claims = tuple((each.key, each.claim) for each in runs)
-                return Call(lambda: run(task.renew_all(claims, self._completing(runs))))
+                return Call(lambda: run(task.completer.renew_all(claims, self._completing(runs))))
             case End(_, ended):
-                return Call(lambda: run(task.end(ended)))
+                return Call(lambda: run(task.completer.end(ended)))
             case GiveBack(_, hands):
-                return Call(lambda: run(task.give_back(self._worker, hands)))
+                return Call(lambda: run(task.fetcher.give_back(self._worker, hands)))
             case Interrupt(name, runs, why):
                 for each in runs:
                     log.warning(
@@ -313,7 +314,7 @@ def _answer_of(reply: object) -> HandlerAnswer:
     if isinstance(reply, BaseException) and not isinstance(reply, Later):
         return _failure(reply)
     if isinstance(reply, Later) and reply.__traceback__ is not None:  # it was raised, and not returned
-        return reactive_task.Later(reply.delay)
+        return completion.Later(reply.delay)
     return answered(reply)
 
 

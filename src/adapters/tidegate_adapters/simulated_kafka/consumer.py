@@ -76,14 +76,14 @@ class SimulatedConsumer:
             raise Misuse("the simulated consumer commits nothing by itself", todo="pass enable_auto_commit=False")
         self._network = network
         self._member = Member(
-            group_id,
-            client_id,
-            group_instance_id,
-            session_timeout_ms / _MS,
-            (session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms) / _MS,
-            heartbeat_interval_ms / _MS,
-            max_poll_interval_ms / _MS,
-            retry_backoff_ms / _MS,
+            group=group_id,
+            client_id=client_id,
+            instance=group_instance_id,
+            session_s=session_timeout_ms / _MS,
+            rebalance_s=(session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms) / _MS,
+            heartbeat_s=heartbeat_interval_ms / _MS,
+            poll_s=max_poll_interval_ms / _MS,
+            backoff_s=retry_backoff_ms / _MS,
         )
         self._reset = _STRATEGIES.get(auto_offset_reset.lower(), NOWHERE)
         self._is_committed = isolation_level == "read_committed"

@@ -27,7 +27,7 @@ from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
 from tidegate.model.documents import ID, SIZE_MAX, Document, Eq, Field, Fields, Remove, Value, matches
-from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Effect, NotApplied, Refused, duplicate_key
+from tidegate.model.effects import DUPLICATE_KEY, Effect, Refused, duplicate_key
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import (
     FOUND_MAX,
@@ -40,14 +40,13 @@ from tidegate.model.operations import (
     UpdateOne,
     UpsertOne,
 )
-from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate.sim.cells import Outcomes, World
 from tidegate.sim.world import Key, Part, contents, ids, parts, perform, target, uniques
 from tidegate_adapters.bson_values import CODEC, encoded, loaded
 from tidegate_adapters.simulated_mongo import planning
 from tidegate_adapters.simulated_mongo.cursors import FIRST_BATCH, Answer, Cursors, ServerError, error_reply
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, filter_of, query_of, sort_of, updates_of
 from tidegate_adapters.simulated_mongo.replica_set import Blocked, SimulatedReplicaSet, namespace
+from tidegate_adapters.simulated_mongo.transactions import Changed, TransactionCommand
 
 __all__ = ["ADDRESS", "REPLICA_SET", "RETRYABLE", "Code", "Commands"]
 
@@ -86,8 +85,6 @@ _Reply: TypeAlias = dict[str, Any]
 _Command: TypeAlias = Mapping[str, Any]
 _Steps: TypeAlias = Generator[None, None, Any]
 """What comes to a reply in the end; in between, a transaction has to be over first."""
-_Changed: TypeAlias = tuple["Document | None", "Document | None"]
-"""A document before and after a statement."""
 
 
 @final
@@ -255,7 +252,7 @@ class Commands:
         level = command.get("readConcern", {}).get("level", "local")
         by_majority = level in {"majority", "snapshot", "linearizable"}
         if "autocommit" in command:
-            inside = _Inside(self._set, command, client)
+            inside = TransactionCommand(self._set, command, client)
             given = FindAll(ns, where, limit or FOUND_MAX, after, None, sort)
             docs = cast("tuple[Document, ...]", inside.found(given, is_sorted=bool(command.get("sort"))))
         elif command.get("sort"):
@@ -461,8 +458,8 @@ class _Statements:
         self._left = None if struck is None else struck.parts
         self.command, self.database = command, command["$db"]
         self._session: bytes = command["lsid"]["id"] if "lsid" in command else b""
-        self._inside = _Inside(replica_set, command, client) if "autocommit" in command else None
-        self._changes: list[_Changed] = []
+        self._inside = TransactionCommand(replica_set, command, client) if "autocommit" in command else None
+        self._changes: list[Changed] = []
         """What the statement has changed."""
         self._number: int | None = None if self._inside else command.get("txnNumber")
         self._known = self._recognised()
@@ -653,102 +650,6 @@ class _Statements:
                 if key in matching:
                     return matching[key]
         return None
-
-
-@final
-class _Inside:
-    """One command of a transaction.
-
-    Args:
-        replica_set: Where.
-        command: It.
-        client: Who asks.
-    """
-
-    def __init__(self, replica_set: SimulatedReplicaSet, command: _Command, client: str) -> None:
-        self._set, self._client = replica_set, client
-        session, number = command["lsid"]["id"], int(command["txnNumber"])
-        self._asked, self._begins = Transaction(session.hex(), number), bool(command.get("startTransaction"))
-        newest, is_committed = replica_set.transaction(session)
-        executed = replica_set.state.executed.get(session)
-        if number < newest or (executed is not None and number <= executed.number):
-            raise ServerError(225, f"Cannot start transaction {number}: a newer one has already started")
-        if number == newest and self._begins:
-            raise ServerError(117, f"Cannot start transaction {number}: it has begun before")
-        if number == newest and is_committed and next(iter(command)) != "commitTransaction":
-            raise ServerError(256, f"Transaction {number} has been committed")
-        self._is_open = self._begins or (number == newest and session.hex() in replica_set.open_transactions)
-
-    def found(self, effect: FindAll, *, is_sorted: bool) -> object:
-        """What it finds: sorted, or in natural order."""
-
-        def natural(_: Effect[object], world: World, _who: str) -> Outcomes:
-            docs = contents(world, effect.collection)
-            yield world, tuple(doc for doc in docs if matches(effect.where, doc, self._set.now))[: effect.limit]
-
-        reply = self._told(self._set.transacted(self._next(effect), self._client, perform if is_sorted else natural))
-        if isinstance(reply, Refused):
-            raise ServerError(2, reply.reason)
-        return reply
-
-    def done(self, effect: Effect[Any], ns: str) -> tuple[object, list[_Changed]]:
-        """What it is answered, and what it has changed."""
-        changed: list[_Changed] = []
-
-        def compared(operation: Effect[object], world: World, who: str) -> Outcomes:
-            before = {doc[ID]: doc for doc in contents(world, ns)}
-            after, reply = _one_by_one(operation, world, who)
-            now = {doc[ID]: doc for doc in contents(after, ns)}
-            keys = (*before, *(key for key in now if key not in before))
-            changed.extend((before.get(key), now.get(key)) for key in keys if before.get(key) != now.get(key))
-            yield after, reply
-
-        return self._told(self._set.transacted(self._next(effect), self._client, compared)), changed
-
-    def commit(self) -> _Reply:
-        said = self._set.transacted(CommitTransaction(self._asked), self._client)
-        assert not isinstance(said, Ambiguous), "an older one is too old"
-        if not said:
-            raise _no_such(self._asked)
-        return {"ok": 1.0}
-
-    def abort(self) -> _Reply:
-        if not self._is_open:
-            raise _no_such(self._asked)
-        self.fail()
-        return {"ok": 1.0}
-
-    def fail(self) -> None:
-        """It is over."""
-        self._set.transacted(AbortTransaction(self._asked), self._client)
-
-    def _next(self, effect: Effect[Any]) -> InTransaction[Any]:
-        begins, self._begins = self._begins, False
-        return InTransaction(self._asked, effect, begins=begins)
-
-    def _told(self, reply: object) -> object:
-        if isinstance(reply, NotApplied):
-            raise ServerError(112, "WriteConflict") if self._is_open else _no_such(self._asked)
-        return reply
-
-
-def _one_by_one(operation: Effect[object], world: World, who: str) -> tuple[World, object]:
-    """What it does, and is answered: an update of many is refused in the words of the document that is."""
-    if not isinstance(operation, UpdateMany):
-        return next(perform(operation, world, who))
-    total = 0
-    for part in parts(operation, world):
-        world, reply = next(perform(part, world, who))
-        if isinstance(reply, Refused):
-            return world, reply
-        total += cast("int", reply)
-    return world, total
-
-
-def _no_such(transaction: Transaction) -> ServerError:
-    return ServerError(
-        251, f"Given transaction number {transaction.number} does not match any in-progress transactions"
-    )
 
 
 _INSERT: Final = frozenset({"insert", "documents", "ordered", "maxTimeMS"})

@@ -456,7 +456,17 @@ class SimulatedReplicaSet:
         last, count = self._ticks
         self._ticks = (seconds, count + 1) if seconds == last else (seconds, 1)
         number = len(self.history) + ahead
-        return Change(number, Timestamp(*self._ticks), kind, database, collection, key, before, after, by)
+        return Change(
+            number=number,
+            time=Timestamp(*self._ticks),
+            kind=kind,
+            database=database,
+            collection=collection,
+            key=key,
+            before=before,
+            after=after,
+            by=by,
+        )
 
     def _replaced(self, database: str, collection: str, to: str | None, by: str) -> None:
         there = namespace(database, collection)

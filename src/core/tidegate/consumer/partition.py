@@ -327,12 +327,12 @@ class PartitionRules:
             tracker = decoded(event.metadata, position=event.committed, end=max(event.committed, event.end)).tracker
         together = 0 if self.ordering is not Ordering.BY_OFFSET else self.window_max if self.hooks else 1
         return Owned(
-            event.partition,
-            event.generation,
-            Phase.FLOWING,
-            tracker,
-            Lines() if self.ordering is Ordering.BY_KEY else Queue(event.committed, together=together),
-            Handling() if self.is_plain else Windowed(),
+            partition=event.partition,
+            generation=event.generation,
+            phase=Phase.FLOWING,
+            tracker=tracker,
+            order=Lines() if self.ordering is Ordering.BY_KEY else Queue(event.committed, together=together),
+            work=Handling() if self.is_plain else Windowed(),
             commits=Commits(Alphabet.WIDE if self.metadata_max else None, begins=event.metadata is None),
         )
 
@@ -677,16 +677,16 @@ class PartitionRules:
             holding = holding.at(tracker.frontier)
             commands = (*commands, Fetch(part.partition, part.generation, tracker.frontier))
         after = Owned(
-            part.partition,
-            part.generation,
-            phase,
-            tracker,
-            order,
-            work,
-            part.failed,
-            commits,
-            holding,
-            part.revocation,
+            partition=part.partition,
+            generation=part.generation,
+            phase=phase,
+            tracker=tracker,
+            order=order,
+            work=work,
+            failed=part.failed,
+            commits=commits,
+            holding=holding,
+            revocation=part.revocation,
         )
         return Step(after, commands)
 
@@ -719,16 +719,16 @@ class PartitionRules:
         if not begun:
             return part, ()
         after = Owned(
-            part.partition,
-            part.generation,
-            part.phase,
-            part.tracker,
-            order,
-            work,
-            part.failed,
-            part.commits,
-            part.holding,
-            part.revocation,
+            partition=part.partition,
+            generation=part.generation,
+            phase=part.phase,
+            tracker=part.tracker,
+            order=order,
+            work=work,
+            failed=part.failed,
+            commits=part.commits,
+            holding=part.holding,
+            revocation=part.revocation,
         )
         return after, begun
 

@@ -12,7 +12,9 @@ Read the modules in this order; the `__all__` of each is what it offers:
     reconciliation   which documents have to be looked at although no change reports them?
     task_documents   a task record as a document, and back
     plan_queries     which documents does a planner have to look at? asked of the store
-    reactive_task    the programs of a task: look, work, renew, clean up
+    fetching         what is due is claimed, and its runs begin
+    completion       runs end, or their leases are renewed
+    reactive_task    the programs of a task: look, work, clean up
     pool             which runs are under way in a process, and what is asked for next?
     deployments      the program that a version of an application begins to lead with
     reconciler       the program of a reconciliation

@@ -40,8 +40,9 @@ from tidegate.model.reading import needed
 from tidegate.model.record_counts import CountRecords, RecordCount
 from tidegate.model.values import check_int, check_tuple, check_type
 from tidegate.reactive import tasks
+from tidegate.reactive._record_store import send_updates
 from tidegate.reactive.pausing import PausedTask, Pausing
-from tidegate.reactive.reactive_task import ReactiveTask, send_updates
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.record_queries import Order, Part, Query, RecordPage, RecordRow, begins_at, row
 from tidegate.reactive.task_documents import BRIEF, DUE_AT, changes, guarded, record_id
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus

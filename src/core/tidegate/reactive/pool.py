@@ -96,7 +96,8 @@ from tidegate.model.instants import PPM, SECOND, Duration, Instant, seconds
 from tidegate.model.operations import FOUND_MAX
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
-from tidegate.reactive.reactive_task import HandlerAnswer, Idle, Later, Run, SetAside
+from tidegate.reactive.completion import HandlerAnswer, Later
+from tidegate.reactive.fetching import Idle, Run, SetAside
 from tidegate.reactive.tasks import Claim, Why, WhyNot
 from tidegate.retries.polling import Ask, Pace, PollingBounds, Wait, fresh, turn, woken
 from tidegate.retries.spread import widened
@@ -210,7 +211,7 @@ _Answers: TypeAlias = tuple[tuple[Run, HandlerAnswer], ...]
 @final
 @attrs.frozen(cache_hash=True)
 class Take(Effect["tuple[Run, ...]"]):
-    """Claim what is due of this task, so many at most, drawn among so many times as many (`ReactiveTask.take`)."""
+    """Claim what is due of this task, so many at most, drawn among so many times as many (`Fetcher.take`)."""
 
     task: str
     most: int
@@ -223,7 +224,7 @@ class Take(Effect["tuple[Run, ...]"]):
 @final
 @attrs.frozen(cache_hash=True)
 class Glance(Effect["tuple[tuple[str, Duration], ...]"]):
-    """Ask in how long something of these tasks is due, whose records are in one place (`reactive_task.dues`).
+    """Ask in how long something of these tasks is due, whose records are in one place (`fetching.dues`).
 
     Attributes:
         records: Where.
@@ -273,7 +274,7 @@ class Handle(Effect["tuple[tuple[Run, HandlerAnswer], ...]"]):
 @final
 @attrs.frozen(cache_hash=True)
 class Renew(Effect["tuple[Why | WhyNot | None, ...]"]):
-    """Let the leases of these runs go on (`ReactiveTask.renew_all`); it replies what became of each."""
+    """Let the leases of these runs go on (`Completer.renew_all`); it replies what became of each."""
 
     task: str
     runs: _Runs
@@ -285,7 +286,7 @@ class Renew(Effect["tuple[Why | WhyNot | None, ...]"]):
 @final
 @attrs.frozen(cache_hash=True)
 class End(Effect[None]):
-    """Write down what these runs have come to (`ReactiveTask.end`)."""
+    """Write down what these runs have come to (`Completer.end`)."""
 
     task: str
     ended: _Answers
@@ -297,7 +298,7 @@ class End(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class GiveBack(Effect[int]):
-    """Give back what of a task is in the name of this process, and not in these hands (`ReactiveTask.give_back`)."""
+    """Give back what of a task is in the name of this process, and not in these hands (`Fetcher.give_back`)."""
 
     task: str
     hands: _Runs
@@ -519,7 +520,7 @@ def pool_event_for(command: Effect[object], reply: object, at: Instant) -> PoolE
 
     Args:
         command: The command.
-        reply: What it was answered, a Failure included; of `Take` what `ReactiveTask.take` returns, of `Handle` the runs that
+        reply: What it was answered, a Failure included; of `Take` what `Fetcher.take` returns, of `Handle` the runs that
             have ended, each with its answer.
         at: The machine's monotonic clock, read AFTER the answer.
 

@@ -23,30 +23,16 @@ inside of extension types, files and the environment.
 
 from __future__ import annotations
 
-import functools
-import re
 import sys
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from contextvars import ContextVar
 from datetime import date
 from enum import Enum, unique
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from inspect import getattr_static
-from itertools import count, cycle, islice
-from operator import length_hint
-from types import (
-    BuiltinFunctionType,
-    CodeType,
-    FunctionType,
-    GeneratorType,
-    MappingProxyType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-)
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
 from typing import Final, TypeAlias, cast, final
 
 import attrs
@@ -54,7 +40,21 @@ import attrs
 from tidegate.model.bytecode import DEEP, READERS, Lookup, assigned, lookups, makes_sets
 from tidegate.model.documents import Document
 from tidegate.model.errors import Nondeterministic
-from tidegate.model.immutable import is_value
+from tidegate.sim._objects import (
+    ATOMS,
+    CONSTANT,
+    INSTALLED,
+    TOKENS_MAX,
+    attributes_of,
+    fields_of,
+    is_constant,
+    is_iterator,
+    is_library,
+    is_library_class,
+    is_random,
+    state_of,
+    token_of,
+)
 from tidegate.sim.fingerprint import referents
 
 __all__ = ["CLOCKS", "DATA_MAX", "RANDOM", "Cause", "Reach", "differs", "objects_at", "reached"]
@@ -83,24 +83,11 @@ _CODE_MAX: Final = 20_000
 """How many functions and classes a walk visits."""
 DATA_MAX: Final = 5_000
 """How many other objects, besides texts, numbers, and tuples of these."""
-_TOKENS_MAX: Final = 2_000
-"""How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
-_WIDE_MAX: Final = 20_000
-"""And how many of one such collection."""
-_BYTES_MAX: Final = 1_000_000
-"""How many bytes of a buffer."""
 _WIDE_COST: Final = 8
-"""So many of these take as long as another value."""
+"""So many members of a collection of nothing but numbers and texts take as long as another value."""
 _DEEP_MAX: Final = 6
-_LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
-"""Where the standard library lies."""
-_INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(\w+)")
-_HEAP_TYPE: Final = 1 << 9
-"""The flag of a class that Python code, rather than C, has made."""
-
 _TODO: Final = "keep it in a local of an immutable kind, pass it as an argument, or ask for it with an effect"
 
-_Token: TypeAlias = object
 _Place: TypeAlias = tuple[str, object, str]
 """A label, what holds a name (a dictionary, a class, a module), and the name."""
 
@@ -153,24 +140,24 @@ class Reach:
         """Is there code of the user's?"""
         return bool(self.codes)
 
-    def snapshot(self, left: list[int] | None = None, known: Container[str] = ()) -> tuple[_Token, ...]:
+    def snapshot(self, left: list[int] | None = None, known: Container[str] = ()) -> tuple[object, ...]:
         """What each place holds, as values that can be compared.
 
         Args:
             left: How many values may still be looked at by this snapshot and others; it is lowered.
             known: Labels of places that are left out.
         """
-        tokens: list[_Token] = []
+        tokens: list[object] = []
         for number, (label, holder, name) in enumerate(self.places):
             if label in known or number in self.still:
                 tokens.append(None)
                 continue
-            here = [_TOKENS_MAX, 0]
-            tokens.append(_token(_held(holder, name), here, _DEEP_MAX, (), self.own))
+            here = [TOKENS_MAX, 0]
+            tokens.append(token_of(_held(holder, name), here, _DEEP_MAX, (), self.own))
             if here[0] < 0:
                 self.cut.add(label)
             if left is not None:
-                left[0] -= _TOKENS_MAX - here[0] + here[1] // _WIDE_COST
+                left[0] -= TOKENS_MAX - here[0] + here[1] // _WIDE_COST
         return tuple(tokens)
 
     def held(self) -> Iterator[tuple[str, object]]:
@@ -184,7 +171,7 @@ class Reach:
         return any(each is holder and called == name for _, each, called in self.named)
 
     def changed(
-        self, before: tuple[_Token, ...], left: list[int] | None = None, known: Container[str] = ()
+        self, before: tuple[object, ...], left: list[int] | None = None, known: Container[str] = ()
     ) -> tuple[str, ...]:
         """The labels of the places that have changed since a snapshot, besides those that are known to change."""
         now = zip(self.places, before, self.snapshot(left, known), strict=True)
@@ -256,23 +243,23 @@ def reached(*roots: object) -> Reach:
     for root in roots:
         owner = root.func if isinstance(root, partial) else root
         owner = owner.__self__ if isinstance(owner, MethodType) else owner
-        if not isinstance(owner, _CONSTANT):  # an object that is called, and may keep something in itself
+        if not isinstance(owner, CONSTANT):  # an object that is called, and may keep something in itself
             label = type(owner).__name__
             walk.place(label, {label: owner}, label)
         walk.visit(root, "")
     walk.go_on()
     places = tuple(filter(walk.may_change, walk.places.values()))
     return Reach(
-        places,
-        walk.has_sets,
-        tuple(sorted(walk.clocks)),
-        tuple(sorted(walk.randoms)),
-        tuple(walk.codes),
-        tuple(walk.places.values()),
-        {key: item for key, item in walk.seen.items() if not isinstance(item, _CONSTANT)},
-        walk.left_out,
-        frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
-        walk.own,
+        places=places,
+        has_sets=walk.has_sets,
+        clocks=tuple(sorted(walk.clocks)),
+        randoms=tuple(sorted(walk.randoms)),
+        codes=tuple(walk.codes),
+        named=tuple(walk.places.values()),
+        objects={key: item for key, item in walk.seen.items() if not isinstance(item, CONSTANT)},
+        left_out=walk.left_out,
+        still=frozenset(number for number, place in enumerate(places) if walk.only_reads(place)),
+        own=walk.own,
     )
 
 
@@ -281,7 +268,7 @@ def objects_at(holder: object, name: str, own: frozenset[str] = frozenset()) -> 
     walk = _Walk(own)
     walk.push((_held(holder, name),), "")
     walk.go_on()
-    return frozenset(key for key, item in walk.seen.items() if not _is_constant(item, own))
+    return frozenset(key for key, item in walk.seen.items() if not is_constant(item, own))
 
 
 def _packages_of(roots: Iterable[object]) -> frozenset[str]:
@@ -289,7 +276,7 @@ def _packages_of(roots: Iterable[object]) -> frozenset[str]:
     found, seen, todo = set[str](), dict[int, object](), list(roots)
     while todo:
         item = todo.pop()
-        if id(item) in seen or type(item) in _ATOMS:
+        if id(item) in seen or type(item) in ATOMS:
             continue
         seen[id(item)] = item
         match item:
@@ -311,7 +298,7 @@ def _packages_of(roots: Iterable[object]) -> frozenset[str]:
                 if not _is_ours(type(item)):
                     todo.append(getattr_static(item, "__wrapped__", None))
                 if callable(item) and _is_ours(type(item)):
-                    todo += [part for _, part in _fields(item, frozenset())]
+                    todo += [part for _, part in fields_of(item, frozenset())]
     return frozenset(found - {""})
 
 
@@ -322,7 +309,7 @@ def _is_ours(item: object) -> bool:
 
 def _package(module: str, file: str) -> str:
     """The installed package in which that module lies; "" if in none, such as what a decorator of another package has made."""
-    found = _INSTALLED.search(file.replace("\\", "/"))
+    found = INSTALLED.search(file.replace("\\", "/"))
     return found[1] if found and module.partition(".")[0] in (found[1], "__main__") else ""
 
 
@@ -365,9 +352,9 @@ class _Walk:
 
     def push(self, items: Iterable[object], label: str) -> None:
         for item in items:
-            if type(item) in _ATOMS:
+            if type(item) in ATOMS:
                 continue
-            if isinstance(item, (*_CONSTANT, MethodType, partial)):
+            if isinstance(item, (*CONSTANT, MethodType, partial)):
                 self.codes_todo.append((item, label))
             elif not _is_plain(item):
                 self.todo.append((item, label))
@@ -379,7 +366,7 @@ class _Walk:
             return True
         held = _held(holder, name)
         is_unused = isinstance(holder, FunctionType) and held == {}  # a function without attributes or defaults
-        return held is not _NOTHING and not is_unused and not _is_constant(held, self.own)
+        return held is not _NOTHING and not is_unused and not is_constant(held, self.own)
 
     def only_reads(self, place: _Place) -> bool:
         """Is it a table in which the code only looks up immutable values, and that the walk reached by one name?"""
@@ -396,14 +383,14 @@ class _Walk:
             return DEEP
         table = cast("Iterable[object]", item)
         parts = [*table.keys(), *table.values()] if isinstance(table, (dict, MappingProxyType)) else table
-        return 1 + max((self.depth_of(part, deep - 1) for part in parts if type(part) not in _ATOMS), default=0)
+        return 1 + max((self.depth_of(part, deep - 1) for part in parts if type(part) not in ATOMS), default=0)
 
     def visit(self, item: object, label: str) -> None:
         if id(item) in self.seen:
             self.shared.add(id(item))
             return
         self.seen[id(item)] = item
-        self.data += not isinstance(item, _CONSTANT)
+        self.data += not isinstance(item, CONSTANT)
         match item:
             case FunctionType():
                 self.name_source("", item, None)
@@ -432,19 +419,19 @@ class _Walk:
                 if item.gi_frame is not None:
                     self.visit_code(item.gi_code, item.gi_frame.f_globals, {})
                     self.push(referents(item), label)
-            case _ if _is_random(item):
+            case _ if is_random(item):
                 self.randoms.add(label)
             case _:
                 self.push((getattr_static(item, "__wrapped__", None), type(item)), label)  # of a cache of functools
-                for name, part in (*_fields(item, self.own), *_functions_in(item)):
+                for name, part in (*fields_of(item, self.own), *_functions_in(item)):
                     self.push((part,), f"{label}.{name}")
-                if _is_iterator(item):
+                if is_iterator(item):
                     self.push(referents(item), label)
 
     def visit_arguments(self, call: partial[object]) -> None:
         """What is given to a function of the user's is named as its parameters are."""
         function = call.func
-        if isinstance(function, FunctionType) and not _is_library(
+        if isinstance(function, FunctionType) and not is_library(
             function.__module__ or "", function.__code__.co_filename, self.own
         ):
             given = {**dict(zip(function.__code__.co_varnames, call.args, strict=False)), **call.keywords}
@@ -457,7 +444,7 @@ class _Walk:
             self.place(variable, cell, "cell_contents")
             bound[variable] = [_held(cell, "cell_contents")]
         self.push((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()), function.__name__)
-        if _is_library(function.__module__ or "", function.__code__.co_filename, self.own):
+        if is_library(function.__module__ or "", function.__code__.co_filename, self.own):
             return
         for attribute in ("__defaults__", "__kwdefaults__", "__dict__"):
             self.place(f"{function.__name__}.{attribute}", function, attribute)
@@ -535,7 +522,7 @@ class _Walk:
 
     def visit_module(self, label: str, module: ModuleType, names: AbstractSet[str]) -> None:
         """Visit what code with these names may look up in a module of the user's."""
-        if _is_library(module.__name__, vars(module).get("__file__"), self.own):
+        if is_library(module.__name__, vars(module).get("__file__"), self.own):
             return
         for attribute in sorted(names & vars(module).keys()):
             key, held = (id(vars(module)), attribute), vars(module)[attribute]
@@ -564,14 +551,14 @@ class _Walk:
         module = getattr(held, "__module__", None) or getattr(
             owner if isinstance(owner, type) else type(owner), "__module__", ""
         )
-        if module not in _SOURCES and not _is_random(owner):
+        if module not in _SOURCES and not is_random(owner):
             return
         self.seen.setdefault(id(held), held)
         path = path or f"{'os' if module in ('posix', 'nt') else module}.{name}"
         is_without = name in _CLOCKS_WITHOUT and given in (None, -1, _CLOCKS_WITHOUT[name])
         if _is_date(owner) and name in _NOW:
             self.clocks.add(path)
-        elif _is_random(owner):
+        elif is_random(owner):
             self.place_random(path, held)
             if name not in _STATE_OF_RANDOM:
                 self.randoms.add(path)
@@ -588,7 +575,7 @@ class _Walk:
 
     def visit_class(self, kind: type) -> None:
         for base in kind.__mro__:
-            if _is_library_class(base, self.own):
+            if is_library_class(base, self.own):
                 continue
             for name, held in list(vars(base).items()):
                 inner = held
@@ -622,14 +609,7 @@ class _State:
 
     @property
     def state(self) -> object:
-        return _state_of(self.generator)
-
-
-def _state_of(generator: object) -> object:
-    try:
-        return hash(generator.getstate())  # type: ignore[attr-defined]
-    except NotImplementedError:  # it draws from the operating system
-        return None
+        return state_of(self.generator)
 
 
 def _imported(name: str, level: int, space: Mapping[str, object]) -> ModuleType | None:
@@ -657,202 +637,27 @@ def _is_source(module: ModuleType) -> bool:
 
 def _is_plain(item: object) -> bool:
     """Is it a number or a text, or a tuple of these?"""
-    return type(item) in _ATOMS or (type(item) is tuple and all(map(_is_plain, item)))
+    return type(item) in ATOMS or (type(item) is tuple and all(map(_is_plain, item)))
 
 
-def _is_library(module: str, file: str | None, own: frozenset[str]) -> bool:
-    """Is it code of the standard library, of an installed package, or of tidegate? Programs keep no state there."""
-    if file is None:
-        return module != "__main__"
-    place, is_ours = file.replace("\\", "/"), module.partition(".")[0] == "tidegate"
-    if found := _INSTALLED.search(place):
-        return is_ours or found[1] not in own
-    return is_ours or place.startswith((_LIBRARY, "<frozen", "<attrs"))
-
-
-def _is_library_class(kind: type, own: frozenset[str]) -> bool:
-    if not kind.__flags__ & _HEAP_TYPE or kind.__module__.partition(".")[0] == "tidegate":
-        return True
-    of_it = (
-        each for each in vars(kind).values() if isinstance(each, FunctionType) and each.__module__ == kind.__module__
-    )
-    files = [each.__code__.co_filename for each in of_it if not _is_made_by_a_library(each)]
-    return bool(files) and all(_is_library(kind.__module__, file, own) for file in files)
-
-
-def _is_made_by_a_library(function: FunctionType) -> bool:
-    """Does its code lie elsewhere than its class? So it is with methods that a decorator has made."""
-    file = function.__code__.co_filename.replace("\\", "/")
-    top = function.__module__.partition(".")[0]
-    return file.startswith("<") or (top not in _MAKERS and any(f"/{maker}" in file for maker in _MAKERS.values()))
-
-
-_MAKERS: Final[Mapping[str, str]] = {
-    "attr": "attr/_", "contextlib": "contextlib.py", "dataclasses": "dataclasses.py", "functools": "functools.py",
-}  # fmt: skip
-"""Modules that make methods for classes of others, and how their files end."""
-
-
-def _fields(item: object, own: frozenset[str]) -> Iterator[tuple[str, object]]:
-    """The attributes of an instance of a class of the user's, or of one that holds whatever is put there, or calls it."""
-    module = type(item).__module__
-    is_calling = module.partition(".")[0] == "tidegate" and callable(item)
-    if _is_library_class(type(item), own) and module not in _HOLDERS and not is_calling:
-        return
-    yield from _attributes_of(item)
-
-
-def _functions_in(item: object, deep: int = _DEEP_MAX) -> Iterator[tuple[str, object]]:
+def _functions_in(item: object, deep: int = 2 * _DEEP_MAX) -> Iterator[tuple[str, object]]:
     """The functions that a part of a program of tidegate was made of; what an actor has is confirmed by itself."""
-    is_part = _is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim.")
-    if deep and is_part and not isinstance(item, (*_CONSTANT, Document)) and not callable(item):
-        for name, part in _attributes_of(item):
-            if not callable(part):
-                yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part, deep - 1))
-            elif not isinstance(part, type):
-                yield name, part
+    for name, part in _parts_of(item) if deep else ():
+        if not callable(part):
+            yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part, deep - 1))
+        elif not isinstance(part, type):
+            yield name, part
 
 
-def _attributes_of(item: object) -> Iterator[tuple[str, object]]:
-    form: type = type(item)
-    is_plain, slots = _form_of(form)
-    with suppress(AttributeError):
-        yield from list((getattr if is_plain else object.__getattribute__)(item, "__dict__").items())
-    for kind, name, member in slots:
-        with suppress(AttributeError):
-            yield name, member.__get__(item, kind)
-
-
-@cache
-def _form_of(kind: type) -> tuple[bool, tuple[tuple[type, str, MemberDescriptorType], ...]]:
-    """Whether it looks attributes up as any class does, and its slots."""
-    is_plain = not any(isinstance(getattr_static(kind, name, None), FunctionType) for name in _LOOKING_UP)
-    return is_plain, tuple(
-        (base, name, member)
-        for base in kind.__mro__
-        for name, member in vars(base).items()
-        if isinstance(member, MemberDescriptorType) and not name.startswith("__")
-    )
-
-
-_LOOKING_UP: Final = ("__getattr__", "__getattribute__")
-_HOLDERS: Final = frozenset(
-    {
-        "_weakrefset",
-        "argparse",
-        "asyncio.locks",
-        "asyncio.queues",
-        "collections",
-        "queue",
-        "threading",
-        "types",
-        "weakref",
-    }
-)
-
-
-def _is_random(item: object) -> bool:
-    return any(kind.__module__ == "_random" for kind in type(item).__mro__)
-
-
-def _is_iterator(item: object) -> bool:
-    """Is it an iterator of C code, such as `map` or what itertools makes?"""
-    return issubclass(type(item), Iterator) and type(item).__module__ in ("builtins", "itertools", "collections")
-
-
-def _is_constant(item: object, own: frozenset[str]) -> bool:
-    """Is there nothing in it that can change, and that the walk does not visit by itself?"""
+def _parts_of(item: object) -> Iterable[tuple[str, object]]:
     match item:
-        case partial():
-            return all(_is_constant(each, own) for each in (item.func, *item.args, *item.keywords.values()))
-        case tuple():
-            return all(_is_constant(each, own) for each in item)
-        case _ if isinstance(wrapped := getattr_static(item, "__wrapped__", None), FunctionType):
-            return _is_library(wrapped.__module__ or "", wrapped.__code__.co_filename, own)
-        case _:
-            return isinstance(item, _CONSTANT) or is_value(item)
-
-
-# --- what it holds ------------------------------------------------------------------------------------------------------
-
-
-def _token(item: object, left: list[int], deep: int, inside: tuple[int, ...], own: frozenset[str]) -> _Token:
-    """A value as another one that is equal as long as nothing in it changes."""
-    left[0] -= 1
-    kind = type(item)
-    if kind in _ATOMS:
-        return (kind, item) if item == item else kind  # noqa: PLR0124  NaN
-    if left[0] < 0 or not deep or id(item) in inside:
-        return kind
-
-    def parts(items: object) -> tuple[_Token, ...]:
-        chosen = tuple(islice(cast("Iterator[object]", items), _WIDE_MAX))
-        kinds = tuple(map(type, chosen))
-        if _ATOMS.issuperset(kinds):
-            left[1] += len(chosen)
-            return chosen, kinds
-        left[0] -= max(0, len(chosen) - _TOKENS_MAX)
-        return tuple([_token(part, left, deep - 1, (*inside, id(item)), own) for part in chosen[:_TOKENS_MAX]])
-
-    match item:
-        case tuple() | list() | deque():
-            return (kind, len(item), parts(item))
-        case set() | frozenset():
-            return (
-                kind,
-                len(item),
-                frozenset([_token(part, left, deep - 1, (*inside, id(item)), own) for part in item]),
-            )
+        case Document():
+            return ()
+        case tuple() | frozenset():
+            return (("each", part) for part in item if type(part) not in ATOMS)
         case dict() | MappingProxyType():
-            return (kind, len(item), parts(item.keys()), parts(item.values()))
-        case bytearray():
-            return (kind, bytes(item))
-        case MethodType():
-            return (kind, item.__name__, parts((item.__self__,)))
-        case partial():
-            return (kind, parts((item.func, *item.args, *item.keywords.values())))
-        case _ if isinstance(item, _CONSTANT):
-            return id(item)
-        case GeneratorType():
-            frame = item.gi_frame
-            return (kind, None if frame is None else (frame.f_lasti, parts(referents(item))))
-        case _ if kind is _CACHE or kind.__name__ == "_lru_list_elem":
-            return (kind, parts(each for each in referents(item) if not is_value(each)))
-        case _ if _is_random(item):
-            return (kind, _state_of(item))
-        case count():
-            return (kind, repr(item))  # such as count(3)
-        case cycle():
-            return (kind, object())  # where it stands is not seen
-        case _ if _is_iterator(item):
-            return (kind, length_hint(item, 0), parts(referents(item)))
+            return ((str(name), part) for name, part in item.items())
+        case _ if _is_ours(type(item)) and not type(item).__module__.startswith("tidegate.sim."):
+            return () if callable(item) or isinstance(item, CONSTANT) else attributes_of(item)
         case _:
-            fields = (
-                (name, _token(part, left, deep - 1, (*inside, id(item)), own)) for name, part in _fields(item, own)
-            )
-            return (kind, _text_or_bytes(item, left), *fields)
-
-
-_FILES_IN_MEMORY: Final = frozenset({"BytesIO", "StringIO"})
-
-
-def _text_or_bytes(item: object, left: list[int]) -> object:
-    """What a buffer holds, such as an array or what ctypes makes, or a file in memory; None for anything else."""
-    try:
-        for kind in type(item).__mro__:
-            if kind.__module__ == "_io" and kind.__name__ in _FILES_IN_MEMORY:
-                return vars(kind)["getvalue"](item), vars(kind)["tell"](item)
-        if isinstance(getattr_static(type(item), "__buffer__", None), FunctionType):  # it is the user's
-            return None
-        view = memoryview(cast("bytes", item))
-    except (TypeError, ValueError, BufferError):  # it is none, or closed
-        return None
-    if view.nbytes > _BYTES_MAX:
-        left[0] = -1
-        return None
-    return view.tobytes()
-
-
-_CONSTANT: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType)
-_CACHE: Final = type(functools.cache(len))
-_ATOMS: Final = frozenset({type(None), bool, int, float, str, bytes, complex})
+            return ()

@@ -418,15 +418,15 @@ class _Found:
     def tally(self, failed: FailedRun | None = None, *, is_cut: bool = False) -> Tally:
         faults = counted((fault, 1) for fault in self.faults)
         return Tally(
-            self.runs,
-            self.progress.states,
-            self.transitions,
-            self.depth,
-            faults,
-            frozenset(self.goals),
-            self.is_absolute,
-            failed,
-            is_cut,
+            runs=self.runs,
+            states=self.progress.states,
+            transitions=self.transitions,
+            depth=self.depth,
+            faults=faults,
+            goals=frozenset(self.goals),
+            is_absolute=self.is_absolute,
+            failed=failed,
+            is_cut=is_cut,
         )
 
 

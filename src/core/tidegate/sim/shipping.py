@@ -60,6 +60,11 @@ class Shipped:
     large: _Make
 
     @property
+    def summary(self) -> str:
+        """What is explored, in a sentence."""
+        return self.default().summary
+
+    @property
     def scopes(self) -> tuple[Scope, ...]:
         """All of them."""
         return tuple(Scope)
@@ -84,6 +89,7 @@ class Specimen:
         source: Where the bug was seen, in a sentence.
         of: The name of the scenario of the design.
         alone: Judge that law alone, for the bug breaks another one sooner.
+        says: What is wrong, in a sentence; "" where only the scenario says it.
     """
 
     name: str
@@ -92,6 +98,12 @@ class Specimen:
     source: str
     of: str
     alone: bool = False
+    says: str = ""
+
+    @property
+    def summary(self) -> str:
+        """What is wrong, in a sentence. The program with the bug is not made."""
+        return self.says or self.make().summary
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -141,7 +153,7 @@ def specimen(
         of: The name of the scenario of the design.
         alone: Judge that law alone.
     """
-    return Specimen(name, lambda: make(vary(), summary=says), law, source, of, alone)
+    return Specimen(name, lambda: make(vary(), summary=says), law, source, of, alone, says)
 
 
 def scoped(name: str, scope: Scope) -> str:

@@ -78,15 +78,15 @@ class Tally:
         if self.is_over:
             return self
         return Tally(
-            self.runs + later.runs,
-            max(self.states, later.states),
-            self.transitions + later.transitions,
-            max(self.depth, later.depth),
-            counted([*self.faults, *later.faults]),
-            self.goals | later.goals,
-            self.is_absolute or later.is_absolute,
-            later.failed,
-            later.is_cut,
+            runs=self.runs + later.runs,
+            states=max(self.states, later.states),
+            transitions=self.transitions + later.transitions,
+            depth=max(self.depth, later.depth),
+            faults=counted([*self.faults, *later.faults]),
+            goals=self.goals | later.goals,
+            is_absolute=self.is_absolute or later.is_absolute,
+            failed=later.failed,
+            is_cut=later.is_cut,
         )
 
 

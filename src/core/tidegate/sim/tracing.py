@@ -38,7 +38,6 @@ from tidegate.model.operations import (
 )
 from tidegate.model.patches import difference, to_json
 from tidegate.model.transactions import CommitTransaction, InTransaction
-from tidegate.sim import group
 from tidegate.sim.actors import STARTS_AGAIN
 from tidegate.sim.automaton import Raised
 from tidegate.sim.causes import caused_by, done_in, touched_by
@@ -81,7 +80,6 @@ _KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]] = (
     (StepKind.NOTE, (Note,)),
     (StepKind.CALL, (Call,)),
     (StepKind.COMMIT, (CommitTransaction,)),
-    *group.STEP_KINDS,
 )
 _KIND_OF_FAULT: Final = {
     Fault.CRASH_BEFORE: StepKind.CRASH,
@@ -331,5 +329,7 @@ def _kind_of(way: Way) -> StepKind:
         return _KIND_OF_LANE[lane]
     if effect is None:
         return StepKind.DELIVER if isinstance(getattr(way.stepper, "actor", None), ReducerProcess) else StepKind.OTHER
+    from tidegate.sim.group import STEP_KINDS  # noqa: PLC0415  only traces need it, and it loads the consumer
+
     done = effect.operation if isinstance(effect, InTransaction) else effect
-    return next((kind for kind, effects in _KINDS if isinstance(done, effects)), StepKind.OTHER)
+    return next((kind for kind, effects in (*_KINDS, *STEP_KINDS) if isinstance(done, effects)), StepKind.OTHER)

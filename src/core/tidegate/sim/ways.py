@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, cast, final
+from functools import cache
+from typing import NamedTuple, cast, final
 
 from tidegate.model.documents import exactly, one_line
 from tidegate.model.effects import Effect
 from tidegate.sim.actors import Network, Process, Ticks
 from tidegate.sim.automaton import Asking
 from tidegate.sim.failover import Failover
-from tidegate.sim.group import Coordinator
 from tidegate.sim.lines import decided_at
 from tidegate.sim.packing import Packed
 from tidegate.sim.reducers import Crash, Machine, ReducerProcess, Restart
 from tidegate.sim.scenario import ActorStep, Delivers, Label
 from tidegate.sim.search import Search
 from tidegate.sim.space import Stepper
-from tidegate.sim.streams import Forgetful
 from tidegate.sim.trace import Lane
 
 __all__ = ["Way", "effect_of", "event", "lane_of", "source", "ways"]
-
-
-_LANES: Final[tuple[tuple[type[object], Lane], ...]] = (
-    (Process, Lane.PROCESS),
-    (ReducerProcess, Lane.PROCESS),
-    (Network, Lane.NETWORK),
-    (Ticks, Lane.CLOCK),
-    (Coordinator, Lane.COORDINATOR),
-    (Crash, Lane.FAULTS),
-    (Restart, Lane.FAULTS),
-    (Failover, Lane.FAULTS),
-    (Forgetful, Lane.STREAM),
-)
-"""The kind of lane of each kind of actor; of any other, a process."""
 
 
 @final
@@ -59,7 +44,24 @@ def lane_of(stepper: Stepper) -> Lane:
     actor: object = getattr(stepper, "actor", None)
     if actor is None:
         return Lane.CLOCK
-    return next((lane for kind, lane in _LANES if isinstance(actor, kind)), Lane.PROCESS)
+    return next((lane for kind, lane in _lanes() if isinstance(actor, kind)), Lane.PROCESS)
+
+
+@cache
+def _lanes() -> tuple[tuple[type[object], Lane], ...]:
+    """The kind of lane of each kind of actor; of any other, a process."""
+    from tidegate.sim.group import Coordinator  # noqa: PLC0415  only traces need it, and it loads the consumer
+    from tidegate.sim.streams import Forgetful  # noqa: PLC0415  likewise, the change stream
+
+    return (
+        (Network, Lane.NETWORK),
+        (Ticks, Lane.CLOCK),
+        (Coordinator, Lane.COORDINATOR),
+        (Crash, Lane.FAULTS),
+        (Restart, Lane.FAULTS),
+        (Failover, Lane.FAULTS),
+        (Forgetful, Lane.STREAM),
+    )
 
 
 def event(step: ActorStep) -> str:

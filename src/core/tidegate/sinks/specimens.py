@@ -1,4 +1,4 @@
-"""Seven ways to get a circuit wrong."""
+"""Eleven ways to get an outbox and its circuit wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 from tidegate.sinks.circuit_breaker import HalfOpen, Open, admit, recorded
 from tidegate.sinks.outbox import OutboxRules
-from tidegate.sinks.scenarios import ALL, IN_A_ROW, ONE, OTHER_ERAS, SETTLED, SHUT, WAKES, outbox
+from tidegate.sinks.scenarios import (
+    ALL,
+    EARLY,
+    IN_A_ROW,
+    ONE,
+    OTHER_ERAS,
+    SETTLED,
+    SHUT,
+    WAKES,
+    WITHDRAWN,
+    handed_back,
+    outbox,
+)  # fmt: skip
 
 __all__ = ["SPECIMENS"]
 
@@ -22,7 +34,7 @@ GIVES_UP: Final = """        if isinstance(state.circuit, Open):
             state = attrs.evolve(state, waiting=())
 """
 SLEEPS: Final = """        if isinstance(state.circuit, HalfOpen):
-            state = attrs.evolve(state, is_timed=False)
+            state = attrs.evolve(state, wakes_at=None)
             commands = [each for each in commands if not isinstance(each, StartTimer)]
 """
 
@@ -38,7 +50,7 @@ SPECIMENS: Final = (
         "Whatever succeeds closes the circuit, also what was begun before it opened.",
         "Planted: a slow success of before the outage closes the circuit while the sink is away.",
         lambda: variant(OutboxRules, recorded=variant(recorded, (OTHER_ERA, ANY_SUCCESS + OTHER_ERA))),
-        make=outbox, of="outbox"),
+        make=outbox, of="outbox", alone=True),
     specimen(
         "outbox.decided_by_anybody", OTHER_ERAS,
         "A probe is decided by whatever attempt ends next.",
@@ -69,6 +81,30 @@ SPECIMENS: Final = (
         "outbox.oversleeps_the_alarm", ALL,
         "When the timer fires, nobody looks what waits.",
         "Planted: with nothing under way nobody looks at what waits, unless something new comes.",
-        partial(variant, OutboxRules, ("self._tried(attrs.evolve(state, is_timed=False), now)", "Step(state)")),
+        partial(variant, OutboxRules, ("self._try_due(attrs.evolve(state, wakes_at=None), now)", "Step(state)")),
         make=outbox, of="outbox", alone=True),
+    specimen(
+        "outbox.tries_at_once", EARLY,
+        "A payload that has failed is tried again at once.",
+        "Drakkar 0.11.1 delivers again without a pause, so that an outage of a second uses up all attempts (W22).",
+        partial(variant, OutboxRules, ("is not None and at - now > 0}", "is not None and at - now < 0}")),
+        make=outbox, of="outbox"),
+    specimen(
+        "outbox.tries_what_is_withdrawn", WITHDRAWN,
+        "A payload that nobody waits for is tried again where it fails.",
+        "Planted: the former owner of a partition goes on to write, after the next one has begun.",
+        partial(variant, OutboxRules, ("if number in withdrawn or failure is None:", "if failure is None:")),
+        make=handed_back, of="outbox.handed_back"),
+    specimen(
+        "outbox.gives_up_in_silence", SETTLED,
+        "A payload that is given up is handed back to nobody.",
+        "Planted: whoever waits for it waits for ever, and the offset of its record with it.",
+        partial(variant, OutboxRules, ("commands.append(HandBack(number, after))", "pass")),
+        make=handed_back, of="outbox.handed_back", alone=True),
+    specimen(
+        "outbox.tries_what_is_refused", SETTLED,
+        "A payload that is handed back is tried again all the same.",
+        "Planted: it is dead-lettered and delivered, or dead-lettered twice.",
+        partial(variant, OutboxRules, ("commands.append(HandBack(number, after))", "commands.append(HandBack(number, after))\n                waiting.append(number)")),
+        make=handed_back, of="outbox.handed_back", alone=True),
 )  # fmt: skip

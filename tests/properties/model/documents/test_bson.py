@@ -11,34 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from tests.properties.model.terms import INFINITY, NAN, A, Colour, doc, unread
 
-from tidegate.model.documents import (
-    Add,
-    Document,
-    Foreign,
-    In,
-    Lt,
-    Value,
-    equal,
-    exactly,
-    frozen,
-    matches,
-    numeric,
-    show,
-    updated,
-)
+from tidegate.model import documents
 from tidegate.model.effects import (
     Refused,
 )
 from tidegate.model.errors import Misuse
-from tidegate.model.strategies.bson import (
-    ODD_DECIMALS,
-    POWERS,
-    SIGNIFICAND_MAX,
-    decimal,
-    foreign_document_pairs,
-    foreigns,
-    regex,
-)
+from tidegate.model.strategies import bson
 
 
 @pytest.mark.parametrize(
@@ -79,33 +57,37 @@ from tidegate.model.strategies.bson import (
 def test_what_only_bson_has_stands_there_as_bson_writes_it(kind: str, payload: bytes) -> None:
     """A payload of another length, with an end missing, no text, or of a type that has a counterpart, is refused."""
     with pytest.raises(Misuse, match="has this payload"):
-        Foreign(kind, payload)
+        documents.Foreign(kind, payload)
 
 
-@given(foreigns(), foreign_document_pairs())
-def test_what_only_bson_has_stands_in_documents(value: Foreign, pair: tuple[Document, Document]) -> None:
+@given(bson.foreigns(), bson.foreign_document_pairs())
+def test_what_only_bson_has_stands_in_documents(
+    value: documents.Foreign, pair: tuple[documents.Document, documents.Document]
+) -> None:
     """It is taken over as it is, by mappings too, and prints on one line."""
     document = pair[0].put(A, value)
 
-    assert exactly(document[A]) == exactly(value) == exactly(frozen(value))
-    assert Document.of(dict(document.items)) == document == Document(document.items)
-    assert show(value) in show(document)
-    assert "\n" not in show(document)
+    assert documents.exactly(document[A]) == documents.exactly(value) == documents.exactly(documents.frozen(value))
+    assert documents.Document.of(dict(document.items)) == document == documents.Document(document.items)
+    assert documents.show(value) in documents.show(document)
+    assert "\n" not in documents.show(document)
 
 
-def numbers() -> SearchStrategy[Value]:
+def numbers() -> SearchStrategy[documents.Value]:
     decimals = st.builds(
-        decimal, st.integers(-SIGNIFICAND_MAX, SIGNIFICAND_MAX), st.integers(POWERS.start, POWERS.stop - 1)
+        bson.decimal,
+        st.integers(-bson.SIGNIFICAND_MAX, bson.SIGNIFICAND_MAX),
+        st.integers(bson.POWERS.start, bson.POWERS.stop - 1),
     )
-    near = st.builds(decimal, st.integers(-(2**54), 2**54), st.integers(-3, 3))
+    near = st.builds(bson.decimal, st.integers(-(2**54), 2**54), st.integers(-3, 3))
     whole = st.integers(-(2**63), 2**63 - 1)
-    return st.one_of(whole, st.floats(), st.integers(-9, 9), decimals, near, st.sampled_from(ODD_DECIMALS))
+    return st.one_of(whole, st.floats(), st.integers(-9, 9), decimals, near, st.sampled_from(bson.ODD_DECIMALS))
 
 
 def as_fraction(value: object) -> Fraction | str:
     """The dumb twin: the fraction that it is."""
-    if isinstance(value, Foreign):
-        exact = numeric(value)
+    if isinstance(value, documents.Foreign):
+        exact = documents.numeric(value)
         assert exact is not None
         return exact if isinstance(exact, str) else Fraction(exact[0]) * Fraction(10) ** exact[1]
     assert isinstance(value, (int, float))
@@ -113,31 +95,31 @@ def as_fraction(value: object) -> Fraction | str:
 
 
 @given(numbers(), numbers())
-@example(decimal(1, -1), 0.1)
-@example(decimal(5, -1), 0.5)
-@example(decimal(2**53 + 1, 0), 2.0**53)
+@example(bson.decimal(1, -1), 0.1)
+@example(bson.decimal(5, -1), 0.5)
+@example(bson.decimal(2**53 + 1, 0), 2.0**53)
 @example(NAN, math.nan)
 @example(INFINITY, math.inf)
-def test_decimals_are_compared_by_their_number(left: Value, right: Value) -> None:
+def test_decimals_are_compared_by_their_number(left: documents.Value, right: documents.Value) -> None:
     """Exactly, whatever the types: the decimal 0.1 is not the double 0.1, which lies a little above."""
-    assert equal(left, right) == (as_fraction(left) == as_fraction(right))
+    assert documents.equal(left, right) == (as_fraction(left) == as_fraction(right))
 
 
-@given(st.integers(-SIGNIFICAND_MAX, SIGNIFICAND_MAX), st.integers(POWERS.start, POWERS.stop - 1))
+@given(st.integers(-bson.SIGNIFICAND_MAX, bson.SIGNIFICAND_MAX), st.integers(bson.POWERS.start, bson.POWERS.stop - 1))
 def test_a_decimal_is_the_number_that_it_was_made_of(significand: int, power: int) -> None:
     """IEEE 754-2008, 3.5.2: sign, power and significand of a decimal128."""
-    assert as_fraction(decimal(significand, power)) == Fraction(significand) * Fraction(10) ** power
+    assert as_fraction(bson.decimal(significand, power)) == Fraction(significand) * Fraction(10) ** power
 
 
 @given(numbers(), st.integers(-(2**63), 2**63 - 1))
-@example(decimal(-1, 6111), -(2**63))
-@example(decimal(1, -6176), 1)
-def test_decimals_are_below_what_their_number_is_below(held: Value, limit: int) -> None:
+@example(bson.decimal(-1, 6111), -(2**63))
+@example(bson.decimal(1, -6176), 1)
+def test_decimals_are_below_what_their_number_is_below(held: documents.Value, limit: int) -> None:
     """Of `Lt`; NaN is below nothing, and minus infinity below everything."""
     number = as_fraction(held)
     is_below = number == "-inf" if isinstance(number, str) else number < limit
 
-    assert matches(Lt(A, limit), doc(a=held), unread) == is_below
+    assert documents.matches(documents.Lt(A, limit), doc(a=held), unread) == is_below
 
 
 @pytest.mark.parametrize(
@@ -147,28 +129,28 @@ def test_decimals_are_below_what_their_number_is_below(held: Value, limit: int) 
         (-0.25, (-25, -2)),
         (0, (0, 0)),
         (-0.0, (0, 0)),
-        (decimal(0, 300), (0, 0)),
-        (decimal(-150, -2), (-15, -1)),
+        (bson.decimal(0, 300), (0, 0)),
+        (bson.decimal(-150, -2), (-15, -1)),
         (math.nan, "nan"),
         (-math.inf, "-inf"),
-        *zip(ODD_DECIMALS, ("nan", "nan", "nan", "inf", "-inf", (0, 0), (0, 0), (0, 0)), strict=False),
+        *zip(bson.ODD_DECIMALS, ("nan", "nan", "nan", "inf", "-inf", (0, 0), (0, 0), (0, 0)), strict=False),
         (True, None),
         (None, None),
         ("1", None),
         (b"1", None),
-        (regex("1"), None),
+        (bson.regex("1"), None),
     ],
 )
-def test_a_number_has_one_form(value: Value, number: object) -> None:
+def test_a_number_has_one_form(value: documents.Value, number: object) -> None:
     """So that equal numbers of all types have one; what is not a number has none."""
-    assert numeric(value) == number
+    assert documents.numeric(value) == number
 
 
 def test_nothing_is_computed_with_what_only_bson_has() -> None:
     """A sum of decimals is MongoDB's; a regular expression among values would be a pattern to match."""
     with pytest.raises(Misuse, match="holds a decimal"):
-        updated(doc(a=decimal(1, 0)), (Add(A, 1),), unread)
+        documents.updated(doc(a=bson.decimal(1, 0)), (documents.Add(A, 1),), unread)
     with pytest.raises(Misuse, match="a regular expression among the values of a"):
-        In(A, (1, regex("a")))
+        documents.In(A, (1, bson.regex("a")))
     with pytest.raises(Refused):
-        updated(doc(a=regex("a")), (Add(A, 1),), unread)
+        documents.updated(doc(a=bson.regex("a")), (documents.Add(A, 1),), unread)

@@ -10,29 +10,7 @@ from hypothesis import given
 from tests.properties.model.terms import INFINITY, NAN, A, B, at_ten, doc, fields, unread
 
 from tidegate import strategies
-from tidegate.model.documents import (
-    AllOf,
-    AnyOf,
-    Contains,
-    Document,
-    Eq,
-    Exists,
-    Field,
-    Filter,
-    Foreign,
-    Ge,
-    Gt,
-    In,
-    Le,
-    Lt,
-    Ne,
-    Not,
-    NotIn,
-    OlderThan,
-    Value,
-    matches,
-    parts_of,
-)
+from tidegate.model import documents
 from tidegate.model.instants import (
     MILLISECOND,
     Instant,
@@ -45,136 +23,149 @@ YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
 @pytest.mark.parametrize(
     ("term", "document", "expected"),
     [
-        (Eq(A, 1), doc(a=1), True),
-        (Eq(A, 1), doc(a=1.0), True),
-        (Eq(A, 1), doc(a=True), False),
-        (Eq(A, 1), doc(a=(0, 1)), True),
-        (Eq(A, 1), doc(a=((1,),)), False),
-        (Eq(A, (1,)), doc(a=(1,)), True),
-        (Eq(A, (1,)), doc(a=((1,), 2)), True),
-        (Eq(A, None), doc(), True),
-        (Eq(A, None), doc(a=None), True),
-        (Eq(A, None), doc(a=(None,)), True),
-        (Eq(A, None), doc(a=0), False),
-        (Eq(A, math.nan), doc(a=math.nan), True),
-        (Eq(A, doc(b=1, c=2)), doc(a=doc(b=1, c=2)), True),
-        (Eq(A, doc(b=1, c=2)), doc(a=doc(c=2, b=1)), False),
-        (Eq(A, doc()), doc(), False),
-        (Eq(A, 1), doc(b=1), False),
-        (Lt(A, 2), doc(a=1), True),
-        (Lt(A, 2), doc(a=2), False),
-        (Lt(A, 2), doc(a=1.5), True),
-        (Lt(A, 2), doc(a=-math.inf), True),
-        (Lt(A, 2), doc(a=math.nan), False),
-        (Lt(A, 2), doc(a=True), False),
-        (Lt(A, 2), doc(a=decimal(19, -1)), True),
-        (Lt(A, 2), doc(a=(decimal(20, -1), regex("a"))), False),
-        (Lt(A, 2), doc(a=INFINITY), False),
-        (Lt(A, 2), doc(a=NAN), False),
-        (Eq(A, 1), doc(a=decimal(10, -1)), True),
-        (Eq(A, regex("a")), doc(a="a"), False),
-        (Eq(A, regex("a")), doc(a=("b", regex("a"))), True),
-        (In(A, (decimal(1, 0), NAN)), doc(a=math.nan), True),
-        (Contains(A, Foreign("minKey", b"")), doc(a=(Foreign("minKey", b""),)), True),
-        (Lt(A, 2), doc(a=None), False),
-        (Lt(A, 2), doc(a="1"), False),
-        (Lt(A, 2), doc(a=(5, 1)), True),
-        (Lt(A, 2), doc(a=((1,),)), False),
-        (Lt(A, 2), doc(), False),
-        (In(A, (1, 2)), doc(a=2), True),
-        (In(A, (1, 2)), doc(a=3), False),
-        (In(A, (1, None)), doc(), True),
-        (In(A, (1, 2)), doc(a=(3, 2)), True),
-        (In(A, ()), doc(a=1), False),
-        (Exists(A), doc(a=None), True),
-        (Exists(A), doc(b=1), False),
-        (Contains(A, 1), doc(a=(0, 1.0)), True),
-        (Contains(A, 1), doc(a=(0, True)), False),
-        (Contains(A, 1), doc(a=1), False),
-        (Contains(A, None), doc(), False),
-        (OlderThan(A, 9 * MILLISECOND), doc(a=OLD), True),
-        (OlderThan(A, 9 * MILLISECOND + 1), doc(a=OLD), False),
-        (OlderThan(A, 2 * MILLISECOND), doc(a=YOUNG), False),
-        (OlderThan(A, -5 * MILLISECOND), doc(a=Instant(15 * MILLISECOND)), True),
-        (Ne(A, 1), doc(a=2), True),
-        (Ne(A, 1), doc(a=1.0), False),
-        (Ne(A, 1), doc(), True),
-        (Ne(A, 1), doc(a=True), True),
-        (Ne(A, 1), doc(a=(0, 1)), False),
-        (Ne(A, None), doc(), False),
-        (Ne(A, None), doc(a=0), True),
-        (NotIn(A, (1, 2)), doc(a=3), True),
-        (NotIn(A, (1, 2)), doc(a=(3, 2)), False),
-        (NotIn(A, (1, 2)), doc(), True),
-        (NotIn(A, (1, None)), doc(), False),
-        (NotIn(A, ()), doc(), True),
-        (Le(A, 2), doc(a=2.0), True),
-        (Le(A, 2), doc(a=3), False),
-        (Le(A, math.nan), doc(a=math.nan), True),
-        (Le(A, 2), doc(a=math.nan), False),
-        (Lt(A, math.nan), doc(a=1), False),
-        (Gt(A, 2), doc(a=3), True),
-        (Gt(A, 2), doc(a=2), False),
-        (Gt(A, 2), doc(a=(1, 3)), True),
-        (Gt(A, 2), doc(a=decimal(21, -1)), True),
-        (Gt(A, 2), doc(a=INFINITY), True),
-        (Gt(A, 2), doc(a=NAN), False),
-        (Gt(A, math.inf), doc(a=INFINITY), False),
-        (Gt(A, -math.inf), doc(a=decimal(0, 0)), True),
-        (Ge(A, 2), doc(a=2), True),
-        (Ge(A, 2), doc(a=1), False),
-        (Ge(A, 2), doc(), False),
-        (Ge(A, 0.5), doc(a=decimal(5, -1)), True),
-        (Ge(A, 0), doc(a=None), False),
-        (Gt(A, "a"), doc(a="b"), True),
-        (Gt(A, "a"), doc(a="a"), False),
-        (Gt(A, "a"), doc(a=1), False),
-        (Lt(A, "\U00010000"), doc(a="\uffff"), True),
-        (Lt(A, YOUNG), doc(a=OLD), True),
-        (Lt(A, YOUNG), doc(a=YOUNG), False),
-        (Lt(A, YOUNG), doc(a=1), False),
-        (Ge(A, YOUNG), doc(a=YOUNG), True),
-        (Not(Lt(A, 2)), doc(), True),
-        (Not(Lt(A, 2)), doc(a="1"), True),
-        (Not(Lt(A, 2)), doc(a=1), False),
-        (Not(Not(Exists(A))), doc(a=1), True),
-        (Not(AllOf((Eq(A, 1), Eq(B, 2)))), doc(a=1, b=3), True),
-        (AllOf((Eq(A, 1), Eq(B, 2))), doc(a=1, b=2), True),
-        (AllOf((Eq(A, 1), Eq(B, 2))), doc(a=1, b=3), False),
-        (AnyOf((Eq(A, 1), Eq(B, 2))), doc(a=0, b=2), True),
-        (AnyOf((Eq(A, 1), Eq(B, 2))), doc(a=0, b=0), False),
-        (AllOf((AnyOf((Exists(B), Exists(A))), Lt(A, 2))), doc(a=1), True),
+        (documents.Eq(A, 1), doc(a=1), True),
+        (documents.Eq(A, 1), doc(a=1.0), True),
+        (documents.Eq(A, 1), doc(a=True), False),
+        (documents.Eq(A, 1), doc(a=(0, 1)), True),
+        (documents.Eq(A, 1), doc(a=((1,),)), False),
+        (documents.Eq(A, (1,)), doc(a=(1,)), True),
+        (documents.Eq(A, (1,)), doc(a=((1,), 2)), True),
+        (documents.Eq(A, None), doc(), True),
+        (documents.Eq(A, None), doc(a=None), True),
+        (documents.Eq(A, None), doc(a=(None,)), True),
+        (documents.Eq(A, None), doc(a=0), False),
+        (documents.Eq(A, math.nan), doc(a=math.nan), True),
+        (documents.Eq(A, doc(b=1, c=2)), doc(a=doc(b=1, c=2)), True),
+        (documents.Eq(A, doc(b=1, c=2)), doc(a=doc(c=2, b=1)), False),
+        (documents.Eq(A, doc()), doc(), False),
+        (documents.Eq(A, 1), doc(b=1), False),
+        (documents.Lt(A, 2), doc(a=1), True),
+        (documents.Lt(A, 2), doc(a=2), False),
+        (documents.Lt(A, 2), doc(a=1.5), True),
+        (documents.Lt(A, 2), doc(a=-math.inf), True),
+        (documents.Lt(A, 2), doc(a=math.nan), False),
+        (documents.Lt(A, 2), doc(a=True), False),
+        (documents.Lt(A, 2), doc(a=decimal(19, -1)), True),
+        (documents.Lt(A, 2), doc(a=(decimal(20, -1), regex("a"))), False),
+        (documents.Lt(A, 2), doc(a=INFINITY), False),
+        (documents.Lt(A, 2), doc(a=NAN), False),
+        (documents.Eq(A, 1), doc(a=decimal(10, -1)), True),
+        (documents.Eq(A, regex("a")), doc(a="a"), False),
+        (documents.Eq(A, regex("a")), doc(a=("b", regex("a"))), True),
+        (documents.In(A, (decimal(1, 0), NAN)), doc(a=math.nan), True),
+        (documents.Contains(A, documents.Foreign("minKey", b"")), doc(a=(documents.Foreign("minKey", b""),)), True),
+        (documents.Lt(A, 2), doc(a=None), False),
+        (documents.Lt(A, 2), doc(a="1"), False),
+        (documents.Lt(A, 2), doc(a=(5, 1)), True),
+        (documents.Lt(A, 2), doc(a=((1,),)), False),
+        (documents.Lt(A, 2), doc(), False),
+        (documents.In(A, (1, 2)), doc(a=2), True),
+        (documents.In(A, (1, 2)), doc(a=3), False),
+        (documents.In(A, (1, None)), doc(), True),
+        (documents.In(A, (1, 2)), doc(a=(3, 2)), True),
+        (documents.In(A, ()), doc(a=1), False),
+        (documents.Exists(A), doc(a=None), True),
+        (documents.Exists(A), doc(b=1), False),
+        (documents.Contains(A, 1), doc(a=(0, 1.0)), True),
+        (documents.Contains(A, 1), doc(a=(0, True)), False),
+        (documents.Contains(A, 1), doc(a=1), False),
+        (documents.Contains(A, None), doc(), False),
+        (documents.OlderThan(A, 9 * MILLISECOND), doc(a=OLD), True),
+        (documents.OlderThan(A, 9 * MILLISECOND + 1), doc(a=OLD), False),
+        (documents.OlderThan(A, 2 * MILLISECOND), doc(a=YOUNG), False),
+        (documents.OlderThan(A, -5 * MILLISECOND), doc(a=Instant(15 * MILLISECOND)), True),
+        (documents.Ne(A, 1), doc(a=2), True),
+        (documents.Ne(A, 1), doc(a=1.0), False),
+        (documents.Ne(A, 1), doc(), True),
+        (documents.Ne(A, 1), doc(a=True), True),
+        (documents.Ne(A, 1), doc(a=(0, 1)), False),
+        (documents.Ne(A, None), doc(), False),
+        (documents.Ne(A, None), doc(a=0), True),
+        (documents.NotIn(A, (1, 2)), doc(a=3), True),
+        (documents.NotIn(A, (1, 2)), doc(a=(3, 2)), False),
+        (documents.NotIn(A, (1, 2)), doc(), True),
+        (documents.NotIn(A, (1, None)), doc(), False),
+        (documents.NotIn(A, ()), doc(), True),
+        (documents.Le(A, 2), doc(a=2.0), True),
+        (documents.Le(A, 2), doc(a=3), False),
+        (documents.Le(A, math.nan), doc(a=math.nan), True),
+        (documents.Le(A, 2), doc(a=math.nan), False),
+        (documents.Lt(A, math.nan), doc(a=1), False),
+        (documents.Gt(A, 2), doc(a=3), True),
+        (documents.Gt(A, 2), doc(a=2), False),
+        (documents.Gt(A, 2), doc(a=(1, 3)), True),
+        (documents.Gt(A, 2), doc(a=decimal(21, -1)), True),
+        (documents.Gt(A, 2), doc(a=INFINITY), True),
+        (documents.Gt(A, 2), doc(a=NAN), False),
+        (documents.Gt(A, math.inf), doc(a=INFINITY), False),
+        (documents.Gt(A, -math.inf), doc(a=decimal(0, 0)), True),
+        (documents.Ge(A, 2), doc(a=2), True),
+        (documents.Ge(A, 2), doc(a=1), False),
+        (documents.Ge(A, 2), doc(), False),
+        (documents.Ge(A, 0.5), doc(a=decimal(5, -1)), True),
+        (documents.Ge(A, 0), doc(a=None), False),
+        (documents.Gt(A, "a"), doc(a="b"), True),
+        (documents.Gt(A, "a"), doc(a="a"), False),
+        (documents.Gt(A, "a"), doc(a=1), False),
+        (documents.Lt(A, "\U00010000"), doc(a="\uffff"), True),
+        (documents.Lt(A, YOUNG), doc(a=OLD), True),
+        (documents.Lt(A, YOUNG), doc(a=YOUNG), False),
+        (documents.Lt(A, YOUNG), doc(a=1), False),
+        (documents.Ge(A, YOUNG), doc(a=YOUNG), True),
+        (documents.Not(documents.Lt(A, 2)), doc(), True),
+        (documents.Not(documents.Lt(A, 2)), doc(a="1"), True),
+        (documents.Not(documents.Lt(A, 2)), doc(a=1), False),
+        (documents.Not(documents.Not(documents.Exists(A))), doc(a=1), True),
+        (documents.Not(documents.AllOf((documents.Eq(A, 1), documents.Eq(B, 2)))), doc(a=1, b=3), True),
+        (documents.AllOf((documents.Eq(A, 1), documents.Eq(B, 2))), doc(a=1, b=2), True),
+        (documents.AllOf((documents.Eq(A, 1), documents.Eq(B, 2))), doc(a=1, b=3), False),
+        (documents.AnyOf((documents.Eq(A, 1), documents.Eq(B, 2))), doc(a=0, b=2), True),
+        (documents.AnyOf((documents.Eq(A, 1), documents.Eq(B, 2))), doc(a=0, b=0), False),
+        (
+            documents.AllOf((documents.AnyOf((documents.Exists(B), documents.Exists(A))), documents.Lt(A, 2))),
+            doc(a=1),
+            True,
+        ),
     ],
 )
-def test_a_filter_means_what_mongodb_means(term: Filter, document: Document, expected: bool) -> None:
+def test_a_filter_means_what_mongodb_means(
+    term: documents.Filter, document: documents.Document, expected: bool
+) -> None:
     """Arrays are asked element by element, null matches missing, types are kept apart."""
-    assert matches(term, document, at_ten) == expected
+    assert documents.matches(term, document, at_ten) == expected
 
 
 @pytest.mark.parametrize("held", [doc(), doc(a=None), doc(a=5), doc(a=(OLD,)), doc(a="1970-01-01")])
-def test_only_an_instant_is_old(held: Document) -> None:
+def test_only_an_instant_is_old(held: documents.Document) -> None:
     """And where there is none, the clock is not read."""
-    assert not matches(OlderThan(A, 0), held, unread)
+    assert not documents.matches(documents.OlderThan(A, 0), held, unread)
 
 
 @given(strategies.documents(), fields(), strategies.values())
-def test_what_was_put_is_found(document: Document, field: Field[Any], value: Value) -> None:
+def test_what_was_put_is_found(
+    document: documents.Document, field: documents.Field[Any], value: documents.Value
+) -> None:
     """By every filter that asks for it, and by none that asks for another field."""
     after = document.put(field, value)
 
-    for term in (Eq(field, value), In(field, (1, value)), Exists(field), AllOf((Exists(field), Eq(field, value)))):
-        assert matches(term, after, unread)
-    assert matches(Contains(field, value), document.put(field, (0, value)), unread)
-    assert matches(Eq(field, None), document.without(field), unread)
+    for term in (
+        documents.Eq(field, value),
+        documents.In(field, (1, value)),
+        documents.Exists(field),
+        documents.AllOf((documents.Exists(field), documents.Eq(field, value))),
+    ):
+        assert documents.matches(term, after, unread)
+    assert documents.matches(documents.Contains(field, value), document.put(field, (0, value)), unread)
+    assert documents.matches(documents.Eq(field, None), document.without(field), unread)
 
 
 @given(strategies.filters())
-def test_the_parts_of_a_filter_are_all_that_it_says(term: Filter) -> None:
+def test_the_parts_of_a_filter_are_all_that_it_says(term: documents.Filter) -> None:
     """Each that its text shows, wherever it stands: what looks for one kind of filter overlooks none."""
-    parts = tuple(parts_of(term))
+    parts = tuple(documents.parts_of(term))
 
     assert parts[0] is term
-    leaves = [part for part in parts if not isinstance(part, (AllOf, AnyOf, Not))]
+    leaves = [part for part in parts if not isinstance(part, (documents.AllOf, documents.AnyOf, documents.Not))]
     text = str(term)
     for leaf in leaves:
         assert str(leaf) in text

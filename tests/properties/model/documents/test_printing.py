@@ -8,32 +8,7 @@ from hypothesis import strategies as st
 from tests.properties.model.terms import NAN, A, B, C, doc
 
 from tidegate import strategies
-from tidegate.model.documents import (
-    Add,
-    AddToSet,
-    AllOf,
-    AnyOf,
-    Contains,
-    Eq,
-    Exists,
-    Foreign,
-    Ge,
-    Gt,
-    In,
-    Le,
-    Lt,
-    Ne,
-    Not,
-    NotIn,
-    OlderThan,
-    Pull,
-    Push,
-    Put,
-    PutServerTime,
-    Remove,
-    Value,
-    show,
-)
+from tidegate.model import documents
 from tidegate.model.instants import (
     MILLISECOND,
     SECOND,
@@ -45,10 +20,10 @@ from tidegate.model.strategies.bson import decimal, regex
 @given(strategies.values())
 @example("\r\n\u2028\u202e\x1b[2J")
 @example(("a\nb", b"\n", doc(a="\n")))
-def test_a_value_prints_on_one_line(value: Value) -> None:
+def test_a_value_prints_on_one_line(value: documents.Value) -> None:
     """Nothing in a payload ends the line or colours what follows."""
-    assert show(value).isprintable()
-    assert len(show(value).splitlines()) <= 1
+    assert documents.show(value).isprintable()
+    assert len(documents.show(value).splitlines()) <= 1
 
 
 @given(st.text(max_size=5), st.text(max_size=5))
@@ -56,13 +31,13 @@ def test_a_value_prints_on_one_line(value: Value) -> None:
 @example("a", "A")
 def test_strings_that_differ_print_differently(one: str, other: str) -> None:
     """What a person pastes into an issue tells which string it was."""
-    assert (show(one) == show(other)) == (one == other)
+    assert (documents.show(one) == documents.show(other)) == (one == other)
 
 
 @given(st.lists(strategies.scalars(), max_size=6, unique=True))
-def test_a_set_prints_the_same_however_it_was_built(items: list[Value]) -> None:
+def test_a_set_prints_the_same_however_it_was_built(items: list[documents.Value]) -> None:
     """Sets have no order, and hashes of strings differ from run to run."""
-    assert show(frozenset(items)) == show(frozenset(reversed(items)))
+    assert documents.show(frozenset(items)) == documents.show(frozenset(reversed(items)))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +53,7 @@ def test_a_set_prints_the_same_however_it_was_built(items: list[Value]) -> None:
         (frozenset({"b", "a"}), '{"a", "b"}'),
         ("\U000e0001", '"\\U000e0001"'),
         (Instant(1_500 * MILLISECOND), "1.5 s@store"),
-        (Foreign("objectId", bytes(range(12))), "objectId(000102030405060708090a0b)"),
+        (documents.Foreign("objectId", bytes(range(12))), "objectId(000102030405060708090a0b)"),
         (decimal(-150, -2), "decimal(-150E-2)"),
         (NAN, "decimal(nan)"),
         (tuple(range(7, 24)), "[7, 8, ..., 23]"),
@@ -86,12 +61,12 @@ def test_a_set_prints_the_same_however_it_was_built(items: list[Value]) -> None:
         ((*range(17), 16), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 16]"),
         ((*range(16), 16.0), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16.0]"),
         (regex("a\n", "i"), "regex(/a\\u000a/i)"),
-        (Foreign("maxKey", b""), "maxKey()"),
+        (documents.Foreign("maxKey", b""), "maxKey()"),
     ],
 )
 def test_values_print_like_this(value: object, shown: str) -> None:
     """The one-line forms."""
-    assert show(value) == shown
+    assert documents.show(value) == shown
     assert repr(doc(a=1)) == "{a: 1}"
 
 
@@ -99,27 +74,30 @@ def test_values_print_like_this(value: object, shown: str) -> None:
     ("term", "shown"),
     [
         (A, "a"),
-        (Eq(A, "x"), 'a = "x"'),
-        (Ne(A, "x"), 'a != "x"'),
-        (Lt(A, 2), "a < 2"),
-        (Le(A, "x"), 'a <= "x"'),
-        (Gt(A, 0.5), "a > 0.5"),
-        (Ge(A, 2), "a >= 2"),
-        (NotIn(A, (1, None)), "a not in [1, null]"),
-        (Not(AllOf((Exists(A), Exists(B)))), "not (has a and has b)"),
-        (In(A, (1, None)), "a in [1, null]"),
-        (Exists(A), "has a"),
-        (Contains(A, 1), "a has 1"),
-        (OlderThan(A, 40 * SECOND), "a is 40 s old"),
-        (AllOf((Exists(A), AnyOf((Exists(B), Exists(C))))), "has a and (has b or has c)"),
-        (Put(A, True), "a := true"),
-        (Add(A, -1), "a += -1"),
-        (Push(A, 1), "push 1 to a"),
-        (Push(A, 1, 16), "push 1 to a, keep 16"),
-        (Pull(A, 1), "pull 1 from a"),
-        (AddToSet(A, 1), "add 1 to a"),
-        (Remove(A), "remove a"),
-        (PutServerTime(A), "a := now"),
+        (documents.Eq(A, "x"), 'a = "x"'),
+        (documents.Ne(A, "x"), 'a != "x"'),
+        (documents.Lt(A, 2), "a < 2"),
+        (documents.Le(A, "x"), 'a <= "x"'),
+        (documents.Gt(A, 0.5), "a > 0.5"),
+        (documents.Ge(A, 2), "a >= 2"),
+        (documents.NotIn(A, (1, None)), "a not in [1, null]"),
+        (documents.Not(documents.AllOf((documents.Exists(A), documents.Exists(B)))), "not (has a and has b)"),
+        (documents.In(A, (1, None)), "a in [1, null]"),
+        (documents.Exists(A), "has a"),
+        (documents.Contains(A, 1), "a has 1"),
+        (documents.OlderThan(A, 40 * SECOND), "a is 40 s old"),
+        (
+            documents.AllOf((documents.Exists(A), documents.AnyOf((documents.Exists(B), documents.Exists(C))))),
+            "has a and (has b or has c)",
+        ),
+        (documents.Put(A, True), "a := true"),
+        (documents.Add(A, -1), "a += -1"),
+        (documents.Push(A, 1), "push 1 to a"),
+        (documents.Push(A, 1, 16), "push 1 to a, keep 16"),
+        (documents.Pull(A, 1), "pull 1 from a"),
+        (documents.AddToSet(A, 1), "add 1 to a"),
+        (documents.Remove(A), "remove a"),
+        (documents.PutServerTime(A), "a := now"),
     ],
 )
 def test_terms_print_like_this(term: object, shown: str) -> None:

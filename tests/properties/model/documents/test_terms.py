@@ -11,32 +11,6 @@ import pytest
 from tests.properties.model.terms import A, doc, nest, unread
 
 from tidegate.model import documents
-from tidegate.model.documents import (
-    DEPTH_MAX,
-    Add,
-    AllOf,
-    AnyOf,
-    Document,
-    Exists,
-    Field,
-    Foreign,
-    Ge,
-    Gt,
-    Le,
-    Lt,
-    Ne,
-    NotIn,
-    OlderThan,
-    Pull,
-    Push,
-    Put,
-    PutServerTime,
-    Remove,
-    equal,
-    exactly,
-    show,
-    updated,
-)
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import (
     WALL,
@@ -50,26 +24,26 @@ from tidegate.model.values import field_names
 def test_terms_are_refused_at_construction() -> None:
     """A filter of no parts, a push that keeps nothing, a pull that MongoDB would read as a condition."""
     refused: tuple[Callable[[], object], ...] = (
-        lambda: AllOf(()),
-        lambda: AnyOf(()),
-        lambda: Push(A, 1, last=0),
-        lambda: Push(A, 1, last=-1),
-        lambda: Push(A, 1, last=True),
-        lambda: Pull(A, (1,)),
-        lambda: Pull(A, doc(a=1)),
-        lambda: Pull(A, regex("a")),
-        lambda: Lt(A, 2**63),
-        lambda: Lt(A, True),
-        lambda: Gt(A, None),
-        lambda: Ge(A, (1,)),
-        lambda: Le(A, b"a"),
-        lambda: Ne(A, regex("a")),
-        lambda: NotIn(A, (regex("a"),)),
-        lambda: Add(A, 2**63),
-        lambda: Add(A, True),
-        lambda: Field[int]("\ud800"),
-        lambda: Put(Field[Instant]("a"), Instant(0, WALL)),
-        lambda: updated(doc(), (Put(A, 1), Remove(A)), unread),
+        lambda: documents.AllOf(()),
+        lambda: documents.AnyOf(()),
+        lambda: documents.Push(A, 1, last=0),
+        lambda: documents.Push(A, 1, last=-1),
+        lambda: documents.Push(A, 1, last=True),
+        lambda: documents.Pull(A, (1,)),
+        lambda: documents.Pull(A, doc(a=1)),
+        lambda: documents.Pull(A, regex("a")),
+        lambda: documents.Lt(A, 2**63),
+        lambda: documents.Lt(A, True),
+        lambda: documents.Gt(A, None),
+        lambda: documents.Ge(A, (1,)),
+        lambda: documents.Le(A, b"a"),
+        lambda: documents.Ne(A, regex("a")),
+        lambda: documents.NotIn(A, (regex("a"),)),
+        lambda: documents.Add(A, 2**63),
+        lambda: documents.Add(A, True),
+        lambda: documents.Field[int]("\ud800"),
+        lambda: documents.Put(documents.Field[Instant]("a"), Instant(0, WALL)),
+        lambda: documents.updated(doc(), (documents.Put(A, 1), documents.Remove(A)), unread),
         lambda: moment(Instant(10**40)),
     )
     for construct in refused:
@@ -107,21 +81,21 @@ def test_what_is_not_a_term_a_document_or_a_field_is_refused(junk: Any) -> None:
         lambda: WRONG.OlderThan(junk, 1),
         lambda: WRONG.OlderThan(A, junk),
         lambda: WRONG.AllOf(junk),
-        lambda: WRONG.AnyOf((Exists(A), junk)),
+        lambda: WRONG.AnyOf((documents.Exists(A), junk)),
         lambda: WRONG.Add(junk, 1),
         lambda: WRONG.Pull(junk, 1),
         lambda: WRONG.Remove(junk),
         lambda: WRONG.PutServerTime(junk),
         lambda: WRONG.Push(A, 1, junk or 0),
         lambda: WRONG.matches(junk, doc(), unread),
-        lambda: WRONG.matches(Exists(A), junk, unread),
-        lambda: WRONG.matches(Exists(A), doc(), 5),
-        lambda: WRONG.matches(OlderThan(A, 1), doc(a=Instant(0)), lambda: 5),
+        lambda: WRONG.matches(documents.Exists(A), junk, unread),
+        lambda: WRONG.matches(documents.Exists(A), doc(), 5),
+        lambda: WRONG.matches(documents.OlderThan(A, 1), doc(a=Instant(0)), lambda: 5),
         lambda: WRONG.updated(junk, (), unread),
         lambda: WRONG.updated(doc(), junk, unread),
         lambda: WRONG.updated(doc(), (junk,), unread),
         lambda: WRONG.updated(doc(), (), 5),
-        lambda: WRONG.updated(doc(), (PutServerTime(A),), lambda: 5),
+        lambda: WRONG.updated(doc(), (documents.PutServerTime(A),), lambda: 5),
         lambda: WRONG.Document(junk),
         lambda: WRONG.Document((junk,)),
         lambda: WRONG.Document(((junk, 1),) if junk != "$x" else 1),
@@ -148,20 +122,20 @@ def test_numbers_without_end_are_refused_and_shown_by_type() -> None:
     endless = 10**5_000
     for construct in (
         lambda: doc(a=endless),
-        lambda: Document.of({"a": {endless: 1}} if endless else {}),
-        lambda: Document(((cast("str", endless), 1),)),
-        lambda: Lt(A, endless),
-        lambda: Push(A, 1, endless),
-        lambda: Foreign(cast("str", endless), b""),
-        lambda: Field[int](cast("str", endless)),
+        lambda: documents.Document.of({"a": {endless: 1}} if endless else {}),
+        lambda: documents.Document(((cast("str", endless), 1),)),
+        lambda: documents.Lt(A, endless),
+        lambda: documents.Push(A, 1, endless),
+        lambda: documents.Foreign(cast("str", endless), b""),
+        lambda: documents.Field[int](cast("str", endless)),
     ):
         with pytest.raises(Misuse) as raised:
             construct()
         assert "000000" not in str(raised.value)
-    assert show((endless,)) == "a tuple"
-    assert show(Exists(A)) == "has a"
-    assert show(Plain(True)) == "Plain(held=true)"
-    assert field_names(Field) == ("name",)
+    assert documents.show((endless,)) == "a tuple"
+    assert documents.show(documents.Exists(A)) == "has a"
+    assert documents.show(Plain(True)) == "Plain(held=true)"
+    assert field_names(documents.Field) == ("name",)
 
 
 def test_endless_nesting_is_refused() -> None:
@@ -169,15 +143,15 @@ def test_endless_nesting_is_refused() -> None:
     deep = nest(100_000)
 
     asked: tuple[Callable[[], object], ...] = (
-        lambda: equal(deep, nest(100_000)),
-        lambda: exactly(deep),
+        lambda: documents.equal(deep, nest(100_000)),
+        lambda: documents.exactly(deep),
         lambda: doc(a=deep),
     )
     for ask in asked:
         with pytest.raises(Misuse, match="nested"):
             ask()
-    assert show(deep) == "a tuple"
-    assert equal(nest(90), nest(90))
-    documents.checked(nest(DEPTH_MAX - 2), "a", 2)
+    assert documents.show(deep) == "a tuple"
+    assert documents.equal(nest(90), nest(90))
+    documents.checked(nest(documents.DEPTH_MAX - 2), "a", 2)
     with pytest.raises(Misuse, match="nested deeper"):
-        documents.checked(nest(DEPTH_MAX - 1), "a", 2)
+        documents.checked(nest(documents.DEPTH_MAX - 1), "a", 2)

@@ -77,4 +77,7 @@ def moved(window: Window, bits: int, before: TaskPhase, after: TaskPhase) -> Win
     phases = list(window.phases)
     phases[before] ^= bits  # all of them are set here, and none of them there
     phases[after] ^= bits
-    return Window(window.roll, window.stage, tuple(phases), window.delivering, window.delivered, window.loans)
+    return Window(
+        roll=window.roll, stage=window.stage, phases=tuple(phases), delivering=window.delivering, delivered=window.delivered,
+        loans=window.loans,
+    )  # fmt: skip

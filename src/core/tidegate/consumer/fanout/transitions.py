@@ -475,18 +475,16 @@ def _ready(state: Fanout, window: Window, touched: Iterable[int], rules: Rules) 
 
 def _delivered(state: Fanout, window: Window, delivering: int, newly: int) -> FanoutStep:
     """What follows now that nothing is left to deliver of the new ones, while these others are on their way."""
-    roll, phases = window.roll, window.phases
-    delivered = window.delivered | newly
+    roll, delivered = window.roll, window.delivered | newly
     settled: tuple[Output, ...] = ()
     if newly and not roll.settles_as_one:
         settled = (RecordsSettled(roll.number, picked(roll.offsets, newly)),)
+    after = attrs.evolve(window, delivering=delivering, delivered=delivered)
     if delivered != roll.everyone or window.open_tasks:
-        return Step(
-            with_window(state, Window(roll, window.stage, phases, delivering, delivered, window.loans)), settled
-        )
+        return Step(with_window(state, after), settled)
     if roll.settles_as_one:
-        window = Window(roll, WindowStage.DELIVERING, phases, delivering, delivered, window.loans)
-        return Step(with_window(state, window), (DeliverWindow(roll.number, window.tally),))
+        after = attrs.evolve(after, stage=WindowStage.DELIVERING)
+        return Step(with_window(state, after), (DeliverWindow(roll.number, after.tally),))
     return Step(without_window(state, roll.number), (*settled, WindowSettled(roll.number, window.tally)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol, final
+from typing import Final, Protocol, TypeAlias, final
 
 import attrs
 
@@ -696,307 +696,95 @@ SINKS_FAIL: Final[Mapping[Fault, Which]] = {Fault.SINK_FAILED: is_delivery, Faul
 _STUCK: Final[Mapping[Fault, Which]] = {Fault.NEVER_RETURNS: is_work, Fault.GAVE_UP: is_timer}
 REFUSED: Final[Mapping[Fault, Which]] = {Fault.COMMIT_REFUSED: is_commit, Fault.DROPPED: is_commit}
 
+_Size: TypeAlias = tuple[int, int, int]
+"""How many records a partition has, how often the group may rebalance, and how many faults may strike."""
+
+
+class _Make(Protocol):
+    def __call__(self, *, records: int, rebalances: int, budget: int) -> Scenario: ...
+
+
+def _in(
+    default: _Size, thorough: _Size, large: _Size, name: str, make: _Make, *, goals: Mapping[str, Law] = _NO_GOALS
+) -> Shipped:
+    """The design in three scopes, of which the default one reaches the goals."""
+    first, *others = (
+        partial(make, records=size[0], rebalances=size[1], budget=size[2]) for size in (default, thorough, large)
+    )
+    return Shipped(name, partial(first, goals=goals) if goals else first, *others)
+
+
 SCENARIOS: Final = (
-    Shipped(
-        "partition",
-        partial(partition, records=2, rebalances=1, budget=2),
-        thorough=partition,
-        large=partial(partition, records=5, rebalances=3, budget=3),
-    ),
-    Shipped(
-        "partition.gives_up",
-        partial(
-            partition,
-            summary="the same where a drain may give up",
-            records=2,
-            rebalances=1,
-            budget=1,
-            kinds=GIVES_UP,
-        ),
-        thorough=partial(partition, records=2, rebalances=1, kinds=GIVES_UP),
-        large=partial(partition, records=4, rebalances=3, budget=4, kinds=GIVES_UP),
-    ),
-    Shipped(
-        "partition.never_returns",
-        partial(
-            partition,
-            summary="a handler never ends: its partition is let go when the time to drain is over",
-            records=1,
-            rebalances=1,
-            kinds=_STUCK,
-        ),
-        thorough=partial(partition, records=2, rebalances=1, kinds=_STUCK),
-        large=partial(partition, records=4, rebalances=3, budget=4, kinds=_STUCK),
-    ),
-    Shipped(
-        "partition.handler_fails",
-        partial(
-            partition,
-            summary="a handler fails: its partition stops uncommitted, and is taken up again when it is assigned anew",
-            records=2,
-            rebalances=1,
-            budget=1,
-            kinds=FAILS,
-        ),
-        thorough=partial(partition, records=2, rebalances=2, kinds=FAILS),
-        large=partial(partition, records=5, rebalances=3, budget=4, kinds=FAILS),
-    ),
-    Shipped(
-        "partition.commit_fails",
-        partial(
-            partition,
-            summary="a commit is refused, or lost: what is committed is finished, and is committed again",
-            records=2,
-            rebalances=1,
-            budget=1,
-            kinds=REFUSED,
-        ),
-        thorough=partial(partition, records=2, rebalances=2, kinds=REFUSED),
-        large=partial(partition, records=5, rebalances=3, budget=4, kinds=REFUSED),
-    ),
-    Shipped(
-        "partition.metadata",
-        partial(
-            partition,
-            rules=PartitionRules(running_max=2, replay_max=1),
-            summary="what is done beyond the position is committed with it, and not done again",
-            records=2,
-            rebalances=1,
-            budget=1,
-        ),
-        thorough=partial(
-            partition, rules=PartitionRules(running_max=2, replay_max=1), records=3, rebalances=1, budget=1
-        ),
-        large=partial(partition, rules=PartitionRules(running_max=2, replay_max=1), records=5, rebalances=3, budget=3),
-    ),
-    Shipped(
-        "partition.hooks",
-        partial(
-            partition,
-            rules=_HOOKS,
-            summary="windows of two records, three tasks; any hook may raise, and failed records are answered for",
-            records=2,
-            rebalances=1,
-            budget=1,
-            kinds=FAILS,
-            user=_with_hooks,
-        ),
-        thorough=partial(partition, rules=_HOOKS, records=2, rebalances=1, kinds=FAILS, user=_with_hooks),
-        large=partial(partition, rules=_HOOKS, records=4, rebalances=3, budget=4, kinds=FAILS, user=_with_hooks),
-    ),
-    Shipped(
-        "partition.windows",
-        partial(
-            partition,
-            rules=WINDOWS,
-            summary="one window of two records after the other; one that has failed is tried again before the next one begins",
-            records=3,
-            rebalances=0,
-            budget=1,
-            kinds=FAILS,
-            user=a_task_each,
-            goals={"a window is tried again": is_tried_again},
-        ),
-        thorough=partial(partition, rules=WINDOWS, records=3, rebalances=1, budget=1, kinds=FAILS, user=a_task_each),
-        large=partial(partition, rules=WINDOWS, records=5, rebalances=3, budget=3, kinds=FAILS, user=a_task_each),
-    ),
-    Shipped(
-        "partition.sinks",
-        partial(
-            partition,
-            rules=SINKS,
-            summary="a sink fails, and dead letters may fail, too: nothing is committed that is in neither",
-            records=2,
-            rebalances=0,
-            kinds=SINKS_FAIL,
-            user=with_a_sink,
-            goals={
-                "a dead letter is to be written": is_dead_lettered,
-                "a failure that nobody can answer for stops the partition": is_unanswered,
-            },
-        ),
-        thorough=partial(partition, rules=SINKS, records=2, rebalances=1, kinds=SINKS_FAIL, user=with_a_sink),
-        large=partial(partition, rules=SINKS, records=4, rebalances=3, budget=4, kinds=SINKS_FAIL, user=with_a_sink),
-    ),
-    Shipped(
-        "partition.keys",
-        partial(
-            partition,
-            rules=BY_KEY,
-            summary="records of a key wait for each other; behind one that failed, none of its key is begun",
-            records=3,
-            rebalances=0,
-            budget=1,
-            kinds=FAILS,
-            goals={
-                "another key goes on behind a failure": goes_on_behind_a_failure,
-                "the rest of a key is held back": holds_back,
-            },
-        ),
-        thorough=partial(partition, rules=BY_KEY, records=3, rebalances=1, budget=1, kinds=FAILS),
-        large=partial(partition, rules=BY_KEY, records=len(KEYS), rebalances=3, budget=3, kinds=FAILS),
-    ),
-    Shipped(
-        "partition.diverts",
-        partial(
-            partition,
-            rules=_IN_ORDER,
-            summary="one record after the other; behind one that failed, none is run, and each is answered for",
-            records=2,
-            rebalances=1,
-            budget=1,
-            kinds=FAILS,
-        ),
-        thorough=partial(partition, rules=_IN_ORDER, records=3, rebalances=1, budget=1, kinds=FAILS),
-        large=partial(partition, rules=_IN_ORDER, records=5, rebalances=3, budget=3, kinds=FAILS),
-    ),
-    Shipped(
-        "partition.batches",
-        partial(
-            partition,
-            rules=BATCHES,
-            summary="handlers of a batch end at the same time, one of them badly or none; it is tried again, and answered for",
-            records=3,
-            rebalances=0,
-            budget=1,
-            user=in_batches,
-            batches=True,
-            goals={"a record is tried again": is_tried_again},
-        ),
-        thorough=partial(partition, rules=BATCHES, records=3, rebalances=1, budget=1, user=in_batches, batches=True),
-        large=partial(partition, rules=BATCHES, records=5, rebalances=3, budget=3, user=in_batches, batches=True),
-    ),
-    Shipped(
-        "partition.parks",
-        partial(
-            partition,
-            rules=BY_KEY,
-            summary="records are parked, at any time and as often as may be: their keys wait, and others go on",
-            records=2,
-            rebalances=0,
-            budget=1,
-            user=parks,
-            goals={"a record is parked": is_parked},
-        ),
-        thorough=partial(partition, rules=BY_KEY, records=3, rebalances=0, budget=1, user=parks),
-        large=partial(partition, rules=BY_KEY, records=len(KEYS), rebalances=3, budget=3, user=parks),
-    ),
-    Shipped(
-        "partition.held",
-        partial(
-            partition,
-            rules=HOLDS,
-            summary="a partition holds up too much: no record is fetched until it does not",
-            records=3,
-            rebalances=0,
-            budget=1,
-            user=one_by_one,
-            goals={"a partition is held": is_held},
-        ),
-        thorough=partial(partition, rules=HOLDS, records=3, rebalances=1, budget=1, user=one_by_one),
-        large=partial(partition, rules=HOLDS, records=5, rebalances=3, budget=3, user=one_by_one),
-    ),
-    Shipped(
-        "partition.cooperative",
-        partial(
-            partition,
-            summary="only what moves is revoked at a rebalance, and work on the rest goes on",
-            records=2,
-            rebalances=1,
-            budget=1,
-            cooperative=True,
-        ),
-        thorough=partial(partition, records=2, rebalances=2, cooperative=True),
-        large=partial(partition, records=5, rebalances=3, budget=3, cooperative=True),
-    ),
-    Shipped(
-        "partition.evicted",
-        partial(
-            partition,
-            summary="a consumer is put out of the group, and goes on working: what it commits is refused",
-            records=2,
-            rebalances=0,
-            budget=1,
-            evicts=True,
-            goals=_MOVES,
-        ),
-        thorough=partial(partition, records=1, rebalances=1, budget=1, evicts=True),
-        large=partial(partition, records=4, rebalances=2, budget=3, evicts=True),
-    ),
-    Shipped(
-        "partition.gaps",
-        partial(
-            partition,
-            summary="the marks of transactions and compaction leave holes in the log: what is committed goes beyond them",
-            records=len(HOLES),
-            rebalances=0,
-            budget=1,
-            entries=HOLES,
-            goals={
-                "a position is committed behind a record that nobody had fetched": crosses_a_hole,
-                "a record is removed that somebody had fetched": is_removed_in_work,
-            },
-        ),
-        thorough=partial(partition, records=len(HOLES), rebalances=1, budget=1, entries=HOLES),
-        large=partial(partition, records=len(HOLES), rebalances=3, budget=3, entries=HOLES),
-    ),
-    Shipped(
-        "partition.at_end",
-        partial(
-            partition,
-            summary="a group that begins at the end of a log that grows: what anybody was handed is not missed",
-            records=1,
-            rebalances=0,
-            budget=1,
-            user=hands_over,
-            at_end=True,
-            goals=_MOVES,
-        ),
-        thorough=partial(partition, records=2, rebalances=0, budget=1, user=hands_over, at_end=True, goals=_MOVES),
-        large=partial(partition, records=3, rebalances=2, budget=2, user=hands_over, at_end=True),
-    ),
-    Shipped(
-        "group",
-        partial(group, budget=0),
-        thorough=group,
-        large=partial(group, records=4, rebalances=3, budget=3),
-    ),
-    Shipped(
-        "group.pauses",
-        partial(
-            group,
-            summary="the same where a client pauses what the gate holds, and resumes it: all records come in the end",
-            records=3,
-            rebalances=0,
-            budget=0,
-            pauses=True,
-        ),
-        thorough=partial(group, records=3, rebalances=0, pauses=True),
-        large=partial(group, records=4, rebalances=2, budget=2, pauses=True),
-    ),
-    Shipped(
-        "group.evicted",
-        partial(
-            group,
-            summary="a member is put out while it works, and is back: what it has done is committed, and not done again",
-            records=1,
-            rebalances=1,
-            evicts=True,
-        ),
-        thorough=partial(group, records=2, rebalances=1, evicts=True),
-        large=partial(group, records=3, rebalances=2, budget=2, evicts=True),
-    ),
-    Shipped(
-        "group.recreated",
-        partial(
-            group,
-            summary="the same, and a topic is made anew meanwhile: what was done of its records counts for nothing",
-            records=1,
-            rebalances=0,
-            evicts=True,
-            recreates=True,
-        ),
-        thorough=partial(group, records=2, rebalances=1, evicts=True, recreates=True),
-        large=partial(group, records=3, rebalances=2, budget=2, evicts=True, recreates=True),
-    ),
-)
+    _in((2, 1, 2), (3, 2, 2), (5, 3, 3), "partition", partition),
+    _in((2, 1, 1), (2, 1, 2), (4, 3, 4), "partition.gives_up", partial(
+        partition, kinds=GIVES_UP, summary="the same where a drain may give up")),
+    _in((1, 1, 2), (2, 1, 2), (4, 3, 4), "partition.never_returns", partial(
+        partition, kinds=_STUCK,
+        summary="a handler never ends: its partition is let go when the time to drain is over")),
+    _in((2, 1, 1), (2, 2, 2), (5, 3, 4), "partition.handler_fails", partial(
+        partition, kinds=FAILS,
+        summary="a handler fails: its partition stops uncommitted, and is taken up again when it is assigned anew")),
+    _in((2, 1, 1), (2, 2, 2), (5, 3, 4), "partition.commit_fails", partial(
+        partition, kinds=REFUSED,
+        summary="a commit is refused, or lost: what is committed is finished, and is committed again")),
+    _in((2, 1, 1), (3, 1, 1), (5, 3, 3), "partition.metadata", partial(
+        partition, rules=PartitionRules(running_max=2, replay_max=1),
+        summary="what is done beyond the position is committed with it, and not done again")),
+    _in((2, 1, 1), (2, 1, 2), (4, 3, 4), "partition.hooks", partial(
+        partition, rules=_HOOKS, kinds=FAILS, user=_with_hooks,
+        summary="windows of two records, three tasks; any hook may raise, and failed records are answered for")),
+    _in((3, 0, 1), (3, 1, 1), (5, 3, 3), "partition.windows", partial(
+        partition, rules=WINDOWS, kinds=FAILS, user=a_task_each,
+        summary="one window of two records after the other; one that has failed is tried again before the next one begins"),
+        goals={"a window is tried again": is_tried_again}),
+    _in((2, 0, 2), (2, 1, 2), (4, 3, 4), "partition.sinks", partial(
+        partition, rules=SINKS, kinds=SINKS_FAIL, user=with_a_sink,
+        summary="a sink fails, and dead letters may fail, too: nothing is committed that is in neither"),
+        goals={"a dead letter is to be written": is_dead_lettered,
+               "a failure that nobody can answer for stops the partition": is_unanswered}),
+    _in((3, 0, 1), (3, 1, 1), (len(KEYS), 3, 3), "partition.keys", partial(
+        partition, rules=BY_KEY, kinds=FAILS,
+        summary="records of a key wait for each other; behind one that failed, none of its key is begun"),
+        goals={"another key goes on behind a failure": goes_on_behind_a_failure,
+               "the rest of a key is held back": holds_back}),
+    _in((2, 1, 1), (3, 1, 1), (5, 3, 3), "partition.diverts", partial(
+        partition, rules=_IN_ORDER, kinds=FAILS,
+        summary="one record after the other; behind one that failed, none is run, and each is answered for")),
+    _in((3, 0, 1), (3, 1, 1), (5, 3, 3), "partition.batches", partial(
+        partition, rules=BATCHES, user=in_batches, batches=True,
+        summary="handlers of a batch end at the same time, one of them badly or none; it is tried again, and answered for"),
+        goals={"a record is tried again": is_tried_again}),
+    _in((2, 0, 1), (3, 0, 1), (len(KEYS), 3, 3), "partition.parks", partial(
+        partition, rules=BY_KEY, user=parks,
+        summary="records are parked, at any time and as often as may be: their keys wait, and others go on"),
+        goals={"a record is parked": is_parked}),
+    _in((3, 0, 1), (3, 1, 1), (5, 3, 3), "partition.held", partial(
+        partition, rules=HOLDS, user=one_by_one,
+        summary="a partition holds up too much: no record is fetched until it does not"),
+        goals={"a partition is held": is_held}),
+    _in((2, 1, 1), (2, 2, 2), (5, 3, 3), "partition.cooperative", partial(
+        partition, cooperative=True,
+        summary="only what moves is revoked at a rebalance, and work on the rest goes on")),
+    _in((2, 0, 1), (1, 1, 1), (4, 2, 3), "partition.evicted", partial(
+        partition, evicts=True,
+        summary="a consumer is put out of the group, and goes on working: what it commits is refused"),
+        goals=_MOVES),
+    _in((len(HOLES), 0, 1), (len(HOLES), 1, 1), (len(HOLES), 3, 3), "partition.gaps", partial(
+        partition, entries=HOLES,
+        summary="the marks of transactions and compaction leave holes in the log: what is committed goes beyond them"),
+        goals={"a position is committed behind a record that nobody had fetched": crosses_a_hole,
+               "a record is removed that somebody had fetched": is_removed_in_work}),
+    _in((1, 0, 1), (2, 0, 1), (3, 2, 2), "partition.at_end", partial(
+        partition, user=hands_over, at_end=True, goals=_MOVES,
+        summary="a group that begins at the end of a log that grows: what anybody was handed is not missed")),
+    _in((2, 1, 0), (2, 1, 1), (4, 3, 3), "group", group),
+    _in((3, 0, 0), (3, 0, 1), (4, 2, 2), "group.pauses", partial(
+        group, pauses=True,
+        summary="the same where a client pauses what the gate holds, and resumes it: all records come in the end")),
+    _in((1, 1, 1), (2, 1, 1), (3, 2, 2), "group.evicted", partial(
+        group, evicts=True,
+        summary="a member is put out while it works, and is back: what it has done is committed, and not done again")),
+    _in((1, 0, 1), (2, 1, 1), (3, 2, 2), "group.recreated", partial(
+        group, evicts=True, recreates=True,
+        summary="the same, and a topic is made anew meanwhile: what was done of its records counts for nothing")),
+)  # fmt: skip

@@ -181,39 +181,30 @@ def counting(
     )
 
 
+_FOUND: Final = partial(
+    counting,
+    sweeps=all_of_them,
+    summary="a sweep asks the store in which counters something is left, and goes over no others",
+)
+_FAILOVER: Final = partial(
+    counting, faults=FAILOVERS, summary="the same where a failover takes back what no majority has confirmed"
+)
+_RESENT: Final = partial(
+    counting,
+    sweeps=resent,
+    faults=FAILOVERS,
+    sweep_faults=SWEEP_FAULTS,
+    summary="the same where each request of a sweep is sent again until it is answered",
+)
+
 SCENARIOS: Final = (
     Shipped("counter", counting, thorough=partial(counting, budget=2), large=partial(counting, owners=3, budget=4)),
-    Shipped(
-        "counter.found",
-        partial(
-            counting,
-            summary="a sweep asks the store in which counters something is left, and goes over no others",
-            sweeps=all_of_them,
-        ),
-        thorough=partial(counting, sweeps=all_of_them, budget=2),
-        large=partial(counting, owners=3, sweeps=all_of_them, budget=4),
-    ),
+    Shipped("counter.found", _FOUND, thorough=partial(_FOUND, budget=2), large=partial(_FOUND, owners=3, budget=4)),
     Shipped(
         "counter.failover",
-        partial(
-            counting,
-            summary="the same where a failover takes back what no majority has confirmed",
-            budget=2,
-            faults=FAILOVERS,
-        ),
-        thorough=partial(counting, budget=3, faults=FAILOVERS),
-        large=partial(counting, owners=3, budget=4, faults=FAILOVERS),
+        partial(_FAILOVER, budget=2),
+        thorough=partial(_FAILOVER, budget=3),
+        large=partial(_FAILOVER, owners=3, budget=4),
     ),
-    Shipped(
-        "counter.resent",
-        partial(
-            counting,
-            summary="the same where each request of a sweep is sent again until it is answered",
-            sweeps=resent,
-            faults=FAILOVERS,
-            sweep_faults=SWEEP_FAULTS,
-        ),
-        thorough=partial(counting, sweeps=resent, budget=2, faults=FAILOVERS, sweep_faults=SWEEP_FAULTS),
-        large=partial(counting, owners=3, sweeps=resent, budget=2, faults=FAILOVERS, sweep_faults=SWEEP_FAULTS),
-    ),
+    Shipped("counter.resent", _RESENT, thorough=partial(_RESENT, budget=2), large=partial(_RESENT, owners=3, budget=2)),
 )

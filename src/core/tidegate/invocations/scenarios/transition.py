@@ -280,48 +280,27 @@ def pauses(
     )
 
 
+_KNOWN: Final = partial(
+    transition, knows=True, summary="the same where a runner knows what it has moved, and writes without a look"
+)
+_RESTARTS: Final = partial(
+    transition, faults=RESTARTS, summary="the same where a runner that crashed comes back under new request ids"
+)
+_STALE: Final = partial(
+    transition,
+    faults=STALE,
+    summary="the same where a look may show what was there before, and a request may be delivered twice",
+)
+
 SCENARIOS: Final = (
-    Shipped(
-        "transition",
-        transition,
-        thorough=partial(transition, budget=2),
-        large=partial(transition, budget=6),
-    ),
-    Shipped(
-        "transition.known",
-        partial(
-            transition,
-            summary="the same where a runner knows what it has moved, and writes without a look",
-            knows=True,
-        ),
-        thorough=partial(transition, budget=2, knows=True),
-        large=partial(transition, budget=6, knows=True),
-    ),
+    Shipped("transition", transition, thorough=partial(transition, budget=2), large=partial(transition, budget=6)),
+    Shipped("transition.known", _KNOWN, thorough=partial(_KNOWN, budget=2), large=partial(_KNOWN, budget=6)),
     Shipped(
         "transition.restarts",
-        partial(
-            transition,
-            summary="the same where a runner that crashed comes back under new request ids",
-            budget=2,
-            faults=RESTARTS,
-        ),
-        thorough=partial(transition, budget=4, faults=RESTARTS),
-        large=partial(transition, budget=9, faults=RESTARTS),
+        partial(_RESTARTS, budget=2),
+        thorough=partial(_RESTARTS, budget=4),
+        large=partial(_RESTARTS, budget=9),
     ),
-    Shipped(
-        "transition.stale",
-        partial(
-            transition,
-            summary="the same where a look may show what was there before, and a request may be delivered twice",
-            faults=STALE,
-        ),
-        thorough=partial(transition, budget=2, faults=STALE),
-        large=partial(transition, budget=6, faults=STALE),
-    ),
-    Shipped(
-        "transition.pauses",
-        pauses,
-        thorough=partial(pauses, budget=3),
-        large=partial(pauses, budget=9),
-    ),
+    Shipped("transition.stale", _STALE, thorough=partial(_STALE, budget=2), large=partial(_STALE, budget=6)),
+    Shipped("transition.pauses", pauses, thorough=partial(pauses, budget=3), large=partial(pauses, budget=9)),
 )

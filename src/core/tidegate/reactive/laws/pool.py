@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tidegate.model.instants import SECOND, Instant
+from tidegate.reactive.fetching import Run
 from tidegate.reactive.pool import (
     Announced,
     End,
@@ -24,7 +25,6 @@ from tidegate.reactive.pool import (
     RoomAsked,
     Take,
 )
-from tidegate.reactive.reactive_task import Run
 
 __all__ = [
     "a_glance_goes_first", "a_glance_is_of_all", "a_grant_passes_nothing_by", "a_late_handler_has_failed", "a_lost_lease_interrupts", "each_run_is_settled_once", "gives_back_what_is_in_no_hands", "nothing_is_taken_to_stop",

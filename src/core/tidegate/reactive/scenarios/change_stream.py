@@ -429,150 +429,64 @@ async def swept(_: str, __: frozenset[str]) -> tuple[str, ...]:
     return () if await find_one(ORDERS, Eq(ID, "x")) else await look(ORDERS, ("x",))
 
 
+# fmt: off
 LOST_DURING_A_PASS: Final = partial(
-    change_stream, edits=(total(2), total(3)), size=2, wait=SECOND, forgetful=True, is_new=False
-)
+    change_stream, edits=(total(2), total(3)), size=2, wait=SECOND, forgetful=True, is_new=False,
+    summary="the store forgets changes while a pass is under way: what has changed since that began is looked at")
 """A page is under way when a batch begins, for that has waited."""
+_CRASHES: Final = partial(
+    change_stream, size=2, wait=SECOND, summary="a leader crashes, and another goes on from what is stored")
+_RESTS: Final = partial(
+    change_stream, rest=SECOND,
+    summary="positions are stored once in a while: what has changed since is looked at again after a crash")
+_HISTORY_LOST: Final = partial(
+    change_stream, docs=BOTH, forgetful=True,
+    summary="the store forgets changes that it has not reported: everything is looked at")
+_PASSES_FAIL: Final = partial(
+    change_stream, edits=(total(2), total(3)), kinds=PASSES_FAIL, summary="a look fails: the position waits for it")
+_SAME_ID: Final = partial(
+    change_stream, edits=(total(2), total(2, "x", USERS)), docs=SAME_ID, size=2, is_new=False,
+    summary="documents of two collections have one id, and one batch")
+_DELETED: Final = partial(
+    change_stream, edits=(total(2), DELETE), size=2,
+    summary="a document changes and is deleted: its last change counts")
+_OTHERS: Final = partial(
+    change_stream, edits=BETWEEN_OTHERS, others=(AUDITS,),
+    summary="most changes are of what nobody watches: the position moves with them, and none of the rest is missed")
+_LEADERS: Final = partial(
+    change_stream, handovers=1,
+    summary="leaders change, and each change is looked at; crashes strike in `change_stream.crashes`, both in `@thorough`")
+_THREE: Final = (total(2), total(2, "y"), total(3))
 
 SCENARIOS: Final = (
     Shipped(
-        "change_stream",
-        partial(
-            change_stream,
-            summary="leaders change, and each change is looked at; crashes strike in `change_stream.crashes`, both in `@thorough`",
-            handovers=1,
-            budget=0,
-        ),
-        thorough=partial(change_stream, handovers=1),
-        large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), DELETE), handovers=2, budget=2),
-    ),
+        "change_stream", partial(_LEADERS, budget=0), thorough=_LEADERS,
+        large=partial(_LEADERS, docs=BOTH, edits=(total(2), total(2, "y"), DELETE), handovers=2, budget=2)),
     Shipped(
-        "change_stream.crashes",
-        partial(
-            change_stream,
-            summary="a leader crashes, and another goes on from what is stored",
-            edits=(total(2), total(3)),
-            size=2,
-            wait=SECOND,
-            is_new=False,
-        ),
-        thorough=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y")), size=2, wait=SECOND, budget=2),
-        large=partial(
-            change_stream,
-            docs=BOTH,
-            edits=(total(2), total(2, "y"), total(3)),
-            size=2,
-            wait=SECOND,
-            handovers=1,
-            budget=4,
-        ),
-    ),
+        "change_stream.crashes", partial(_CRASHES, edits=(total(2), total(3)), is_new=False),
+        thorough=partial(_CRASHES, docs=BOTH, edits=(total(2), total(2, "y")), budget=2),
+        large=partial(_CRASHES, docs=BOTH, edits=_THREE, handovers=1, budget=4)),
     Shipped(
-        "change_stream.rests",
-        partial(
-            change_stream,
-            summary="positions are stored once in a while: what has changed since is looked at again after a crash",
-            edits=(total(2), total(3)),
-            rest=SECOND,
-            is_new=False,
-        ),
-        thorough=partial(change_stream, rest=SECOND, handovers=1, is_new=False),
-        large=partial(
-            change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), rest=SECOND, handovers=1, budget=4
-        ),
-    ),
+        "change_stream.rests", partial(_RESTS, edits=(total(2), total(3)), is_new=False),
+        thorough=partial(_RESTS, handovers=1, is_new=False),
+        large=partial(_RESTS, docs=BOTH, edits=_THREE, handovers=1, budget=4)),
     Shipped(
-        "change_stream.history_lost",
-        partial(
-            change_stream,
-            summary="the store forgets changes that it has not reported: everything is looked at",
-            docs=BOTH,
-            forgetful=True,
-        ),
-        thorough=partial(change_stream, docs=BOTH, budget=2, forgetful=True),
-        large=partial(change_stream, docs=BOTH, edits=(total(2), total(2, "y"), total(3)), budget=4, forgetful=True),
-    ),
+        "change_stream.history_lost", _HISTORY_LOST, thorough=partial(_HISTORY_LOST, budget=2),
+        large=partial(_HISTORY_LOST, edits=_THREE, budget=4)),
     Shipped(
-        "change_stream.lost_during_a_pass",
-        partial(
-            LOST_DURING_A_PASS,
-            summary="the store forgets changes while a pass is under way: what has changed since that began is looked at",
-        ),
-        thorough=partial(LOST_DURING_A_PASS, budget=2),
-        large=partial(LOST_DURING_A_PASS, docs=BOTH, edits=(total(2), total(3), total(2, "y")), budget=4),
-    ),
+        "change_stream.lost_during_a_pass", LOST_DURING_A_PASS, thorough=partial(LOST_DURING_A_PASS, budget=2),
+        large=partial(LOST_DURING_A_PASS, docs=BOTH, edits=(total(2), total(3), total(2, "y")), budget=4)),
     Shipped(
-        "change_stream.passes_fail",
-        partial(
-            change_stream,
-            summary="a look fails: the position waits for it",
-            edits=(total(2), total(3)),
-            kinds=PASSES_FAIL,
-            is_new=False,
-        ),
-        thorough=partial(change_stream, edits=(total(2), total(3)), kinds=PASSES_FAIL, budget=2),
-        large=partial(
-            change_stream,
-            docs=BOTH,
-            edits=(total(2), total(2, "y"), total(3)),
-            kinds=PASSES_FAIL,
-            handovers=1,
-            budget=4,
-        ),
-    ),
+        "change_stream.passes_fail", partial(_PASSES_FAIL, is_new=False), thorough=partial(_PASSES_FAIL, budget=2),
+        large=partial(_PASSES_FAIL, docs=BOTH, edits=_THREE, handovers=1, budget=4)),
     Shipped(
-        "change_stream.same_id",
-        partial(
-            change_stream,
-            summary="documents of two collections have one id, and one batch",
-            edits=(total(2), total(2, "x", USERS)),
-            docs=SAME_ID,
-            size=2,
-            is_new=False,
-        ),
-        thorough=partial(
-            change_stream, edits=(total(2), total(2, "x", USERS)), docs=SAME_ID, size=2, is_new=False, budget=2
-        ),
-        large=partial(
-            change_stream,
-            edits=(total(2), total(2, "x", USERS), total(3)),
-            docs=SAME_ID,
-            size=2,
-            is_new=False,
-            handovers=1,
-            budget=4,
-        ),
-    ),
+        "change_stream.same_id", _SAME_ID, thorough=partial(_SAME_ID, budget=2),
+        large=partial(_SAME_ID, edits=(total(2), total(2, "x", USERS), total(3)), handovers=1, budget=4)),
     Shipped(
-        "change_stream.deleted",
-        partial(
-            change_stream,
-            summary="a document changes and is deleted: its last change counts",
-            edits=(total(2), DELETE),
-            size=2,
-            is_new=False,
-        ),
-        thorough=partial(change_stream, edits=(total(2), DELETE), size=2, budget=1),
-        large=partial(
-            change_stream,
-            docs=BOTH,
-            edits=(total(2), DELETE, total(2, "y")),
-            size=2,
-            is_new=False,
-            handovers=1,
-            budget=4,
-        ),
-    ),
+        "change_stream.deleted", partial(_DELETED, is_new=False), thorough=partial(_DELETED, budget=1),
+        large=partial(_DELETED, docs=BOTH, edits=(total(2), DELETE, total(2, "y")), is_new=False, handovers=1, budget=4)),
     Shipped(
-        "change_stream.others",
-        partial(
-            change_stream,
-            summary="most changes are of what nobody watches: the position moves with them, and none of the rest is missed",
-            edits=BETWEEN_OTHERS,
-            others=(AUDITS,),
-            is_new=False,
-        ),
-        thorough=partial(change_stream, edits=BETWEEN_OTHERS, others=(AUDITS,), is_new=False, budget=2),
-        large=partial(change_stream, edits=BETWEEN_OTHERS, others=(AUDITS,), handovers=1, budget=4),
-    ),
+        "change_stream.others", partial(_OTHERS, is_new=False), thorough=partial(_OTHERS, is_new=False, budget=2),
+        large=partial(_OTHERS, handovers=1, budget=4)),
 )
+# fmt: on

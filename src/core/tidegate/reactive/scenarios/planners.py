@@ -12,9 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from tidegate.model.documents import ID, Document, Value
+from tidegate.model.documents import ID, AllOf, Document, Value
 from tidegate.model.effects import Call, Effect, Program, Refused, duplicate_key, is_duplicate
 from tidegate.model.operations import Unique, insert_one
+from tidegate.reactive._record_store import RecordStore
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
     FAULTS,
@@ -54,14 +55,14 @@ ALONE: Final = "a document has one record of a task"
 # Records are named after the pass that has made them, and found by task and document.
 
 
-Insert: TypeAlias = Callable[[ReactiveTask, tuple[tuple[Value, TaskRecord], ...]], Program[bool]]
+Insert: TypeAlias = Callable[[RecordStore, tuple[tuple[Value, TaskRecord], ...]], Program[bool]]
 
 
-async def inserted(task: ReactiveTask, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
+async def inserted(store: RecordStore, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
     ((key, record),) = new
-    doc = stored(record, task.name, key)
+    doc = stored(record, store.task, key)
     try:
-        await insert_one(task.records, Document(((ID.name, doc[RECORD]), *doc.without(ID).items)))
+        await insert_one(store.collection, Document(((ID.name, doc[RECORD]), *doc.without(ID).items)))
     except Refused as refused:
         if not is_duplicate(refused):
             raise
@@ -75,13 +76,15 @@ def indexed(insert: Insert = inserted) -> type[ReactiveTask]:
     Args:
         insert: What inserts one.
     """
-    return variant(
-        ReactiveTask,
-        ("return Eq(ID, record_id(self.name, key))", "return AllOf((Eq(TASK, self.name), Eq(DOCUMENT, key)))"),
-        ("return guarded(record_id(self.name, key), write.on)", "return guarded(write.on.id, write.on)"),
+    store = variant(
+        RecordStore,
+        ("return Eq(ID, record_id(self.task, key))", "return AllOf((Eq(TASK, self.task), Eq(DOCUMENT, key)))"),
+        ("return guarded(record_id(self.task, key), write.on)", "return guarded(write.on.id, write.on)"),
         ("self._insert(new)", "insert(self, new)"),
         insert=insert,
+        AllOf=AllOf,
     )
+    return variant(ReactiveTask, RecordStore=store)
 
 
 async def plan_first(task: ReactiveTask, life: int) -> tuple[Value, ...]:

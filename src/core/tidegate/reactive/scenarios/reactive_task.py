@@ -31,10 +31,11 @@ from tidegate.model.operations import (
 )
 from tidegate.model.transactions import InTransaction, Transaction
 from tidegate.reactive import laws
+from tidegate.reactive.completion import answered
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.orphans import CleanUp, last_touched
 from tidegate.reactive.plan_queries import must_look
-from tidegate.reactive.reactive_task import ReactiveTask, answered
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import NEXT_RUN_AT, STATUS, loaded, record_id, stored
 from tidegate.reactive.task_records import FINISHED, TaskRecord, TaskStatus
@@ -303,7 +304,7 @@ async def planned_and_run(task: ReactiveTask, keys: tuple[Value, ...], request: 
     left = planned.left and await task.plan_pass(planned.left, f"{request} again")
     for run in planned.runs:
         await task.handle(run.key, run.claim)
-    await task.end(tuple((run, None) for run in planned.runs))
+    await task.completer.end(tuple((run, None) for run in planned.runs))
     return left
 
 
@@ -317,10 +318,10 @@ async def renewing(task: ReactiveTask, name: str) -> None:
     """Its handler has two parts, with a renewal in between."""
     while True:
         await Call("something is due")
-        runs, _ = await task.take(name, 1)
+        runs, _ = await task.fetcher.take(name, 1)
         for run in runs:
-            await task.renew(run.key, run.claim)
-            await task.end(((run, answered(await task.handle(run.key, run.claim))),))
+            await task.completer.renew(run.key, run.claim)
+            await task.completer.end(((run, answered(await task.handle(run.key, run.claim))),))
 
 
 async def edits_first(task: ReactiveTask, name: str) -> None:
@@ -342,10 +343,10 @@ async def dying(task: ReactiveTask, name: str) -> None:
         await BEGAN
         await worker(task, name)
     await Call("something is due")
-    runs, _ = await task.take(name, 1)
+    runs, _ = await task.fetcher.take(name, 1)
     for run in runs:
         await task.handle(run.key, run.claim)
-        await in_transaction(task.complete(run), Transaction(name, 1))
+        await in_transaction(task.completer.complete(run), Transaction(name, 1))
 
 
 async def in_transaction(program: Program[T], over: Transaction) -> T:
@@ -634,255 +635,105 @@ held_up: Final = partial(
 )
 
 
+# fmt: off
+_CRASHES: Final = partial(
+    reactive_task, edits=(), faults=HANDLERS_FAIL,
+    summary="workers crash, lose replies, fail, or never come to an end: attempts are counted all the same")
+_BATCHES: Final = partial(
+    reactive_task, works=batches, keys=BOTH, faults=PARTLY,
+    summary="a worker takes, begins and ends two runs at once, and what it writes may be done in part")
+_NEW: Final = partial(
+    reactive_task, keys=BOTH, is_new=True, faults=PARTLY,
+    summary="two documents are new: their records are inserted in one request, which may be done in part, or arrive late")
+_UNREADABLE: Final = partial(
+    reactive_task, works=batches, edits=(total(2),), keys=BOTH, is_new=True, unreadable=(KEY,),
+    summary="one of two new documents cannot be read until it changes, and the other one then: both are handled")
+_TAKES: Final = partial(
+    reactive_task, plans=taking,
+    summary="a planner claims what it plans, in one write, which may be done in part, or arrive late")
+_RIVAL: Final = partial(
+    reactive_task, rival=last_pass, edits=BACK_AND_FORTH,
+    summary="a leader that has not heard of the next one claims what it plans: what it runs with is there still, or runs again")
+_FOLLOWED: Final = partial(
+    _RIVAL, followed=leads, plans=leading, moves=0,
+    summary="who leads runs with what it saw before its claim, for whatever has changed since is looked at; who led looks again")
+_ASKS: Final = partial(
+    reactive_task, plans=asking, edits=BACK_AND_FORTH,
+    summary="a planner asks the store which documents to look at, and looks at no others: nothing is lost")
+_STALLS: Final = partial(
+    reactive_task, moves=0, faults=STALLS, host=Host(stall=LEASE),
+    summary="a worker stands beyond its lease, anywhere: what it writes afterwards changes nothing")
+_DELETED: Final = partial(
+    reactive_task, edits=(DELETE,), sweeps=FINISHED, summary="a document is deleted: its record goes")
+_COMES_BACK: Final = partial(
+    reactive_task, edits=(DELETE, INSERT), sweeps=FINISHED,
+    summary="a document was deleted, and another comes under its id while its record is swept")
+_SAME_AGAIN: Final = partial(
+    reactive_task, edits=(DELETE, AGAIN), sweeps=PENDING,
+    summary="a document was deleted before its handler ran, and comes back as it was while its record is swept")
+_TO_AND_FRO: Final = partial(
+    reactive_task, edits=BACK_AND_FORTH, workers=1, budget=1,
+    summary="a document changes, and changes back, while a run begins")
+_RENEWED: Final = partial(
+    reactive_task, works=renewing, edits=(),
+    summary="a handler renews its lease, and the renewal may arrive when all is over")
+
 SCENARIOS: Final = (
     Shipped(
-        "reactive_task",
-        partial(reactive_task, budget=1, faults=CRASHES),
-        thorough=partial(reactive_task, budget=1),
-        large=partial(reactive_task, edits=(total(2), total(3)), workers=3, budget=2, moves=2),
-    ),
+        "reactive_task", partial(reactive_task, budget=1, faults=CRASHES), thorough=partial(reactive_task, budget=1),
+        large=partial(reactive_task, edits=(total(2), total(3)), workers=3, budget=2, moves=2)),
     Shipped(
-        "reactive_task.crashes",
-        partial(
-            reactive_task,
-            summary="workers crash, lose replies, fail, or never come to an end: attempts are counted all the same",
-            edits=(),
-            budget=1,
-            moves=2,
-            faults=HANDLERS_FAIL,
-        ),
-        thorough=partial(reactive_task, edits=(), budget=2, moves=2, faults=HANDLERS_FAIL),
-        large=partial(reactive_task, edits=(), workers=3, budget=3, moves=4, faults=HANDLERS_FAIL),
-    ),
+        "reactive_task.crashes", partial(_CRASHES, budget=1, moves=2), thorough=partial(_CRASHES, budget=2, moves=2),
+        large=partial(_CRASHES, workers=3, budget=3, moves=4)),
     Shipped(
-        "reactive_task.batches",
-        partial(
-            reactive_task,
-            works=batches,
-            summary="a worker takes, begins and ends two runs at once, and what it writes may be done in part",
-            keys=BOTH,
-            workers=1,
-            budget=1,
-            moves=0,
-            faults=PARTLY,
-        ),
-        thorough=partial(reactive_task, works=batches, keys=BOTH, edits=(), budget=1, faults=PARTLY),
-        large=partial(
-            reactive_task, works=batches, keys=BOTH, edits=(total(2), total(2, "y")), budget=2, faults=PARTLY
-        ),
-    ),
+        "reactive_task.batches", partial(_BATCHES, workers=1, budget=1, moves=0),
+        thorough=partial(_BATCHES, edits=(), budget=1),
+        large=partial(_BATCHES, edits=(total(2), total(2, "y")), budget=2)),
     Shipped(
-        "reactive_task.new",
-        partial(
-            reactive_task,
-            summary="two documents are new: their records are inserted in one request, which may be done in part, or arrive late",
-            edits=(),
-            keys=BOTH,
-            is_new=True,
-            workers=1,
-            budget=1,
-            moves=0,
-            faults=PARTLY,
-        ),
-        thorough=partial(reactive_task, keys=BOTH, is_new=True, workers=1, budget=1, moves=0, faults=PARTLY),
-        large=partial(reactive_task, keys=BOTH, is_new=True, workers=2, budget=2, faults=PARTLY),
-    ),
+        "reactive_task.new", partial(_NEW, edits=(), workers=1, budget=1, moves=0),
+        thorough=partial(_NEW, workers=1, budget=1, moves=0), large=partial(_NEW, workers=2, budget=2)),
     Shipped(
         "reactive_task.unreadable",
-        partial(
-            reactive_task,
-            works=batches,
-            summary="one of two new documents cannot be read until it changes, and the other one then: both are handled",
-            edits=(total(2), total(UNREADABLE, "y")),
-            keys=BOTH,
-            is_new=True,
-            unreadable=(KEY,),
-            workers=1,
-            budget=1,
-            moves=0,
-            faults=CRASHES,
-        ),
-        thorough=partial(
-            reactive_task,
-            works=batches,
-            edits=(total(2),),
-            keys=BOTH,
-            is_new=True,
-            unreadable=(KEY,),
-            workers=1,
-            budget=1,
-        ),
-        large=partial(
-            reactive_task, works=batches, edits=(total(2),), keys=BOTH, is_new=True, unreadable=(KEY,), budget=2
-        ),
-    ),
+        partial(_UNREADABLE, edits=(total(2), total(UNREADABLE, "y")), workers=1, budget=1, moves=0, faults=CRASHES),
+        thorough=partial(_UNREADABLE, workers=1, budget=1), large=partial(_UNREADABLE, budget=2)),
     Shipped(
-        "reactive_task.takes",
-        partial(
-            reactive_task,
-            plans=taking,
-            summary="a planner claims what it plans, in one write, which may be done in part, or arrive late",
-            keys=BOTH,
-            is_new=True,
-            workers=1,
-            budget=1,
-            moves=0,
-            faults=PARTLY,
-        ),
-        thorough=partial(reactive_task, plans=taking, workers=1, budget=1),
-        large=partial(reactive_task, plans=taking, keys=BOTH, edits=BACK_AND_FORTH, budget=2, faults=PARTLY),
-    ),
+        "reactive_task.takes", partial(_TAKES, keys=BOTH, is_new=True, workers=1, budget=1, moves=0, faults=PARTLY),
+        thorough=partial(_TAKES, workers=1, budget=1),
+        large=partial(_TAKES, keys=BOTH, edits=BACK_AND_FORTH, budget=2, faults=PARTLY)),
     Shipped(
-        "reactive_task.held",
-        partial(held_up, moves=0),
-        thorough=held_up,
-        large=partial(held_up, budget=1, faults=PARTLY),
-    ),
+        "reactive_task.held", partial(held_up, moves=0), thorough=held_up,
+        large=partial(held_up, budget=1, faults=PARTLY)),
     Shipped(
-        "reactive_task.rival",
-        partial(
-            reactive_task,
-            works=edits_first,
-            rival=last_pass,
-            summary="a leader that has not heard of the next one claims what it plans: what it runs with is there still, or runs again",
-            edits=(),
-            workers=1,
-            moves=0,
-        ),
-        thorough=partial(reactive_task, rival=last_pass, edits=BACK_AND_FORTH, workers=1, moves=0),
-        large=partial(reactive_task, plans=taking, rival=last_pass, edits=BACK_AND_FORTH, budget=1),
-    ),
+        "reactive_task.rival", partial(_RIVAL, works=edits_first, edits=(), workers=1, moves=0),
+        thorough=partial(_RIVAL, workers=1, moves=0), large=partial(_RIVAL, plans=taking, budget=1)),
     Shipped(
-        "reactive_task.followed",
-        partial(
-            reactive_task,
-            followed=leads,
-            plans=leading,
-            works=edits_first,
-            rival=last_pass,
-            summary="who leads runs with what it saw before its claim, for whatever has changed since is looked at; who led looks again",
-            edits=(),
-            workers=1,
-            moves=0,
-        ),
-        thorough=partial(
-            reactive_task, followed=leads, plans=leading, rival=last_pass, edits=BACK_AND_FORTH, workers=1, moves=0
-        ),
-        large=partial(
-            reactive_task,
-            followed=leads,
-            plans=leading,
-            rival=last_pass,
-            keys=BOTH,
-            edits=BACK_AND_FORTH,
-            budget=1,
-            moves=0,
-        ),
-    ),
+        "reactive_task.followed", partial(_FOLLOWED, works=edits_first, edits=(), workers=1),
+        thorough=partial(_FOLLOWED, workers=1), large=partial(_FOLLOWED, keys=BOTH, budget=1)),
     Shipped(
-        "reactive_task.asks",
-        partial(
-            reactive_task,
-            plans=asking,
-            summary="a planner asks the store which documents to look at, and looks at no others: nothing is lost",
-            edits=BACK_AND_FORTH,
-            workers=1,
-            budget=1,
-            moves=0,
-        ),
-        thorough=partial(reactive_task, plans=asking, edits=BACK_AND_FORTH, workers=1, budget=1),
-        large=partial(reactive_task, plans=asking, edits=BACK_AND_FORTH, workers=2, budget=2),
-    ),
+        "reactive_task.asks", partial(_ASKS, workers=1, budget=1, moves=0),
+        thorough=partial(_ASKS, workers=1, budget=1),
+        large=partial(_ASKS, workers=2, budget=2)),
     Shipped(
-        "reactive_task.stalls",
-        partial(
-            reactive_task,
-            summary="a worker stands beyond its lease, anywhere: what it writes afterwards changes nothing",
-            edits=(),
-            budget=2,
-            moves=0,
-            faults=STALLS,
-            host=Host(stall=LEASE),
-        ),
-        thorough=partial(reactive_task, budget=1, moves=0, faults=STALLS, host=Host(stall=LEASE)),
-        large=partial(
-            reactive_task,
-            edits=(total(2), total(3)),
-            workers=3,
-            budget=4,
-            moves=0,
-            faults=STALLS,
-            host=Host(stall=LEASE),
-        ),
-    ),
+        "reactive_task.stalls", partial(_STALLS, edits=(), budget=2), thorough=partial(_STALLS, budget=1),
+        large=partial(_STALLS, edits=(total(2), total(3)), workers=3, budget=4)),
     Shipped(
-        "reactive_task.deleted",
-        partial(
-            reactive_task,
-            summary="a document is deleted: its record goes",
-            edits=(DELETE,),
-            sweeps=FINISHED,
-            budget=1,
-            faults=CRASHES,
-        ),
-        thorough=partial(reactive_task, edits=(DELETE,), sweeps=FINISHED, workers=1, budget=1),
-        large=partial(reactive_task, edits=(DELETE,), sweeps=FINISHED, budget=2, moves=2),
-    ),
+        "reactive_task.deleted", partial(_DELETED, budget=1, faults=CRASHES),
+        thorough=partial(_DELETED, workers=1, budget=1),
+        large=partial(_DELETED, budget=2, moves=2)),
     Shipped(
         "reactive_task.comes_back",
-        partial(
-            reactive_task,
-            summary="a document was deleted, and another comes under its id while its record is swept",
-            edits=(INSERT,),
-            gone=TaskStatus.COMPLETED,
-            budget=1,
-            workers=1,
-            sweeps=FINISHED,
-        ),
-        thorough=partial(reactive_task, edits=(DELETE, INSERT), workers=1, sweeps=FINISHED),
-        large=partial(reactive_task, edits=(DELETE, INSERT), sweeps=FINISHED, budget=2, moves=2),
-    ),
+        partial(_COMES_BACK, edits=(INSERT,), gone=TaskStatus.COMPLETED, budget=1, workers=1),
+        thorough=partial(_COMES_BACK, workers=1), large=partial(_COMES_BACK, budget=2, moves=2)),
     Shipped(
         "reactive_task.same_again",
-        partial(
-            reactive_task,
-            summary="a document was deleted before its handler ran, and comes back as it was while its record is swept",
-            edits=(AGAIN,),
-            gone=TaskStatus.PENDING,
-            workers=1,
-            budget=1,
-            moves=0,
-            sweeps=PENDING,
-        ),
-        thorough=partial(reactive_task, edits=(DELETE, AGAIN), workers=1, sweeps=PENDING),
-        large=partial(reactive_task, edits=(DELETE, AGAIN), sweeps=PENDING, budget=2, moves=2),
-    ),
+        partial(_SAME_AGAIN, edits=(AGAIN,), gone=TaskStatus.PENDING, workers=1, budget=1, moves=0),
+        thorough=partial(_SAME_AGAIN, workers=1), large=partial(_SAME_AGAIN, budget=2, moves=2)),
     Shipped(
-        "reactive_task.to_and_fro",
-        partial(
-            reactive_task,
-            summary="a document changes, and changes back, while a run begins",
-            edits=(total(2), total(1)),
-            workers=1,
-            budget=1,
-            moves=0,
-        ),
-        thorough=partial(reactive_task, edits=(total(2), total(1)), workers=1, budget=1),
+        "reactive_task.to_and_fro", partial(_TO_AND_FRO, moves=0), thorough=_TO_AND_FRO,
         # One worker: with two, the runs of a total that comes back are those of two changes, and the law counts by total.
-        large=partial(reactive_task, edits=(total(2), total(1), total(2)), workers=1, budget=1, moves=4),
-    ),
+        large=partial(_TO_AND_FRO, edits=(total(2), total(1), total(2)), moves=4)),
     Shipped(
-        "reactive_task.renewed",
-        partial(
-            reactive_task,
-            works=renewing,
-            summary="a handler renews its lease, and the renewal may arrive when all is over",
-            edits=(),
-            workers=1,
-            budget=2,
-            faults=Faults.of(Fault.LATE, on=is_write),
-        ),
-        thorough=partial(reactive_task, works=renewing, edits=(), budget=1, moves=2),
-        large=partial(reactive_task, works=renewing, edits=(total(2),), budget=3, moves=4),
-    ),
+        "reactive_task.renewed", partial(_RENEWED, workers=1, budget=2, faults=Faults.of(Fault.LATE, on=is_write)),
+        thorough=partial(_RENEWED, budget=1, moves=2), large=partial(_RENEWED, edits=(total(2),), budget=3, moves=4)),
 )
+# fmt: on

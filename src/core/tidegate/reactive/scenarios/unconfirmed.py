@@ -12,7 +12,9 @@ from tidegate.model.documents import Remove
 from tidegate.model.effects import Call, Effect, Program
 from tidegate.model.operations import UpdateOne
 from tidegate.reactive import laws
-from tidegate.reactive.reactive_task import HandlerAnswer, ReactiveTask, Run
+from tidegate.reactive.completion import HandlerAnswer
+from tidegate.reactive.fetching import Run
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import BOTH, HANDLED, KEY, reactive_task, record
 from tidegate.reactive.task_documents import OWNER
 from tidegate.sim.automaton import Asking
@@ -38,7 +40,7 @@ async def settled(task: ReactiveTask, name: str, ended: Ended) -> None:
     """Write these ends; what nobody confirms is asked for again, as a pool does (law PW17)."""
     del name
     while ended:
-        verdicts = await task.end(ended)
+        verdicts = await task.completer.end(ended)
         ended = tuple(each for each, verdict in zip(ended, verdicts, strict=True) if verdict is None)
 
 
@@ -46,7 +48,7 @@ async def working(settle: Settle, task: ReactiveTask, name: str) -> None:
     """A worker that asks twice for an end, and then for those that nobody has confirmed."""
     while True:
         await Call("something is due", (name,))
-        runs, _ = await task.take(name, len(BOTH))
+        runs, _ = await task.fetcher.take(name, len(BOTH))
         for run in runs:
             await task.handle(run.key, run.claim)
         await settle(attrs.evolve(task, attempts=2), name, tuple((run, None) for run in runs))

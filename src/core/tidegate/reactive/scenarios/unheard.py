@@ -10,7 +10,8 @@ import attrs
 
 from tidegate.model.effects import Ambiguous, Call, NotApplied
 from tidegate.reactive import laws
-from tidegate.reactive.reactive_task import Idle, ReactiveTask, Run
+from tidegate.reactive.fetching import Idle, Run
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import BOTH, KEY, PARTLY, is_write, reactive_task, record
 from tidegate.sim.automaton import Asking
 from tidegate.sim.faults import Fault, Faults
@@ -32,7 +33,7 @@ async def working(task: ReactiveTask, name: str) -> None:
         if not await Call("something is due, or in its name", (name, is_astray)):
             await looked_through(task, name, ())
             continue
-        runs, others = await task.take(name, len(BOTH))
+        runs, others = await task.fetcher.take(name, len(BOTH))
         is_astray = is_astray or Idle.UNHEARD in others or not is_told
         if not is_told:
             is_told = True
@@ -40,12 +41,12 @@ async def working(task: ReactiveTask, name: str) -> None:
         await looked_through(task, name, runs)
         for run in runs:
             await task.handle(run.key, run.claim)
-        await task.end(tuple((run, None) for run in runs))
+        await task.completer.end(tuple((run, None) for run in runs))
 
 
 async def looked_through(task: ReactiveTask, name: str, hands: tuple[Run, ...]) -> None:
     try:
-        await task.give_back(name, hands)
+        await task.fetcher.give_back(name, hands)
     except (Ambiguous, NotApplied):
         return  # it looks again
 

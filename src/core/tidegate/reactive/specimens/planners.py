@@ -7,7 +7,7 @@ from typing import Final
 
 from tidegate.model.documents import Value
 from tidegate.model.operations import NO_INDEXES
-from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive._record_store import RecordStore
 from tidegate.reactive.scenarios.planners import ALONE, indexed, inserted, planners
 from tidegate.reactive.scenarios.reactive_task import KEPT
 from tidegate.reactive.task_records import TaskRecord
@@ -16,9 +16,9 @@ from tidegate.sim.shipping import specimen
 __all__ = ["SPECIMENS"]
 
 
-async def refusal_is_done(task: ReactiveTask, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
+async def refusal_is_done(store: RecordStore, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
     """There is a record, but of what another one saw."""
-    await inserted(task, new)
+    await inserted(store, new)
     return True
 
 

@@ -7,11 +7,14 @@ from typing import Final
 
 import attrs
 
-from tidegate.model.documents import ID, Document, Eq
-from tidegate.model.effects import Call
+from tidegate.model.documents import ID, Document, Eq, Exists
+from tidegate.model.effects import Call, Now
 from tidegate.model.operations import find_one
+from tidegate.reactive._record_store import DocumentReader, RecordStore
+from tidegate.reactive.completion import Completer
+from tidegate.reactive.fetching import Fetcher, Run
 from tidegate.reactive.plan_queries import FindChanged, must_look
-from tidegate.reactive.reactive_task import ReactiveTask, Run
+from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.scenarios.reactive_task import (
     AGAIN,
     BACK_AND_FORTH,
@@ -44,7 +47,7 @@ from tidegate.reactive.scenarios.reactive_task import (
 )
 from tidegate.reactive.task_documents import STATUS, loaded, record_id
 from tidegate.reactive.task_records import FINISHED, TaskStatus
-from tidegate.reactive.tasks import claim_of
+from tidegate.reactive.tasks import Why, claim_of
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario
@@ -81,7 +84,35 @@ async def run_as_planned(claiming: ReactiveTask, task: ReactiveTask) -> None:
     record = None if found is None else loaded(found)
     if record is not None and record.owner == "rival":
         await task.handle(KEY, claim_of(record))
-        await task.end(((Run(KEY, record, claim_of(record)), None),))
+        await task.completer.end(((Run(KEY, record, claim_of(record)), None),))
+
+
+def stored(*replacements: tuple[str, str], **names: object) -> type[ReactiveTask]:
+    """The programs, where the records are stored otherwise."""
+    return variant(ReactiveTask, RecordStore=variant(RecordStore, *replacements, **names))
+
+
+def read(*replacements: tuple[str, str]) -> type[ReactiveTask]:
+    """The programs, where documents are read otherwise."""
+    return variant(ReactiveTask, DocumentReader=variant(DocumentReader, *replacements))
+
+
+def fetched(*replacements: tuple[str, str]) -> type[ReactiveTask]:
+    """The programs, where records are taken otherwise."""
+    return variant(ReactiveTask, Fetcher=variant(Fetcher, *replacements))
+
+
+def completed(*replacements: tuple[str, str], **names: object) -> type[ReactiveTask]:
+    """The programs, where runs are ended otherwise."""
+    return variant(ReactiveTask, Completer=variant(Completer, *replacements, **names))
+
+
+def own_clock() -> type[ReactiveTask]:
+    """The programs, where workers go by clocks of their own."""
+    own = ("return await StoreTime(BEHIND)", "return Instant((await Now()).at)")
+    due = ("OlderThan(NEXT_RUN_AT, 0)", "Exists(NEXT_RUN_AT)")
+    fetcher = variant(Fetcher, due, Exists=Exists)
+    return variant(ReactiveTask, RecordStore=variant(RecordStore, own, Now=Now), Fetcher=fetcher)
 
 
 def rival(made: type[ReactiveTask], *, summary: str) -> Scenario:
@@ -96,8 +127,8 @@ def unseen_runs(query: FindChanged, doc: Document, records: tuple[Document, ...]
     return must_look(query, doc, tuple(each.put(STATUS, finished) for each in records))
 
 
-GUARD: Final = "return guarded(record_id(self.name, key), write.on)"
-BY_ID: Final = "return Eq(ID, record_id(self.name, key)) if %s else guarded(record_id(self.name, key), write.on)"
+GUARD: Final = "return guarded(record_id(self.task, key), write.on)"
+BY_ID: Final = "return Eq(ID, record_id(self.task, key)) if %s else guarded(record_id(self.task, key), write.on)"
 OF: Final = "isinstance(write, UpdateRecord) and write.why in (%s,)"
 ENDS: Final = OF % "Why.SUCCEEDED, Why.RETRIED, Why.GIVEN_UP, Why.DEFERRED, Why.RUNS_AGAIN"
 PLANNED: Final = "        verdict = tasks.plan(record, seen, rules=self.rules, now=now, new_id=new_id)\n"
@@ -105,7 +136,7 @@ FINALISED: Final = "        return tasks.finalise(record, claim, outcome, rules=
 CLEAN: Final = """        if record is not None and record.status is TaskStatus.PROCESSING_DIRTY:
             record = attrs.evolve(record, status=TaskStatus.PROCESSING)
 """
-UNCHANGED: Final = """        if isinstance(verdict, UpdateRecord) and verdict.why is Why.LOOKED_AT:
+UNCHANGED: Final = """        if isinstance(verdict, tasks.UpdateRecord) and verdict.why is Why.LOOKED_AT:
             verdict = Leave(WhyNot.UNCHANGED)
 """
 CLAIMED: Final = """        if not isinstance(verdict, Leave):
@@ -123,25 +154,25 @@ SPECIMENS: Final = (
         "reactive_task.all_unreadable", KEPT,
         "A document that cannot be read passes for all that were asked for with it, so changes of others are lost.",
         "Planted: mongodash 2.3.1 gives up a batch whose query fails on one document, and saves the position behind it.",
-        partial(variant, ReactiveTask, (ALONE, '            return (NotComputed("what is watched", failure.reason),) * len(keys)\n')),
+        partial(read, (ALONE, '            return (NotComputed("what is watched", failure.reason),) * len(keys)\n')),
         make=partial(reactive_task, edits=(), keys=BOTH, is_new=True, unreadable=(KEY,), workers=1, moves=0),
         of="reactive_task.unreadable"),
     specimen(
         "reactive_task.ends_by_id", HELD,
         "The end of a run is written by id alone, so one that has lost its lease ends the run of another.",
         "mongodash 2.3.1 stores no owner and writes the end of a run by id alone; later releases compare the start.",
-        partial(variant, ReactiveTask, (GUARD, BY_ID % ENDS)), make=partial(reactive_task, edits=()), of="reactive_task"),
+        partial(stored, (GUARD, BY_ID % ENDS), Why=Why), make=partial(reactive_task, edits=()), of="reactive_task"),
     specimen(
         "reactive_task.claims_by_id", HELD,
         "A claim is written by id alone, on a record that another may have claimed since it was read.",
         "Whoever reads first and then writes by id has claimed nothing: so begins many a queue on MongoDB.",
-        partial(variant, ReactiveTask, (GUARD, BY_ID % (OF % "Why.DUE, Why.TAKEN_OVER"))),
+        partial(stored, (GUARD, BY_ID % (OF % "Why.DUE, Why.TAKEN_OVER")), Why=Why),
         make=partial(reactive_task, edits=(), moves=0), of="reactive_task"),
     specimen(
         "reactive_task.total_is_all", HELD,
         "A worker that claims several at once takes the total of the bulk, which is not all, for each of them.",
         "Planted: a bulk of MongoDB answers how many have matched, and whoever reads no further has claimed what others run.",
-        partial(variant, ReactiveTask, (TOTAL, f"len(updates) if {TOTAL} else 0")),
+        partial(stored, (TOTAL, f"len(updates) if {TOTAL} else 0")),
         make=partial(reactive_task, works=batches, keys=BOTH, edits=(), moves=0, faults=PARTLY), of="reactive_task.batches"),
     specimen(
         "reactive_task.one_name", ONE,
@@ -153,7 +184,7 @@ SPECIMENS: Final = (
         "reactive_task.dirty_ignored", KEPT,
         "A run that succeeds completes its record, whatever has changed while it ran.",
         "mongodash marks such a record dirty because of this; queues that only know running and done lose the change.",
-        partial(variant, ReactiveTask, (FINALISED, CLEAN + FINALISED), TaskStatus=TaskStatus),
+        partial(completed, (FINALISED, CLEAN + FINALISED), TaskStatus=TaskStatus),
         make=partial(reactive_task, workers=1, moves=0), of="reactive_task"),
     specimen(
         "reactive_task.look_without_a_version", KEPT,
@@ -165,13 +196,13 @@ SPECIMENS: Final = (
         "reactive_task.limit_at_the_end", BOUNDED,
         "Attempts are compared with the limit when a run has failed, so runs that never end are not counted.",
         "mongodash 2.3.1 looks at the limit when a run has failed: a handler that kills its process runs for ever.",
-        partial(variant, ReactiveTask, ("_retried(self, verdict.attempts, verdict.failing_since, at)", "tasks.TryAgain(at)")),
+        partial(fetched, ("next_attempt(self.policy, verdict.attempts, verdict.failing_since, at)", "tasks.TryAgain(at)")),
         make=partial(reactive_task, edits=(), moves=2), of="reactive_task.crashes"),
     specimen(
         "reactive_task.renews_by_id", DUE,
         "A renewal is written by id alone: on a finished record, it makes work.",
         "mongodash 2.3.1 renews by id alone; whoever was completed before its renewal arrives is due again.",
-        partial(variant, ReactiveTask, (GUARD, BY_ID % (OF % "Why.RENEWED"))),
+        partial(stored, (GUARD, BY_ID % (OF % "Why.RENEWED")), Why=Why),
         make=partial(reactive_task, works=renewing, edits=(), workers=1, budget=1, faults=Faults.of(Fault.LATE, on=is_write)),
         of="reactive_task.renewed",
         alone=True),  # it leaves something that is not a record, and other laws read records
@@ -179,7 +210,7 @@ SPECIMENS: Final = (
         "reactive_task.removes_by_id", KEPT,
         "A record whose document is gone is removed by id alone, though the document may have come back since.",
         "mongodash 2.3.1 lists orphans and deletes them later by id, without another look.",
-        partial(variant, ReactiveTask, (GUARD, BY_ID % "isinstance(write, RemoveRecord)")),
+        partial(stored, (GUARD, BY_ID % "isinstance(write, RemoveRecord)")),
         make=partial(reactive_task, edits=(INSERT,), gone=TaskStatus.COMPLETED, workers=1, sweeps=FINISHED),
         of="reactive_task.comes_back"),
     specimen(
@@ -223,15 +254,12 @@ SPECIMENS: Final = (
         "reactive_task.without_a_limit", UNHINDERED,
         "A planner waits for the transaction of a dead worker, and meanwhile looks at no other document.",
         "tidegate until 2026-11: after a death in a transaction no document of any task was handled for a minute.",
-        partial(variant, ReactiveTask, (SENDS, SENDS + UNLIMITED)), make=partial(held_up, moves=0), of="reactive_task.held"),
+        partial(stored, (SENDS, SENDS + UNLIMITED)), make=partial(held_up, moves=0), of="reactive_task.held"),
     specimen(
         "reactive_task.own_clock", TAKEN,
         "Each worker judges leases by the clock of its machine, and one of them is ahead.",
         "mongodash 2.3.1 judges leases by the clocks of its clients: one that is ahead claims what another runs.",
-        partial(
-            variant, ReactiveTask,
-            ("return await StoreTime(BEHIND)", "return Instant((await Now()).at)"),
-            ("OlderThan(NEXT_RUN_AT, 0)", "Exists(NEXT_RUN_AT)")),
+        own_clock,
         make=partial(reactive_task, edits=(), budget=1, moves=0, faults=Faults.of(Fault.SKEW), host=Host(skew=LEASE)),
         of="reactive_task.stalls"),
     specimen(

@@ -13,7 +13,7 @@ __all__ = ["SPECIMENS"]
 
 AGAIN: Final = "        ended = tuple(each for each, verdict in zip(ended, verdicts, strict=True) if verdict is None)\n"
 GIVEN_BACK: Final = """        if None in verdicts:
-            await task.give_back(name, ())
+            await task.fetcher.give_back(name, ())
         return
 """
 

@@ -18,7 +18,7 @@ def is_after_its_pause(pauses: Pauses, attempts: int, elapsed: Duration) -> bool
         attempts: How many were made.
         elapsed: The time from the last that is known of them to the next one, in microseconds.
     """
-    return elapsed >= pauses.after(attempts).least
+    return elapsed >= Sleep(delay_after(pauses.delays, attempts), pauses.jitter_ppm).least
 
 
 def is_of(pauses: Pauses, attempts: int, sleep: Sleep) -> bool:

@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
-from tidegate.model.instants import Instant
+from tidegate.model.instants import Duration, Instant
 from tidegate.sinks.circuit_breaker import CircuitBreaker, CircuitState, Closed, HalfOpen, Open
-from tidegate.sinks.outbox import Deliver, OutboxCommand, OutboxState, OutboxStep
+from tidegate.sinks.outbox import Deliver, HandBack, OutboxCommand, OutboxState, OutboxStep
 
 __all__ = [
-    "counts_in_a_row", "ignores_other_eras", "ignores_what_nobody_asked", "is_probed_by_one", "is_woken",
-    "settled_was_answered", "waits_while_open",
+    "counts_in_a_row", "ignores_other_eras", "ignores_what_nobody_asked", "ignores_withdrawn", "is_probed_by_one", "is_woken",
+    "settled_was_answered", "waits_for_its_time", "waits_while_open",
 ]  # fmt: skip
 
 
-def settled_was_answered(given: Iterable[int], outbox: OutboxState, answered: Collection[int]) -> bool:
-    """Law CU1: what is neither waiting nor under way was answered for.
+def open_numbers(outbox: OutboxState) -> frozenset[int]:
+    """The payloads that wait or are under way."""
+    return frozenset(outbox.waiting).union(*(each.numbers for each in outbox.under_way))
+
+
+def settled_was_answered(
+    given: Iterable[int],
+    outbox: OutboxState,
+    taken: Collection[int],
+    handed_back: Sequence[int],
+    withdrawn: Collection[int],
+) -> bool:
+    """Law CU1: what is neither waiting nor under way was taken, handed back once, or withdrawn.
 
     Args:
         given: All payloads.
         outbox: The state of the outbox.
-        answered: Those that the sink has answered for.
+        taken: Those that the sink has taken.
+        handed_back: Those that were handed back, in order.
+        withdrawn: Those that nobody waits for.
     """
-    left = {*outbox.waiting, *(number for number, _ in outbox.under_way)}
-    return all(number in left or number in answered for number in given)
+    left, ended = open_numbers(outbox), {*taken, *handed_back, *withdrawn}
+    return len({*handed_back}) == len(handed_back) and all(number in left or number in ended for number in given)
 
 
-def is_woken(breaker: CircuitBreaker, outbox: OutboxState, now: Instant) -> bool:
-    """Law CU2: where a payload waits, one of this era is under way, or a timer is set, and not beyond a cooldown."""
+def is_woken(breaker: CircuitBreaker, longest: Duration, outbox: OutboxState, now: Instant) -> bool:
+    """Law CU2: where a payload waits, one of this era is under way, or a timer is set, within a cooldown or the longest back-off."""
     if not outbox.waiting:
         return True
-    if isinstance(outbox.circuit, Closed):
-        return any(era == outbox.circuit.era for _, era in outbox.under_way)
-    return outbox.is_timed and outbox.circuit.until - now <= breaker.cooldown
+    if isinstance(outbox.circuit, Closed) and any(each.era == outbox.circuit.era for each in outbox.under_way):
+        return True
+    return outbox.wakes_at is not None and outbox.wakes_at - now <= max(breaker.cooldown, longest)
 
 
 def is_probed_by_one(outbox: OutboxState, most: int) -> bool:
     """Law CU3: at most `most` attempts of the newest era are under way; one while half open, none while open."""
-    newest = sum(era == outbox.circuit.era for _, era in outbox.under_way)
+    newest = sum(each.era == outbox.circuit.era for each in outbox.under_way)
     if isinstance(outbox.circuit, Closed):
         return newest <= most
     return newest <= (1 if isinstance(outbox.circuit, HalfOpen) else 0)
@@ -50,14 +63,25 @@ def waits_while_open(before: OutboxState, begun: Iterable[OutboxCommand], now: I
     return not any(isinstance(command, Deliver) for command in begun)
 
 
-def counts_in_a_row(breaker: CircuitBreaker, before: OutboxState, after: OutboxState) -> bool:
-    """Law CB1: a closed circuit counts what is unanswered in a row, and opens at the threshold, not before."""
+def counts_in_a_row(
+    breaker: CircuitBreaker, before: OutboxState, after: OutboxState, given_up: Collection[int] = ()
+) -> bool:
+    """Law CB1: a closed circuit counts what is unanswered in a row, and opens at the threshold, not before.
+
+    Args:
+        breaker: When the circuit opens.
+        before: The outbox before a step.
+        after: The same after it.
+        given_up: What was handed back in this step though the sink has not refused it.
+    """
     if not isinstance(before.circuit, Closed):
         return True
-    left = {*after.waiting, *(number for number, _ in after.under_way)}
-    newest = {number for number, era in before.under_way if era == before.circuit.era}
-    row = before.circuit.unanswered
-    if newest - left:  # one was answered
+    ended = [each for each in before.under_way if each.era == before.circuit.era and each not in after.under_way]
+    known = [{*each.numbers} - {*before.withdrawn} for each in ended]
+    if not all(known):
+        return True  # nobody can tell what became of it
+    row, left = before.circuit.unanswered, {*after.waiting, *given_up}
+    if any(not each <= left for each in known):  # one was taken or refused
         return after.circuit == Closed(before.circuit.era)
     if row + 1 >= breaker.threshold:
         return isinstance(after.circuit, Open) or after.circuit == before.circuit
@@ -66,7 +90,7 @@ def counts_in_a_row(breaker: CircuitBreaker, before: OutboxState, after: OutboxS
 
 def ignores_other_eras(before: OutboxState, after: OutboxState, now: Instant) -> bool:
     """Law CB4: the end of an attempt of another era does not change the circuit; a probe may be due."""
-    others = {each for each in before.under_way if each[1] != before.circuit.era}
+    others = {each for each in before.under_way if each.era != before.circuit.era}
     if others <= {*after.under_way} or _is_same(before.circuit, after.circuit, now):
         return True
     is_due = not isinstance(before.circuit, Closed) and before.circuit.until - now <= 0
@@ -84,3 +108,26 @@ def _is_same(one: CircuitState, other: CircuitState, now: Instant) -> bool:
 def ignores_what_nobody_asked(before: OutboxState, step: OutboxStep) -> bool:
     """Law CU4: the state stays, and there are no commands."""
     return step.state == before and not step.commands
+
+
+def ignores_withdrawn(before: OutboxState, commands: Iterable[OutboxCommand]) -> bool:
+    """Law CU5: what was withdrawn is neither tried again nor handed back."""
+    asked = {number for each in commands for number in _numbers(each)}
+    return not asked & {*before.withdrawn}
+
+
+def _numbers(command: OutboxCommand) -> tuple[int, ...]:
+    match command:
+        case Deliver(numbers):
+            return numbers
+        case HandBack(number):
+            return (number,)
+        case _:
+            return ()
+
+
+def waits_for_its_time(before: OutboxState, commands: Iterable[OutboxCommand], now: Instant) -> bool:
+    """Law CU6: what has failed is not tried before its time."""
+    early = {number for number, each in before.failed if each.not_before is not None and each.not_before - now > 0}
+    tried = {number for each in commands if isinstance(each, Deliver) for number in each.numbers}
+    return not tried & early

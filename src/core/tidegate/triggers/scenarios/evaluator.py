@@ -595,122 +595,59 @@ def reporting(
     )
 
 
+# fmt: off
+_ON_BOTH: Final = partial(
+    triggers, trigger=ON_BOTH, reported=("b1", "a2", "b2"),
+    summary="events that have to meet come meanwhile: none fires twice, and runs are numbered")
+_CRON: Final = partial(
+    triggers, trigger=ON_MINUTE, events=(),
+    summary="two evaluators look at a cron, late or not, and one may crash: each minute fires once")
+_FIRST_SIGHT: Final = partial(
+    _CRON, is_seen=False,
+    summary="a cron is seen for the first time, by two at once: nothing fires before its first minute")
+_GIVEN_UP: Final = partial(
+    triggers, trigger=ON_A_BROKEN,
+    summary="there are never any arguments: it is tried as often as it may be, and given up")
+_TOO_LARGE: Final = partial(
+    triggers, trigger=ON_BOTH, events=("A1", "B1"), reported=("b2", "a2"), size_max=SIZE_MAX_SMALL,
+    summary="what meets is too large for the record of a run: it is given up, and what comes behind it fires")
+_TOGETHER: Final = partial(
+    triggers, events=("A1", "a2"), size_max=SIZE_MAX_ONE, faults=PARTLY,
+    summary="several fire together, of which one is too large for its record: it is given up, and the others fire")
+_PURGED: Final = partial(
+    triggers, purge=purges,
+    summary="runs that are over are forgotten while others evaluate: what has fired does not fire again")
+
 SCENARIOS: Final = (
     Shipped("triggers.reporting", reporting, thorough=partial(reporting, budget=2), large=partial(reporting, budget=3)),
     Shipped("triggers.beside", beside, thorough=partial(beside, budget=3), large=partial(beside, budget=4)),
     Shipped(
-        "triggers",
-        partial(triggers, budget=1),
-        thorough=partial(triggers, budget=2),
-        large=partial(triggers, evaluators=3, budget=3, moves=3),
-    ),
+        "triggers", partial(triggers, budget=1), thorough=partial(triggers, budget=2),
+        large=partial(triggers, evaluators=3, budget=3, moves=3)),
     Shipped(
-        "triggers.all_conditions",
-        partial(
-            triggers,
-            summary="events that have to meet come meanwhile: none fires twice, and runs are numbered",
-            trigger=ON_BOTH,
-            reported=("b1", "a2"),
-            budget=1,
-            moves=0,
-            faults=IN_TIME,
-        ),
-        thorough=partial(triggers, trigger=ON_BOTH, reported=("b1", "a2", "b2"), moves=1),
-        large=partial(triggers, trigger=ON_BOTH, reported=("b1", "a2", "b2"), budget=2, moves=3),
-    ),
+        "triggers.all_conditions", partial(_ON_BOTH, reported=("b1", "a2"), budget=1, moves=0, faults=IN_TIME),
+        thorough=partial(_ON_BOTH, moves=1), large=partial(_ON_BOTH, budget=2, moves=3)),
     Shipped(
-        "triggers.cron",
-        partial(
-            triggers,
-            summary="two evaluators look at a cron, late or not, and one may crash: each minute fires once",
-            trigger=ON_MINUTE,
-            events=(),
-            budget=1,
-            moves=2,
-            faults=CRASHES,
-        ),
-        thorough=partial(triggers, trigger=ON_MINUTE, events=(), budget=1, moves=2, faults=IN_TIME),
-        large=partial(triggers, trigger=ON_MINUTE, events=(), evaluators=3, budget=2, moves=4),
-    ),
+        "triggers.cron", partial(_CRON, budget=1, moves=2, faults=CRASHES),
+        thorough=partial(_CRON, budget=1, moves=2, faults=IN_TIME),
+        large=partial(_CRON, evaluators=3, budget=2, moves=4)),
     Shipped(
-        "triggers.first_sight",
-        partial(
-            triggers,
-            summary="a cron is seen for the first time, by two at once: nothing fires before its first minute",
-            trigger=ON_MINUTE,
-            events=(),
-            is_seen=False,
-            budget=1,
-        ),
-        thorough=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, budget=2),
-        large=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, evaluators=3, budget=2, moves=4),
-    ),
+        "triggers.first_sight", partial(_FIRST_SIGHT, budget=1), thorough=partial(_FIRST_SIGHT, budget=2),
+        large=partial(_FIRST_SIGHT, evaluators=3, budget=2, moves=4)),
     Shipped(
-        "triggers.rolling", rolling, thorough=partial(rolling, budget=2), large=partial(rolling, budget=3, passes=4)
-    ),
+        "triggers.rolling", rolling, thorough=partial(rolling, budget=2), large=partial(rolling, budget=3, passes=4)),
     Shipped(
-        "triggers.given_up",
-        partial(
-            triggers,
-            summary="there are never any arguments: it is tried as often as it may be, and given up",
-            trigger=ON_A_BROKEN,
-            budget=1,
-            faults=IN_TIME,
-        ),
-        thorough=partial(triggers, trigger=ON_A_BROKEN, budget=2),
-        large=partial(triggers, trigger=ON_A_BROKEN, evaluators=3, budget=3, moves=3),
-    ),
+        "triggers.given_up", partial(_GIVEN_UP, budget=1, faults=IN_TIME), thorough=partial(_GIVEN_UP, budget=2),
+        large=partial(_GIVEN_UP, evaluators=3, budget=3, moves=3)),
     Shipped(
-        "triggers.too_large",
-        partial(
-            triggers,
-            summary="what meets is too large for the record of a run: it is given up, and what comes behind it fires",
-            trigger=ON_BOTH,
-            events=("A1", "B1"),
-            reported=("b2", "a2"),
-            evaluators=1,
-            budget=1,
-            moves=0,
-            size_max=SIZE_MAX_SMALL,
-        ),
-        thorough=partial(
-            triggers,
-            trigger=ON_BOTH,
-            events=("A1", "B1"),
-            reported=("b2", "a2"),
-            size_max=SIZE_MAX_SMALL,
-            budget=1,
-            moves=0,
-        ),
-        large=partial(
-            triggers, trigger=ON_BOTH, events=("A1", "B1"), reported=("b2", "a2"), size_max=SIZE_MAX_SMALL, budget=2
-        ),
-    ),
+        "triggers.too_large", partial(_TOO_LARGE, evaluators=1, budget=1, moves=0),
+        thorough=partial(_TOO_LARGE, budget=1, moves=0), large=partial(_TOO_LARGE, budget=2)),
     Shipped(
-        "triggers.together",
-        partial(
-            triggers,
-            summary="several fire together, of which one is too large for its record: it is given up, and the others fire",
-            events=("A1", "a2"),
-            budget=1,
-            moves=0,
-            size_max=SIZE_MAX_ONE,
-            faults=PARTLY_IN_TIME,
-        ),
-        thorough=partial(triggers, events=("A1", "a2"), budget=1, size_max=SIZE_MAX_ONE, faults=PARTLY),
-        large=partial(triggers, events=("A1", "a2", "a3"), budget=2, size_max=SIZE_MAX_ONE, faults=PARTLY),
-    ),
+        "triggers.together", partial(_TOGETHER, budget=1, moves=0, faults=PARTLY_IN_TIME),
+        thorough=partial(_TOGETHER, budget=1), large=partial(_TOGETHER, events=("A1", "a2", "a3"), budget=2)),
     Shipped(
-        "triggers.purged",
-        partial(
-            triggers,
-            summary="runs that are over are forgotten while others evaluate: what has fired does not fire again",
-            budget=1,
-            moves=0,
-            faults=ON_WRITES,
-            purge=purges,
-        ),
-        thorough=partial(triggers, purge=purges, keep=MINUTE, attempts_max=1, moves=2),
-        large=partial(triggers, events=("a1", "a2"), purge=purges, keep=MINUTE, budget=1, moves=2),
-    ),
+        "triggers.purged", partial(_PURGED, budget=1, moves=0, faults=ON_WRITES),
+        thorough=partial(_PURGED, keep=MINUTE, attempts_max=1, moves=2),
+        large=partial(_PURGED, events=("a1", "a2"), keep=MINUTE, budget=1, moves=2)),
 )
+# fmt: on

@@ -14,6 +14,9 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 from tidegate.transactions.transacting import in_transaction
+from tidegate.triggers._cron_cells import CronCells
+from tidegate.triggers._documents import at_version
+from tidegate.triggers._starting import RunStarter
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.firing import claim, plan
@@ -45,6 +48,7 @@ from tidegate.triggers.scenarios.evaluator import (
     rolling,
     triggers,
 )
+from tidegate.triggers.trigger import NotProvided, provided
 from tidegate.triggers.trigger_documents import VERSION, loaded_run
 
 __all__ = ["SPECIMENS"]
@@ -66,6 +70,16 @@ async def reported_before(programs: Evaluator) -> bool:
     """It is reported before the transaction, as a message is that a broker of its own keeps."""
     await programs.notice(EventContext("a", "a1"), "r")
     return isinstance(await in_transaction("session", packed, POLICY), Done)
+
+
+def crons(**names: object) -> type[Evaluator]:
+    """The programs, where crons are looked at otherwise."""
+    return variant(Evaluator, CronCells=variant(CronCells, **names))
+
+
+def starting(*replacements: tuple[str, str], **names: object) -> type[Evaluator]:
+    """The programs, where runs are started otherwise."""
+    return variant(Evaluator, RunStarter=variant(RunStarter, *replacements, **names))
 
 
 ALL: Final = "triggers.all_conditions"
@@ -102,13 +116,13 @@ SETTLES: Final = """        if asked:
 RECORDS: Final = "    if len(runs) > 1:\n"
 RECORDS_EACH: Final = """    recorded: tuple[str, ...] = ()
     for run in runs:
-        if await insert_new(evaluator.runs, stored_run(run)):
+        if await insert_new(starter.runs, stored_run(run)):
             recorded = (*recorded, run.id)
     return recorded, ()
 """
 RECORDS_ALL: Final = """    try:
         for run in runs:
-            await insert_new(evaluator.runs, stored_run(run))
+            await insert_new(starter.runs, stored_run(run))
     except Refused as refused:
         return (), tuple([Skipped(run.id, refused.reason) for run in runs])
     return tuple([run.id for run in runs]), ()
@@ -127,19 +141,19 @@ SPECIMENS: Final = (
         "triggers.first_sight_fires", INSTANTS,
         "A cron that is seen for the first time fires at once, whatever its schedule says.",
         "pynenc fires a cron at first sight, and each start of a process is one: a yearly job ran in June.",
-        lambda: variant(Evaluator, look=variant(look, ("FirstSeen(ScheduleCell(now))", "FirstSeen(ScheduleCell(now, 1, (now,)))"))),
+        lambda: crons(look=variant(look, ("FirstSeen(ScheduleCell(now))", "FirstSeen(ScheduleCell(now, 1, (now,)))"))),
         make=partial(triggers, trigger=ON_MINUTE, events=(), is_seen=False, moves=0), of="triggers.first_sight"),
     specimen(
         "triggers.instant_of_the_look", EACH,
         "What fires is the time at which somebody looked, and not the instant that was due.",
         "pynenc's instants are the times at which somebody looked, so a catch-up fires once for many.",
-        lambda: variant(Evaluator, look=variant(look, (DUE, NOW))),
+        lambda: crons(look=variant(look, (DUE, NOW))),
         make=partial(triggers, trigger=ON_MINUTE, events=(), moves=2), of=CRON),
     specimen(
         "triggers.late_is_skipped", EACH,
         "An instant fires only to whoever looks within a minute of it, and is skipped otherwise.",
         "pynenc asks whether now is within a minute of an instant: an hourly job that is looked at late is skipped.",
-        lambda: variant(Evaluator, look=variant(look, (MAY_BE_FULL, LATE + MAY_BE_FULL), MINUTE=MINUTE)),
+        lambda: crons(look=variant(look, (MAY_BE_FULL, LATE + MAY_BE_FULL), MINUTE=MINUTE)),
         make=partial(triggers, trigger=ON_MINUTE, events=(), moves=2), of=CRON),
     specimen(
         "triggers.drops_what_was_tried", DROPPED,
@@ -171,31 +185,31 @@ SPECIMENS: Final = (
         "triggers.claims_are_taken", CLAIMED,
         "A claim is taken over without a look at its expiry.",
         "Planted: so it is where each machine judges an expiry by its own clock, and one is ahead.",
-        lambda: variant(Evaluator, claim=variant(claim, ("if until - now > 0:", "if holder == by and until - now > 0:"))),
+        lambda: starting(claim=variant(claim, ("if until - now > 0:", "if holder == by and until - now > 0:"))),
         make=partial(triggers, moves=0), of="triggers"),
     specimen(
         "triggers.writes_by_id", CLAIMED,
         "A run is written by id alone, whatever its version is by now.",
         "Planted: a write that does not ask for the version takes what another has claimed since it was read.",
-        partial(variant, Evaluator, ("AllOf((Eq(ID, key), Eq(VERSION, version)))", "Eq(ID, key)")),
+        lambda: starting(at_version=variant(at_version, ("AllOf((Eq(ID, key), Eq(VERSION, version)))", "Eq(ID, key)"))),
         make=partial(triggers, evaluators=3), of="triggers"),
     specimen(
         "triggers.settles_before_it_invokes", INVOKED,
         "A run is said to have fired, and then its invocation is made.",
         "pynenc claims, which drops the condition, and then makes the invocation: a crash in between loses it.",
-        partial(variant, Evaluator, (INVOKES, SETTLES + INVOKES)),
+        partial(starting, (INVOKES, SETTLES + INVOKES)),
         make=partial(triggers, moves=0), of="triggers"),
     specimen(
         "triggers.provider_ends_the_pass", SETTLED,
         "What a provider raises ends the process that evaluates, and the next one, too.",
         "pynenc: a provider may raise into the loop of all triggers, and the next pass meets the same one.",
-        partial(variant, Evaluator, (PLANS, PLANS + PROVIDES)),
+        partial(variant, Evaluator, (PLANS, PLANS + PROVIDES), provided=provided, NotProvided=NotProvided),
         make=partial(triggers, trigger=ON_A_BROKEN, moves=2), of="triggers.given_up"),
     specimen(
         "triggers.names_it_again", SETTLED,
         "A run that is too large for its record is named by each pass, and nothing behind it ever fires.",
         "Our own second draft: each pass was refused the same record; the first draft ended there.",
-        partial(variant, Evaluator, (RECORDS, RECORDS_EACH + RECORDS)),
+        partial(starting, (RECORDS, RECORDS_EACH + RECORDS)),
         make=partial(
             triggers, trigger=ON_BOTH, events=("A1", "B1"), reported=("b2", "a2"), evaluators=1, moves=0, size_max=SIZE_MAX_SMALL,
             passes=4),  # as many as the design needs
@@ -204,7 +218,7 @@ SPECIMENS: Final = (
         "triggers.refused_together", SETTLED,
         "Where one run is refused, all that are claimed with it are left to the next pass, which asks for the same.",
         "Planted: so it is where many are written in a transaction, or in an order, as drivers do unless told otherwise.",
-        partial(variant, Evaluator, (RECORDS, RECORDS_ALL + RECORDS)),
+        partial(starting, (RECORDS, RECORDS_ALL + RECORDS)),
         make=partial(
             triggers, events=("A1", "a2"), evaluators=1, moves=0, size_max=SIZE_MAX_ONE,
             passes=3),  # one more than the design needs
@@ -213,7 +227,7 @@ SPECIMENS: Final = (
         "triggers.settles_what_nobody_confirmed", INVOKED,
         "All runs that were asked for together are said to have fired, though nobody has said whether their invocations are there.",
         "Planted: a request for many that was answered by nobody is taken for one that was carried out.",
-        partial(variant, Evaluator, ("    return answers\n", "    return tuple([(key, reasons or ()) for key, reasons in answers])\n")),
+        partial(starting, ("    return answers\n", "    return tuple([(key, reasons or ()) for key, reasons in answers])\n")),
         make=partial(triggers, events=("a1", "a2"), evaluators=1, budget=2, moves=0), of="triggers.together"),
     specimen(
         "triggers.forgets_the_last_run", INVOKED,

@@ -23,7 +23,7 @@ from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate_adapters.declaring import is_loading
 from tidegate_adapters.logs import log_to
 
-__all__ = ["CODES", "ended_by_signals", "ignore_signals", "run_until_signalled", "stopped_by_signals"]
+__all__ = ["CODES", "ended_by_signals", "ignore_signals", "run_until_signalled"]
 
 CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 """The signals, and how a process ends after each."""
@@ -95,8 +95,11 @@ def _check_alone() -> None:
 def ended_by_signals(
     stop: Callable[[], None], total: Duration, leave: Duration | None, log: logging.Logger, ends: list[threading.Timer]
 ) -> Iterator[list[signal.Signals]]:
-    """As `stopped_by_signals`, in the running loop. What runs on beyond its time, a thread or a task that will not be cancelled, is
-    left behind: the process is ended.
+    """Call `stop` in the running loop at the first signal and at the second, which are told; the third ends the process. What runs
+    on beyond its time, a thread or a task that will not be cancelled, is left behind: the process is ended.
+
+    After the block signals are handled as before, unless there was one: then the process closes already, which the second does
+    not disturb. Whoever goes on after that restores their handlers.
 
     Args:
         stop: Called at the first signal, and at the second.
@@ -105,46 +108,8 @@ def ended_by_signals(
         log: What is told of signals.
         ends: What will end the process is added, for whoever goes on after the block to cancel.
     """
-    asked_s: list[float] = []
-
-    def told() -> None:
-        asked_s.append(monotonic())
-        stop()
-        if len(caught) > 1 and leave is not None:
-            end_within(leave / SECOND)
-
-    def end_within(seconds_: float) -> None:
-        ends.append(threading.Timer(seconds_ + _AT_ONCE_S, os._exit, (CODES[caught[0]],)))
-        ends[-1].daemon = True
-        ends[-1].start()
-
-    with stopped_by_signals(told, asyncio.get_running_loop(), log) as caught:
-        try:
-            yield caught
-        finally:
-            if caught:
-                took_s = monotonic() - asked_s[0] if asked_s else 0
-                end_within(0 if len(caught) > 1 else max(total / SECOND - took_s, 0))
-
-
-def ignore_signals() -> None:
-    """For the end of a process that has an exit code already: Python would restore what they do by default, which is to end it."""
-    for number in CODES:
-        signal.signal(number, signal.SIG_IGN)
-
-
-@contextmanager
-def stopped_by_signals(
-    stop: Callable[[], None], loop: asyncio.AbstractEventLoop, log: logging.Logger
-) -> Iterator[list[signal.Signals]]:
-    """Call `stop` in the loop at the first signal and at the second, which are told; the third ends the process.
-
-    After the block signals are handled as before, unless there was one: then the process closes already, which the second does
-    not disturb. Whoever goes on after that restores their handlers.
-    """
     before = {number: signal.getsignal(number) for number in CODES}
-    caught: list[signal.Signals] = []
-    is_on = True
+    loop, caught, asked_s, is_on = asyncio.get_running_loop(), list[signal.Signals](), list[float](), True
 
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001  what signal handlers are given
         caught.append(signal.Signals(number))
@@ -156,7 +121,15 @@ def stopped_by_signals(
     def told() -> None:
         first = len(caught) == 1
         log.info("%s: %s", caught[-1].name, "draining; once more waits for nothing" if first else "waiting for nothing")
+        asked_s.append(monotonic())
         stop()
+        if not first and leave is not None:
+            end_within(leave / SECOND)
+
+    def end_within(seconds_: float) -> None:
+        ends.append(threading.Timer(seconds_ + _AT_ONCE_S, os._exit, (CODES[caught[0]],)))
+        ends[-1].daemon = True
+        ends[-1].start()
 
     for number, was in before.items():
         if was is not signal.SIG_IGN:
@@ -165,6 +138,15 @@ def stopped_by_signals(
         yield caught
     finally:
         is_on = False
-        if not caught:
+        if caught:
+            took_s = monotonic() - asked_s[0] if asked_s else 0
+            end_within(0 if len(caught) > 1 else max(total / SECOND - took_s, 0))
+        else:
             for number, was in before.items():
                 signal.signal(number, was)
+
+
+def ignore_signals() -> None:
+    """For the end of a process that has an exit code already: Python would restore what they do by default, which is to end it."""
+    for number in CODES:
+        signal.signal(number, signal.SIG_IGN)

@@ -6,17 +6,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Final, ParamSpec, TypeAlias
+from typing import Final, TypeAlias
 
 import click
 
 from tidegate.exit_codes import ExitCode
-from tidegate_adapters.cli.console import Terminal
+from tidegate_adapters.shell.terminal import Terminal
 
-P = ParamSpec("P")
 Run: TypeAlias = Callable[[Terminal], ExitCode]
 """What a command line asks for."""
+Option: TypeAlias = Callable[[Callable[..., Run]], Callable[..., Run]]
+"""Adds an option to a command, or several (`together`)."""
 
 UNITS_B: Final = {"": 1, "B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
@@ -44,6 +46,16 @@ def _not_empty(
 
 filtering = partial(click.option, callback=_not_empty)
 """An option that says what is meant."""
+
+
+A_TIME: Final = "A time with its time zone, or how long ago: 2026-11-24T12:00:00Z, 90s, 5m, 2h, 1d."
+"""The help text about times."""
+
+
+def limit_of(each: str = "") -> Option:
+    """The option `--limit` of a list."""
+    text = f"How many at most{each}."
+    return click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help=text)
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -83,46 +95,53 @@ def kinds_of_faults(ctx: click.Context, param: click.Parameter, value: str) -> t
 FILE: Final = click.Path(path_type=Path)
 
 
-def told(command: Callable[P, Run]) -> Callable[P, Run]:
-    """Which worker, or app, and what it is told."""
-    options = (
-        click.argument("target"),
-        click.option(
-            "--config",
-            type=FILE,
-            metavar="FILE",
-            help="A file with settings, TOML or YAML; without it that of TIDEGATE_CONFIG, or pyproject.toml here.",
-        ),
-        click.option(
-            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, such as concurrency=8."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+def together(*options: Option) -> Option:
+    """Combine options, in this order."""
+
+    def decorate(command: Callable[..., Run]) -> Callable[..., Run]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
-def logged(command: Callable[P, Run]) -> Callable[P, Run]:
-    """How it logs."""
-    options = (
-        click.option(
-            "--log-format",
-            type=click.Choice(["text", "json"]),
-            default="text",
-            show_default=True,
-            help="Lines, or JSON lines.",
-        ),
-        click.option(
-            "--log-level",
-            type=click.Choice(["debug", "info", "warning", "error"]),
-            default="info",
-            show_default=True,
-            help="What is below is not logged.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+def calling(function: str) -> Callable[..., Run]:
+    """A command that calls the function `module:name` with its options as keywords, and with the terminal. The module is loaded when
+    the command runs, so that `--help` is quick.
+    """
+    module, _, name = function.partition(":")
+    return lambda **given: lambda terminal: getattr(import_module(module), name)(terminal=terminal, **given)
+
+
+told: Final = together(
+    click.argument("target"),
+    click.option(
+        "--config",
+        type=FILE,
+        metavar="FILE",
+        help="A file with settings, TOML or YAML; without it that of TIDEGATE_CONFIG, or pyproject.toml here.",
+    ),
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, such as concurrency=8."),
+)
+"""Which worker, or app, and what it is told."""
+logged: Final = together(
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="Lines, or JSON lines.",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="What is below is not logged.",
+    ),
+)
+"""How it logs."""
 
 
 def set_colour(ctx: click.Context, _: click.Parameter, value: str) -> None:
@@ -139,25 +158,21 @@ def terminal_of(ctx: click.Context) -> Terminal:
     return terminal
 
 
-def common(command: Callable[P, Run]) -> Callable[P, Run]:
-    """The options that every command has."""
-    options = (
-        click.option("--json", "is_json", is_flag=True, help="Answer with one JSON object on stdout, also on failure."),
-        click.option(
-            "--color",
-            type=click.Choice(["auto", "always", "never"]),
-            default="auto",
-            expose_value=False,
-            callback=set_colour,
-            help="Colour; auto: on a terminal, and as NO_COLOR and FORCE_COLOR say.",
-        ),
-        click.option(
-            "--debug", is_flag=True, expose_value=False, callback=set_debugging, help="Show the traceback of an error."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+common: Final = together(
+    click.option("--json", "is_json", is_flag=True, help="Answer with one JSON object on stdout, also on failure."),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        expose_value=False,
+        callback=set_colour,
+        help="Colour; auto: on a terminal, and as NO_COLOR and FORCE_COLOR say.",
+    ),
+    click.option(
+        "--debug", is_flag=True, expose_value=False, callback=set_debugging, help="Show the traceback of an error."
+    ),
+)
+"""The options that every command has."""
 
 
 def explained(text: str, examples: Sequence[str], codes: Mapping[ExitCode, str]) -> str:

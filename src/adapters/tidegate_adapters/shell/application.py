@@ -1,14 +1,16 @@
-"""Applications that the command line runs: what a target names, what it is told, and until when it runs.
+"""Applications on the command line: load one, apply settings, run it, and answer commands about it.
 
-    Worker          a worker on Kafka (`tidegate worker run`)
-    Reactive        reactive tasks on MongoDB (`tidegate reactive run`)
-    Orchestrator    tasks on MongoDB (`tidegate orchestrator run`)
-
-Each runs until a signal ends it, and its logs go to stderr.
+An application runs until a signal ends it, and its logs go to stderr.
 
 The first SIGTERM or SIGINT lets it end what it has begun, within the time of its rules, and what runs on beyond that, a thread
 or what will not be cancelled, is left behind; the second waits for nothing that runs; the third ends the process, also where user code
 holds up the event loop.
+
+A module of commands (`Runtime.commands`) defines
+
+    life(app, **options)      how the application runs, as a `Life`; the default is `serve` until `stop`
+    opened(app, target)       a context manager that yields what the commands use
+    NAME(opened, **options)   an async function for each command, which returns an `Answer`
 """
 
 from __future__ import annotations
@@ -18,33 +20,44 @@ import atexit
 import logging
 import os
 import signal
-import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib import import_module
 from inspect import isawaitable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast, final
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, final
 
 import attrs
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import Duration, duration, seconds
-from tidegate_adapters.cli.console import Terminal
 from tidegate_adapters.configuration import Row, configured, layers
 from tidegate_adapters.failures import as_of_the_server, origin, raised
 from tidegate_adapters.logs import LogFormat, log_to
-from tidegate_adapters.printable import one_line
-from tidegate_adapters.signals import CODES, ended_by_signals, ignore_signals
+from tidegate_adapters.printable import one_line, redacted
+from tidegate_adapters.shell.runtimes import RUNTIMES, Runtime
+from tidegate_adapters.shell.signals import CODES, ended_by_signals, ignore_signals
+from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.targets import attribute, takes_nothing
 
 __all__ = [
-    "ORCHESTRATOR", "REACTIVE", "WORKER", "Application", "Ended", "Kind", "Life", "Logs", "Told", "made", "run_app", "run_until_stopped",
+    "Answer",
+    "Application",
+    "Life",
+    "Logs",
+    "Told",
+    "ask_app",
+    "listing",
+    "made",
+    "run_app",
+    "shortened",
     "show_settings",
-]  # fmt: skip
-
+]
 
 T = TypeVar("T")
+Kinds: TypeAlias = Iterable[Runtime]
+ALL: Final = RUNTIMES.values()
 
 
 class Application(Protocol):
@@ -54,41 +67,6 @@ class Application(Protocol):
     def settings(self) -> Any: ...
 
     def configured(self, settings: Any, /) -> Application: ...
-
-
-@final
-@attrs.frozen
-class Kind:
-    """A kind of applications.
-
-    Attributes:
-        name: Of its class.
-        module: Where that is; what has not loaded the module has none.
-        section: Of the settings.
-    """
-
-    name: str
-    module: str
-    section: str
-
-    @property
-    def schema(self) -> str:
-        """Of what the command line answers about one, as JSON."""
-        return f"tidegate/{self.section}@1"
-
-    def has(self, value: object) -> bool:
-        """Is it one of these?"""
-        module = sys.modules.get(self.module)
-        return module is not None and isinstance(value, getattr(module, self.name))
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
-
-
-WORKER: Final = Kind("Worker", "tidegate_adapters.kafka", "worker")
-REACTIVE: Final = Kind("Reactive", "tidegate_adapters.reactive", "reactive")
-ORCHESTRATOR: Final = Kind("Orchestrator", "tidegate_adapters.orchestrator", "orchestrator")
-KINDS: Final = (WORKER, REACTIVE, ORCHESTRATOR)
 
 
 @final
@@ -109,9 +87,7 @@ class Told:
     environ: Mapping[str, str] = attrs.field(default=os.environ, repr=False)
 
 
-def show_settings(
-    told: Told, terminal: Terminal, *, kinds: tuple[Kind, ...] = KINDS, with_origin: bool, is_json: bool
-) -> ExitCode:
+def show_settings(told: Told, terminal: Terminal, *, kinds: Kinds = ALL, with_origin: bool, is_json: bool) -> ExitCode:
     """Show what an application is told, without secrets.
 
     Args:
@@ -146,6 +122,60 @@ class Logs(NamedTuple):
 
 @final
 @attrs.frozen
+class Answer:
+    """The answer of a command.
+
+    Attributes:
+        data: The fields of the JSON answer.
+        lines: The same for people, as lines, or as rows of a table.
+        notes: More lines, for stderr.
+        code: The exit code.
+    """
+
+    data: Mapping[str, object] = attrs.field(factory=dict)
+    lines: Iterable[str | tuple[str, ...]] = ()
+    notes: Iterable[str] = ()
+    code: ExitCode = ExitCode.OK
+
+    def tell(self, terminal: Terminal) -> None:
+        """Write it for people."""
+        lines = [*self.lines]
+        rows = [each for each in lines if isinstance(each, tuple)]
+        terminal.table(rows)
+        for line in lines:
+            if isinstance(line, str):
+                terminal.say(line)
+        for note in self.notes:
+            terminal.tell(note)
+
+
+def listing(
+    name: str,
+    found: Iterable[T],
+    data: Callable[[T], Mapping[str, object]],
+    cells: Callable[[T], tuple[str, ...]],
+    *,
+    limit: int,
+    is_more: bool,
+) -> Answer:
+    """A list: one row a line, and a note where `--limit` cut it off."""
+    rows = (*found,)
+    notes = (f"and more: narrow it down, or set --limit above {limit}",) if is_more else ()
+    return Answer({name: [*map(data, rows)], "more": is_more}, [*map(cells, rows)], notes)
+
+
+def shortened(error: str) -> str:
+    """The beginning of an error, as one line without secrets."""
+    line = one_line(redacted(error))
+    return line if len(line) <= _ERROR_MAX else f"{line[:_ERROR_MAX]}..."
+
+
+_ERROR_MAX: Final = 120
+"""The number of characters of an error that a row shows."""
+
+
+@final
+@attrs.frozen
 class Life(Generic[T]):
     """How an application runs.
 
@@ -155,6 +185,7 @@ class Life(Generic[T]):
         total: How long that may take, in microseconds.
         ends: What it does until then, for people.
         leave: How long the process lasts once it is called again, in microseconds; None for as long as `run` takes.
+        answer: Makes the answer from the outcome of `run`.
     """
 
     run: Callable[[], Awaitable[T]]
@@ -162,27 +193,21 @@ class Life(Generic[T]):
     total: Duration
     ends: str
     leave: Duration | None = None
+    answer: Callable[[T], Answer] = lambda _: Answer()
 
 
-@final
-class Ended(NamedTuple, Generic[T]):
-    """How an application ended: by which signal, if any, and with what."""
-
-    by: signal.Signals | None
-    outcome: T
-
-
-def run_until_stopped(
-    told: Told, kind: Kind, life: Callable[[Any], Life[T]], logs: Logs, terminal: Terminal
-) -> Ended[T]:
-    """Run an application until it is asked to stop, or has nothing more to do.
+def run_app(
+    told: Told, runtime: Runtime, given: Mapping[str, Any], logs: Logs, terminal: Terminal, *, is_json: bool
+) -> ExitCode:
+    """Run an application until it is asked to stop, or has nothing more to do, and answer how it ended.
 
     Args:
         told: Which one.
-        kind: What it is.
-        life: How it runs, of one of that kind; called within the event loop.
+        runtime: What it is.
+        given: What else says how it runs.
         logs: How it logs.
-        terminal: Where it logs.
+        terminal: Where it logs, and where it is shown how it ended.
+        is_json: Answer with one JSON object.
 
     Raises:
         Misuse: There is no such application, or it is told what cannot be.
@@ -190,47 +215,73 @@ def run_until_stopped(
         ServerFailedError: Its server does not answer, or has failed it.
     """
     log_to(terminal.err, *logs)
-    log = logging.getLogger(f"tidegate.{kind.section}")
+    log = logging.getLogger(f"tidegate.{runtime.section}")
     value, module = attribute(told.target)
+    life: Callable[..., Life[Any]] = getattr(import_module(runtime.commands), "life", _served)
 
-    async def run() -> Ended[T]:
-        application, _ = await made(told, value, module, (kind,))
-        its = life(application)
+    async def run() -> tuple[signal.Signals | None, Answer]:
+        application, _ = await made(told, value, module, (runtime,))
+        its = life(application, **given)
         with ended_by_signals(its.stop, its.total, its.leave, log, []) as caught:
             log.info("%r begins; SIGTERM or Ctrl-C lets it %s, within %s", application, its.ends, seconds(its.total))
             with as_of_the_server():
                 outcome = await its.run()
-        return Ended(caught[0] if caught else None, outcome)
+        return caught[0] if caught else None, its.answer(outcome)
 
-    ended = asyncio.run(run())
-    if ended.by is not None:
+    by, answer = asyncio.run(run())
+    if by is not None:
         atexit.register(ignore_signals)
-    log.info("ended%s", f" by {ended.by.name}" if ended.by else "")
-    return ended
+    log.info("ended%s", f" by {by.name}" if by else "")
+    if is_json:
+        ok = answer.code is ExitCode.OK
+        terminal.answer({"schema": runtime.schema, "ended_by": by and by.name, "ok": ok, **answer.data})
+    else:
+        answer.tell(terminal)
+    return answer.code if by is None else CODES[by]
 
 
-def run_app(told: Told, kind: Kind, logs: Logs, terminal: Terminal, *, is_json: bool) -> ExitCode:
-    """Run an application on MongoDB until it is asked to stop, and answer how it ended; as `run_until_stopped`.
+def _served(app: Any) -> Life[None]:
+    return Life(app.serve, app.stop, duration(app.settings.drain + app.settings.leave), "drain")
+
+
+def ask_app(
+    told: Told, runtime: Runtime, command: str, given: Mapping[str, Any], terminal: Terminal, *, is_json: bool
+) -> ExitCode:
+    """Ask an application, none of whose processes need run.
 
     Args:
         told: Which one.
-        kind: What it is.
-        logs: How it logs.
-        terminal: Where it is shown how it ended.
+        runtime: What it is.
+        command: The name of the function that asks.
+        given: What it is given.
+        terminal: Where it is answered.
         is_json: Answer with one JSON object.
+
+    Raises:
+        Misuse: There is no such application, or it cannot be asked so.
+        CodeRaisedError: The user's code that makes it raised an error.
+        NothingSelectedError: What is asked for is not there.
+        ServerFailedError: The server does not answer, or refuses.
     """
+    commands = import_module(runtime.commands)
 
-    def life(app: Any) -> Life[None]:
-        return Life(app.serve, app.stop, duration(app.settings.drain + app.settings.leave), "drain")
+    async def asked() -> Answer:
+        app, _ = await made(told, *attribute(told.target), (runtime,))
+        with as_of_the_server():
+            async with commands.opened(app, told.target) as opened:
+                answer: Answer = await getattr(commands, command)(opened, **given)
+                return answer
 
-    ended = run_until_stopped(told, kind, life, logs, terminal)
+    answer = asyncio.run(asked())
     if is_json:
-        terminal.answer({"schema": kind.schema, "ended_by": ended.by and ended.by.name, "ok": True})
-    return ExitCode.OK if ended.by is None else CODES[ended.by]
+        terminal.answer({"schema": runtime.schema, **answer.data, "ok": answer.code is ExitCode.OK})
+    else:
+        answer.tell(terminal)
+    return answer.code
 
 
 async def made(
-    told: Told, value: object, module: ModuleType, kinds: tuple[Kind, ...] = KINDS
+    told: Told, value: object, module: ModuleType, kinds: Kinds = ALL
 ) -> tuple[Application, tuple[Row, ...]]:
     """The application as it is told, and what it is told.
 
@@ -253,11 +304,9 @@ async def made(
         raise
 
 
-async def _application(
-    value: object, target: str, module: ModuleType, kinds: tuple[Kind, ...]
-) -> tuple[Application, Kind]:
+async def _application(value: object, target: str, module: ModuleType, kinds: Kinds) -> tuple[Application, Runtime]:
     """What the target is, or makes, within the event loop."""
-    is_called = callable(value) and _kind(value, KINDS) is None
+    is_called = callable(value) and _kind(value, ALL) is None
     if is_called and not takes_nothing(cast("Callable[..., object]", value)):
         raise Misuse(
             f"{target} takes arguments", todo="a target is called without any: wrap it in a function of its own"
@@ -274,7 +323,7 @@ async def _application(
     kind = _kind(found, kinds)
     if kind is None:
         names = " or ".join(each.name for each in kinds)
-        other = _kind(found, KINDS)
+        other = _kind(found, ALL)
         others = [name for name, each in vars(module).items() if _kind(each, kinds)]
         raise Misuse(
             f"{target} {'makes' if is_called else 'is'} no {names}: {type(found).__name__}",
@@ -288,5 +337,5 @@ async def _application(
     return cast("Application", found), kind
 
 
-def _kind(value: object, kinds: tuple[Kind, ...]) -> Kind | None:
+def _kind(value: object, kinds: Kinds) -> Runtime | None:
     return next((kind for kind in kinds if kind.has(value)), None)

@@ -1,0 +1,44 @@
+"""One body for code that has a sync and an async form: it is `async`, and its caller says how a call is made.
+
+    async def _count(call: Calling) -> int:
+        return await call(collection.estimated_document_count)
+
+    def count() -> int:
+        return at_once(_count(directly))
+
+    async def count_async() -> int:
+        return await _count(awaited)
+
+A body that awaits nothing but calls made `directly` never suspends, so one step takes it to its end.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
+
+__all__ = ["Calling", "at_once", "awaited", "directly"]
+
+T = TypeVar("T")
+
+Calling: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Makes a call, and awaits its answer: `directly`, or `awaited` where the call gives an awaitable."""
+
+
+awaited: Final[Calling] = operator.call
+
+
+async def directly(call: Callable[[], T]) -> T:
+    """The answer of a call that waits in its thread."""
+    return call()
+
+
+def at_once(body: Coroutine[Any, Any, T]) -> T:
+    """Run a body that never suspends."""
+    try:
+        body.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    body.close()
+    raise AssertionError("sync code waits for an event loop")

@@ -1,0 +1,149 @@
+"""Indexes that are made where they are not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, TypeAlias, final
+
+from bson.son import SON
+from pymongo import AsyncMongoClient, IndexModel, MongoClient
+
+from tidegate.model.effects import Refused
+from tidegate.model.errors import TidegateError
+from tidegate.model.operations import NO_INDEXES, Indexes, Unique, check_indexes, check_unique
+from tidegate_adapters.at_once import Calling, at_once, awaited, directly
+from tidegate_adapters.mongo.connection import in_time, limit_of, misplaced, opened
+from tidegate_adapters.mongo.wire import DURABLE, condition
+from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
+from tidegate_adapters.mongo_orders import ordered
+
+__all__ = ["NotMadeYetError", "check_built", "made", "make_unique", "make_unique_async", "making_clearly", "unmade"]
+
+
+def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None:
+    """Make the unique indexes that are not there yet. Any number of processes may, at any time.
+
+    Raises:
+        Misuse: It is no client of this kind, or it was closed.
+        TidegateError: An index cannot be made: documents break it, another one has its name, or no server answers now, which may be
+            because it is being built still: ask again.
+    """
+    at_once(_made_all(client, opened(client, database, MongoClient), unique, directly))
+
+
+async def make_unique_async(client: AsyncMongoClient[Any], database: str, unique: Unique) -> None:
+    """The same for an event loop."""
+    await _made_all(client, opened(client, database, AsyncMongoClient), unique, awaited)
+
+
+async def _made_all(
+    client: MongoClient[Any] | AsyncMongoClient[Any], handle: Any, unique: Unique, call: Calling
+) -> None:
+    with making_clearly(limit_of(client)):
+        for collection, indexes in unmade(unique, NO_INDEXES).items():
+            for index in indexes:
+                await made(handle[collection], index, call)
+
+
+_Made: TypeAlias = tuple[list[tuple[str, int]], dict[str, Any]]
+"""An index in MongoDB's words: its keys, and what else is said of it."""
+
+
+def unmade(unique: Unique, indexes: Indexes) -> dict[str, tuple[_Made, ...]]:
+    """The indexes of each collection in MongoDB's words."""
+    check_unique(unique)
+    check_indexes(indexes)
+    found: dict[str, tuple[_Made, ...]] = {}
+    for collection in {**unique, **indexes}:
+        alone = ([(field.name, 1) for field in fields] for fields in unique.get(collection, ()))
+        conditions = [
+            {} if each.where is None else {"partialFilterExpression": condition(each.where)}
+            for each in indexes.get(collection, ())
+        ]
+        others = (
+            (ordered(each.keys), said) for each, said in zip(indexes.get(collection, ()), conditions, strict=True)
+        )
+        found[collection] = (*((keys, {"unique": True}) for keys in alone), *others)
+    return found
+
+
+@final
+class _Unhurried(SON[str, Any]):
+    """A command that the server carries out although nobody waits for it any more: the driver tells it of no deadline."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key != "maxTimeMS":
+            super().__setitem__(key, value)
+
+
+async def made(collection: Any, index: _Made, call: Calling) -> None:
+    """Make the index of a collection of either kind of client, unless it is there.
+
+    It is built as soon as a majority of the members has it: by default the server waits for all that vote, dead ones as well.
+    """
+    keys, said = index
+    asked = {"indexes": [IndexModel(keys, **said).document], "commitQuorum": "majority"}
+    command = _Unhurried({"createIndexes": collection.name, **asked, "writeConcern": DURABLE.document})
+    if "writeConcernError" in await call(partial(collection.database.command, command)):
+        raise NotMadeYetError("an index is not made yet", why="no majority has confirmed it", todo="ask again")
+
+
+async def check_built(collection: Any, call: Calling) -> None:
+    """Whoever asks for an index that is being built waits at the server until that is over, also when nobody waits for the answer.
+
+    The server may not tell us; then we ask for them anyway.
+
+    Raises:
+        NotMadeYetError: One is being built.
+    """
+    stages: list[dict[str, Any]] = [{"$collStats": {"storageStats": {}}}]
+    asked = {"aggregate": collection.name, "pipeline": stages, "cursor": {}}
+    reply = await call(partial(collection.database.command, asked, check=False))
+    if any(each["storageStats"].get("indexBuilds") for each in reply.get("cursor", {}).get("firstBatch", ())):
+        raise NotMadeYetError("an index is not made yet", why="the server builds it", todo="ask again")
+
+
+@final
+class NotMadeYetError(TidegateError):
+    """An index cannot be made now."""
+
+
+@contextmanager
+def making_clearly(limit: float | None) -> Generator[None, None, None]:
+    """What comes of making an index, as an error of ours, without the values that the server quotes.
+
+    Args:
+        limit: Of each call of the client.
+
+    Raises:
+        NotMadeYetError: It may be made when it is asked for again.
+        Misuse: The client was closed, or cannot be used.
+        TidegateError: The server refuses it for good.
+    """
+    try:
+        with in_time(limit):
+            yield
+    except DRIVER_ERRORS as error:
+        if not isinstance(failure(error, Before.NOTHING), Refused):
+            raise NotMadeYetError("an index is not made yet", why=type(error).__name__, todo="ask again") from None
+        code = getattr(error, "code", None)
+        why, todo = _NO_INDEX.get(code, ("", "look it up, and remove what stands in its way"))
+        raise TidegateError(
+            "an index cannot be made", why=f"the server answers with code {code}{why and f': {why}'}", todo=todo
+        ) from None
+    except RuntimeError as error:
+        raise misplaced(error) from None
+
+
+_OTHER_INDEX: Final = ("there is another one of the same name or the same fields", "drop the other index")
+_NO_INDEX: Final[Mapping[int | None, tuple[str, str]]] = {
+    13: ("the user may make none", "grant the user readWrite on the database, or have its owner make the indexes"),
+    85: _OTHER_INDEX,
+    86: _OTHER_INDEX,
+    171: ("in a document two of its fields are arrays", "look for those documents"),
+    11000: ("it is unique, and documents break it", "look for those documents"),
+    13297: ("there is a database of this name in other case", "correct the name"),
+}
+"""Why the server makes no index, and what is to be done about it, by its code."""

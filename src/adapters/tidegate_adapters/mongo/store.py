@@ -1,0 +1,312 @@
+"""Carrying operations out: effect to call, reply to value, error to outcome, sync and async in one body."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from threading import Lock
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast, final
+from weakref import WeakSet
+
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.client_session import ClientSession
+from pymongo.errors import OperationFailure
+
+from tidegate.model.effects import Ambiguous, Failure, NotApplied, Refused
+from tidegate.model.errors import Misuse, typed, with_article
+from tidegate.model.operations import (
+    NO_INDEXES,
+    BulkUpdate,
+    DeleteMany,
+    FindAll,
+    FindOne,
+    Indexes,
+    InsertMany,
+    InsertOne,
+    Operation,
+    StoreTime,
+    Unique,
+    UpdateMany,
+)
+from tidegate.model.record_counts import CountRecords
+from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
+from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
+from tidegate_adapters.at_once import Calling, at_once, awaited, directly
+from tidegate_adapters.mongo.calls import Asked, Handles, carrying, request
+from tidegate_adapters.mongo.connection import check_replicated, in_time, limit_of, misplaced, opened
+from tidegate_adapters.mongo.indexes import NotMadeYetError, check_built, made, making_clearly, unmade
+from tidegate_adapters.mongo_attempts import REQUESTS, Requests, before, listens
+from tidegate_adapters.mongo_codes import meaning
+from tidegate_adapters.mongo_errors import (
+    DRIVER_ERRORS,
+    Before,
+    DriverError,
+    failure,
+    failure_of_deletions,
+    failure_of_many,
+    failure_of_statement,
+    inserted_beside,
+)
+from tidegate_adapters.mongo_transactions import Sessions
+
+__all__ = ["AsyncMongo", "Mongo"]
+
+K = TypeVar("K", bound="MongoClient[Any] | AsyncMongoClient[Any]")
+S = TypeVar("S")
+
+Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransaction
+
+
+class _Form(NamedTuple):
+    """What differs between the sync and the async form."""
+
+    client: type[MongoClient[Any] | AsyncMongoClient[Any]]
+    session: type[ClientSession | AsyncClientSession]
+    call: Calling
+    lock: Callable[[], AbstractAsyncContextManager[object]]
+
+
+class _Database(Generic[K, S]):
+    """A database whose operations are carried out through a client of either kind.
+
+    Attributes:
+        sessions: The transactions that are open.
+        call: Makes a call of the driver.
+    """
+
+    is_store: ClassVar = True
+    _form: ClassVar[_Form]
+
+    def __init__(
+        self,
+        client: K,
+        database: str,
+        unique: Unique = NO_INDEXES,
+        indexes: Indexes = NO_INDEXES,
+        *,
+        session: S | None = None,
+    ) -> None:
+        self._handles = Handles(opened(client, database, self._form.client))
+        self._within = _within(session, self._form.session, client, unique, indexes)
+        self.sessions = Sessions(client, self._handles.database)
+        self._is_replicated, self._unmade, self._indexes = False, unmade(unique, indexes), (unique, indexes)
+        self.call, self._making = self._form.call, self._form.lock()  # held while indexes are made
+        self._unanswered: set[str] = set()
+        self._before, self._limit = _before(client), limit_of(client)
+        _STORES.add(self)
+
+    def renew(self) -> None:
+        """Forget, in a process that was forked, what threads of the other one hold, and are about."""
+        self._making = self._form.lock()
+        self.sessions.forget()
+
+    def make_again(self) -> None:
+        """Make its indexes when something is asked of their collections, though they were made: others may have dropped them."""
+        self._unmade = unmade(*self._indexes)
+
+    async def carry_out(self, effect: Asked | Transactional) -> object:
+        """As `Mongo.__call__`; in the event loop of an async client."""
+        try:
+            if isinstance(effect, (InTransaction, CommitTransaction, AbortTransaction)):
+                return await self._transact(effect)
+            return await self._ask(effect)
+        except RuntimeError as error:
+            raise misplaced(error) from None
+
+    async def _ask(self, effect: Asked) -> object:
+        if isinstance(effect, StoreTime) and (now := self._handles.clock.reckoned(effect.behind)) is not None:
+            return now
+        send, told = request(effect, self._handles, self._within)
+        if (self._unmade or not self._is_replicated) and (missing := await self.unready(effect)) is not None:
+            return missing
+        requests: Requests | None = None if isinstance(effect, _READS) else []
+        earlier = REQUESTS.set(requests)
+        try:
+            with in_time(self._limit):
+                answer = await self.call(send)
+        except DRIVER_ERRORS as error:
+            return _failed(error, effect, self._before(requests, error), self._within)
+        finally:
+            REQUESTS.reset(earlier)
+        reply = told(answer)
+        return reply if requests is None or len(requests) < 2 else _replied(reply, effect, self._before(requests, None))
+
+    async def _transact(self, effect: Transactional) -> object:
+        """The same of what is asked of a transaction."""
+        if self._within:
+            raise Misuse(
+                f"{typed(effect)} in a session of yours",
+                why="whose transaction is begun and ended by you",
+                todo="use a store without a session, or await the operations themselves",
+            )
+        if not isinstance(effect, InTransaction):
+            with in_time(self._limit):
+                return await self.sessions.end(effect, self.call)
+        operation = cast("Operation", effect.operation)
+        if (self._unmade or not self._is_replicated) and (missing := await self.unready(operation)) is not None:
+            return missing
+        with in_time(self._limit):
+            return await self.sessions.state(effect, carrying(operation, self._handles), self.call)
+
+    async def unready(self, effect: object) -> Failure | None:
+        """What is to be there before anything is asked: a replica set, and the indexes of the collection.
+
+        Returns:
+            The failure of what is asked, where that is not known, or they cannot be made, now.
+        """
+        if not self._is_replicated:
+            try:
+                with in_time(self._limit):
+                    check_replicated(await self.call(self._handles.hello))
+            except DRIVER_ERRORS as error:
+                return failure(error, Before.NEVER)
+            self._is_replicated = True
+        collection = getattr(effect, "collection", "")
+        if collection not in self._unmade:
+            return None  # and it waits for no index of another one
+        async with self._making:
+            left = self._unmade  # `make_again` puts another one in its place
+            try:
+                with making_clearly(self._limit):
+                    if collection in self._unanswered:
+                        await check_built(self._handles[collection], self.call)
+                    for index in left.get(collection, ()):
+                        await made(self._handles[collection], index, self.call)
+            except NotMadeYetError as error:
+                self._unanswered.add(collection)
+                return NotApplied(f"an index of its collection is not made yet: {error.why}")
+            left.pop(collection, None)
+        return None
+
+
+_STORES: Final = WeakSet[_Database[Any, Any]]()
+
+
+def _forked() -> None:
+    for store in _STORES:
+        store.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+@final
+class _ThreadLock(AbstractAsyncContextManager[None]):
+    """A lock of threads, for code that waits in its thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    async def __aenter__(self) -> None:
+        self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@final
+class Mongo(_Database[MongoClient[Any], ClientSession]):
+    """A database whose instances carry out operations when they are called: `documents(Mongo(client, "services"))`.
+
+    Args:
+        client: Is used as it is, but for its concerns and preferences; best from `connect`.
+        database: Where the collections are.
+        unique: The unique indexes of each collection. They are made when something is first asked of the collection; any
+            number of threads and processes may, at any time. What is asked has not been sent where that has failed, or takes
+            longer than the client waits for a reply: the server goes on then.
+        indexes: The other indexes of each collection, likewise.
+        session: One of yours, in whose transaction the operations are carried out, if it has begun one; you commit it, or
+            abort it. After a failure of an operation it is over. The indexes are to be there, and what planners ask, and
+            the time, is asked beside it.
+
+    Raises:
+        Misuse: It is no client or session of this kind, the session is of another client, it does not ask for acknowledgements
+            (`w=0`), or the database cannot have that name.
+    """
+
+    _form = _Form(MongoClient, ClientSession, directly, _ThreadLock)
+
+    def __call__(self, effect: Asked | Transactional) -> object:
+        """Carry one operation out, alone or in a transaction, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
+
+        Raises:
+            Misuse: A value has no counterpart in MongoDB, or the client was closed.
+            TidegateError: The server is not a replica set, which it is asked for once.
+        """
+        return at_once(self.carry_out(effect))
+
+
+@final
+class AsyncMongo(_Database[AsyncMongoClient[Any], AsyncClientSession]):
+    """The same for an event loop: `documents(AsyncMongo(client, "services"))`."""
+
+    _form = _Form(AsyncMongoClient, AsyncClientSession, awaited, asyncio.Lock)
+
+    async def __call__(self, effect: Asked | Transactional) -> object:
+        """As `Mongo.__call__`, in the event loop of the client; a cancellation is raised, and the operation may have been done."""
+        return await self.carry_out(effect)
+
+
+_READS: Final = (FindOne, FindAll, StoreTime, FindChanged, FindOrphaned, CountRecords)
+
+
+def _within(session: Any, kind: type[Any], client: object, unique: Unique, indexes: Indexes) -> dict[str, Any]:
+    """What each call of the driver is given besides, for a session of the user's."""
+    if session is None:
+        return {}
+    if not isinstance(session, kind):
+        raise Misuse(
+            f"{typed(session)} where {with_article(kind.__name__)} belongs",
+            todo="pass what start_session() of the client returns",
+        )
+    if session.client is not client:
+        raise Misuse("a session of another client", todo="pass what start_session() of this client returns")
+    if unique or indexes:
+        raise Misuse(
+            "indexes to be made in a session of yours",
+            why="to make one waits for the transactions on its collection, yours included",
+            todo="make them before, with make_unique or a store without a session",
+        )
+    return {"session": session}
+
+
+def _before(
+    client: MongoClient[Any] | AsyncMongoClient[Any],
+) -> Callable[[Requests | None, DriverError | None], Before]:
+    """What is known of other requests for the same operation, by those that the client told of."""
+    if listens(client):
+        return before
+    known = Before.UNKNOWN if client.options.retry_writes else Before.NOTHING
+    return lambda *_: known
+
+
+_MANY: Final = (UpdateMany, BulkUpdate, InsertMany)
+
+
+def _failed(error: DriverError, effect: Asked, known: Before, within: Mapping[str, Any]) -> object:
+    """The failure; of an insert of many no more than their number, where ids were taken and nothing else is wrong."""
+    if within and within["session"].in_transaction:
+        return failure_of_statement(error)
+    if isinstance(effect, (FindChanged, FindOrphaned)) and isinstance(error, OperationFailure):
+        code = error.code
+        if code is not None and meaning(code, ()) is None:  # an expression fails, and has a code of its own
+            return Refused(f"the query fails ({type(error).__name__} {code})")
+    if isinstance(effect, InsertMany) and (inserted := inserted_beside(error)) is not None:
+        return _replied(inserted, effect, known)
+    if isinstance(effect, DeleteMany):
+        return failure_of_deletions(error, known)
+    return (failure_of_many if isinstance(effect, _MANY) else failure)(error, known)
+
+
+def _replied(reply: object, effect: Asked, known: Before) -> object:
+    """The reply; a write that matched nothing may do so yet where an earlier request for it is under way."""
+    if known is not Before.OPEN or isinstance(effect, InsertOne):
+        return reply
+    asked = len(effect.updates) if isinstance(effect, BulkUpdate) else None
+    asked = len(effect.docs) if isinstance(effect, InsertMany) else asked
+    is_short = reply in (None, 0) if asked is None else reply != asked
+    return Ambiguous("an earlier request may have been done: nothing matched") if is_short else reply

@@ -1,0 +1,54 @@
+"""The table of runtimes. Importing it loads none of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final, NamedTuple, final
+
+__all__ = ["ORCHESTRATOR", "REACTIVE", "RUNTIMES", "WORKER", "Runtime"]
+
+
+@final
+class Runtime(NamedTuple):
+    """A runtime.
+
+    Attributes:
+        name: The name of its class.
+        module: The module of that class.
+        section: The name of its command group, and of its settings in files and in the environment.
+        commands: The module with the functions of its commands (`tidegate_adapters.shell.application`).
+        examples: Two targets for help texts: one by module, one by path.
+    """
+
+    name: str
+    module: str
+    section: str
+    commands: str
+    examples: tuple[str, str]
+
+    @property
+    def schema(self) -> str:
+        """The schema of its JSON answers."""
+        return f"tidegate/{self.section}@1"
+
+    def has(self, value: object) -> bool:
+        """Whether the value is an application of this runtime; it cannot be one before its module is loaded."""
+        module = sys.modules.get(self.module)
+        return module is not None and isinstance(value, getattr(module, self.name))
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+WORKER: Final = Runtime(
+    "Worker", "tidegate_adapters.kafka", "worker", "tidegate_adapters.worker_running", ("shop.orders:worker", "orders.py:worker")
+)  # fmt: skip
+REACTIVE: Final = Runtime(
+    "Reactive", "tidegate_adapters.reactive", "reactive", "tidegate_adapters.reactive.command_line", ("shop.tasks:app", "tasks.py:app")
+)  # fmt: skip
+ORCHESTRATOR: Final = Runtime(
+    "Orchestrator", "tidegate_adapters.orchestrator", "orchestrator", "tidegate_adapters.orchestrator.command_line",
+    ("shop.jobs:app", "jobs.py:app"),
+)  # fmt: skip
+RUNTIMES: Final = {each.section: each for each in (WORKER, REACTIVE, ORCHESTRATOR)}
+"""All of them, by section."""

@@ -1,0 +1,375 @@
+"""Making runs of triggers happen: claim them, register the invocation of each under the run's id, and record that.
+
+A hundred runs go together. They take a find, the time and an insert to be claimed, an insert, the time and an insert for their calls
+and invocations, and the time and a bulk to say that they have fired: eight requests. A call whose task has a rule is registered by
+itself, and counts as ten; what was uploaded is read for one run at a time. That is as much as a claim lasts for, many times over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias, final
+
+import attrs
+
+from tidegate.invocations.admission import Call, Rule
+from tidegate.invocations.enqueueing import Enqueue, NewInvocation
+from tidegate.invocations.jobs import Job
+from tidegate.invocations.registration import NotRegistered, Registrar
+from tidegate.model.documents import Document, Field, Put, Remove, Update
+from tidegate.model.effects import Ambiguous, NotApplied, NotDurable, Refused
+from tidegate.model.errors import Misuse, check_failure
+from tidegate.model.instants import Instant
+from tidegate.model.operations import StoreTime, UpdateOne, insert_many, update_one
+from tidegate.model.programs import insert_new
+from tidegate.retries.pauses import Pauses, begins, goes_on
+from tidegate.triggers._documents import Skipped, at_version, by_ids, readable, skipped_for, write_all
+from tidegate.triggers.contexts import Context
+from tidegate.triggers.firing import (
+    Changed,
+    Claimed,
+    Claims,
+    Exhausted,
+    Firing,
+    Ignored,
+    TriggerRun,
+    claim,
+    failed,
+    fired,
+    set_aside,
+)
+from tidegate.triggers.noticing import is_whole, whole
+from tidegate.triggers.trigger import NotProvided, Static, Trigger, provided
+from tidegate.triggers.trigger_documents import loaded_run, origin_of, stored_progress, stored_run
+
+__all__ = ["RunStarter", "change_of"]
+
+TOGETHER: Final = 100
+"""How many runs are claimed, invoked and settled together, those that count as one."""
+_RULED: Final = 10
+"""As how many one counts whose task has a rule, for it takes five requests of its own or more."""
+_CHANGING: Final = ("by", "until", "reasons", "at")
+"""The fields of a run that not every state has."""
+
+_Invoked: TypeAlias = tuple[tuple[str, tuple[str, ...] | None], ...]
+"""Of each run, by its id, the reasons for which its invocation was refused; none where it is there, None where nobody knows."""
+
+_Asked: TypeAlias = tuple[tuple[TriggerRun, Registrar], ...]
+"""Runs that are claimed, and what registers the invocation of each."""
+
+_Ended: TypeAlias = tuple[tuple[TriggerRun, tuple[str, ...]], ...]
+"""Runs as they were claimed, and why each has failed; without a reason it has fired."""
+
+
+@final
+@attrs.frozen
+class _ClaimedRuns:
+    """What this pass holds, what is to be looked at again, and what could not be claimed."""
+
+    held: tuple[TriggerRun, ...]
+    left: tuple[Firing, ...]
+    skipped: tuple[Skipped, ...]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunStarter:
+    """Starts runs, as `Evaluator` has them; it says what each field is."""
+
+    triggers: tuple[Trigger, ...]
+    make_job: Callable[[str, Document], Job] = attrs.field(eq=id)
+    make_call: Callable[[Job], Call] = attrs.field(eq=id)
+    rules: tuple[tuple[str, Rule], ...]
+    runs: str
+    invocations: str
+    places: str
+    calls: str
+    claims: Claims
+    attempts: int | None
+    pauses: Pauses
+    failed: Callable[[TriggerRun, tuple[str, ...]], None] | None = attrs.field(repr=False)
+
+    def together(self, firings: tuple[Firing, ...]) -> tuple[tuple[Firing, ...], ...]:
+        """What is fired together, in its order."""
+        triggers = {each.id: each for each in self.triggers}
+        ruled = {task for task, _ in self.rules}
+        made: list[list[Firing]] = []
+        load = TOGETHER
+        for each in firings:
+            trigger = triggers[each.trigger_id]
+            is_read = not isinstance(trigger.provider, Static) and not all(
+                is_whole(of.context) for of in each.occurrences
+            )
+            more = TOGETHER if is_read else _RULED if trigger.task in ruled else 1
+            if load + more > TOGETHER:
+                made.append([])
+                load = 0
+            made[-1].append(each)
+            load += more
+        return tuple(map(tuple, made))
+
+    async def start(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
+        """Make runs happen: claim them, register their invocations, say so; what it could do nothing for."""
+        held, skipped = await self._claimed(wanted, by)
+        asked: _Asked = ()
+        ended: _Ended = ()
+        for run in held:
+            try:
+                found = await self._prepared(run)
+            except (Refused, Misuse) as trouble:
+                skipped += (skipped_for(run.id, trouble),)
+                continue
+            if isinstance(found, Registrar):
+                asked = (*asked, (run, found))
+            else:
+                ended = (*ended, (run, found))
+        # First the invocations: after a crash in between, the next claim of a run registers the same one again.
+        answers = await _invoke(self, asked) if asked else ()
+        ended = (*ended, *_known(asked, answers))
+        for run, reasons in ended:
+            if reasons and self.failed is not None:
+                self.failed(run, reasons)
+        return (*skipped, *(await _settle(self, ended) if ended else ()))
+
+    async def start_apart(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
+        """The same where one of them has spoiled it, one by one; what was claimed is known by its pass."""
+        skipped: tuple[Skipped, ...] = ()
+        for each in wanted:
+            try:
+                skipped += await self.start((each,), by)
+            except (Refused, Misuse) as trouble:
+                skipped += (skipped_for(each.id, trouble),)
+        return skipped
+
+    async def _prepared(self, run: TriggerRun) -> Registrar | tuple[str, ...]:
+        """What registers the invocation of a run, or why there is none."""
+        trigger = next(each for each in self.triggers if each.id == run.firing.trigger_id)
+        contexts: tuple[Context, ...] = ()
+        try:
+            for each in run.firing.occurrences:
+                contexts = (
+                    *contexts,
+                    each.context if isinstance(trigger.provider, Static) else await whole(each.context),
+                )
+        except Refused as refused:
+            return (f"what was uploaded cannot be read: {refused.reason}",)
+        answer = provided(trigger.provider, contexts)
+        made = answer if isinstance(answer, NotProvided) else _made(self, trigger.task, answer.arguments)
+        if isinstance(made, NotProvided):
+            return made.reasons
+        job, call = made
+        return Registrar(
+            key=run.id,
+            call=call,
+            rule=dict(self.rules).get(job.task, Rule()),
+            request=run.id,
+            job=job,
+            origin=origin_of(run.firing),
+            records=self.invocations,
+            places=self.places,
+            calls=self.calls,
+            attempts=self.attempts,
+            pauses=self.pauses,
+        )
+
+    async def _claimed(self, wanted: tuple[Firing, ...], by: str) -> tuple[tuple[TriggerRun, ...], tuple[Skipped, ...]]:
+        """Those that are this pass's to make happen, and what could not be claimed; what is others', or over, is left."""
+        held: tuple[TriggerRun, ...] = ()
+        skipped: tuple[Skipped, ...] = ()
+        left = wanted
+        since = await begins(self.pauses)
+        attempt = 0
+        while True:
+            if not left or not await goes_on(self.pauses, self.attempts, attempt, since):
+                break
+            attempt += 1
+            try:
+                claimed = await self._claim(left, by)
+            except (Ambiguous, NotApplied, NotDurable):
+                continue  # a claim of ours is known by its pass
+            held, left, skipped = (*held, *claimed.held), claimed.left, (*skipped, *claimed.skipped)
+        return held, skipped
+
+    async def _claim(self, wanted: tuple[Firing, ...], by: str) -> _ClaimedRuns:
+        found = await by_ids(self.runs, tuple([each.id for each in wanted]))
+        now = await StoreTime()
+        read, skipped = readable(loaded_run, found)
+        mine, new, changed = self._judged(wanted, read, skipped, by, now)
+        recorded, refused = await _record(self, new, now) if new else ((), ())
+        matched, also = await write_all(tuple([(run.id, change_of(self.runs, run)) for run in changed]))
+        written = (*(run for run in new if run.id in recorded), *(changed if matched == len(changed) else ()))
+        skipped = (*skipped, *refused, *also)
+        over = {run.id for run in written}.union(each.key for each in skipped)
+        asked = {run.id for run in (*new, *changed)} - over
+        held = (*mine, *(run for run in written if not run.state.settled))
+        return _ClaimedRuns(held, tuple(each for each in wanted if each.id in asked), skipped)
+
+    def _judged(
+        self,
+        wanted: tuple[Firing, ...],
+        read: tuple[TriggerRun, ...],
+        spoiled: tuple[Skipped, ...],
+        by: str,
+        now: Instant,
+    ) -> tuple[tuple[TriggerRun, ...], ...]:
+        """The runs that this pass holds already; what is to be inserted; and what is to be written, claimed or given up."""
+        known = {run.id: run for run in read}
+        unread = {each.key for each in spoiled}
+        verdicts = [
+            claim(each, known.get(each.id), self.claims, by=by, now=now) for each in wanted if each.id not in unread
+        ]
+        runs = [each.run for each in verdicts if isinstance(each, (Claimed, Exhausted))]
+        return (
+            tuple(run for run in runs if run == known.get(run.id)),
+            tuple(run for run in runs if run.id not in known),
+            tuple(run for run in runs if run.id in known and run != known[run.id]),
+        )
+
+
+async def _record(
+    starter: RunStarter, runs: tuple[TriggerRun, ...], now: Instant
+) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
+    """Insert the records of runs, and set aside those that are refused.
+
+    Returns:
+        The ids of those that are there as they were given, as far as that is known, and those that could not even be set aside.
+    """
+    if len(runs) > 1:
+        try:
+            inserted = await insert_many(starter.runs, *map(stored_run, runs))
+        except Refused:
+            pass
+        else:  # where others are faster with some, the next look tells with which
+            return (tuple([run.id for run in runs]) if inserted == len(runs) else ()), ()
+    recorded: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    for run in runs:
+        try:
+            if await _recorded(starter, run, now):
+                recorded = (*recorded, run.id)
+        except Refused as trouble:
+            skipped = (*skipped, skipped_for(run.id, trouble))
+    return recorded, skipped
+
+
+async def _recorded(starter: RunStarter, run: TriggerRun, now: Instant) -> bool:
+    try:
+        return await insert_new(starter.runs, stored_run(run))
+    except Refused as refused:
+        reason = refused.reason
+    await insert_new(starter.runs, stored_run(set_aside(run, reason, now)))
+    return False
+
+
+def _made(starter: RunStarter, task: str, arguments: Document) -> tuple[Job, Call] | NotProvided:
+    try:
+        job = starter.make_job(task, arguments)
+        return job, starter.make_call(job)
+    except Misuse as misuse:
+        return NotProvided((misuse.what,))
+    except BaseException as error:  # noqa: BLE001  the user's types must not stop the triggers of others
+        check_failure(error)
+        return NotProvided((f"what makes the call of {task!r} raised {type(error).__name__}",))
+
+
+async def _invoke(starter: RunStarter, asked: _Asked) -> _Invoked:
+    """Register the invocations of runs, each under the id of its run, and say which are there."""
+    free = tuple([registrar for _, registrar in asked if registrar.is_free])
+    answers = await _registered(starter, free) if len(free) > 1 else ()
+    for _, registrar in asked:
+        if registrar.key in dict(answers):
+            continue
+        reasons: tuple[str, ...] | None
+        try:
+            reasons = None if isinstance(await registrar.run(), NotRegistered) else ()
+        except Refused as refused:
+            reasons = (refused.reason,)
+        answers = (*answers, (registrar.key, reasons))
+    return answers
+
+
+async def _registered(starter: RunStarter, free: tuple[Registrar, ...]) -> _Invoked:
+    """Of each, whether it is there; of none where one is refused, for each by itself tells which."""
+    wanted = tuple([NewInvocation(each.key, each.job) for each in free if each.job is not None])
+    command = Enqueue(
+        wanted=wanted,
+        request=free[0].request,
+        records=starter.invocations,
+        attempts=starter.attempts,
+        pauses=starter.pauses,
+    )
+    since = await begins(starter.pauses)
+    attempt = 0
+    while True:
+        if not await goes_on(starter.pauses, starter.attempts, attempt, since):
+            break
+        attempt += 1
+        try:
+            await insert_many(starter.calls, *[each.stored_call for each in free])
+            outcomes = await command.run()
+        except Refused:
+            return ()
+        except (Ambiguous, NotApplied, NotDurable):
+            continue
+        pairs = zip(free, outcomes, strict=True)
+        return tuple((each.key, None if isinstance(outcome, NotRegistered) else ()) for each, outcome in pairs)
+    return tuple((each.key, None) for each in free)
+
+
+def _known(asked: _Asked, answers: _Invoked) -> _Ended:
+    """Those of whose invocations it is known what became of them; of the others the claims expire."""
+    became = dict(answers)
+    return tuple((run, reasons) for run, _ in asked if (reasons := became[run.id]) is not None)
+
+
+async def _settle(starter: RunStarter, ended: _Ended) -> tuple[Skipped, ...]:
+    """Write what became of runs that were claimed; what cannot be written."""
+    skipped: tuple[Skipped, ...] = ()
+    since = await begins(starter.pauses)
+    attempt = 0
+    while True:
+        if not await goes_on(starter.pauses, starter.attempts, attempt, since):
+            break
+        attempt += 1
+        try:
+            is_done, skipped = await _settled(starter, ended, is_known=attempt == 1)
+        except (Ambiguous, NotApplied, NotDurable):
+            continue
+        if is_done:
+            break
+    return skipped
+
+
+async def _settled(starter: RunStarter, ended: _Ended, *, is_known: bool) -> tuple[bool, tuple[Skipped, ...]]:
+    """Write it, to the runs as they were claimed, or as they are; whether each is written, and what cannot be."""
+    runs, skipped = tuple([run for run, _ in ended]), tuple[Skipped, ...]()
+    if not is_known:
+        found = await by_ids(starter.runs, tuple([run.id for run in runs]))
+        runs, skipped = readable(loaded_run, found)
+    now = await StoreTime()
+    changed = _changed(runs, ended, starter.claims, now)
+    matched, refused = await write_all(tuple([(run.id, change_of(starter.runs, run)) for run in changed]))
+    return matched + len(refused) == len(changed), (*skipped, *refused)
+
+
+def _changed(runs: tuple[TriggerRun, ...], ended: _Ended, claims: Claims, now: Instant) -> tuple[TriggerRun, ...]:
+    """What is to be written: not those that were settled before, or whose attempt is another one's by now."""
+    came = {claimed.id: (claimed.attempt, reasons) for claimed, reasons in ended}
+
+    def became(run: TriggerRun) -> Changed | Ignored:
+        attempt, reasons = came[run.id]
+        return failed(run, attempt, reasons, claims, now) if reasons else fired(run, now)
+
+    return tuple(verdict.run for run in runs if isinstance(verdict := became(run), Changed))
+
+
+def change_of(runs: str, run: TriggerRun) -> UpdateOne:
+    """The write of a run that was read one version before, if it still is at that version."""
+    return update_one(runs, at_version(run.id, run.version - 1), *_changes(run))
+
+
+def _changes(run: TriggerRun) -> tuple[Update, ...]:
+    """What a write of a run changes: a field that its state does not have is removed."""
+    fields = dict(stored_progress(run))
+    puts = tuple(Put(Field[object](key), value) for key, value in fields.items())
+    return (*puts, *(Remove(Field[object](key)) for key in _CHANGING if key not in fields))
