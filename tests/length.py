@@ -284,7 +284,7 @@ _SLOW: Final[Mapping[str, tuple[str, ...]]] = {
         "it never asks-ad3_nobody_waits_for_ever",
         "paused is free-ad1_no_more_run_than_may",
     ),
-    "/invocations/test_dispatch.py::test_a_planted_bug_breaks_its_law": ("who waits again is not heard",),
+    "/work/test_worker.py::test_a_planted_bug_breaks_its_law": ("a second suspension is not heard",),
     "/invocations/test_transition.py::test_a_planted_bug_breaks_the_law": ("bug5-TR3",),
     "/sim/test_independent.py::test_the_comparison_finds_a_planted_fault": (
         "a program that is taken back goes on",

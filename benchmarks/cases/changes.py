@@ -10,14 +10,12 @@ from benchmarks.cases.table import BACK_THEN, BATCH, BYTES, NOW, RECORDS, SOURCE
 from tidegate.model import record_counts
 from tidegate.model.documents import Document
 from tidegate.model.instants import SECOND, Instant
-from tidegate.model.reducer import Step
 from tidegate.reactive import (
     change_stream,
     debounce,
     evolution,
     orphans,
     plan_queries,
-    pool,
     reconciliation,
     record_queries,
     snapshot,
@@ -25,9 +23,13 @@ from tidegate.reactive import (
     task_documents,
     task_records,
     tasks,
+    worker,
 )
 from tidegate.reactive.fetching import Run
 from tidegate.retries import spread
+from tidegate.work import events, vocabulary
+from tidegate.work import worker as work
+from tidegate.work.state import WorkerState, WorkerStep
 
 table: Final = Table("Tasks triggered by changed documents")
 
@@ -187,25 +189,33 @@ def drawing(size: int) -> Made[tuple[int, ...]]:
     return lambda: spread.drawn(found, size // 4, "worker 1 at 7"), lambda places: len(places) == size // 4
 
 
-@table.case(pool, "handlers of a batch end, of as many as run", RECORDS)
-def working(size: int) -> Made[Step[pool.PoolState, pool.PoolCommand]]:
-    rules = pool.PoolRules(
-        tasks=(pool.PooledTask(name="bill", lease=TASK.lease),), executors=size, batch=min(size, 1_000)
+@table.case(work, "handlers of a batch end by lease, of as many as run", RECORDS)
+def working(size: int) -> Made[WorkerStep]:
+    batch = min(size, 1_000)
+    rules = vocabulary.WorkerRules(
+        queues=(vocabulary.Queue(name="bill", lease=TASK.lease),),
+        results=worker.TaskResults(),
+        concurrency=size,
+        batch=batch,
     )
-    ended: tuple[tuple[Run, None], ...] = ()
+    ended: tuple[tuple[vocabulary.Run, None], ...] = ()
     record, claim, _seen = claimed()
-    step = rules.step(pool.PoolState(), pool.PoolTimerFired(BACK_THEN))
-    for first in range(0, size, rules.batch):
-        runs = tuple(Run(key, record, attrs.evolve(claim, id=f"r{key}")) for key in range(first, first + rules.batch))
-        (take,) = (each for each in step.commands if isinstance(each, pool.Take))
-        step = rules.step(step.state, pool.RunsTaken(BACK_THEN, take, runs))
+    reducer = work.Worker(rules)
+    step = reducer.step(WorkerState(), events.TimerFired(BACK_THEN))
+    for first in range(0, size, batch):
+        claims = (attrs.evolve(claim, id=f"r{key}") for key in range(first, first + batch))
+        runs = tuple(worker.run_of("bill", Run(each.id, record, each)) for each in claims)
+        (poll,) = (each for each in step.commands if isinstance(each, vocabulary.Poll))
+        step = reducer.step(step.state, events.PollCompleted(BACK_THEN, poll, vocabulary.PollResult(runs)))
         ended = ended or tuple((run, None) for run in runs[:BATCH])
     state = step.state
-    told = pool.HandlersEnded(BACK_THEN + SECOND, "bill", ended)
-    return (
-        lambda: rules.step(state, told),
-        lambda step: any(isinstance(each, pool.End) and len(each.ended) == BATCH for each in step.commands),
-    )
+    told = events.HandlersEnded(BACK_THEN + SECOND, ended)
+    return lambda: reducer.step(state, told), is_written
+
+
+def is_written(step: WorkerStep) -> bool:
+    writes = [each for each in step.commands if isinstance(each, vocabulary.WriteResults)]
+    return [len(each.results) for each in writes] == [BATCH]
 
 
 @table.case(debounce, "due")

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 import attrs
+from benchmarks.cases.changes import is_written
 from benchmarks.cases.table import (
     BACK_THEN,
     BATCH,
@@ -26,18 +27,20 @@ from benchmarks.cases.table import (
 )
 
 from tidegate.counters import counter
-from tidegate.invocations import admission, dispatch, invocation, invocation_queries, rates, recovery, status
+from tidegate.invocations import admission, invocation, invocation_queries, rates, recovery, status, worker
 from tidegate.invocations.ending import Succeeded
 from tidegate.invocations.jobs import Job, new_invocation
 from tidegate.leases import claim_lock, election, lease
 from tidegate.model import history as remembered
 from tidegate.model.documents import Document
 from tidegate.model.instants import MINUTE, PPM, SECOND
-from tidegate.model.reducer import Step
 from tidegate.payloads import upload_records
 from tidegate.retries import schedule
 from tidegate.services import atomic_service, executions, membership, retention
 from tidegate.triggers import conditions, contexts, firing, trigger
+from tidegate.work import events, vocabulary
+from tidegate.work import worker as work
+from tidegate.work.state import Running, WorkerState, WorkerStep
 
 table: Final = Table("Invocations and their runners")
 
@@ -103,18 +106,19 @@ def showing(_: int) -> Made[invocation_queries.InvocationRow]:
     return lambda: invocation_queries.row(found), lambda shown: shown.created_at == BACK_THEN
 
 
-@table.case(dispatch, "handlers of a batch end, of as many as run", RECORDS)
-def dispatching(size: int) -> Made[Step[dispatch.DispatchState, dispatch.DispatchCommand]]:
-    rules = dispatch.DispatchRules(slots=size)
-    active = tuple(
-        dispatch.Active(dispatch.Run(f"invocation {number}", 2, "bill"), 1, BACK_THEN) for number in range(size)
-    )
-    state = dispatch.DispatchState(alive_until=NOW + MINUTE, beat_at=NOW + MINUTE, active=active)
-    told = dispatch.HandlersEnded(NOW, tuple((each.run, Succeeded("7")) for each in active[:BATCH]))
-    return (
-        lambda: rules.step(state, told),
-        lambda step: any(isinstance(each, dispatch.WriteEnds) and len(each.ends) == BATCH for each in step.commands),
-    )
+@table.case(work, "handlers of a batch end by life, of as many as run", RECORDS)
+def dispatching(size: int) -> Made[WorkerStep]:
+    rules = vocabulary.WorkerRules(
+        queues=(vocabulary.Queue(name="q"),), results=worker.InvocationResults(), concurrency=size, prefetch=True,
+        liveness=vocabulary.ByLife(heartbeat_every=SECOND, dead_after=MINUTE),
+    )  # fmt: skip
+    reducer, runs = work.Worker(rules), [vocabulary.Run("bill", f"invocation {number}", 2) for number in range(size)]
+    step = reducer.step(WorkerState(), events.TimerFired(NOW))
+    step = reducer.step(step.state, events.HeartbeatAcked(NOW, vocabulary.Heartbeat(1, ()), is_alive=True))
+    running = tuple(Running(run, "q", 1, NOW, NOW, vocabulary.Slot.HAS) for run in runs)
+    state = attrs.evolve(step.state, running=running, used=size)
+    told = events.HandlersEnded(NOW, tuple((run, Succeeded("7")) for run in runs[:BATCH]))
+    return lambda: reducer.step(state, told), is_written
 
 
 def beating(number: int) -> membership.Member:

@@ -755,7 +755,7 @@ class Member:
         part = state[event.partition]
         if self.run.course.kind == "sends" and isinstance(part, Owned) and part.phase is not Phase.DRAINING:
             inner = self.worker._member  # noqa: SLF001  it tells nobody
-            failed = 0 if inner is None else inner.sinks[0].attempts.get("unanswered", 0)
+            failed = 0 if inner is None else inner.status.sinks[0].attempts.get("unanswered", 0)
             if (isinstance(event.what, RecordsHandled) and event.what.failed) or failed > self.sends_failed:
                 self.run.story.accuse(
                     "J18", f"{event} of {self.name}, where {failed} attempts failed, {self.sends_failed} sends"
@@ -801,7 +801,7 @@ class Member:
     def over(self) -> int:
         """How many questions it keeps that have been answered; one for each partition may have been at this instant."""
         inner = self.worker._member  # noqa: SLF001
-        return 0 if inner is None else sum(task.done() for task in inner._tasks)  # noqa: SLF001
+        return 0 if inner is None else sum(task.done() for task in inner.life._tasks)  # noqa: SLF001
 
     async def ended(self) -> None:
         """J5 and J11."""

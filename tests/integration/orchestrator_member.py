@@ -32,11 +32,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, final
 
-from tidegate.invocations.dispatch import Beat, Beaten, DispatchCommand, DispatchEvent, DispatchState
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.retries.polling import PollingBounds
 from tidegate.retries.schedule import Missed
 from tidegate.services.atomic_service import AtomicServiceRun
+from tidegate.work.events import HeartbeatAcked, WorkerEvent
+from tidegate.work.state import WorkerState
+from tidegate.work.vocabulary import Heartbeat, WorkerCommand
 from tidegate_adapters.orchestrator import Happened, InvocationFailed, MaxRunning, Orchestrator, Task, on_cron
 from tidegate_adapters.orchestrator.handles import CURRENT
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
@@ -65,24 +67,24 @@ class Log:
     def write(self, *words: object) -> None:
         os.write(self._file, (" ".join(map(str, (*words, time.monotonic_ns()))) + "\n").encode())
 
-    def observe(self, event: DispatchEvent, _: DispatchState, commands: Sequence[DispatchCommand]) -> None:
+    def observe(self, event: WorkerEvent, _: WorkerState, commands: Sequence[WorkerCommand]) -> None:
         """Write down which beats say that it is alive."""
-        if isinstance(event, Beaten) and event.is_alive:
+        if isinstance(event, HeartbeatAcked) and event.is_alive:
             self.write("alive", self._sent)
-        if any(isinstance(each, Beat) for each in commands):
+        if any(isinstance(each, Heartbeat) for each in commands):
             self._sent = time.monotonic_ns()
 
     @asynccontextmanager
     async def run(self, task: str, limited_by: object = "-") -> AsyncGenerator[str, None]:
         """A run of a handler, named by its invocation and version."""
         run = CURRENT.get().run
-        self.write("began", task, run.key, run.version, limited_by)
+        self.write("began", task, run.id, run.token, limited_by)
         how = "failed"
         try:
-            yield f"{run.key} {run.version}"
+            yield f"{run.id} {run.token}"
             how = "ended"
         finally:
-            self.write(how, run.key, run.version)
+            self.write(how, run.id, run.token)
 
 
 def of_instant(what: Happened) -> dict[str, object]:

@@ -17,9 +17,9 @@ Judges:
     O4  Where nothing strikes, a handler that has returned is not called again for that invocation; and none is called more
         often than its task allows (EN3).
     O5  Who is made once under an id is there once, and what was said to be made is there.
-    O6  A process that is to stop ends in time, and gives back what it runs (DI7).
+    O6  A process that is to stop ends in time, and gives back what it runs (WK7).
     O7  What was said to be cancelled has ended, and no run of it begins after that (AK2).
-    O8  In a process no more handlers are active than there are slots, those that wait not counted (DI1).
+    O8  In a process no more handlers are active than there are slots, those that wait not counted (WK1).
     O9  Both conditions have noticed what is emitted, or neither; both, where it was said to be kept (TE12).
 """
 
@@ -193,7 +193,7 @@ class Orchestrating(Work):
 
         async def parent(manner: str) -> str:
             with self._handling(name) as run:
-                key = CURRENT.get().run.key
+                key = CURRENT.get().run.id
                 children = [await plain_task.enqueue(manner, key=f"{key}/{number}") for number in range(2)]
                 ended = [await self._patient(name, run, each) for each in children]
                 await self._work(name, "well")
@@ -222,7 +222,7 @@ class Orchestrating(Work):
     def _handling(self, process: str, alone: str = "", *, is_stubborn: bool = False) -> Generator[str, None, None]:
         """While a handler is called; it has a slot."""
         began_s, run, is_done = self._now(), CURRENT.get().run, False
-        named = f"{run.key}@{run.version}"
+        named = f"{run.id}@{run.token}"
         self._has_slot(process, named)
         try:
             yield named
@@ -232,8 +232,8 @@ class Orchestrating(Work):
             ended_s = min(self._now(), self.killed_s.get(process, self._now()))
             if ended_s >= began_s:  # or it was killed before
                 is_done &= process not in self.killed_s
-                call = Handled(began_s, ended_s, run.version, is_done, is_stubborn, alone, run.task)
-                self.handled[run.key].append(call)
+                call = Handled(began_s, ended_s, run.token, is_done, is_stubborn, alone, run.task)
+                self.handled[run.id].append(call)
 
     def _has_slot(self, process: str, run: str) -> None:
         """O8."""
@@ -273,7 +273,7 @@ class Orchestrating(Work):
         @app.task(triggers=[on_event("begun"), on_event("begun", where={})])
         async def hear() -> None: ...
 
-        event = f"{run.key}@{run.version}"
+        event = f"{run.id}@{run.token}"
         try:
             await app.emit("begun", event=event)
             self.emitted.add(event)

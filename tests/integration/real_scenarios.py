@@ -11,8 +11,6 @@ import attrs
 
 from tidegate.invocations import invocation as status
 from tidegate.invocations.asking import Asking
-from tidegate.invocations.dispatch import Heeded, InterruptReason
-from tidegate.invocations.dispatch import Run as DispatchedRun
 from tidegate.invocations.heeding import heed
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
@@ -75,6 +73,7 @@ from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.scenarios.evaluator import INVOKED, TWICE, is_fired_once, is_invoked
 from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
+from tidegate.work import vocabulary as work
 
 __all__ = [
     "INVOICED", "asked", "brief_election", "brief_service", "completing", "consumed", "crons", "deleted", "documents", "first_sight", "imported", "invoiced_apart", "looked_at", "members", "planned", "reconciling",
@@ -266,7 +265,7 @@ def asked() -> Scenario:
 
 JOB: Final = Job(task="t")
 UNREADABLE: Final = Field[Value](TRIES.name)
-RUN, LOST_RUN = DispatchedRun("a", 2, "t"), DispatchedRun("b", 7, "t")
+RUN, LOST_RUN = work.Run("t", "a", 2), work.Run("t", "b", 7)
 
 
 async def looks_at() -> object:
@@ -287,7 +286,9 @@ def is_shown(state: State) -> bool:
             is_there = {first.key, then.key} == {"a", "b"} and shown.document == state.read(
                 document("invocations", "a")
             )
-            return is_there and told == Heeded(((RUN, InterruptReason.CANCEL), (LOST_RUN, InterruptReason.LOST)))
+            return is_there and told == work.HeartbeatReply(
+                ((RUN, work.InterruptReason.CANCEL), (LOST_RUN, work.InterruptReason.LOST))
+            )
         case other:
             return not isinstance(other, Returned)
 

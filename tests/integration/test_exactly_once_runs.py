@@ -21,8 +21,9 @@ from tidegate.consumer.commands import Commit
 from tidegate.consumer.transactions import FENCED, commit_together, resolved, take_over
 from tidegate.model.effects import Failure
 from tidegate.model.records import Send, TopicPartition
+from tidegate_adapters.assignment import Assignment
+from tidegate_adapters.committing import Committing
 from tidegate_adapters.exactly_once import Transactions
-from tidegate_adapters.kafka_member import Member
 from tidegate_adapters.simulated_kafka import Network, SimulatedBroker
 from tidegate_adapters.simulated_kafka.requests import Code, InitProducerId, Partition, Position, ProducerEpoch
 from tidegate_adapters.simulated_kafka.transactions import TransactionCoordinator
@@ -38,15 +39,15 @@ BUGS: Final[Mapping[str, Bug]] = {
     "answers of what the commit does not cover go along": Bug(Transactions.commit, "answers_due(commit, tuple(life.answers))", "tuple(life.answers)", ONCE, shown_by=("once", 20)),
     "answers are not kept": Bug(Transactions.keep, "life.answers[offset] = answers", "pass", ONCE),
     "an answer is sent at once": Bug(UserCode._ended, "if self._transactions is None or", "if True or", ONCE),
-    "who was fenced does not take over again": Bug(Member._committed_together, "if reply == FENCED and", "if False and", ONCE),
-    "who was put out fences its successor": Bug(Member._is_current, "(granted != ports.NO_GENERATION and granted == now)", "True", ONCE, shown_by=("once", 20)),
+    "who was fenced does not take over again": Bug(Committing._together, "if reply == FENCED and", "if False and", ONCE),
+    "who was put out fences its successor": Bug(Assignment.is_current, "(granted != ports.NO_GENERATION and granted == now)", "True", ONCE, shown_by=("once", 20)),
     "answers are not waited for": Bug(Transactions._asked, "await acknowledged(records, await queued(producer, records))", "await queued(producer, records)", ONCE),
     "the position is read before the fence": Bug(take_over, "epoch = await Fence(partition)\n    position, metadata = await ReadPosition(partition)", "position, metadata = await ReadPosition(partition)\n    epoch = await Fence(partition)", ONCE),
     "what fails is taken for committed": Bug(Transactions.commit, "if together.reply is not None:", "if together.reply == FENCED:", ONCE),
     "what nothing is heard of was not committed": Bug(resolved, "if there == (commit.position, commit.metadata):", "if there != before:\n        return Together(NotApplied(why), after)\n    if False:", ONCE, shown_by=("once", 191)),
     "a fence takes the producer that is there": Bug(Transactions._fenced, "self._end(partition)", "if partition in self._producers and self._producers[partition][0] == self._count:\n        return self._count", ONCE),
     "a transaction goes on without its position": Bug(commit_together, "await SendPosition(partition, epoch, commit.position, commit.metadata)", "pass", ONCE),
-    "who takes over again reads on": Bug(Member._resumed, "self._client.seek(theirs(partition), position)", "pass", ONCE),
+    "who takes over again reads on": Bug(Assignment._resumed, "self.seek(partition, position)", "self.positions[partition] = position", ONCE),
 }  # fmt: skip
 SEEDS: Final = own_seeds(ONCE, ONCE_RUNS, BUGS.values())
 

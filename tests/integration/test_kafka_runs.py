@@ -41,6 +41,7 @@ from tests.integration.kafka_runs import (
 from tests.integration.planting import Bug, first, own_seeds, planted
 from tests.length import KAFKA_RUNS
 
+from tidegate.consumer import _failures, _window_work
 from tidegate.consumer.beginning import begins, goes_on
 from tidegate.consumer.commits import Commits
 from tidegate.consumer.consumer import ConsumerRules, _judged
@@ -50,11 +51,15 @@ from tidegate.model.instants import SECOND
 from tidegate.sim.recording import Same, read
 from tidegate.sim.trace import Breach, Lane, Mover, Truth
 from tidegate_adapters import kafka, kafka_ports, namesakes
+from tidegate_adapters.assignment import Assignment, Topics
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.cli.recordings import again
 from tidegate_adapters.committing import Committing
 from tidegate_adapters.kafka_member import Member
+from tidegate_adapters.lifecycle import Lifecycle
 from tidegate_adapters.log_lines import Lines
+from tidegate_adapters.namesakes import OwnName
+from tidegate_adapters.poll_loop import PollLoop
 from tidegate_adapters.runtime import Runtime, _Runners
 from tidegate_adapters.sending import DeadLetters, KafkaSink
 from tidegate_adapters.sinks import Outbox
@@ -82,13 +87,13 @@ BUGS: Final[Mapping[str, Bug]] = {
         kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("stall",),
         shown_by=("stall", 61)),
     "positions of a topic that has gone are committed of the next": Bug(
-        Member._is_gone, "commit.generation <= self._gone.get(commit.partition.topic, 0)", "False", RECREATED,
+        Topics.is_gone, "self._is_gone(commit.partition, commit.generation)", "False", RECREATED,
         shown_by=("recreated", 232)),
-    "what was done before a loss is handled again": Bug(Member._hand_over, "self._records.compared(partition, received) if self.state.kept else", "", ("blocks",)),
+    "what was done before a loss is handled again": Bug(PollLoop._deliver, "self._records.compared(partition, received) if state.kept else", "", ("blocks",)),
     "what was done before a loss counts by its offset alone": Bug(Records.compared, "known[each.offset] == _digest(each)", "True", ("anew",)),
     "what was done before a loss is not known again": Bug(Records.done, "if self._is_in_danger:", "if False:", ("blocks",)),
     "a generation is not asked for": Bug(
-        Committing._sent, "self._granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",),
+        Committing._sent, "self._assignment.granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",),
         shown_by=("stall", 61)),
     "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
     "where a group begins is found anew by the next owner": Bug(Beginnings._told, '"" if is_first else None', '""', LATEST),
@@ -98,18 +103,18 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a position below the start is none": Bug(begins, "return Begins.AT_THE_START", "return Begins.AS_TOLD", RETAINED),
     "a member below the start begins again": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.AGAIN", RETAINED),
     "a member below the start stays there": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.WHERE_IT_IS", RETAINED, shown_by=("retained", 1405)),
-    "a member below the start goes on at the end": Bug(Member._go_on, "position, log)", "position, LogRange(log.end, log.end))", RETAINED),
+    "a member below the start goes on at the end": Bug(PollLoop._go_on, "position, log)", "position, LogRange(log.end, log.end))", RETAINED),
     "the client goes to the end by itself": Bug(kafka.Worker.run, "| _NO_RESET", "", RETAINED),
-    "what is removed is not told": Bug(Member._skip_removed, "self._removed(partition, position, log)", "pass", RETAINED),
-    "what was removed before a partition begins is not told": Bug(Beginnings._held, "self._removed(partition, committed[0], log)", "pass", RETAINED),
+    "what is removed is not told": Bug(PollLoop._skip_removed, "self._beginnings.removed(partition, position, log)", "pass", RETAINED),
+    "what was removed before a partition begins is not told": Bug(Beginnings._held, "self.removed(partition, committed[0], log)", "pass", RETAINED),
     "whose partition has gone while it looked where that begins has failed": Bug(
-        Member._resumed, "if self._generations.get(partition) != generation:", "if False:", BEYOND
+        Assignment._resumed, "if self.generations.get(partition) != generation:", "if False:", BEYOND
     , shown_by=("beyond", 654)),
     "a commit is one too high": Bug(Committing._sent, "(each.position, each.metadata)", "(each.position + 1, each.metadata)"),
     "nothing is drained": Bug(Member._revoked, "await wait.wait()", "pass", (*AGAIN, "slow", "hangs")),
-    "paused partitions stay so": Bug(Member._poll, "for each in plan.resume if", "for each in () if"),
+    "paused partitions stay so": Bug(PollLoop._poll, "for each in plan.resume if", "for each in () if"),
     "a failure is told as a success": Bug(UserCode._handled_event, "failed.append(", "done.append(", ("raises",)),
-    "a stop is not told": Bug(Member.stop, "self._runtime.tell(StopRequested(known))", "pass"),
+    "a stop is not told": Bug(Member.stop, "self.life.tell(StopRequested(known))", "pass"),
     "a release is not told": Bug(Member._begin, "wait.set()", "pass"),
     "one record is handled for all of a batch": Bug(Records.received, "for offset in work.offsets", "for offset in work.offsets[:1] * len(work.offsets)", ("expected",)),
     "a BaseException of user code ends its runner": Bug(_Runners._run, "except BaseException as error", "except Exception as error", ("raises",)),
@@ -138,14 +143,14 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a dead letter that fails counts": Bug(DeadLetters.write, "await asyncio.sleep(then.delay / SECOND)", "return", ("letters",)),
     "what fails is skipped": Bug(UserCode._answered_for, "is not None", "is None", ("letters",)),
     "what a hook leaves unanswered is waited for": Bug(
-        PartitionRules._window_reported, "if ended is not None and isinstance(part.work, Windowed):", "if False:", ("partial",)
+        _window_work.apply_window_report, "if ended is None else", "if True else", ("partial",)
     ),
     "of a window a record is taken for all": Bug(
         Member._in_flight, "(each.given if isinstance(each.given, tuple) else (each.given,))", "each.given", ("expected",)
     ),
     "an estimate may raise": Bug(Member._estimated, "except BaseException as error", "except KeyError as error", ("expected",)),
-    "what is polled along with what cannot be decoded is lost": Bug(Member._read_on, "self._client.seek(theirs(partition), self._stands[partition])", "pass", ("poison",)),
-    "what cannot be decoded is left out": Bug(Member._read_on, "self._hand_over(partition, found.records)", "pass", ("poison",)),
+    "what is polled along with what cannot be decoded is lost": Bug(PollLoop._read_on, "assignment.seek(partition, positions[partition])", "pass", ("poison",)),
+    "what cannot be decoded is left out": Bug(PollLoop._read_on, "self._deliver(partition, found.records)", "pass", ("poison",)),
     "the group does not wait for the drain": Bug(
         kafka._times, "heartbeat_ms * MILLISECOND + drain.total + _ON_THE_WAY", "5 * _ON_THE_WAY", ("slow", "hangs", "stubborn")
     ),
@@ -159,36 +164,36 @@ BUGS: Final[Mapping[str, Bug]] = {
         "if failures:\n                raise OSError from error\n            if not failures:",
         ("requests", "request"),
     ),
-    "questions that have been answered are kept": Bug(Member._spawn, "self._tasks.discard(task)", "pass", AGAIN),
+    "questions that have been answered are kept": Bug(Lifecycle.spawn, "self._tasks.discard(task)", "pass", AGAIN),
     "records of what was let go are kept": Bug(Member._begin, "self._forget(partition)", "pass", AGAIN),
     "a client that does not start is not stopped": Bug(Member._left, "self._client.stop()", "asyncio.sleep(0)", ("requests", "request")),
     "who ends leaves commits behind": Bug(Member._finish, "await self._committing.close()", "pass", ("requests", "commits")),
     "who ends leaves questions behind": Bug(Member._finish, "await self._beginnings.close()", "pass", ("requests", "request"), shown_by=("requests", 50)),
     "commits that fail do not back off": Bug(Commits.unknown, "backs_off=True", "backs_off=False", ("commits",)),
-    "a commit that is refused is told as committed": Bug(Member._commit_reply, "return found.reply", "return None", ("requests", "request", "evicted")),
+    "a commit that is refused is told as committed": Bug(Committing._reply, "return found.reply", "return None", ("requests", "request", "evicted")),
     "who has left leaves again": Bug(Member._left, "if self._leave_by_s is None:", "if True:", ("sends",)),
     "what sends is not ended": Bug(Member._left, "self._outbox.stop()", "asyncio.sleep(0)", ("sends",)),
-    "a question that failed is not asked again": Bug(Member._resumed, "continue", "return", ("asks",)),
+    "a question that failed is not asked again": Bug(Assignment._resumed, "continue", "return", ("asks",)),
     "a question that failed is never answered": Bug(Beginnings._is_answered, "found = error", "return True", ("asks",)),
     "the client sends again what has failed": Bug(kafka_ports.commit, "if error.retriable:", "if False:", ("commits",), shown_by=("commits", 18)),
-    "whoever exits twice does not drain": Bug(Member._end_with, "not self._called_off.is_set()", "True", ("exits",)),
+    "whoever exits twice does not drain": Bug(Lifecycle.end_with, "not self.is_called_off", "True", ("exits",)),
     "a log may raise": Bug(Lines.__call__, "except BaseException:", "except KeyError:", ("log",)),
     "a session that was lost is told as a revocation": Bug(Member._revoked, "is_lost = ports.generation_of(self._client) == ports.NO_GENERATION", "is_lost = False", ("evicted", "stall"), shown_by=("evicted", 185)),
     "what is parked is tried again at once": Bug(UserCode._handled_event, "parked.setdefault(reply.delay, [])", "parked.setdefault(Duration(0), [])", ("parks",)),
     "what has failed is tried again at once": Bug(Member._begin, "jittered(duration, jitter_ppm, draw) / SECOND", "0", ("log",)),
     "whose name was taken joins again": Bug(Member._revoked, "raise asyncio.CancelledError", "return", NAMED),
-    "who has failed joins again while it asks why": Bug(Member._poll_on, "join_no_more(self._client)", "pass", NAMED, shown_by=("named", 1267)),
+    "who has failed joins again while it asks why": Bug(PollLoop.run, "ports.join_no_more(self._client)", "pass", NAMED, shown_by=("named", 1267)),
     "nobody asks whether a name was taken": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return False", NAMED),
     "whoever is put out has lost its name": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return True", NAMED),
-    "whoever asks for its name joins no more": Bug(Member._has_namesake, "return False", "return True", NAMED),
-    "whose name was taken is not told so": Bug(Member._has_namesake, "self._runtime.tell(NameTaken())", "pass", NAMED),
-    "keys are not told": Bug(Member._hand_over, "if self._needs_keys else ()", "if False else ()", ORDERED),
-    "each record has a key of its own": Bug(Member._hand_over, "each.key for", "b'%d' % each.offset for", ORDERED),
+    "whoever asks for its name joins no more": Bug(OwnName.is_taken, "            return False\n        error", "            return True\n        error", NAMED),
+    "whose name was taken is not told so": Bug(OwnName.is_taken, "self._life.tell(NameTaken())", "pass", NAMED),
+    "keys are not told": Bug(PollLoop._deliver, "if self._needs_keys else ()", "if False else ()", ORDERED),
+    "each record has a key of its own": Bug(PollLoop._deliver, "each.key for", "b'%d' % each.offset for", ORDERED),
     "records by offset do not wait": Bug(PartitionRules._assigned, "self.ordering is not Ordering.BY_OFFSET", "True", ORDERED),
-    "the rest of a key that is dead-lettered is run": Bug(PartitionRules._judged, "part.order.closing(request.offsets, drops=False)", "part.order", ORDERED),
+    "the rest of a key that is dead-lettered is run": Bug(_failures.apply_failure_policy, "part.order.closing(request.offsets, drops=False)", "part.order", ORDERED),
     "held partitions are resumed and polled": Bug(
-        Member._poll, "asked = plan.poll or tuple(map(ours, self._client.paused()))",
-        "asked = tuple(self._generations); self._client.resume(*self._client.paused())", HELD,
+        PollLoop._poll, "asked = plan.poll or tuple(map(ours, self._client.paused()))",
+        "asked = tuple(self._assignment.generations); self._client.resume(*self._client.paused())", HELD,
     ),
     "what a partition holds up is not looked at": Bug(Holding.decided, "type(self.hold) is Free and", "True or", HELD),
     "a gate does not close": Bug(_judged, "before if is_same", "before if True", HELD),

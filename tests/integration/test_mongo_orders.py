@@ -251,7 +251,7 @@ def test_a_process_reads_what_is_in_its_name_and_nothing_of_others(
         ]
     )
     found = run(heed(names.invocations, "w7", ()), handle)
-    assert len(found.strays) == EACH // 100
+    assert len(found.untracked) == EACH // 100
     used, keys = explained(client, database)
     assert "COLLSCAN" not in used
     assert keys <= EACH // 100 + 2 * len(OPEN)

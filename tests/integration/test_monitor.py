@@ -369,12 +369,12 @@ def test_a_sink_that_does_not_answer_is_shown_in_the_log_in_health_and_in_metric
         run = asyncio.create_task(worker.run(log.connect, lambda *_: Away()))
         await until(lambda: registry.get_sample_value("tidegate_worker_sink_open", {"sink": "kafka"}) == 1)
         assert registry.get_sample_value("tidegate_worker_sink_waiting_payloads", {"sink": "kafka"}) == 8
-        told = of_health(worker.health(), worker._member.sinks)  # type: ignore[union-attr]  # noqa: SLF001
+        told = of_health(worker.health(), worker._member.status.sinks)  # type: ignore[union-attr]  # noqa: SLF001
         [sink] = json.loads(told.content)["sinks"]
         assert (told.status, sink) == (200, {"sink": "kafka", "circuit": "open", "waiting": 8})
         is_away.clear()
         await until(lambda: log.positions == log.ends)
-        assert json.loads(of_health(worker.health(), worker._member.sinks).content)["sinks"] == []  # type: ignore[union-attr]  # noqa: SLF001
+        assert json.loads(of_health(worker.health(), worker._member.status.sinks).content)["sinks"] == []  # type: ignore[union-attr]  # noqa: SLF001
         worker.stop()
         await run
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from aiokafka import errors
 
-from tidegate_adapters.kafka_ports import Client
-from tidegate_adapters.namesakes import FENCED_INSTANCE_ID, NamedHeartbeat, Seat, is_taken, join_no_more, seat_of
+from tidegate_adapters.kafka_ports import Client, join_no_more
+from tidegate_adapters.namesakes import FENCED_INSTANCE_ID, NamedHeartbeat, Seat, is_taken, seat_of
 from tidegate_adapters.testing import run
 
 SEAT = Seat("g", "shipping-1", 3, "shipping-1-abc")

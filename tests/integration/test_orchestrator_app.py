@@ -36,15 +36,16 @@ from tests.integration.mongo_loop import in_loop
 from tests.integration.servers import MongoServer
 
 from tidegate.invocations.asking import Command
-from tidegate.invocations.dispatch import Beat, Heeded, Held, Run
 from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation_queries import InvocationQuery
+from tidegate.invocations.worker import Held
 from tidegate.model.documents import ID, Document, Eq
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Instant, moment
 from tidegate.model.operations import delete_one, find_all
 from tidegate.retries.polling import PollingBounds
+from tidegate.work.vocabulary import Heartbeat, HeartbeatReply, Run
 from tidegate_adapters import driver
 from tidegate_adapters.app_testing import OnEmbedded
 from tidegate_adapters.bson_values import natural
@@ -301,7 +302,7 @@ def test_who_waits_for_others_gives_its_slot_away(mongodb: str, database: str, s
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["result", "wait_for"])
 def test_who_has_waited_for_so_long_goes_on_when_it_has_a_slot_and_gives_it_away_again(*, is_told: bool) -> None:
-    """Laws DI1 and DI13: its time is over while another one has the only slot."""
+    """Laws WK1 and WK12: its time is over while another one has the only slot."""
 
     async def run() -> None:
         app, at_work = Office(None, "embedded").app(concurrency=1), asyncio.Event()
@@ -332,7 +333,7 @@ def test_who_has_waited_for_so_long_goes_on_when_it_has_a_slot_and_gives_it_away
 
 
 def test_a_task_of_a_handler_that_begins_to_wait_gives_away_the_slot_that_another_wants() -> None:
-    """Law DI13: the only slot is taken as the first one has waited, and free when the second one waits."""
+    """Law WK12: the only slot is taken as the first one has waited, and free when the second one waits."""
 
     async def run() -> None:
         app = Office(None, "embedded").app(concurrency=1)
@@ -363,7 +364,7 @@ def test_a_task_of_a_handler_that_begins_to_wait_gives_away_the_slot_that_anothe
 
 @pytest.mark.parametrize("how", ["cancel", "limit", "stop"])
 def test_who_waits_is_interrupted_while_no_slot_is_free(how: str) -> None:
-    """Law DI13: a handler that will not end has the only one, until the other has ended."""
+    """Law WK12: a handler that will not end has the only one, until the other has ended."""
 
     async def run() -> None:
         office, ends, at_work = Office(None, "embedded"), asyncio.Event(), asyncio.Event()
@@ -961,12 +962,12 @@ def test_what_ends_while_a_beat_says_that_it_is_lost_holds_up_no_end(monkeypatch
         office, ends, lost = Office(None, "embedded"), asyncio.Event(), asyncio.Event()
         app, beats = office.app(), Workers._beat
 
-        async def slow(self: Workers, command: Beat) -> Heeded | None:
+        async def slow(self: Workers, command: Heartbeat) -> HeartbeatReply | None:
             heeded = await beats(self, command)
             if heeded is not None and heeded.asked and not lost.is_set():
                 lost.set()
                 ends.set()
-                await until(lambda: not self.state.active, "it has ended before the beat is told")
+                await until(lambda: not self.state.running, "it has ended before the beat is told")
             return heeded
 
         monkeypatch.setattr(Workers, "_beat", slow)
@@ -981,7 +982,7 @@ def test_what_ends_while_a_beat_says_that_it_is_lost_holds_up_no_end(monkeypatch
 
         async with served(app):
             handle = await stays.enqueue()
-            await until(lambda: app._workers is not None and app._workers.state.active, "it runs")
+            await until(lambda: app._workers is not None and app._workers.state.running, "it runs")
             office.store(delete_one(app.collections.invocations, Eq(ID, handle.id)))
             await lost.wait()
             assert await (await adds.enqueue(1)).result(timeout=timedelta(seconds=5)) == 2
@@ -1169,7 +1170,7 @@ def test_what_a_child_enqueues_has_a_parent(monkeypatch: pytest.MonkeyPatch) -> 
             await children.app.close()
 
     monkeypatch.setattr(Orchestrator, "close", close)
-    run = Run("parent", 1, children.asks.declared.name)
+    run = Run(children.asks.declared.name, "parent", 1)
     call = ChildCall(
         "tests.integration.orchestrator_children", "asks", {"one": "1"}, run, "root", 1, children.app.settings
     )
@@ -1234,7 +1235,7 @@ def test_a_child_is_not_told_to_call_what_another_process_may_run_by_now() -> No
             if (error := checks.pop(0)) is not None:
                 raise error
 
-        there, module, of = Children(check), children.__name__, (Run("i", 1, "task"), "root", 1, children.app.settings)
+        there, module, of = Children(check), children.__name__, (Run("task", "i", 1), "root", 1, children.app.settings)
         try:
             dies, adds = ChildCall(module, "dies", {}, *of), ChildCall(module, "add", {"one": "1", "other": "2"}, *of)
             with pytest.raises(Refused, match="interrupted"):
@@ -1253,7 +1254,7 @@ def test_a_child_is_killed_while_it_begins_and_another_one_comes_where_an_idle_o
         there, module, of = (
             Children(lambda: None),
             children.__name__,
-            (Run("i", 1, "task"), "root", 1, children.app.settings),
+            (Run("task", "i", 1), "root", 1, children.app.settings),
         )
         try:
             stays = ChildCall(module, "stays", {}, *of)
@@ -1559,10 +1560,10 @@ STANDING_STILL: Final = """
     from datetime import timedelta
     from tests.integration.storming import standing_still_at
     from tests.integration.test_orchestrator_app import QUICK, TURNS, Orchestrator, OrchestratorSettings
-    from tidegate.invocations.dispatch import Handle
+    from tidegate.work.vocabulary import StartHandlers
 
     told = {**QUICK, "dead_after": timedelta(seconds=1), "services": TURNS}
-    observers = [standing_still_at(Handle)]
+    observers = [standing_still_at(StartHandlers)]
     app = Orchestrator(sys.argv[1], settings=OrchestratorSettings(database=sys.argv[2], **told), observers=observers)
 
     @app.task(name="works")

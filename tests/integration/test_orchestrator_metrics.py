@@ -19,9 +19,9 @@ from tests.integration.test_orchestrator_app import AT_ONCE, QUICK, STORES, Offi
 from tests.integration.test_orchestrator_triggers import TURNS
 from tests.properties.on_documents import run
 
-from tidegate.invocations.dispatch import DispatchState, EndsWritten, Held, Outcome, Run, WriteEnds
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, RunError, Succeeded
 from tidegate.invocations.taking import Taken, Taker
+from tidegate.invocations.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse
@@ -29,6 +29,9 @@ from tidegate.model.instants import SECOND, ClockName, Instant
 from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate.sim.world import world_with
 from tidegate.triggers.turn import DutyFailedError, Turn
+from tidegate.work.events import ResultsWritten
+from tidegate.work.state import WorkerState
+from tidegate.work.vocabulary import Result, Run, WriteReply, WriteResults
 from tidegate_adapters.orchestrator import Orchestrator, Unfinished
 from tidegate_adapters.orchestrator.monitor import of_health
 from tidegate_adapters.orchestrator.names import Collections
@@ -157,16 +160,19 @@ def test_an_end_counts_once_it_is_written() -> None:
     """And not while nobody knows whether it is."""
     came: tuple[End, ...] = (Succeeded(), Failed(RunError("E")), Cancelled(), GivenBack())
     tallies, now = Tallies(), Instant(0, ClockName("loop"))
-    ends = tuple(Outcome(Run(str(number), 1, "send"), 1, end) for number, end in enumerate(came))
+    results = tuple(Result(Run("send", str(number), 1), 1, end) for number, end in enumerate(came))
 
-    tallies.follow(EndsWritten(now, WriteEnds(ends), ends[1:]), DispatchState(), ())
+    def follow(written: tuple[Result, ...], reply: WriteReply) -> None:
+        tallies.follow(ResultsWritten(now, WriteResults("q", written), reply), WorkerState(), ())
+
+    follow(results, WriteReply(results[1:]))
     assert tallies.ended == {("send", "succeeded"): 1}
 
-    tallies.follow(EndsWritten(now, WriteEnds(ends[:1]), lost=ends[:1]), DispatchState(), ())
+    follow(results[:1], WriteReply(lost=results[:1]))
     assert tallies.ended == {("send", "succeeded"): 1, ("send", "lost"): 1}
     del tallies.ended["send", "lost"]
 
-    tallies.follow(EndsWritten(now, WriteEnds(ends[1:])), DispatchState(), ())
+    follow(results[1:], WriteReply())
     assert tallies.ended == {("send", each): 1 for each in ("succeeded", "failed", "cancelled", "given_back")}
 
 
@@ -304,7 +310,7 @@ def test_what_nobody_is_to_take_is_not_waited_for() -> None:
 
     assert of_health(seen, 10 * SECOND).status == 200
     assert of_health(seen, 9 * SECOND).status == 503
-    assert of_health(seen._replace(state=DispatchState(held=paused)), 9 * SECOND).status == 200
+    assert of_health(seen._replace(held=paused), 9 * SECOND).status == 200
     assert of_health(seen._replace(state=attrs.evolve(seen.state, stop_at=stopping)), 9 * SECOND).status == 200
 
 

@@ -288,7 +288,7 @@ def test_what_is_asked_is_done(jobs: Jobs) -> None:
 
 async def _is_held(jobs: Jobs) -> bool:
     assert jobs.app.workers is not None
-    return "slow" in jobs.app.workers.state.held.queues
+    return "slow" in jobs.app.workers.held.queues
 
 
 async def _runs(jobs: Jobs, key: str, version: int) -> bool:
@@ -472,7 +472,7 @@ def test_a_person_pauses_and_resumes(jobs: Jobs, open_page: Open, key: str) -> N
 
 async def _any_held(jobs: Jobs) -> bool:
     assert jobs.app.workers is not None
-    held = jobs.app.workers.state.held
+    held = jobs.app.workers.held
     return bool(held.queues or held.tasks)
 
 

@@ -17,9 +17,10 @@ from tests.integration.mongo_runs import ORCHESTRATOR_FAULTS, Story, course, fou
 from tests.integration.planting import Bug, first, own_seeds
 from tests.length import ORCHESTRATOR_RUNS
 
-from tidegate.invocations import dispatch, ending, heeding, placing, record_documents, recovery, settling
+from tidegate.invocations import ending, heeding, placing, record_documents, recovery, settling
 from tidegate.invocations.taking import Taker
 from tidegate.triggers.evaluator import Evaluator
+from tidegate.work import _liveness, worker
 from tidegate_adapters import connecting
 from tidegate_adapters.orchestrator.workers import Workers
 
@@ -35,11 +36,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "who is refused is due no more": Bug(placing._waits, "Put(DUE, due), Put(LATER, due)", "Remove(DUE), Put(LATER, due)", ("nothing", "command"), shown_by=("command", 108)),
     "what is asked is not heard": Bug(heeding._told, "elif (asked := order(record)) is not None:", "elif False:", shown_by=("nothing", 32)),
     "who is asked to cancel gives back": Bug(heeding._told, "(run, _ASKED[asked])", "(run, InterruptReason.KILL)", shown_by=("nothing", 33)),
-    "what is its own and was not told is left": Bug(dispatch._strayed, "    if state.looking is not None:", "    if True:", ("unheard",), shown_by=("unheard", 127)),
+    "what is its own and was not told is left": Bug(_liveness.mark_untracked, "    if any(isinstance(each, Poll) for each, _ in state.requests):", "    if True:", ("unheard",), shown_by=("unheard", 127)),
     "a timeout is not kept": Bug(Workers._take, "longest = each.job.deadline or declared.timeout", "longest = None"),
     "who waits keeps its slot": Bug(Workers._waiting, "if waits.number == 1 and not waits.is_over:", "if False:"),
     "who is cancelled while it wants a slot goes on without one": Bug(Workers._waiting, "await _in_any_case(resumed)", "await resumed", shown_by=("nothing", 29)),
-    "who was interrupted waits for a slot": Bug(dispatch._resuming, "is None]\n    given = {each.run: Slot.WITHOUT for each in wanting if each.why is not None}", "is None or True]\n    given = {}", shown_by=("nothing", 4)),
+    "who was interrupted waits for a slot": Bug(worker._resume, "is None]\n    given = {each.run: Slot.WITHOUT for each in wanting if each.why is not None}", "is None or True]\n    given = {}", shown_by=("nothing", 4)),
     "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
     "conditions notice one by one": Bug(Evaluator.notice, "await _keep(self, found.occurrences, by)", "bool([await insert_new(self.occurrences, stored_occurrence(each)) for each in found.occurrences])", ("closed",), shown_by=("closed", 5195)),
     "whoever is silent is alive": Bug(recovery._unless_owned, "if now - owned_until >= 0:", "if False:", ("kill",)),

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import pytest
 
-from tidegate.invocations.dispatch import Held
+from tidegate.invocations.worker import Held
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.instants import SECOND, Instant
 from tidegate.reactive.pausing import PausedTask

@@ -114,10 +114,10 @@ def test_children_of_a_fork_are_processes_like_others(mongodb: str, database: st
 
 STANDING_STILL: Final = """
     from tests.integration.storming import standing_still_at
-    from tidegate.reactive.pool import Handle
+    from tidegate.work.vocabulary import StartHandlers
 
     settings = ReactiveSettings(database=sys.argv[2], polling=polling)
-    app = Reactive(sys.argv[1], settings=settings, observers=[standing_still_at(Handle)])
+    app = Reactive(sys.argv[1], settings=settings, observers=[standing_still_at(StartHandlers)])
 """
 LEASED: Final = """
     @app.task("orders", debounce=timedelta(0), lease=timedelta(seconds=1))

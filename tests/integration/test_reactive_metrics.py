@@ -6,21 +6,13 @@ from typing import Final
 
 import attrs
 from prometheus_client import CollectorRegistry
-from tests.properties.reactive.test_pool import run_of
+from tests.properties.reactive.test_worker import run_of
 
 from tidegate.model.instants import SECOND, Instant
-from tidegate.reactive.fetching import Run
-from tidegate.reactive.pool import (
-    End,
-    Handle,
-    HandlersEnded,
-    Interrupt,
-    InterruptReason,
-    PoolState,
-    PoolTimerFired,
-    RunsTaken,
-    Take,
-)
+from tidegate.reactive import fetching, worker
+from tidegate.work.events import HandlersEnded, PollCompleted, TimerFired
+from tidegate.work.state import QueueState, WorkerState
+from tidegate.work.vocabulary import Interrupt, InterruptReason, Poll, PollResult, Result, StartHandlers, WriteResults
 from tidegate_adapters.exposition import Families
 from tidegate_adapters.reactive.metrics import families
 from tidegate_adapters.reactive.tallies import NOTHING, Tallies
@@ -28,7 +20,7 @@ from tidegate_adapters.reactive.tallies import NOTHING, Tallies
 NOW: Final = Instant(0)
 
 
-def again(run: Run) -> Run:
+def again(run: fetching.Run) -> fetching.Run:
     """Begun once more."""
     return attrs.evolve(run, record=attrs.evolve(run.record, attempts=2))
 
@@ -36,16 +28,19 @@ def again(run: Run) -> Run:
 def test_what_a_pool_does_is_counted_and_shown_by_task() -> None:
     """What is begun again, what is interrupted and why, how long handlers took, what is not written down, and what is paused."""
     tallies = Tallies()
-    one, two, three = run_of(1), again(run_of(2)), run_of(3)
+    runs = tuple(worker.run_of("bill", each) for each in (run_of(1), again(run_of(2)), run_of(3)))
+    one, two, three = runs
     for event, commands in (
-        (RunsTaken(NOW, Take("bill", 3, 1), (one, two, three)), (Handle("bill", (one, two, three)),)),
-        (PoolTimerFired(NOW + SECOND), (Interrupt("bill", (three,), InterruptReason.LEASE_LOST),)),
-        (HandlersEnded(NOW + 2 * SECOND, "bill", ((one, None), (two, None))), ()),
+        (PollCompleted(NOW, Poll("bill", 3), PollResult(runs)), (StartHandlers(runs),)),
+        (TimerFired(NOW + SECOND), (Interrupt((three,), InterruptReason.LEASE_LOST),)),
+        (HandlersEnded(NOW + 2 * SECOND, ((one, None), (two, None))), ()),
     ):
-        tallies.follow(event, PoolState(), commands)
-    pool = PoolState(
-        ended=(("bill", one, None),), ending=(End("bill", ((two, None), (three, None))),), paused=frozenset(("ship",))
-    )
+        tallies.follow(event, WorkerState(), commands)
+    results = tuple(Result(run, 1, None) for run in runs)
+    pool = WorkerState(
+        queues=(QueueState(results=results[:1]),), unwritten=1, requests=((WriteResults("bill", results[1:]), NOW),),
+        paused=frozenset(("ship",)),
+    )  # fmt: skip
     glance = NOTHING._replace(tasks=("bill", "ship"), pool=pool)
     registry = CollectorRegistry()
     registry.register(Families(families, lambda: glance, tallies))

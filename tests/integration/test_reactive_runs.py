@@ -20,11 +20,12 @@ from tests.integration.reactive_workload import (
 )
 from tests.length import REACTIVE_RUNS, STORIES_STEP
 
-from tidegate.reactive import deployments, evolution, pool, stream_records, task_documents
+from tidegate.reactive import deployments, evolution, stream_records, task_documents
 from tidegate.reactive._record_store import RecordStore
 from tidegate.reactive.change_stream import events
 from tidegate.reactive.completion import Completer
 from tidegate.reactive.fetching import Fetcher
+from tidegate.work import _liveness, worker
 from tidegate_adapters import connecting
 from tidegate_adapters.change_streams import ChangeStream
 from tidegate_adapters.mongo import calls
@@ -32,6 +33,7 @@ from tidegate_adapters.reactive import app
 from tidegate_adapters.reactive.planner import Planner, _Looks
 from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.store import read as read_trace
+from tidegate_adapters.work import HandlerWorkers
 
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
@@ -43,27 +45,27 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a history begins with the position of the last one": Bug(stream_records.reset_history, ", Remove(AFTER), Remove(FROM)", "", ("forget",), shown_by=("forget", 84)),
     "a stream forgets what came at once": Bug(ChangeStream._read, "return self._told(await self._open(position))", "_ = await self._open(position)", ("kill", "stop"), shown_by=("kill", 5)),
     "what a handler raises is a success": Bug(Pool._answer, "answer = _answer_of(ended.reply)", "answer = None"),
-    "what is interrupted is a success": Bug(Pool._answer, "return _INTERRUPTED.reason", "return None", ("stop",), shown_by=("stop", 55)),
-    "ends are not written": Bug(Pool._begin, "return Call(lambda: run(task.completer.end(ended)))", "return Call(lambda: asyncio.sleep(0))"),
-    "a handler whose lease is lost goes on": Bug(Pool._begin, "return InterruptEach(lambda of, given: ", "return InterruptEach(lambda of, given: False and ", ("cut",), shown_by=("cut", 104)),
+    "what is interrupted is a success": Bug(Pool._answer, "return INTERRUPTED.reason", "return None", ("stop",), shown_by=("stop", 55)),
+    "ends are not written": Bug(Pool._write, "await run(task.completer.end(worker.ends(command.results)))", "await asyncio.sleep(0)"),
+    "a handler whose lease is lost goes on": Bug(HandlerWorkers._begin, "return InterruptEach(lambda of, given: ", "return InterruptEach(lambda of, given: False and ", ("cut",), shown_by=("cut", 104)),
     "leases are not renewed, and said to be": Bug(Completer.renew_all, "settling = tuple((key, claim, None, None) for key, claim in runs)", "return (Why.RENEWED,) * len(runs)"),
     "a claim that another was faster with counts": Bug(Fetcher._claimed, "if matched == len(writes):", "if True:"),
     "writes are not guarded": Bug(task_documents.guarded, "Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(_TOKEN, on.token)", ""),
-    "a lease is counted too long": Bug(pool._taken, "None, since + task.lease,", "None, since + 2 * task.lease,", ("cut",), shown_by=("cut", 104)),
+    "a lease is counted too long": Bug(_liveness.taken, "sent + queue.lease, sent", "sent + 2 * queue.lease, sent", ("cut",), shown_by=("cut", 104)),
     "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed"), shown_by=("closed", 301)),
-    "handlers are not called": Bug(Pool._begin, "return CallEach(self._handlers[command.task], runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
+    "handlers are not called": Bug(HandlerWorkers._begin, "return CallEach(self._handle, runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
     "later is never": Bug(Completer._outcome, "return Deferred(now + after)", "return Succeeded()"),
     "a failure is the last": Bug(Completer._outcome, "next_attempt(self.policy, max(claim.attempts, 1), since, now, draw)", "tasks.GiveUp()"),
-    "what a process was not told of is left": Bug(pool._taken, "    if event.is_unheard:", "    if False:", ("unheard",), shown_by=("unheard", 154)),
+    "what a process was not told of is left": Bug(worker._poll_completed, "    if result.is_uncertain:", "    if False:", ("unheard",), shown_by=("unheard", 154)),
     "a claim that arrives late is left": Bug(Fetcher._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",), shown_by=("unheard", 21)),
-    "an end that nobody confirms is left": Bug(pool._written, "    if event.left and", "    if False and", ("unheard",), shown_by=("unheard", 173)),
+    "an end that nobody confirms is left": Bug(worker._results_written, "each in command.results if each in reply.left)", "each in ())", ("unheard",), shown_by=("unheard", 173)),
     "what a new version is to do over is not": Bug(evolution.evolve, "    if statuses:", "    if False:", shown_by=("nothing", 22)),
     "what another version led past counts as looked at": Bug(deployments.decide_deployment, "of_tasks(known.progress, names)", "known.progress", shown_by=("nothing", 217)),
     "a write waits for whatever transaction holds its record": Bug(RecordStore.update, "within=None if before.owner is None else self.within", "within=None", ("holds",)),
     "what cannot be written now holds up all changes": Bug(events.event_for, 'return PassLeft(command, cast("tuple[Value, ...]", reply))', "return CommandFailed(command)", ("holds",)),
     "what is late is not sent alone": Bug(RecordStore._sent_in_time, "if not late or len(of_runs) == 1:", "if True:", ("holds",), shown_by=("holds", 352)),
     "a lease that waits for its own transaction is lost": Bug(Completer.renew_all, "if_held=Why.COMPLETING", "if_held=None", ("holds",)),
-    "what is paused is handled": Bug(pool._may_look, "task in state.paused or ", "", shown_by=("nothing", 22)),
+    "what is paused is handled": Bug(worker._may_poll, "or queue.name in state.paused or", "or", shown_by=("nothing", 22)),
     "what is resumed is not": Bug(app._Paused.look, "self._known[name] = frozenset(", "self._known[name] = self._known.get(name, frozenset()).union(", shown_by=("nothing", 22)),
 }  # fmt: skip
 

@@ -1,5 +1,5 @@
 """What a process of reactive tasks has claimed and was not told of, on a real MongoDB: it finds that in its name, and handles it long
-before its lease ends (law RT8). And what it has handled, and cannot write down: it asks again (law PW17).
+before its lease ends (law RT8). And what it has handled, and cannot write down: it asks again (law WK19).
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
-from tidegate_adapters import kafka_member, kafka_ports
+from tidegate_adapters import kafka_ports, poll_loop
+from tidegate_adapters.assignment import Assignment
 from tidegate_adapters.beginnings import Beginnings
 from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_member import Member
-from tidegate_adapters.kafka_ports import Client, Producing, Transact, transactional_producer
-from tidegate_adapters.namesakes import join_no_more
+from tidegate_adapters.kafka_ports import Client, Producing, Transact, join_no_more, transactional_producer
+from tidegate_adapters.lifecycle import Lifecycle
 from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
 from tidegate_adapters.simulated_kafka.requests import (
     Fetch,
@@ -91,12 +91,12 @@ def appends(broker: SimulatedBroker, count: int) -> None:
 LEAKS: Final = {
     "none": None,
     "an object": Bug(
-        Member._begin_all,
-        "self._count += 1",
-        "self._count += 1; self._releases[TopicPartition('gone', self._count)] = []",
+        Assignment.begin,
+        "self.count += 1",
+        "self.count += 1; self.positions[TopicPartition('gone', self.count)] = []",
     ),
-    "a task": Bug(Member._spawn, "self._tasks.discard(task)", "pass"),
-    "a number": Bug(Member._begin_all, "del self._granted[over]", "pass"),
+    "a task": Bug(Lifecycle.spawn, "self._tasks.discard(task)", "pass"),
+    "a number": Bug(Assignment.begin, "del self.granted[over]", "pass"),
 }
 VISITS: Final = 8
 
@@ -167,7 +167,7 @@ def test_a_record_that_cannot_be_read_otherwise_either_ends_the_worker(monkeypat
         async with asyncio.timeout(60):
             await worker.run(lambda *_: cast("Client", client))
 
-    monkeypatch.setattr(kafka_member, "read", unread)
+    monkeypatch.setattr(poll_loop, "read", unread)
     with pytest.raises(TidegateError, match="cannot decode a record"):
         run(main, 1)
 
@@ -358,7 +358,7 @@ def with_beginnings(during: Callable[[SimulatedBroker, Beginnings], Awaitable[No
         try:
             appends(broker, 3)
             settings = WorkerSettings(("t",), "simulated", "g", options=options)
-            await during(broker, Beginnings(cast("Client", consumer), settings, lambda *_: None))
+            await during(broker, Beginnings(cast("Client", consumer), settings))
         finally:
             await consumer.stop()
 
@@ -712,7 +712,9 @@ CUT_BUGS: Final = {
     "what is committed holds": Bug(begins, "committed > end", "committed > end and cut is None"),
     "nothing that is committed holds": Bug(begins, "else Begins.AT_THE_POSITION", "else Begins.WHERE_IT_GOES_ON"),
     "what is done beyond it holds": Bug(Beginnings._held, '(committed[0], "")', "committed"),
-    "it reads on where it was": Bug(Member._resumed, "self._client.seek(theirs(partition), position)", "pass"),
+    "it reads on where it was": Bug(
+        Assignment._resumed, "self.seek(partition, position)", "self.positions[partition] = position"
+    ),
     "it begins as where nothing is committed": Bug(begins, "Begins.AS_TOLD if cut is None", "Begins.AS_TOLD if True"),
 }
 

@@ -374,7 +374,7 @@ def asked(strike: Any, during: Any) -> list[tuple[int, ...]]:
         await consumer.start()
         await asyncio.sleep(5)
         started.append(True)
-        beginnings = Beginnings(cast("Client", consumer), WorkerSettings(("t",), "simulated", "g"), lambda *_: None)
+        beginnings = Beginnings(cast("Client", consumer), WorkerSettings(("t",), "simulated", "g"))
         try:
             await during(beginnings)
         finally:

@@ -44,7 +44,9 @@ from tidegate.model.effects import Ambiguous, Effect, Failure
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import WALL, Instant
 from tidegate.model.operations import bulk_update, update_one
+from tidegate.reactive.worker import TaskResults
 from tidegate.triggers.conditions import Composite, Logic, OnEvent
+from tidegate.work.vocabulary import ResultRules
 
 pytestmark = pytest.mark.xdist_group("bad input")  # its values are made once, in one process
 
@@ -65,6 +67,7 @@ ROOMS: Final = (
         "counters",
         "payloads",
         "leases",
+        "work",
         "services",
         "invocations",
         "triggers",
@@ -281,6 +284,7 @@ PLAIN: Final[Mapping[object, tuple[object, ...]]] = {
     datetime: (datetime(2020, 1, 1, tzinfo=UTC),),
     timedelta: (timedelta(seconds=1),),
     BaseException: (ValueError("no"),),
+    ResultRules: (TaskResults(),),
 }
 
 

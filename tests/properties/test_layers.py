@@ -18,7 +18,7 @@ Imports: TypeAlias = Mapping[str, Collection[str]]
 """Which modules each module imports."""
 
 ROOMS: Final = (
-    "model", "retries", "transactions", "counters", "payloads", "leases", "services", "invocations", "triggers", "reactive", "consumer",
+    "model", "retries", "transactions", "counters", "payloads", "leases", "work", "services", "invocations", "triggers", "reactive", "consumer",
     "sinks",
 )  # fmt: skip
 """A room imports rooms before it only, as far as decisions and programs go."""
@@ -144,6 +144,22 @@ def test_every_room_is_in_the_order() -> None:
     """A new one has its place, or nothing would be asked of it."""
     there = {file.parent.name for file in (CORE / "tidegate").glob("*/__init__.py")}
     assert there == {*ROOMS, "sim"}
+
+
+FILE_MAX, CLASS_MAX = 800, 400
+STILL_LONGER: Final = frozenset({"tidegate.invocations.dispatch", "tidegate.reactive.pool"})
+"""They become one pool."""
+
+
+def test_no_file_and_no_class_is_too_long_to_read_at_once() -> None:
+    """800 lines a file, 400 a class; what is longer has several questions, or several states."""
+    longer = set[str]()
+    for name, file in files().items():
+        text = file.read_text("utf-8")
+        classes = [each for each in ast.walk(ast.parse(text)) if isinstance(each, ast.ClassDef)]
+        lines = [(each.end_lineno or 0) - each.lineno + 1 for each in classes]
+        longer |= {name} if text.count("\n") > FILE_MAX or max(lines, default=0) > CLASS_MAX else set()
+    assert longer <= STILL_LONGER
 
 
 # --- and it could fail --------------------------------------------------------------------------------------------------

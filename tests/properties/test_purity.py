@@ -88,6 +88,8 @@ CACHES: Final = {
     "sim.log.made_anew": "the cells of how often logs were made anew",
     "sim.world.paused": "the cells of what consumers have paused",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
+    "model.sealed._fields_of": "what reads the fields of a class, once per class",
+    "work.vocabulary.places": "where each queue stands, once per rules",
     "model.bytecode.lookups": "what a function looks up, once per code object",
     "model.bytecode.outline": "what a function calls, once per code object",
     "model.bytecode.suspensions": "what is live where, once per code object",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final, TypeAlias, final
 
@@ -25,6 +25,7 @@ from tidegate.model.records import TopicPartition
 from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Client, Committed
 from tidegate_adapters.record_fields import placed, say
+from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.worker_settings import WorkerSettings
 
 __all__ = [
@@ -47,17 +48,14 @@ class Beginnings:
     Args:
         client: Whom to ask.
         settings: What the worker was told.
-        removed: Is called where offsets are removed that the group has not handled: with the partition, the group's position, and the
-            range of the log.
+        tallies: Where it is counted how many offsets were removed that the group has not handled, if anywhere.
 
     Attributes:
         logs: The ranges of the logs of partitions, when they were asked for last.
     """
 
-    def __init__(
-        self, client: Client, settings: WorkerSettings, removed: Callable[[TopicPartition, int, LogRange], None]
-    ) -> None:
-        self._client, self._settings, self._removed = client, settings, removed
+    def __init__(self, client: Client, settings: WorkerSettings, tallies: Tallies | None = None) -> None:
+        self._client, self._settings, self._tallies = client, settings, tallies
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[TopicPartition, _Answer] = {}
         self.logs: dict[TopicPartition, LogRange] = {}
@@ -136,8 +134,16 @@ class Beginnings:
         if found is not Begins.AT_THE_START:
             return committed if found is Begins.AS_COMMITTED else (committed[0], "")
         log = self.logs[partition]
-        self._removed(partition, committed[0], log)
+        self.removed(partition, committed[0], log)
         return log.start, None
+
+    def removed(self, partition: TopicPartition, position: int, log: LogRange) -> None:
+        """Log and count that offsets were removed that the group has not handled."""
+        what = "%s offsets of %s were removed before group %s read them: its position was @%s, and it goes on @%s, the first that is left"
+        group, where = self._settings.group, placed(partition, log.start)
+        say(logging.ERROR, what, log.removed(position), partition, group, position, log.start, extra=where)
+        if self._tallies is not None:
+            self._tallies.removed[partition] += log.removed(position)
 
     async def _committed(self, partition: TopicPartition) -> Committed | None:
         """What is committed; from then on the range of the log is known, too."""

@@ -281,7 +281,7 @@ class Worker:
     @property
     def state(self) -> ConsumerState:
         """Its partitions."""
-        return ConsumerState() if self._member is None else self._member.state
+        return ConsumerState() if self._member is None else self._member.life.state
 
     @asynccontextmanager
     async def testing(self) -> AsyncGenerator[HandleRecords, None]:
@@ -341,10 +341,10 @@ class Worker:
         )  # fmt: skip
         for _ in range(self._stop_calls):
             member.stop()
-        sample = (member.glance, tallies)
+        sample = (member.status.glance, tallies)
         async with (
             monitor.showing(
-                lambda: of_health(member.health(), member.sinks),
+                lambda: of_health(member.status.health(), member.status.sinks),
                 "tidegate_adapters.metrics",
                 sample,
             ),
@@ -354,7 +354,7 @@ class Worker:
 
     def health(self) -> Health:
         """Whether each partition moves that has something undone, and the client is polled; from any thread."""
-        return Healthy() if self._member is None else self._member.health()
+        return Healthy() if self._member is None else self._member.status.health()
 
     def stop(self) -> None:
         """Let `run` drain, commit, leave the group and return; called once more, it waits for nothing.

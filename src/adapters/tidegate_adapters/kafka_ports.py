@@ -1,10 +1,12 @@
-"""The calls of aiokafka that are used here, typed: aiokafka ships no types, so this is the one module that knows it, but for
-`undecodable` and `raw_records`, which know what it does with records that it cannot decode, and `namesakes`, which asks what it
-does not.
+"""The calls of aiokafka that are used here, typed, since it ships no types; nothing else knows the private parts of its client.
+
+Its public classes stand elsewhere, too: in `undecodable` those that parse records, in `namesakes` those of the protocol. What it
+does with batches of records `raw_records` knows.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -36,14 +38,15 @@ try:
     from aiokafka.client import AIOKafkaClient
     from aiokafka.consumer.fetcher import READ_UNCOMMITTED
     from aiokafka.partitioner import DefaultPartitioner
+    from aiokafka.protocol.fetch import FetchRequest
 
     from tidegate_adapters.raw_records import batch_of
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 __all__ = [
-    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "OUT_OF_RANGE", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "brokers",
-    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "generation_of", "listener", "log_ranges", "offset_at", "ours", "out_of_range", "position_seen", "producer",
+    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "OUT_OF_RANGE", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "ask_coordinator", "brokers",
+    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "fetched_raw", "generation_of", "join_no_more", "listener", "log_ranges", "member_id_of", "offset_at", "ours", "out_of_range", "position_seen", "producer",
     "record_of", "refresh", "rejoin", "send_failure", "theirs", "transaction_failure", "transactional_producer", "watch",
 ]  # fmt: skip
 
@@ -385,6 +388,36 @@ def generation_of(consumer: Client) -> int | None:
     return found if isinstance(found, int) else None
 
 
+def member_id_of(consumer: Client) -> str | None:
+    """What the group calls the client; None if it does not say, likewise."""
+    found = getattr(getattr(consumer, "_coordinator", None), "member_id", None)
+    return found if isinstance(found, str) else None
+
+
+def join_no_more(consumer: Client) -> None:
+    """Let a client that has failed not join again. It has no public call for it."""
+    task = getattr(getattr(consumer, "_coordinator", None), "_coordination_task", None)
+    if isinstance(task, asyncio.Future):
+        task.cancel()
+
+
+async def ask_coordinator(consumer: Client, request: object) -> int | None:
+    """The code that the group's coordinator answers to a request, None where it does not; 0 where it cannot be asked.
+
+    The client has no public way to send a request. One of another kind cannot be asked, nor can a broker that is older than the request.
+    """
+    coordinator: Any = getattr(consumer, "_coordinator", None)
+    if not hasattr(coordinator, "_send_req"):
+        return 0
+    try:
+        await coordinator.ensure_coordinator_known()
+        return int((await coordinator._send_req(request)).error_code)  # noqa: SLF001
+    except NotImplementedError:
+        return 0
+    except errors.KafkaError as error:
+        return None if error.retriable else 0
+
+
 class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # it has no types
     """A request for several partitions has failed, and it is not said for which."""
 
@@ -491,6 +524,32 @@ async def _log_ends(consumer: Client, asked: Sequence[object]) -> Mapping[object
     of_all._isolation_level = READ_UNCOMMITTED  # noqa: SLF001  it goes into the request
     patience_ms = consumer._request_timeout_ms  # type: ignore[attr-defined]  # noqa: SLF001  as for `end_offsets`
     return cast("Mapping[object, int]", await of_all.end_offsets(asked, patience_ms))
+
+
+async def fetched_raw(
+    consumer: Client, partition: TopicPartition, position: int
+) -> tuple[bytes, object, object] | None:
+    """What the broker has at a position, by one request: batches of records, which transactions were aborted, and as a reader of
+    which isolation; None where the client has no way to ask so.
+
+    Raises:
+        errors.KafkaError: It cannot be read now.
+    """
+    fetcher, client = getattr(consumer, "_fetcher", None), getattr(consumer, "_client", None)
+    if fetcher is None or client is None:
+        return None
+    place, size = theirs(partition), fetcher._max_partition_fetch_bytes  # noqa: SLF001  there is no public way
+    isolation = fetcher._isolation_level  # noqa: SLF001  likewise
+    node = client.cluster.leader_for_partition(place)
+    if client.cluster.broker_metadata(node) is None:
+        raise errors.LeaderNotAvailableError(place)
+    asked = [(partition.topic, [(partition.partition, position, size)])]
+    answer = await client.send(node, FetchRequest(0, 0, size, isolation, asked))
+    [(_, [(_, code, _, *rest)])] = answer.topics
+    if (kind := errors.for_code(code)) is not errors.NoError:
+        raise kind(place)
+    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2]  # which is there since there are headers
+    return rest[-1], aborted, isolation
 
 
 def out_of_range(error: BaseException) -> dict[TopicPartition, int]:

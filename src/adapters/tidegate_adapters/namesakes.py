@@ -27,17 +27,22 @@ Known not to work
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, final
 
-from aiokafka import errors
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.group import HeartbeatResponse_v1
 from aiokafka.protocol.types import Int32, Schema, String
 
+from tidegate.consumer.worker import NameTaken, fenced
+from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Client
+from tidegate_adapters.lifecycle import Lifecycle
+from tidegate_adapters.record_fields import say
+from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = ["FENCED_INSTANCE_ID", "NamedHeartbeat", "Seat", "is_taken", "join_no_more", "seat_of"]
+__all__ = ["FENCED_INSTANCE_ID", "NamedHeartbeat", "OwnName", "Seat", "is_taken", "seat_of"]
 
 FENCED_INSTANCE_ID: Final = 82
 _HEARTBEAT: Final = 12
@@ -93,6 +98,49 @@ class NamedHeartbeat(Request[_Struct]):  # type: ignore[misc]
         return request_struct_class(seat.group, seat.generation, seat.member_id, seat.name)
 
 
+@final
+class OwnName:
+    """The name of one member, if it has one: as whom the group knows it, and whether another member has taken the name.
+
+    Args:
+        client: It is a member of the group.
+        settings: What the worker was told.
+        life: Of the member.
+
+    Attributes:
+        is_asking: Held while the group is asked: the client must not be stopped meanwhile.
+    """
+
+    def __init__(self, client: Client, settings: WorkerSettings, life: Lifecycle) -> None:
+        self._client, self._settings, self._life = client, settings, life
+        self._last: Seat | None = None
+        self.is_asking = asyncio.Lock()
+
+    def remember(self) -> None:
+        """Keep as whom the group knows the member now."""
+        self._last = self.seat()
+
+    def seat(self) -> Seat | None:
+        """As whom the group knows the member now."""
+        return seat_of(self._client, self._settings.group, self._settings.options.get("group_instance_id"))
+
+    async def is_taken(self, seat: Seat | None = None) -> bool:
+        """Whether another member has the name, by default that of the last assignment; if so, this member ends with an error."""
+        seat = seat or self._last
+        if seat is None:
+            return False
+        async with self.is_asking:
+            if not await is_taken(self._client, seat):
+                return False
+            error = fenced(seat.name, seat.group, self._settings.topics)
+            say(logging.ERROR, "%s; all is left to it", error.what)
+            if not self._life.is_called_off:  # a member that was asked to stop ends as it was asked to
+                self._life.error = self._life.error or error
+                self._life.is_called_off = True
+            self._life.tell(NameTaken())
+            return True
+
+
 def seat_of(consumer: Client, group: str, name: object) -> Seat | None:
     """As whom the group knows a client now; None where it has no name, or does not say.
 
@@ -101,9 +149,8 @@ def seat_of(consumer: Client, group: str, name: object) -> Seat | None:
         group: Its group.
         name: Its `group_instance_id`, if it has one.
     """
-    coordinator = getattr(consumer, "_coordinator", None)
-    generation, member_id = getattr(coordinator, "generation", None), getattr(coordinator, "member_id", None)
-    if not (isinstance(name, str) and isinstance(generation, int) and isinstance(member_id, str)):
+    generation, member_id = ports.generation_of(consumer), ports.member_id_of(consumer)
+    if not isinstance(name, str) or generation is None or member_id is None:
         return None
     return Seat(group, name, generation, member_id)
 
@@ -118,29 +165,8 @@ async def is_taken(consumer: Client, seat: Seat) -> bool:
     with suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE_S):
             while True:
-                code = await _code(consumer, seat)
+                code = await ports.ask_coordinator(consumer, NamedHeartbeat(seat))
                 if code is not None and code not in _NOT_NOW:
                     return code == FENCED_INSTANCE_ID
                 await asyncio.sleep(_AGAIN_S)
     return False
-
-
-def join_no_more(consumer: Client) -> None:
-    """Let a client that has failed not join again. It has no public call for it."""
-    task = getattr(getattr(consumer, "_coordinator", None), "_coordination_task", None)
-    if isinstance(task, asyncio.Future):
-        task.cancel()
-
-
-async def _code(consumer: Client, seat: Seat) -> int | None:
-    """What a heartbeat is answered; None where it is not. The client has no public way to send a request."""
-    coordinator: Any = getattr(consumer, "_coordinator", None)
-    if not hasattr(coordinator, "_send_req"):
-        return 0  # a client of another kind: it names itself, or cannot be asked
-    try:
-        await coordinator.ensure_coordinator_known()
-        return int((await coordinator._send_req(NamedHeartbeat(seat))).error_code)  # noqa: SLF001
-    except NotImplementedError:  # the broker is older than names
-        return 0
-    except errors.KafkaError as error:
-        return None if error.retriable else 0

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, cast
 
 from aiokafka import errors
 from aiokafka.consumer.fetcher import PartitionRecords
-from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 
 from tidegate.model.errors import TidegateError, typed
 from tidegate.model.records import TopicPartition
+from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Client, Received, theirs
 from tidegate_adapters.raw_records import RawBatches
 
@@ -57,32 +57,22 @@ async def read(consumer: Client, partition: TopicPartition, position: int) -> Fo
     """
     if (own := getattr(consumer, "read_raw", None)) is not None:
         return cast("Found | None", await own(partition, position))
-    if not hasattr(consumer, "_fetcher"):
+    found = await ports.fetched_raw(consumer, partition, position)
+    if found is None:
         raise TidegateError(
             f"what cannot be decoded in {partition} cannot be read otherwise",
             why=f"{typed(consumer)} has neither read_raw nor aiokafka's fetcher",
             todo="give the client read_raw, as docs/worker.md says of another client",
         )
-    place, private = theirs(partition), cast("Any", consumer)
-    fetcher, client = private._fetcher, private._client  # noqa: SLF001  there is no public way
-    isolation, size = fetcher._isolation_level, fetcher._max_partition_fetch_bytes  # noqa: SLF001  likewise
-    node = client.cluster.leader_for_partition(place)
-    if client.cluster.broker_metadata(node) is None:
-        raise errors.LeaderNotAvailableError(place)
-    asked = [(partition.topic, [(partition.partition, position, size)])]
-    answer = await client.send(node, FetchRequest(0, 0, size, isolation, asked))
-    [(_, [(_, code, _, *rest)])] = answer.topics
-    if (kind := errors.for_code(code)) is not errors.NoError:
-        raise kind(place)
-    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2]  # which is there since there are headers
+    batches, aborted, isolation = found
 
     def parsed(batches: object) -> Any:
-        return PartitionRecords(place, batches, aborted, position, None, None, False, isolation)
+        return PartitionRecords(theirs(partition), batches, aborted, position, None, None, False, isolation)
 
     try:
-        for _ in parsed(MemoryRecords(rest[-1])):
+        for _ in parsed(MemoryRecords(batches)):
             pass
     except (UnicodeDecodeError, errors.CorruptRecordException):  # one that is otherwise corrupt is so there, too
-        lenient = parsed(RawBatches(rest[-1]))
+        lenient = parsed(RawBatches(batches))
         return Found(tuple(lenient), lenient.next_fetch_offset)
     return None

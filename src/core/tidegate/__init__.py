@@ -8,6 +8,7 @@ The rooms, lowest first; each says in its docstring what it answers and in which
     counters     a counter kept in two steps, and its sweep
     payloads     large payloads in chunks
     leases       leases with fencing tokens, leader election, a small lock
+    work         a process that runs handlers: polling, slots, leases or heartbeats
     services     membership of runners, atomic services, executions, retention
     invocations  statuses of invocations, transitions, admission, recovery
     triggers     conditions, and what they fire

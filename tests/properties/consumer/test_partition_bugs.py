@@ -51,7 +51,6 @@ from tidegate.consumer.specimens import partition as specimens
 from tidegate.consumer.watermark import completed, open_offsets
 from tidegate.consumer.windowed import Windowed
 from tidegate.model.reducer import Step
-from tidegate.sim.variants import variant
 
 
 def planted(vary: Callable[[], type[PartitionRules]]) -> Machine:
@@ -62,7 +61,7 @@ def planted(vary: Callable[[], type[PartitionRules]]) -> Machine:
 
 def text(right: str, wrong: str) -> Machine:
     """The same, with a bug that does not ship."""
-    return planted(partial(variant, PartitionRules, (right, wrong)))
+    return planted(partial(specimens.faulty, (right, wrong)))
 
 
 def steps(wrong: Callable[[PartitionRules, PartitionState, Event], PartitionStep]) -> Machine:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import attrs
 import pytest
 from tests.properties.on_documents import run
 
 from tidegate.invocations import invocation as status
-from tidegate.invocations.dispatch import Heeded, InterruptReason, Run, Stray
 from tidegate.invocations.heeding import heed
 from tidegate.invocations.record_documents import ASKED, STATUS, TRIES, new_record
 from tidegate.invocations.status import StatusRecord
+from tidegate.invocations.worker import UntrackedRun
 from tidegate.model.documents import Document, Value
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.instants import Instant
 from tidegate.model.operations import BulkUpdate
 from tidegate.sim.world import document, world_with
+from tidegate.work.vocabulary import HeartbeatReply, InterruptReason, Run
 
 RECORDS: Final = "invocations"
 
@@ -36,7 +37,7 @@ def record(
 
 
 def runs(*keys: str) -> tuple[Run, ...]:
-    return tuple(Run(key, 2, "bill") for key in keys)
+    return tuple(Run("bill", key, 2) for key in keys)
 
 
 def test_what_was_asked_and_what_is_lost_is_told() -> None:
@@ -69,15 +70,15 @@ def test_what_is_in_its_name_twice_and_not_in_its_hands_is_given_back() -> None:
     told, _ = run(heed(RECORDS, "r", mine), world)
     assert told.asked == ((mine[1], InterruptReason.LOST),)
     strays = tuple(
-        Stray(key, StatusRecord(which, "r", version), tries)
+        UntrackedRun(key, StatusRecord(which, "r", version), tries)
         for key, which, version, tries in (
             ("b", status.RUNNING, 2, 2), ("mine again", status.RUNNING, 4, 3), ("p", status.PENDING, 3, 1),
         )
     )  # fmt: skip
-    assert told.strays == strays
+    assert told.untracked == strays
     passed = attrs.evolve(strays[1], record=attrs.evolve(strays[1].record, version=3))
     told, after = run(heed(RECORDS, "r", mine, (strays[0], passed, strays[2])), world)
-    assert told.strays == (strays[1],)
+    assert told.untracked == (strays[1],)
     found = {key: after.read(document(RECORDS, key)) for key in ("b", "p", "mine", "mine again")}
     assert {key: (doc[STATUS], doc.get(TRIES)) for key, doc in found.items() if doc is not None} == {
         "b": (status.REROUTED, 1),
@@ -91,16 +92,16 @@ def test_a_store_that_will_not_have_it_back_costs_no_beat() -> None:
     world = world_with({RECORDS: (record("b"),)})
     told, _ = run(heed(RECORDS, "r", ()), world)
     told, _ = run(
-        heed(RECORDS, "r", (), told.strays),
+        heed(RECORDS, "r", (), cast("tuple[UntrackedRun, ...]", told.untracked)),
         world,
         lambda asked: Refused("not authorised") if isinstance(asked, BulkUpdate) else None,
     )
-    assert told == Heeded()
+    assert told == HeartbeatReply()
 
 
 def test_of_nothing_nobody_asks() -> None:
     told, _ = run(heed(RECORDS, "r", ()), world_with({}))
-    assert told == Heeded()
+    assert told == HeartbeatReply()
 
 
 def test_where_nobody_answers_nothing_is_told() -> None:

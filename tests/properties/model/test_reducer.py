@@ -15,8 +15,9 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Reducer
 from tidegate.reactive.change_stream import consumer as change_stream
 from tidegate.reactive.change_stream import events as stream_events
-from tidegate.reactive.pool import PoolEvent, PoolRules, PoolState, PoolTimerFired
+from tidegate.reactive.worker import TaskResults
 from tidegate.sinks.outbox import OutboxRules, OutboxState, TimerFired
+from tidegate.work import events, state, vocabulary, worker
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -33,7 +34,7 @@ def ignored(reducer: Reducer[S, E, C], state: S, event: E) -> bool:
 
 PARTITION: PartitionState = Unassigned()
 CANDIDATE: ElectionState = Stopped()
-POOL_TIMER: PoolEvent = PoolTimerFired(Instant(0))
+TIMER: events.WorkerEvent = events.TimerFired(Instant(0))
 STREAM: change_stream.StreamState = change_stream.Stopped()
 
 
@@ -44,5 +45,6 @@ def test_every_room_has_reducers_of_one_form() -> None:
     assert ignored(WorkerRules(), WorkerState(), LeaveTimerFired())
     assert ignored(Candidate("ann", "ann-1"), CANDIDATE, StopRequested(Instant(0)))
     assert ignored(change_stream.ChangeStreamConsumer(), STREAM, stream_events.StopRequested())
-    assert ignored(PoolRules(tasks=()), PoolState(), POOL_TIMER)
+    idle = worker.Worker(vocabulary.WorkerRules(queues=(), results=TaskResults()))
+    assert idle.step(state.WorkerState(), TIMER).commands == ()
     assert ignored(OutboxRules(), OutboxState(), TimerFired(Instant(0)))

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Final, Never, cast, final
 
 import attrs
 
-from tidegate.invocations.dispatch import DispatchRules, DispatchState, Held
 from tidegate.invocations.jobs import DEFAULT_QUEUE, PRIORITY_MAX
 from tidegate.invocations.recoverer import Recoverer
+from tidegate.invocations.worker import WORK_QUEUE, Held, InvocationResults
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, PPM, Duration, duration
 from tidegate.model.values import check_name, check_type, check_types
@@ -37,6 +37,7 @@ from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeated
 from tidegate.services.members import forget
 from tidegate.triggers.trigger import Static, conditions_of
+from tidegate.work.vocabulary import ByLife, Queue, WorkerRules
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.connecting import AppStore, life_name
 from tidegate_adapters.declaring import check_known, is_async_handler
@@ -48,9 +49,10 @@ from tidegate_adapters.orchestrator.services import OWN_QUEUE, PURGE, RECOVERY, 
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator
 from tidegate_adapters.orchestrator.triggers import When, on_cron
-from tidegate_adapters.orchestrator.workers import DispatchObserver, Post, Workers
+from tidegate_adapters.orchestrator.workers import Post, Workers
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.shell.app import settings_of
+from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
     from tidegate_adapters.embedded import Embedded
@@ -97,7 +99,7 @@ class Orchestrator(Client):
         settings: OrchestratorSettings | None = None,
         metrics: CollectorRegistry | None = None,
         tracer_provider: TracerProvider | None = None,
-        observers: Iterable[DispatchObserver] = (),
+        observers: Iterable[WorkerObserver] = (),
         **_unknown: Never,
     ) -> None:
         check_known(Orchestrator, "Orchestrator", _unknown)
@@ -257,15 +259,14 @@ class Orchestrator(Client):
             site=there.site, collections=self.collections, uploads=there.uploads, queues=self._mine, who=life_name(),
             app=self, name=self.settings.name, dead_after=duration(self.settings.dead_after), settings=self.settings, listened=self._services(there).listened,
         )  # fmt: skip
-        lookout = Lookout(
-            self, self._metrics, lambda: DispatchState() if self._workers is None else self._workers.state
-        )
+        lookout = Lookout(self, self._metrics, lambda: self._workers)
         self._workers = workers = Workers(
             self._declared.values(),
             self._rules(),
             post,
             there.results.told,
             (*self._observers, *lookout.observers),
+            deaths_max=self.settings.deaths_max,
             spans=self._spans,
         )
         self._announce = workers.announce
@@ -388,10 +389,11 @@ class Orchestrator(Client):
         """What runs invocations here; None while it is not served."""
         return self._workers
 
-    def _rules(self) -> DispatchRules:
+    def _rules(self) -> WorkerRules:
         told = self.settings
-        return DispatchRules(
-            slots=told.concurrency, batch=told.batch, drain=duration(told.drain), leave=told_within(duration(told.leave)), beat_every=duration(told.beat_every),
-            dead_after=duration(told.dead_after), polling=told.polling, draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
-            deaths_max=told.deaths_max,
+        return WorkerRules(
+            queues=(Queue(name=WORK_QUEUE, polling=told.polling),), results=InvocationResults(),
+            liveness=ByLife(heartbeat_every=duration(told.beat_every), dead_after=duration(told.dead_after)),
+            concurrency=told.concurrency, batch=told.batch, results_max=told.batch, prefetch=True,
+            drain=duration(told.drain), leave=told_within(duration(told.leave)), draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from tidegate.invocations.dispatch import Run
 from tidegate.invocations.ending import Failed, GivenBack, RunError
 from tidegate.model.documents import Document
 from tidegate.model.effects import Refused
 from tidegate.model.errors import TidegateError
+from tidegate.work.vocabulary import Run
 from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.declaring import module_from
 from tidegate_adapters.later import Later

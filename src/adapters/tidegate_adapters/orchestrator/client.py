@@ -23,7 +23,6 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.client_session import ClientSession
 
 from tidegate.invocations.asking import Asked, Asking, Command
-from tidegate.invocations.dispatch import Held
 from tidegate.invocations.enqueueing import OF_ANOTHER_TASK, Enqueue, NewInvocation, arguments_name
 from tidegate.invocations.invocation_queries import InvocationPage, InvocationQuery, InvocationRow
 from tidegate.invocations.jobs import Job
@@ -31,6 +30,7 @@ from tidegate.invocations.purging import Purging
 from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.registration import NotRegistered, Registered, Registrar, RegistrationOutcome, Reused
 from tidegate.invocations.taking import Takeable, Taker
+from tidegate.invocations.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Program
 from tidegate.model.errors import Misuse, TidegateError, shown

@@ -14,9 +14,9 @@ from typing import Any
 
 from tidegate.exit_codes import ExitCode
 from tidegate.invocations.asking import Asked, Command
-from tidegate.invocations.dispatch import Held
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
 from tidegate.invocations.record_documents import RESULT, RESULT_PAYLOAD
+from tidegate.invocations.worker import Held
 from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant

@@ -15,7 +15,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast, final
 import attrs
 
 from tidegate.invocations.asking import Asked, Command
-from tidegate.invocations.dispatch import Run
 from tidegate.invocations.ending import RunError
 from tidegate.invocations.invocation import CANCELLED, FAILED, SUCCESS
 from tidegate.invocations.invocation_queries import InvocationQuery, InvocationRow
@@ -23,6 +22,7 @@ from tidegate.invocations.waiting import Absent, Awaited, Ended, Open, Waiting
 from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.operations import FOUND_MAX
+from tidegate.work.vocabulary import Run
 from tidegate_adapters.declaring import length_of
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.sync_store import SyncStore

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, final
 
-from tidegate.invocations.dispatch import Held
+from tidegate.invocations.worker import Held
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration

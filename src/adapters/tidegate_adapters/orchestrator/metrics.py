@@ -24,8 +24,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from tidegate.invocations.dispatch import InterruptReason, Slot
 from tidegate.model.instants import SECOND
+from tidegate.work.vocabulary import InterruptReason, Slot
 from tidegate_adapters.exposition import Metric, counter, gauge, handler_seconds
 from tidegate_adapters.orchestrator.tallies import LOST, NOTHING, OUTCOMES, TURNS, Glance, Tallies
 
@@ -33,7 +33,7 @@ __all__ = ["families"]
 
 _NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_orchestrator_"
-_REASONS: Final = tuple(each.name.lower() for each in InterruptReason)
+_REASONS: Final = tuple(each.name.lower() for each in InterruptReason if each is not InterruptReason.LEASE_LOST)
 
 
 def families(now: Glance = NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric]:
@@ -55,10 +55,9 @@ def families(now: Glance = NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric
 
 def _of_runs(now: Glance) -> Iterator[Metric]:
     state = now.state
-    active = Counter(each.run.task for each in state.active if each.slot is Slot.HAS)
-    waiting = Counter(each.run.task for each in state.active if each.slot in (Slot.AWAY, Slot.WANTS))
-    ending = () if state.ending is None else state.ending.ends
-    unwritten = Counter(each.run.task for each in (*state.ended, *ending))
+    active = Counter(each.run.task for each in state.running if each.slot is Slot.HAS)
+    waiting = Counter(each.run.task for each in state.running if each.slot in (Slot.AWAY, Slot.WANTS))
+    unwritten = Counter(each.run.task for each in state.results)
     for name, about, found in (
         ("active_runs", "Runs whose handler has a slot.", active),
         ("waiting_runs", "Runs whose handler waits for others, or for its slot again.", waiting),

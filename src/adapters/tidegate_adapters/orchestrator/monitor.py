@@ -20,24 +20,20 @@ from contextlib import AbstractAsyncContextManager
 from logging import getLogger
 from typing import TYPE_CHECKING, Final, final
 
-from tidegate.invocations.dispatch import (
-    Beaten,
-    DispatchCommand,
-    DispatchEvent,
-    DispatchState,
-    EndsWritten,
-    HandlersEnded,
-    RunsTaken,
-)
+from tidegate.invocations.worker import Held
 from tidegate.model.instants import SECOND, Duration, duration
+from tidegate.work import events
+from tidegate.work.state import WorkerState
+from tidegate.work.vocabulary import WorkerCommand
 from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.page import Page
 from tidegate_adapters.orchestrator.standing import Backlog
 from tidegate_adapters.orchestrator.tallies import Glance, Tallies
-from tidegate_adapters.orchestrator.workers import DispatchObserver
+from tidegate_adapters.orchestrator.workers import Workers
 from tidegate_adapters.serving import Answer
 from tidegate_adapters.shell import monitor
 from tidegate_adapters.shell.monitor import Monitor
+from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
@@ -55,28 +51,30 @@ class Lookout:
     Args:
         app: The app.
         registry: Where its metrics are shown; None for one of its own, if there is a port.
-        state: Tells how its workers are.
+        workers: Has its workers; None while it is not served.
 
     Attributes:
         observers: What is to see what happens in its workers.
         tallies: What has happened.
     """
 
-    def __init__(self, app: Client, registry: CollectorRegistry | None, state: Callable[[], DispatchState]) -> None:
-        self._app, self._state = app, state
+    def __init__(self, app: Client, registry: CollectorRegistry | None, workers: Callable[[], Workers | None]) -> None:
+        self._app, self._workers = app, workers
         self._monitor = Monitor(app.settings, registry)
         self._backlogs: tuple[Backlog, ...] = ()
         self._beaten = self._moved = time.monotonic()
         self.tallies = Tallies()
-        self.observers: tuple[DispatchObserver, ...] = (self._follow,) if self._monitor.is_wanted else ()
+        self.observers: tuple[WorkerObserver, ...] = (self._follow,) if self._monitor.is_wanted else ()
 
-    def _follow(self, event: DispatchEvent, state: DispatchState, commands: Sequence[DispatchCommand]) -> None:
+    def _follow(self, event: events.WorkerEvent, state: WorkerState, commands: Sequence[WorkerCommand]) -> None:
         match event:
-            case Beaten(is_alive=True):
+            case events.HeartbeatAcked(is_alive=True):
                 self._beaten = time.monotonic()
-            case RunsTaken(has_failed=False) | HandlersEnded():
+            case events.PollCompleted(_, _, result) if not result.has_failed:
                 self._moved = time.monotonic()
-            case EndsWritten(_, command, left) if len(left) < len(command.ends):
+            case events.HandlersEnded():
+                self._moved = time.monotonic()
+            case events.ResultsWritten(_, command, reply) if len(reply.left) < len(command.results):
                 self._moved = time.monotonic()
             case _:
                 pass
@@ -84,14 +82,15 @@ class Lookout:
 
     def glance(self) -> Glance:
         """What the app is like now; from any thread."""
-        app, now = self._app, time.monotonic()
+        app, workers, now = self._app, self._workers(), time.monotonic()
         return Glance(
             tuple(app.declared),
             app.settings.concurrency,
-            self._state(),
+            WorkerState() if workers is None else workers.state,
             self._backlogs,
             now - self._beaten,
             now - self._moved,
+            Held() if workers is None else workers.held,
         )
 
     def health(self) -> Answer:
@@ -121,7 +120,7 @@ def of_health(seen: Glance, stalled_after: Duration) -> Answer:
         seen: What it is like.
         stalled_after: How long it may be without a beat, and stand while something is due, in microseconds.
     """
-    due = sum(each.waiting for each in seen.backlogs if each.queue not in seen.state.held.queues)
+    due = sum(each.waiting for each in seen.backlogs if each.queue not in seen.held.queues)
     wrong: list[str] = []
     if seen.beaten_s * SECOND >= stalled_after:
         wrong.append(f"no beat was confirmed for {seen.beaten_s:.1f} s")

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, cast, final
 
-from tidegate.invocations.dispatch import (
-    DispatchCommand,
-    DispatchEvent,
-    DispatchState,
-    EndsWritten,
-    Handle,
-    HandlersEnded,
-    Interrupt,
-)
 from tidegate.invocations.ending import Cancelled, End, Failed, GivenBack, Succeeded
+from tidegate.invocations.worker import Held, tries_of
 from tidegate.services.service_runner import Abandoned, Completed, NoMember, ServiceOutcome, Skipped, Unanswered
+from tidegate.work.events import HandlersEnded, ResultsWritten, WorkerEvent
+from tidegate.work.state import WorkerState
+from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
 from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.orchestrator.standing import Backlog
 
@@ -58,13 +53,15 @@ class Tallies:
         self.times = HandlerTimes()
         self.turns: Counter[str] = Counter()
 
-    def follow(self, event: DispatchEvent, state: DispatchState, commands: Sequence[DispatchCommand]) -> None:
+    def follow(self, event: WorkerEvent, state: WorkerState, commands: Sequence[WorkerCommand]) -> None:
         """Count what a step of the workers tells: for their runtime, as an observer."""
         del state
         match event:
-            case EndsWritten(_, written, left, _, lost):
-                done = (each for each in written.ends if each not in left)
-                self.ended.update((each.run.task, LOST if each in lost else OUTCOMES[type(each.end)]) for each in done)
+            case ResultsWritten(_, written, reply):
+                for each in written.results:
+                    if each not in reply.left:
+                        outcome = LOST if each in reply.lost else OUTCOMES[type(cast("End", each.value))]
+                        self.ended[each.run.task, outcome] += 1
             case HandlersEnded(at, ended):
                 for run, _ in ended:
                     self.times.end(run.task, (run,), at)
@@ -72,9 +69,9 @@ class Tallies:
                 pass
         for command in commands:
             match command:
-                case Handle(runs):
+                case StartHandlers(runs):
                     self.begun.update(each.task for each in runs)
-                    self.retried.update(each.task for each in runs if each.tries > 1)
+                    self.retried.update(each.task for each in runs if tries_of(each) > 1)
                     self.times.begin(runs, event.at)
                 case Interrupt(runs, why):
                     self.interrupted.update((each.task, why.name.lower()) for each in runs)
@@ -97,15 +94,17 @@ class Glance(NamedTuple):
         backlogs: What is due in its queues, as the store said not long ago.
         beaten_s: How many seconds ago a beat was confirmed, or it began.
         moved_s: How many seconds ago a look was answered, a handler has ended, or its end was written; or it began.
+        held: What nothing is taken from.
     """
 
     tasks: tuple[str, ...]
     slots: int
-    state: DispatchState
+    state: WorkerState
     backlogs: tuple[Backlog, ...] = ()
     beaten_s: float = 0.0
     moved_s: float = 0.0
+    held: Held = Held()
 
 
-NOTHING: Final = Glance((), 0, DispatchState())
+NOTHING: Final = Glance((), 0, WorkerState())
 """Of an app that is not served."""

@@ -197,7 +197,7 @@ class Task(Generic[P, R]):
             queue=self.declared.queue if queue is None else queue,
             priority=self.declared.priority if priority is None else priority,
             tenant=tenant, trace=self.app.traceparent(), deadline=self.declared.timeout,
-            parent=None if current is None else current.run.key, root=None if current is None else current.root,
+            parent=None if current is None else current.run.id, root=None if current is None else current.root,
         )  # fmt: skip
 
 

@@ -1,14 +1,10 @@
-"""The workers of a process: they carry out what `tidegate.invocations.dispatch` commands, and decide nothing.
+"""The workers of invocations: the programs of invocations and of members carry out what `tidegate.work.worker` commands.
 
-    Take, WriteEnds, Beat, Leave    the programs of invocations and of members, on the database
-    Handle                          the handlers, async ones in the event loop, plain functions in threads, which hold up no end, and
-                                    those that want it in processes of their own; each if the dispatch still says so at its call
-    Resume                          wakes who has waited for others, and has a slot again
-    Interrupt                       their cancellation
-    StartDispatchTimer              one timer
+    Poll, WriteResults, Heartbeat, Leave   the programs, on the database
+    StartHandlers                          the handlers, those that want it in processes of their own
+    Resume                                 wakes a handler that has waited for others, and has a slot again
 
-Times are those of the loop's monotonic clock. Lines of the log that are about a run have its task and invocation as fields, and
-nothing of what it was called with.
+Lines of the log that are about a run have its task and invocation as fields, and nothing of what it was called with.
 """
 
 from __future__ import annotations
@@ -21,54 +17,42 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager, nullcontext
 from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
 import attrs
 
 from tidegate.invocations import ending
-from tidegate.invocations.dispatch import (
-    Announced,
-    Beat,
-    DispatchCommand,
-    DispatchEvent,
-    DispatchRules,
-    DispatchState,
-    DispatchStopRequested,
-    DispatchTimerFired,
-    EndsOutcome,
-    Handle,
-    Heeded,
-    Held,
-    HeldChanged,
-    Interrupt,
-    InterruptReason,
-    Leave,
-    Outcome,
-    Resume,
-    Run,
-    RunGoesOn,
-    RunsFound,
-    RunWaits,
-    StartDispatchTimer,
-    Take,
-    WriteEnds,
-    dispatch_event_for,
-)
 from tidegate.invocations.ending import Ending, Failed, GivenBack, Succeeded, upload_name
 from tidegate.invocations.heeding import heed
 from tidegate.invocations.invocation import RUNNING
 from tidegate.invocations.record_documents import DEATHS, FAILING_SINCE
 from tidegate.invocations.taking import TakenRun, Taker
 from tidegate.invocations.transition import GaveUp, Granted, Unknown
+from tidegate.invocations.worker import WORK_QUEUE, Attempt, Held, UntrackedRun, died, tries_of
 from tidegate.model.documents import Document
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
-from tidegate.model.instants import SECOND, ClockName, Duration, Instant, seconds
+from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.retries.backoff import Policy, Retry, decide, draw_of
 from tidegate.services.members import beat, join, leave
 from tidegate.services.membership import Joined
-from tidegate_adapters.cancelling import CLOSE_S
-from tidegate_adapters.daemon_threads import DaemonThreads
+from tidegate.work.events import ResumeRequested, RunSuspended
+from tidegate.work.vocabulary import (
+    Heartbeat,
+    HeartbeatReply,
+    InterruptReason,
+    Leave,
+    NoAnswer,
+    Poll,
+    PollResult,
+    Result,
+    Resume,
+    Run,
+    WorkerCommand,
+    WorkerRules,
+    WriteReply,
+    WriteResults,
+)
 from tidegate_adapters.handlers import threaded
 from tidegate_adapters.later import Later
 from tidegate_adapters.orchestrator.children import ChildCall, Children
@@ -80,25 +64,20 @@ from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.uploads import Uploads
 from tidegate_adapters.payloads import PayloadUnsettled
 from tidegate_adapters.printable import redacted
-from tidegate_adapters.runtime import Call, CallEach, Ended, InterruptEach, Observer, Runtime, as_failure
-from tidegate_adapters.runtime import Job as Task
+from tidegate_adapters.runtime import Call, Ended
 from tidegate_adapters.sites import Site
+from tidegate_adapters.work import INTERRUPTED, HandlerWorkers, WorkerObserver
 
 if TYPE_CHECKING:
     from tidegate_adapters.orchestrator.spans import Spans
 
-__all__ = ["DispatchObserver", "Workers"]
+__all__ = ["Workers"]
 
 T = TypeVar("T")
-DispatchObserver: TypeAlias = Observer[DispatchEvent, DispatchState, DispatchCommand]
-
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
-_LOOP: Final = ClockName("loop")
-_INTERRUPTED: Final = Refused("interrupted")
-"""What the runtime says of code that was interrupted (law RT5)."""
 _ATTEMPTS: Final = 2
-"""How often a request for ends is made before the dispatch hears that nobody answers."""
+"""How often a request for ends is made before the worker hears that the store does not answer."""
 
 
 @final
@@ -136,7 +115,7 @@ class Post:
 
 
 @final
-class Workers:
+class Workers(HandlerWorkers):
     """Run what is due of these tasks, in the event loop in which they are made.
 
     Args:
@@ -145,22 +124,24 @@ class Workers:
         post: Where.
         ended: Called with the id of each invocation of which the end is written.
         observers: Called with each event, the state after it, and the commands that follow.
+        deaths_max: After how many deaths of its owners an invocation is run no more.
         spans: Makes a span for each run; None for none.
     """
 
     def __init__(
         self,
         declared: Iterable[Declared],
-        rules: DispatchRules,
+        rules: WorkerRules,
         post: Post,
         ended: Callable[[str], None],
-        observers: Iterable[DispatchObserver] = (),
+        observers: Iterable[WorkerObserver] = (),
         *,
+        deaths_max: int = 5,
         spans: Spans | None = None,
     ) -> None:
-        self._spans, self._rules = spans, rules
-        self._post, self._loop, self._tell_ended = post, asyncio.get_running_loop(), ended
-        self._threads, self._children = DaemonThreads("tidegate-handler"), Children(self._check_alive)
+        super().__init__(rules, log, observers)
+        self._spans, self._post, self._tell_ended, self._deaths_max = spans, post, ended, deaths_max
+        self._children = Children(self._check_alive)
         self._declared: Final = {each.name: each for each in declared}
         self._calls: Final = {each.name: self._call(each) for each in declared}
         self._taken: dict[Run, TakenRun] = {}
@@ -168,77 +149,35 @@ class Workers:
         self._lost: set[Run] = set()
         self._joined = 0
         self._beaten: frozenset[str] = frozenset()
-        self._timer: asyncio.TimerHandle | None = None
-        self._runtime: Runtime[DispatchState, DispatchEvent, DispatchCommand] = Runtime(
-            rules, DispatchState(), self._begin, self._event_for, observers=observers, fields=_fields
-        )
+        self.held = Held()
+        """What nothing is taken from."""
 
     @property
     def member(self) -> str | None:
         """The member that this process is; None where it has not joined in this life."""
-        life = self.state.life
-        return self._post.owner(life) if self._joined == life else None
+        return self._post.owner(self._joined) if self._joined and self._joined == self._life else None
 
     @property
-    def state(self) -> DispatchState:
-        """Where they stand."""
-        return self._runtime.state
-
-    @property
-    def left_s(self) -> float:
-        """How many seconds are left to write down what handlers have come to, if it is to stop at the latest now."""
-        now = self._now()
-        return max((self.state.stop_at or now) + self._rules.leave - now, 0) / SECOND
-
-    async def run(self) -> None:
-        """Work until `stop`, a cancellation, or an exit of user code; then let handlers end, and write down their ends.
-
-        Raises:
-            CancelledError, SystemExit, KeyboardInterrupt: As it came, after the rest.
-        """
-        owed: BaseException | None = None
-        self._runtime.tell(DispatchTimerFired(self._now()))
-        try:
-            while not self.state.is_stopped:
-                try:
-                    await self._runtime.until(lambda state: state.is_stopped)
-                except (asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
-                    owed = owed or error
-                    self.stop()
-        finally:
-            await self._close()
-        if owed is not None:
-            raise owed
-
-    def stop(self) -> None:
-        """Take nothing more, and let `run` return when what runs has ended; called once more, wait for no handler."""
-        self._runtime.tell(DispatchStopRequested(self._now()))
+    def _life(self) -> int:
+        return 1 if self.state.membership is None else self.state.membership.life
 
     def announce(self, after: Duration = 0) -> None:
         """Something is due, now or after a time in microseconds."""
-        now = self._now()
-        self._runtime.tell(Announced(now, now + after if after else None))
+        self._announce(WORK_QUEUE, after)
 
     def hold(self, held: Held) -> None:
         """From now on nothing is taken from these, and all else is."""
-        if held != self.state.held:
-            self._runtime.tell(HeldChanged(self._now(), held))
+        self.held = held
 
     # --- commands and events ---
 
-    def _now(self) -> Instant:
-        return Instant(round(self._loop.time() * SECOND), _LOOP)
-
-    def _begin(self, command: DispatchCommand) -> Task | None:
-        """What to do for a command."""
+    def _request(self, command: WorkerCommand) -> Call | None:
         match command:
-            case Take():
+            case Poll():
                 return Call(lambda: self._take(command))
-            case Handle(runs):
-                return CallEach(self._handle, runs)
-            case WriteEnds(ends):
-                return Call(lambda: self._write(ends))
-            case Beat():
+            case WriteResults(_, results):
+                return Call(lambda: self._write(results))
+            case Heartbeat():
                 return Call(lambda: self._beat(command))
             case Leave(life):
                 return Call(lambda: self._leave(life))
@@ -247,31 +186,15 @@ class Workers:
                     if run in self._waits:
                         self._waits[run].resume()
                 return None
-            case Interrupt(runs, why):
-                for each in runs:
-                    log.warning(
-                        "interrupted the handler of %s: %s", _named(each)[:-1], why.value, extra=_fields(command, each)
-                    )
-                ended = frozenset(runs)
-                return InterruptEach(lambda of, given: isinstance(of, Handle) and given in ended)
-            case StartDispatchTimer(duration):
-                self._start_timer(duration)
+            case _:
                 return None
 
-    def _event_for(self, command: DispatchCommand, reply: object) -> DispatchEvent | None:
-        """What became of it, as an event."""
-        if isinstance(command, Handle) and isinstance(reply, tuple):
-            reply = tuple((each.given, self._answer(each)) for each in cast("tuple[Ended, ...]", reply))
-        elif isinstance(reply, Exception):
-            log.error("%s has failed: %s", command, redacted(str(reply)), extra=_fields(command, None))
-        return dispatch_event_for(command, as_failure(reply), self._now())
-
-    async def _take(self, command: Take) -> RunsFound:
+    async def _take(self, command: Poll) -> PollResult:
         """The runs that it has begun."""
         taker = self._taker(command)
         if taker is None:
-            return RunsFound()
-        found = await self._post.site.run(taker.take(command.most, command.factor, command.turn))
+            return PollResult()
+        found = await self._post.site.run(taker.take(command.most, command.factor, command.cursor))
         for key in found.unreadable:
             log.error("no invocation can be made of %s: it is due no more", key)
         runs = []
@@ -280,14 +203,15 @@ class Workers:
             longest = each.job.deadline or declared.timeout
             late = declared.policy if issubclass(TimeoutError, declared.retry_for) else None
             deaths = each.document.get(DEATHS) or 0
-            run = Run(each.key, each.record.version, each.job.task, longest, late, each.tries, deaths)
+            rejected = died(deaths) if deaths >= self._deaths_max else None
+            run = Run(each.job.task, each.key, each.record.version, longest, rejected, Attempt(each.tries, late))
             self._taken[run] = each
             runs.append(run)
-        return RunsFound(tuple(runs), found.is_more, found.due_in, found.lost, found.turn)
+        return PollResult(tuple(runs), found.is_more, found.due_in, found.lost, found.turn)
 
-    def _taker(self, command: Take) -> Taker | None:
+    def _taker(self, command: Poll) -> Taker | None:
         """What takes; None where all is held."""
-        post, held = self._post, command.held
+        post, held = self._post, self.held
         queues = tuple(name for name in post.queues if name not in held.queues)
         tasks = tuple(
             attrs.evolve(each.takeable, is_heard=RUNNING in self._heard(name))
@@ -305,12 +229,12 @@ class Workers:
         """Of which of its statuses triggers hear."""
         return self._post.listened.get(task, frozenset())
 
-    async def _write(self, ends: tuple[Outcome, ...]) -> EndsOutcome:
-        """Write ends; those of which nobody knows whether that is done. Of what was lost nothing is written: it is another's."""
-        gone = tuple(each for each in ends if each.run not in self._taken)
-        ends = tuple(each for each in ends if each.run in self._taken)
+    async def _write(self, results: tuple[Result, ...]) -> WriteReply:
+        """Write results; those of which it is unknown whether that is done. Of a lost run nothing is written: it is another's."""
+        gone = tuple(each for each in results if each.run not in self._taken)
+        ends = tuple(each for each in results if each.run in self._taken)
         if not ends:
-            return EndsOutcome(lost=gone)
+            return WriteReply(lost=gone)
         runs = tuple(
             _run_end(each, self._taken[each.run], is_listened=bool(self._heard(each.run.task) - {RUNNING}))
             for each in ends
@@ -325,13 +249,13 @@ class Workers:
         lost = tuple(each for each, answer in answered if not isinstance(answer, (GaveUp, Unknown, Granted)))
         for each in ends:
             if each not in left:
-                if each.run.deaths >= self._rules.deaths_max and isinstance(each.end, ending.Failed):
-                    self._say_failed(each.run, None, f"it is run no more, {each.end.error.message}", None)
+                if each.run.rejected is not None and isinstance(each.value, Failed):
+                    self._say_failed(each.run, None, f"it is run no more, {each.value.error.message}", None)
                 self._taken.pop(each.run, None)
-                self._tell_ended(each.run.key)
-        return EndsOutcome(left, ended.is_more, (*gone, *lost))
+                self._tell_ended(each.run.id)
+        return WriteReply(left, ended.is_more, (*gone, *lost))
 
-    async def _beat(self, command: Beat) -> Heeded | None:
+    async def _beat(self, command: Heartbeat) -> HeartbeatReply | None:
         """Join, or beat; and what there is in its name."""
         post, owner = self._post, self._post.owner(command.life)
         if self._joined != command.life:
@@ -343,13 +267,14 @@ class Workers:
         elif _answered(await post.site.store(beat(post.collections.members, owner, post.dead_after))) is None:
             return None
         self._forget()
-        for each in command.strays:
+        untracked = cast("tuple[UntrackedRun, ...]", command.untracked)
+        for each in untracked:
             log.warning("%s is its own and not known to it: it is given back if it still is", each.key)
         await self._beat_for_children(owner)
-        heeded = await post.site.run(heed(post.collections.invocations, owner, command.runs, command.strays))
-        active = {each.run for each in self.state.active}
-        self._lost |= {run for run, why in heeded.asked if why is InterruptReason.LOST and run in active}
-        return heeded
+        reply = await post.site.run(heed(post.collections.invocations, owner, command.runs, untracked))
+        running = {each.run for each in self.state.running}
+        self._lost |= {run for run, why in reply.asked if why is InterruptReason.LOST and run in running}
+        return reply
 
     async def _beat_for_children(self, owner: str) -> None:
         """Join or beat as each child that lives, and leave as those that do not: for operators, for what they run is this process's."""
@@ -371,9 +296,8 @@ class Workers:
     def _forget(self) -> None:
         """What was lost before it was called came to no end."""
         state = self.state
-        if state.looking is None:
-            ends = (*state.ended, *(state.ending.ends if state.ending else ()))
-            here = {*(each.run for each in state.active), *(each.run for each in ends)}
+        if not any(isinstance(each, Poll) for each, _ in state.requests):
+            here = {*(each.run for each in state.running), *(each.run for each in state.results)}
             self._taken = {run: taken for run, taken in self._taken.items() if run in here}
             self._lost &= here
 
@@ -400,8 +324,8 @@ class Workers:
         Raises:
             Refused: It may run elsewhere by now: as if this call had been interrupted.
         """
-        if not self.state.may_call(self._now()):
-            raise Refused(_INTERRUPTED.reason)
+        if not self.state.may_call(None, self._now()):
+            raise Refused(INTERRUPTED.reason)
 
     async def _handle(self, run: Run) -> Succeeded | Failed | GivenBack:
         """Call a handler; how it has succeeded, or has ended otherwise in a child."""
@@ -417,7 +341,7 @@ class Workers:
                 if span is not None:
                     span.failed(text)
                 return text
-        upload = await _insisted(run, lambda: uploads.kept(upload_name(run.key, run.version), text))
+        upload = await _insisted(run, lambda: uploads.kept(upload_name(run.id, run.token), text))
         return Succeeded(text) if upload is None else Succeeded(upload=upload)
 
     async def _in_child(self, run: Run, declared: Declared, arguments: Document) -> str | Failed | GivenBack:
@@ -429,7 +353,7 @@ class Workers:
                 handler.__qualname__,
                 cast("Any", dict(arguments.items)),
                 run,
-                self._taken[run].job.root or run.key,
+                self._taken[run].job.root or run.id,
                 self._taken[run].tries,
                 self._post.settings,
                 getattr(sys.modules.get(handler.__module__), "__file__", None),
@@ -440,7 +364,7 @@ class Workers:
     async def _in_here(self, run: Run, declared: Declared, arguments: Document) -> str:
         """The text of what a handler returns that is called in this process."""
         taken, bound = self._taken[run], declared.bound(arguments)
-        root = taken.job.root or run.key
+        root = taken.job.root or run.id
         waits = self._waits[run] = _Waits()
         token = CURRENT.set(Current(run, root, taken.tries, lambda: self._waiting(run, waits)))
         served = SERVED.set(self._post.app)
@@ -458,30 +382,29 @@ class Workers:
         waits.number += 1
         if waits.number == 1 and not waits.is_over:
             waits.resume()  # a task of the same handler that wants the slot: for as long as one waits, none needs it
-            self._runtime.tell(RunWaits(self._now(), run))
+            self._runtime.tell(RunSuspended(self._now(), run))
         try:
             yield
         finally:
             waits.number -= 1
             if waits.number == 0 and not waits.is_over:
                 resumed = waits.wants()
-                self._runtime.tell(RunGoesOn(self._now(), run))
+                self._runtime.tell(ResumeRequested(self._now(), run))
                 await _in_any_case(resumed)
 
-    def _answer(self, ended: Ended) -> ending.End | None:
+    def _answer(self, run: Run, ended: Ended) -> ending.End | NoAnswer:
         """What a handler has come to."""
-        run: Run = cast("Run", ended.given)
         if run in self._lost:
             self._lost.discard(run)
             self._taken.pop(run, None)
-        if ended.reply == _INTERRUPTED:
-            return None
-        where = _fields(None, run)
+        if ended.reply == INTERRUPTED:
+            return NoAnswer.NO_ANSWER
+        where = self._fields(None, run)
         if isinstance(ended.reply, Later):
             ended = ended._replace(reply=GivenBack(delay=ended.reply.delay))
         if isinstance(ended.reply, GivenBack):
             later = seconds(ended.reply.delay or 0)
-            log.info("the handler of %s asks to be called again in %s", _named(run), later, extra=where)
+            log.info("the handler of %s asks to be called again in %s", self._named(run), later, extra=where)
             return ended.reply
         if isinstance(ended.reply, BaseException):
             declared = self._declared[run.task]
@@ -493,41 +416,42 @@ class Workers:
             self._say_failed(run, ended.reply.policy, f"{kept.type}: {kept.message}", None)
             return ended.reply
         if log.isEnabledFor(logging.DEBUG):
-            log.debug("the handler of %s has returned after %.3f s", _named(run), ended.seconds, extra=where)
+            log.debug("the handler of %s has returned after %.3f s", self._named(run), ended.seconds, extra=where)
         return cast("Succeeded", ended.reply)
 
     def _say_failed(self, run: Run, policy: Policy | None, why: str, error: BaseException | None) -> None:
         """A warning where its tries are not used up; when it is tried again is the store's to say."""
-        taken, where = self._taken.get(run), _fields(None, run)
+        taken, where = self._taken.get(run), self._fields(None, run)
         now = Instant(time.time_ns() // 1_000)  # for the line of the log alone
         verdict = None
         if policy is not None and taken is not None:
-            verdict = decide(policy, taken.tries, now, now, draw_of(f"{run.key} {taken.tries}"))
+            verdict = decide(policy, taken.tries, now, now, draw_of(f"{run.id} {taken.tries}"))
         if isinstance(verdict, Retry):
             again = seconds(verdict.at - now)
             log.warning(
-                "the handler of %s has failed, and is called again in %s: %s", _named(run), again, why, extra=where
+                "the handler of %s has failed, and is called again in %s: %s", self._named(run), again, why, extra=where
             )
-            log.debug("where the handler of %s has failed", _named(run), exc_info=error, extra=where)
+            log.debug("where the handler of %s has failed", self._named(run), exc_info=error, extra=where)
         else:
-            log.error("the handler of %s has failed: %s", _named(run), why, exc_info=error, extra=where)
+            log.error("the handler of %s has failed: %s", self._named(run), why, exc_info=error, extra=where)
 
-    def _start_timer(self, duration: Duration) -> None:
-        """In the place of the one before."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(
-            duration / SECOND, lambda: self._runtime.tell(DispatchTimerFired(self._now()))
-        )
-
-    async def _close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    def _closing(self) -> None:
+        super()._closing()
         for waits in self._waits.values():
             waits.end()
-        await self._runtime.close(min(max(self.left_s / 2, CLOSE_S), 1.0))
-        self._threads.close()
+
+    def _closed(self) -> None:
+        super()._closed()
         self._children.close()
+
+    def _named(self, run: Run) -> str:
+        return _named(run)
+
+    def _fields(self, command: object, given: object) -> Mapping[str, object]:
+        del command
+        if not isinstance(given, Run):
+            return {}
+        return {"task": given.task, "invocation": given.id, "version": given.token, "attempt": tries_of(given)}
 
 
 @final
@@ -585,22 +509,14 @@ def _answered(reply: object) -> object:
     return reply
 
 
-def _run_end(outcome: Outcome, taken: TakenRun, *, is_listened: bool) -> ending.RunEnd:
+def _run_end(result: Result, taken: TakenRun, *, is_listened: bool) -> ending.RunEnd:
     return ending.RunEnd(
-        key=outcome.run.key, record=taken.record, end=outcome.end, tries=taken.tries,
+        key=result.run.id, record=taken.record, end=cast("ending.End", result.value), tries=taken.tries,
         failing_since=taken.document.get(FAILING_SINCE), is_listened=is_listened,
         limited_by=taken.job.limited_by, due=taken.due,
     )  # fmt: skip
 
 
-def _fields(command: object, given: object) -> Mapping[str, object]:
-    """The fields of a line of the log."""
-    del command
-    if not isinstance(given, Run):
-        return {}
-    return {"task": given.task, "invocation": given.key, "version": given.version, "attempt": given.tries}
-
-
 def _named(run: Run) -> str:
     """A run in a line of the log."""
-    return f"{run.task}, invocation {run.key}, attempt {run.tries},"
+    return f"{run.task}, invocation {run.id}, attempt {tries_of(run)},"

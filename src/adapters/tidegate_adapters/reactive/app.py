@@ -27,16 +27,17 @@ from tidegate.model.documents import ID, Eq
 from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import PPM, duration
-from tidegate.model.operations import Index, Indexes, find_one
+from tidegate.model.operations import FOUND_MAX, Index, Indexes, find_one
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import OnNewVersion
 from tidegate.reactive.mongodash_records import check_not_theirs
 from tidegate.reactive.orphans import CleanUp
 from tidegate.reactive.pausing import Pausing
-from tidegate.reactive.pool import PoolRules
 from tidegate.reactive.reactive_task import ReactiveTask
+from tidegate.reactive.worker import TaskResults
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeat
+from tidegate.work.vocabulary import WorkerRules
 from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
 from tidegate_adapters.declaring import check_known
 from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
@@ -45,8 +46,9 @@ from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.sites import KEY
-from tidegate_adapters.reactive.workers import Pool, PoolObserver
+from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.sites import Site
+from tidegate_adapters.work import WorkerObserver
 
 try:
     from pymongo import AsyncMongoClient
@@ -107,7 +109,7 @@ class Reactive(App[ReactiveSettings, Declared]):
         drain: timedelta = timedelta(seconds=20),
         settings: ReactiveSettings | None = None,
         metrics: CollectorRegistry | None = None,
-        observers: Iterable[PoolObserver] = (),
+        observers: Iterable[WorkerObserver] = (),
         **_unknown: Never,
     ) -> None:
         check_known(Reactive, "Reactive", _unknown)
@@ -317,10 +319,11 @@ class Reactive(App[ReactiveSettings, Declared]):
         """What plans, one a database; none until it is served."""
         return self._planners
 
-    def _rules(self, placed: Iterable[Declared]) -> PoolRules:
+    def _rules(self, placed: Iterable[Declared]) -> WorkerRules:
         told = self.settings
-        return PoolRules(
-            tasks=tuple(each.pooled(told.polling) for each in placed), executors=told.concurrency, batch=told.batch,
+        return WorkerRules(
+            queues=tuple(each.queue(told.polling) for each in placed), results=TaskResults(), concurrency=told.concurrency,
+            batch=told.batch, results_max=FOUND_MAX,
             drain=duration(told.drain), leave=told_within(duration(told.leave)), draw_ppm=random.randint(0, PPM),  # noqa: S311  it scatters
         )  # fmt: skip
 

@@ -20,12 +20,12 @@ from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.evolution import EvolutionPolicy, OnNewVersion
 from tidegate.reactive.fetching import BEHIND
 from tidegate.reactive.orphans import CleanUp
-from tidegate.reactive.pool import PooledTask
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import TaskRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.polling import PollingBounds
+from tidegate.work.vocabulary import Queue
 from tidegate_adapters.declaring import (
     check_called_with_one,
     check_database,
@@ -95,12 +95,10 @@ class Declared:
         """The same in this database."""
         return attrs.evolve(self, site=site)
 
-    def pooled(self, polling: PollingBounds) -> PooledTask:
-        """What a pool knows of it."""
-        return PooledTask(
-            name=self.name, lease=self.task.rules.lease - BEHIND, polling=polling, longest=self.timeout,
-            records=f"{self.site.name}.{self.task.records}",
-        )  # fmt: skip
+    def queue(self, polling: PollingBounds) -> Queue:
+        """The queue that it is for a worker."""
+        group = f"{self.site.name}.{self.task.records}"
+        return Queue(name=self.name, lease=self.task.rules.lease - BEHIND, polling=polling, group=group)
 
 
 def declared(

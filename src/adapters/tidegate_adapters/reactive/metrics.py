@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from tidegate.model.instants import SECOND
-from tidegate.reactive.pool import InterruptReason
 from tidegate.reactive.task_records import TaskStatus
 from tidegate_adapters.exposition import Metric, counter, gauge, handler_seconds
 from tidegate_adapters.reactive.tallies import NOTHING, Glance, Tallies
@@ -37,6 +36,7 @@ __all__ = ["families"]
 _NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_reactive_"
 _OUTCOMES: Final = ("succeeded", "later", "failed")
+_REASONS: Final = ("too_long", "lease_lost", "stopping")
 
 
 def families(now: Glance = NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric]:
@@ -48,8 +48,7 @@ def families(now: Glance = NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric
     yield counter(
         f"{_PREFIX}retried_runs", "Runs that were begun again after a failure, or a lost lease.", ("task",), retried
     )
-    reasons = [each.name.lower() for each in InterruptReason]
-    interrupted = ((task, each, tallies.interrupted[task, each]) for task in now.tasks for each in reasons)
+    interrupted = ((task, each, tallies.interrupted[task, each]) for task in now.tasks for each in _REASONS)
     yield counter(
         f"{_PREFIX}interruptions", "Handlers that were interrupted, by reason.", ("task", "reason"), interrupted
     )
@@ -57,10 +56,8 @@ def families(now: Glance = NOTHING, tallies: Tallies = _NONE) -> Iterator[Metric
 
 
 def _of_pool(now: Glance) -> Iterator[Metric]:
-    running = Counter(each.task for each in now.pool.working)
-    unwritten = Counter(task for task, _, _ in now.pool.ended)
-    for each in now.pool.ending:
-        unwritten[each.task] += len(each.ended)
+    running = Counter(each.run.task for each in now.pool.running)
+    unwritten = Counter(each.run.task for each in now.pool.results)
     for name, about, found in (
         ("running_handlers", "Handlers that run.", running),
         ("unwritten_runs", "Runs that have ended, and whose end is not written down yet.", unwritten),

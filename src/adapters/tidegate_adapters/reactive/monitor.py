@@ -19,19 +19,22 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tidegate.model.instants import SECOND, Duration, duration
-from tidegate.reactive.pool import PoolCommand, PoolEvent, PoolState
 from tidegate.reactive.record_queries import Query
+from tidegate.work.events import WorkerEvent
+from tidegate.work.state import WorkerState
+from tidegate.work.vocabulary import WorkerCommand
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.page import Page
 from tidegate_adapters.reactive.planner import Planner, Standing
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.tallies import Census, Glance, Tallies
-from tidegate_adapters.reactive.workers import Pool, PoolObserver
+from tidegate_adapters.reactive.workers import Pool
 from tidegate_adapters.serving import Answer
 from tidegate_adapters.shell import monitor
 from tidegate_adapters.shell.monitor import Monitor
 from tidegate_adapters.sparing import Sparing
+from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
@@ -73,15 +76,15 @@ class Lookout:
         self._tallies, self._census, self._sparing = Tallies(), Census(), Sparing()
         self._at = time.monotonic()
         self._led = dict.fromkeys(office.databases, self._at)
-        self.observers: tuple[PoolObserver, ...] = (self._follow,) if self._monitor.is_wanted else ()
+        self.observers: tuple[WorkerObserver, ...] = (self._follow,) if self._monitor.is_wanted else ()
 
-    def _follow(self, event: PoolEvent, state: PoolState, commands: Sequence[PoolCommand]) -> None:
+    def _follow(self, event: WorkerEvent, state: WorkerState, commands: Sequence[WorkerCommand]) -> None:
         self._at = time.monotonic()
         self._tallies.follow(event, state, commands)
 
     def glance(self) -> Glance:
         """What the app is like now; from any thread."""
-        pool = PoolState() if self._app.pool is None else self._app.pool.state
+        pool = WorkerState() if self._app.pool is None else self._app.pool.state
         standings = {each.database: each.standing for each in self._app.planners}
         return Glance(self._office.tasks, pool, standings, self._census)
 

@@ -22,11 +22,12 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MINUTE, SECOND, Duration, Instant
 from tidegate.reactive.desk import Tally, TaskCounts
 from tidegate.reactive.pausing import PausedTask
-from tidegate.reactive.pool import PoolState
 from tidegate.reactive.record_queries import Order, Query, RecordRow
 from tidegate.reactive.story import Moment as StoryMoment
 from tidegate.reactive.story import What, story
 from tidegate.reactive.task_records import Ended, TaskRecord, TaskStatus
+from tidegate.reactive.worker import runs_of
+from tidegate.work.state import WorkerState
 from tidegate_adapters.ids import exact, meant, readable
 from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Row, Shown, Story, Table, check_filters
 from tidegate_adapters.printable import redacted
@@ -240,9 +241,9 @@ def _verdict(tallies: Sequence[Tally], leaders: Sequence[Leadership]) -> tuple[s
     return ", ".join(said), not alone and not failed
 
 
-def _tasks(tallies: Sequence[Tally], paused: Sequence[PausedTask], pool: PoolState, now: Instant) -> Table:
+def _tasks(tallies: Sequence[Tally], paused: Sequence[PausedTask], pool: WorkerState, now: Instant) -> Table:
     since = {each.task: each.since for each in paused}
-    here = Counter(each.task for each in pool.working)
+    here = Counter(each.run.task for each in pool.running)
     rows = tuple(_task(each, tally.at, since, here, now) for tally in tallies for each in tally.tasks)
     columns = ("task", "lag", *(each.value for each in TaskStatus), "unreadable", "runs here", "")
     return Table("tasks", "Tasks", columns, rows, "there are none")
@@ -273,23 +274,23 @@ def _task(counts: TaskCounts, at: Instant, since: Mapping[str, Instant], here: M
     )
 
 
-def _running(pool: PoolState) -> Table:
-    now = asyncio.get_running_loop().time()
+def _running(pool: WorkerState) -> Table:
+    now, shown = asyncio.get_running_loop().time(), pool.running[:_SHOWN]
     rows = tuple(
         Row(
-            f"running {_key(each.task, each.run.key)}",
+            f"running {_key(each.run.task, run.key)}",
             (
-                Cell(readable(each.run.key)),
-                Cell(each.task),
-                Cell(str(each.run.record.attempts)),
-                Cell("" if each.since is None else length(max(round(now * SECOND) - each.since.at, 0))),
+                Cell(readable(run.key)),
+                Cell(each.run.task),
+                Cell(str(run.record.attempts)),
+                Cell("" if each.started_at is None else length(max(round(now * SECOND) - each.started_at.at, 0))),
                 Cell(each.why.value if each.why else "runs", "bad" if each.why else "odd"),
             ),
-            story=_key(each.task, each.run.key),
+            story=_key(each.run.task, run.key),
         )
-        for each in pool.working[:_SHOWN]
+        for each, run in zip(shown, runs_of(tuple(each.run for each in shown)), strict=True)
     )
-    note = f"{len(pool.working):,} handlers" + (f", the first {_SHOWN} of them" if len(pool.working) > _SHOWN else "")
+    note = f"{len(pool.running):,} handlers" + (f", the first {_SHOWN} of them" if len(pool.running) > _SHOWN else "")
     columns = ("document", "task", "attempt", "for", "")
     return Table("running", "Running in this process", columns, rows, "nothing runs here", note=note)
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, cast, final
 
 from tidegate.model.instants import Duration
 from tidegate.reactive.completion import HandlerAnswer, Later
 from tidegate.reactive.desk import TaskCounts
-from tidegate.reactive.fetching import Run
-from tidegate.reactive.pool import Handle, HandlersEnded, Interrupt, PoolCommand, PoolEvent, PoolState, RunsTaken
+from tidegate.reactive.worker import runs_of
+from tidegate.work.events import HandlersEnded, PollCompleted, WorkerEvent
+from tidegate.work.state import WorkerState
+from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
 from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.reactive.office import Leadership
 from tidegate_adapters.reactive.planner import Standing
@@ -49,30 +51,27 @@ class Tallies:
         self.retried: defaultdict[str, int] = defaultdict(int)
         self.interrupted: defaultdict[tuple[str, str], int] = defaultdict(int)
 
-    def follow(self, event: PoolEvent, state: PoolState, commands: Sequence[PoolCommand]) -> None:
+    def follow(self, event: WorkerEvent, state: WorkerState, commands: Sequence[WorkerCommand]) -> None:
         """Count what a step of the pool tells: for its runtime, as an observer."""
         del state
         match event:
-            case RunsTaken(_, command, runs):
-                self.retried[command.task] += sum(each.record.attempts > 1 for each in runs)
-            case HandlersEnded(at, task, ended):
-                for _, answer in ended:
-                    self.handled[task, outcome(answer)] += 1
-                self.times.end(task, [_name(task, run) for run, _ in ended], at)
+            case PollCompleted(_, command, result):
+                self.retried[command.queue] += sum(each.record.attempts > 1 for each in runs_of(result.runs))
+            case HandlersEnded(at, ended):
+                for run, answer in ended:
+                    self.handled[run.task, outcome(cast("HandlerAnswer", answer))] += 1
+                    self.times.end(run.task, (run,), at)
             case _:
                 pass
         for each in commands:
             match each:
-                case Handle(task, runs):
-                    self.times.begin([_name(task, run) for run in runs], event.at)
-                case Interrupt(task, runs, why):
-                    self.interrupted[task, why.name.lower()] += len(runs)
+                case StartHandlers(runs):
+                    self.times.begin(runs, event.at)
+                case Interrupt(runs, why):
+                    for run in runs:
+                        self.interrupted[run.task, why.name.lower()] += 1
                 case _:
                     pass
-
-
-def _name(task: str, run: Run) -> tuple[str, str, int]:
-    return task, run.claim.id, run.claim.token
 
 
 @final
@@ -103,10 +102,10 @@ class Glance(NamedTuple):
     """
 
     tasks: tuple[str, ...]
-    pool: PoolState
+    pool: WorkerState
     standings: Mapping[str, Standing]
     census: Census
 
 
-NOTHING: Final = Glance((), PoolState(), {}, Census())
+NOTHING: Final = Glance((), WorkerState(), {}, Census())
 """Of an app that is not served."""

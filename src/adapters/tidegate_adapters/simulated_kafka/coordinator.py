@@ -67,6 +67,74 @@ class Member(NamedTuple):
 
 
 @final
+class _Link:
+    """The connection to the group's coordinator, whichever broker that is.
+
+    Args:
+        connections: One for what the group is asked, one for who coordinates it.
+        member: Who asks.
+
+    Attributes:
+        dead: Done when it is not known any more who coordinates the group.
+    """
+
+    def __init__(self, connections: tuple[Connection, Connection], member: Member) -> None:
+        self._connection, self._metadata = connections
+        self._member, self._loop = member, asyncio.get_running_loop()
+        self._is_known, self._lock = False, asyncio.Lock()
+        self.dead = self._loop.create_future()
+
+    async def send(self, request: Request) -> object:
+        if not self._is_known:
+            raise errors.GroupCoordinatorNotAvailableError
+        try:
+            return await self._connection.send(request)
+        except errors.KafkaError:
+            self.lose()
+            raise
+
+    def lose(self) -> None:
+        """Who coordinates the group is not known any more."""
+        if self._is_known:
+            self._is_known = False
+            self.dead.set_result(None)
+
+    async def find(self, closing: asyncio.Future[None]) -> None:
+        """Ask who coordinates the group, until that is answered or the member is closed."""
+        if self._is_known:
+            return
+        async with self._lock:
+            while not self._is_known and not closing.done():
+                try:
+                    code: Any = await self._metadata.send(FindCoordinator(self._member.group))
+                    _check(code, self._member.group)
+                except errors.KafkaError as error:
+                    if not error.retriable:
+                        raise
+                    await asyncio.sleep(self._member.backoff_s)
+                else:
+                    self._is_known, self.dead = True, self._loop.create_future()
+
+    async def committed(self, partitions: Collection[Partition]) -> Mapping[Partition, Position]:
+        """What the group has committed."""
+        reply = await self.send(OffsetFetch(self._member.group, tuple(partitions)))
+        found: dict[Partition, Position] = {}
+        for partition, answer in cast("Mapping[Partition, Position | Code]", reply).items():
+            if isinstance(answer, Position):
+                found[partition] = answer
+            elif answer is errors.NotCoordinatorForGroupError:
+                self.lose()
+                raise answer
+            elif answer is errors.GroupLoadInProgressError:
+                raise answer
+            elif answer is errors.GroupAuthorizationFailedError:
+                raise answer(self._member.group)
+            elif answer is not errors.UnknownTopicOrPartitionError:
+                raise errors.KafkaError(repr(answer()))
+        return found
+
+
+@final
 class Coordinator:
     """Keeps a consumer a member of its group.
 
@@ -89,15 +157,12 @@ class Coordinator:
         member: Member,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._connection, self._metadata = connections
+        self._link = _Link(connections, member)
         self._partitions, self._subscription, self._member = partitions, subscription, member
         self.generation, self.member_id = NO_GENERATION, ""
-        self._is_known = False
-        """Is it known who coordinates the group?"""
         self._rejoin = self._loop.create_future()
-        self._dead = self._loop.create_future()
         self._closing = self._loop.create_future()
-        self._commit_lock, self._lookup_lock = asyncio.Lock(), asyncio.Lock()
+        self._commit_lock = asyncio.Lock()
         self._is_prepared = False
         """Has the listener let go of the last assignment?"""
         self._heartbeat: asyncio.Task[None] | None = None
@@ -165,7 +230,7 @@ class Coordinator:
                 await self._first_of(self._subscription.subscribed)
                 continue
             try:
-                await self._find()
+                await self._link.find(self._closing)
                 if self._subscription.assignment is None or self._rejoin.done():
                     joined = await self._joined(assignment)
                     if joined is None:
@@ -174,7 +239,7 @@ class Coordinator:
             except errors.KafkaError as error:
                 await self._tell(error)
                 continue
-            await self._first_of(self._dead, self._rejoin, self._heartbeat, self._refresh)
+            await self._first_of(self._link.dead, self._rejoin, self._heartbeat, self._refresh)
             for task in (self._heartbeat, self._refresh):
                 if task is not None and task.done() and (failure := task.exception()) is not None:
                     await self._tell(cast("Exception", failure))
@@ -235,29 +300,14 @@ class Coordinator:
 
     # --- requests -------------------------------------------------------------------------------------------------------
 
-    async def _send(self, request: Request) -> object:
-        if not self._is_known:
-            raise errors.GroupCoordinatorNotAvailableError
-        try:
-            return await self._connection.send(request)
-        except errors.KafkaError:
-            self._lose()
-            raise
-
     async def ensure_coordinator_known(self) -> None:
         """Under aiokafka's name, as the next, for `namesakes` asks by them."""
-        await self._find()
+        await self._link.find(self._closing)
 
     async def _send_req(self, request: NamedHeartbeat) -> SimpleNamespace:
         seat = request.seat
-        code: Any = await self._send(Heartbeat(seat.group, seat.generation, seat.member_id, seat.name))
+        code: Any = await self._link.send(Heartbeat(seat.group, seat.generation, seat.member_id, seat.name))
         return SimpleNamespace(error_code=code.errno)
-
-    def _lose(self) -> None:
-        """Who coordinates the group is not known any more."""
-        if self._is_known:
-            self._is_known = False
-            self._dead.set_result(None)
 
     def _reset(self) -> None:
         self.generation, self.member_id = NO_GENERATION, ""
@@ -277,20 +327,17 @@ class Coordinator:
             self._counted = now
             self.request_rejoin()
 
-    async def _find(self) -> None:
-        if self._is_known:
-            return
-        async with self._lookup_lock:
-            while not self._is_known and not self._closing.done():
-                try:
-                    code: Any = await self._metadata.send(FindCoordinator(self._member.group))
-                    _check(code, self._member.group)
-                except errors.KafkaError as error:
-                    if not error.retriable:
-                        raise
-                    await asyncio.sleep(self._member.backoff_s)
-                else:
-                    self._is_known, self._dead = True, self._loop.create_future()
+    def _heed(self, code: Code) -> bool:
+        """Do what an error says of the membership; tell whether it says something of it."""
+        if code in _NOT_THERE:
+            self._link.lose()
+        elif code in _NOT_OURS:
+            self._reset()
+        elif code is errors.RebalanceInProgressError:
+            self.request_rejoin()
+        else:
+            return False
+        return True
 
     async def _join(self) -> tuple[Partition, ...] | None:
         """What is assigned; None if that was not answered."""
@@ -303,7 +350,7 @@ class Coordinator:
         elif reply is errors.UnknownMemberIdError:
             self._reset()
         elif reply in _NOT_THERE:
-            self._lose()
+            self._link.lose()
         elif reply in (
             errors.InconsistentGroupProtocolError, errors.InvalidSessionTimeoutError, errors.InvalidGroupIdError,
             errors.GroupAuthorizationFailedError,
@@ -322,7 +369,7 @@ class Coordinator:
                 member.group, self.member_id, member.instance, topics, member.session_s, member.rebalance_s, member.client_id
             )  # fmt: skip
             try:
-                reply = await self._send(request)
+                reply = await self._link.send(request)
             except errors.KafkaError:
                 return None
             match reply:
@@ -341,7 +388,7 @@ class Coordinator:
         self._rejoin = self._loop.create_future()
         generation, member_id = self.generation, self.member_id
         try:
-            reply: Any = await self._send(
+            reply: Any = await self._link.send(
                 SyncGroup(self._member.group, generation, member_id, assignments, self._member.instance)
             )
         except errors.KafkaError:
@@ -351,20 +398,16 @@ class Coordinator:
             self.generation, self.member_id = generation, member_id
             return reply
         self.request_rejoin()
-        if reply in _NOT_OURS:
-            self._reset()
-        elif reply in _NOT_THERE:
-            self._lose()
-        elif reply is errors.GroupAuthorizationFailedError:
+        if self._heed(reply):
+            return None
+        if reply is errors.GroupAuthorizationFailedError:
             raise errors.GroupAuthorizationFailedError(self._member.group)
-        elif reply is not errors.RebalanceInProgressError:
-            raise errors.KafkaError(repr(reply()))
-        return None
+        raise errors.KafkaError(repr(reply()))
 
     async def _leave(self) -> None:
         if self.generation > 0 and self._member.instance is None:
             try:
-                await self._send(LeaveGroup(self._member.group, self.member_id))
+                await self._link.send(LeaveGroup(self._member.group, self.member_id))
             except errors.KafkaError as error:
                 log.warning("leaving %s failed: %s", self._member.group, error)
         self._reset()
@@ -381,7 +424,7 @@ class Coordinator:
         while self.member_id:
             try:
                 await asyncio.sleep(delay_s)
-                await self._find()
+                await self._link.find(self._closing)
                 began = self._loop.time()
                 is_heard = await self._beat()
             except asyncio.CancelledError:
@@ -392,7 +435,7 @@ class Coordinator:
             else:
                 delay_s = self._member.backoff_s
             if now - heard > self._member.session_s:
-                self._lose()
+                self._link.lose()
             idle_s = self._subscription.idle_s
             if idle_s < self._member.poll_s:
                 delay_s = min(delay_s, self._member.poll_s - idle_s)
@@ -401,23 +444,16 @@ class Coordinator:
 
     async def _beat(self) -> bool:
         try:
-            code: Any = await self._send(Heartbeat(self._member.group, self.generation, self.member_id))
+            code: Any = await self._link.send(Heartbeat(self._member.group, self.generation, self.member_id))
         except errors.KafkaError:
             return False
         if code is errors.NoError:
             return True
-        if code is errors.RebalanceInProgressError:
-            self.request_rejoin()
-            return True
-        if code in _NOT_THERE:
-            self._lose()
-        elif code in _NOT_OURS:
-            self._reset()
-        elif code is errors.GroupAuthorizationFailedError:
+        if self._heed(code):
+            return code is errors.RebalanceInProgressError
+        if code is errors.GroupAuthorizationFailedError:
             raise errors.GroupAuthorizationFailedError(self._member.group)
-        else:
-            raise errors.KafkaError(f"Unexpected exception in heartbeat task: {code()!r}")
-        return False
+        raise errors.KafkaError(f"Unexpected exception in heartbeat task: {code()!r}")
 
     # --- positions ------------------------------------------------------------------------------------------------------
 
@@ -429,7 +465,7 @@ class Coordinator:
             errors.KafkaError: The broker will not take it.
         """
         while True:
-            await self._find()
+            await self._link.find(self._closing)
             try:
                 async with self._commit_lock:
                     await asyncio.shield(self._do_commit_offsets(assignment, offsets))
@@ -445,7 +481,7 @@ class Coordinator:
     async def _do_commit_offsets(self, _assignment: object, offsets: Mapping[Partition, Position]) -> None:
         """Under aiokafka's name, for `kafka_ports` stands in front of it."""
         request = OffsetCommit(self._member.group, self.generation, self.member_id, offsets)
-        codes = cast("Mapping[Partition, Code]", await self._send(request))
+        codes = cast("Mapping[Partition, Code]", await self._link.send(request))
         failed: list[errors.KafkaError] = []
         unauthorized = set[str]()
         for partition, code in codes.items():
@@ -454,12 +490,9 @@ class Coordinator:
             if code is errors.TopicAuthorizationFailedError:
                 unauthorized.add(partition.topic)
                 continue
-            if code in (*_NOT_THERE, errors.RequestTimedOutError):
-                self._lose()
-            elif code is errors.RebalanceInProgressError:
-                self.request_rejoin()
-            elif code in _NOT_OURS:
-                self._reset()
+            if code is errors.RequestTimedOutError:
+                self._link.lose()
+            self._heed(code)
             failed.append(code())
         if failed:
             raise failed[0]
@@ -473,30 +506,13 @@ class Coordinator:
             errors.KafkaError: It will not be.
         """
         while True:
-            await self._find()
+            await self._link.find(self._closing)
             try:
-                return await self._fetch_committed(partitions)
+                return await self._link.committed(partitions)
             except errors.KafkaError as error:
                 if not error.retriable:
                     raise
                 await asyncio.sleep(self._member.backoff_s)
-
-    async def _fetch_committed(self, partitions: Collection[Partition]) -> Mapping[Partition, Position]:
-        reply = await self._send(OffsetFetch(self._member.group, tuple(partitions)))
-        found: dict[Partition, Position] = {}
-        for partition, answer in cast("Mapping[Partition, Position | Code]", reply).items():
-            if isinstance(answer, Position):
-                found[partition] = answer
-            elif answer is errors.NotCoordinatorForGroupError:
-                self._lose()
-                raise answer
-            elif answer is errors.GroupLoadInProgressError:
-                raise answer
-            elif answer is errors.GroupAuthorizationFailedError:
-                raise answer(self._member.group)
-            elif answer is not errors.UnknownTopicOrPartitionError:
-                raise errors.KafkaError(repr(answer()))
-        return found
 
     async def _refreshing(self, assignment: Assignment) -> None:
         """Tell the fetcher what is committed whenever it asks, as long as the assignment is the last."""
@@ -506,7 +522,7 @@ class Coordinator:
                 assignment.asked.clear()
                 wanted = [partition for partition, state in assignment.partitions.items() if state.asked]
                 try:
-                    found = await self._fetch_committed(wanted)
+                    found = await self._link.committed(wanted)
                 except errors.KafkaError as error:
                     if not error.retriable:
                         raise

@@ -17,6 +17,7 @@ Read the questions first, then the machines that put the answers together:
     `commits`          Which position is committed now, and with which text?
     `commit_pacing`    When are the commits of all partitions sent, and which of them together?
     `holding`          Is the partition held on its own account?
+    `partition_settings`  How much may a partition do at once, in which order, and what follows a failure?
     `partition_state`  What is known of a partition.
     `partition`        One partition, from its assignment to its release.
     `commit_answers`   What follows from a commit that has failed?

@@ -247,7 +247,7 @@ class ConsumerRules:
             before = partitions[at] if is_ours else None
             if kept and isinstance(event, _RECALLS):
                 kept, before = _recalled(kept, before, event)
-            done = self.partition._told(before or _NOT_OURS, event)  # noqa: SLF001  the event is checked
+            done = self.partition._apply(before or _NOT_OURS, event)  # noqa: SLF001  the event is checked
             commands = (*commands, *done.commands) if commands else done.commands
             if done.state is before:
                 continue
@@ -274,7 +274,7 @@ class ConsumerRules:
             at = (in_turn & -in_turn).bit_length() - 1
             left ^= 1 << at
             part = partitions[at]
-            begun, asked = self.partition._begun(part, self.executors - running + part.work.running)  # noqa: SLF001
+            begun, asked = self.partition._start_work(part, self.executors - running + part.work.running)  # noqa: SLF001
             if asked:  # what begins was counted in the load as it waited
                 partitions[at] = begun
                 running += begun.work.running - part.work.running

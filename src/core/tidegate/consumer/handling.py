@@ -28,7 +28,9 @@ from typing import Final, final
 import attrs
 
 from tidegate.consumer.backpressure import Load
+from tidegate.consumer.commands import Handle
 from tidegate.consumer.order import Order
+from tidegate.consumer.outstanding import Asked
 from tidegate.consumer.watermark import OffsetTracker, is_open
 from tidegate.model.instants import Duration
 from tidegate.model.sealed import sealed
@@ -195,6 +197,30 @@ class Handling:
         """What backed off is ready."""
         now = Deviation(offset, RecordPhase.READY, self._known(offset).attempt)
         return self.changed({offset: now}, ready=(*self.ready, offset))
+
+    def not_ready(self) -> Handling:
+        """Without what waits for an executor, which is left to the next owner."""
+        if not self.ready:
+            return self
+        return self.changed({each: Deviation(each, RecordPhase.LEFT) for each in self.ready}, ready=())
+
+    def without_retries(self) -> Handling:
+        """Without what backs off, which is left to the next owner."""
+        waits = [each.offset for each in self.those(RecordPhase.BACKING_OFF)]
+        return self.changed({each: Deviation(each, RecordPhase.LEFT) for each in waits}) if waits else self
+
+    def ending(self, interrupted: Collection[Asked], abandoned: Collection[Asked]) -> Handling:
+        """With the first asked to end, and nothing expected of the others any more."""
+        entries: dict[int, Deviation | None] = {}
+        for each in interrupted:
+            request, (offset,) = each.work.request, each.work.offsets
+            phase, attempt = RecordPhase.ANSWERED_FOR, 1
+            if isinstance(request, Handle):
+                phase, attempt = RecordPhase.RUNNING, request.attempt
+            entries[offset] = Deviation(offset, phase, attempt, is_interrupted=True)
+        for each in abandoned:
+            entries[each.work.offsets[0]] = Deviation(each.work.offsets[0], RecordPhase.LEFT)
+        return self.changed(entries, running=-sum(isinstance(each.work.request, Handle) for each in abandoned))
 
     def _known(self, offset: int) -> Deviation:
         known = self.of(offset)

@@ -128,6 +128,10 @@ class Windowed:
         asked = tuple(attrs.evolve(each, is_interrupted=True) if each in these else each for each in self.asked)
         return Windowed(self.windows, self.ready, self.backing_off, asked)
 
+    def ending(self, interrupted: Collection[Asked], abandoned: Collection[Asked]) -> Windowed:
+        """With the first asked to end, and nothing expected of the others any more."""
+        return self.interrupted(interrupted).without(abandoned)
+
     def not_ready(self) -> Windowed:
         """Without what waits for an executor."""
         return Windowed(self.windows, (), self.backing_off, self.asked)

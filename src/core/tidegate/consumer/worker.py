@@ -379,7 +379,7 @@ class WorkerRules:
         """What each partition does when it ends. None makes room for another, so one after the other is enough."""
         each = self.consumer.partition
         done = [
-            each._told(part, event)  # noqa: SLF001  the events are checked, or our own
+            each._apply(part, event)  # noqa: SLF001  the events are checked, or our own
             for part, event in zip(state.consumer.partitions, events, strict=True)
         ]
         partitions = tuple(step.state for step in done if isinstance(step.state, Owned))

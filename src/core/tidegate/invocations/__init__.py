@@ -23,7 +23,7 @@ Read in this order; the `__all__` of each module lists its public names.
     metering           the program that asks that
     registration       the program that makes a call an invocation, if it gets a place
     enqueueing         the program that makes invocations, in the caller's transaction, too
-    dispatch           which invocations are under way in a process, and what is asked for next
+    worker             what runs of invocations are to a worker (`tidegate.work`), and what they have come to
     heeding            what was asked of those, and which are its own no more
     taking             the program that takes what is due, many in a request
     recovery           what is stuck, and the one step that frees it

@@ -5,7 +5,7 @@ An operator asks for what only the runner can do (`tidegate.invocations.asking`)
 
 And what is in its name and not in its hands was taken by a request whose answer it never saw: the store has refused the look that
 was to tell. Nobody else looks after what a living process has, so it gives that back, when it has seen it twice
-(`tidegate.invocations.dispatch`, law DI11).
+(`tidegate.work.worker`, law WK13).
 
 Laws
     HD1  What is lost is at another version than the run began at, or gone; it never is that run's again.
@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import Final
 
 from tidegate.invocations.asking import Command, order
-from tidegate.invocations.dispatch import Heeded, InterruptReason, Run, Stray
 from tidegate.invocations.ending import Ending, GivenBack, RunEnd
 from tidegate.invocations.invocation import INVOCATION, PENDING
 from tidegate.invocations.record_documents import (
@@ -33,11 +32,13 @@ from tidegate.invocations.record_documents import (
     VIEW,
     viewed,
 )
+from tidegate.invocations.worker import UntrackedRun
 from tidegate.model.documents import ID, Document, Eq, In
 from tidegate.model.effects import Refused
 from tidegate.model.operations import FOUND_MAX, UPDATES_MAX, check_collection, find_all
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple
+from tidegate.work.vocabulary import HeartbeatReply, InterruptReason, Run
 
 __all__ = ["heed"]
 
@@ -47,14 +48,16 @@ _FIELDS: Final = (*VIEW, TRIES, LIMITED_BY, ASKED, ASKED_OF)
 _ATTEMPTS: Final = 2
 
 
-async def heed(records: str, owner: str, runs: tuple[Run, ...], strays: tuple[Stray, ...] = ()) -> Heeded:
+async def heed(
+    records: str, owner: str, runs: tuple[Run, ...], untracked: tuple[UntrackedRun, ...] = ()
+) -> HeartbeatReply:
     """What there is in the name of a process: a program. It needs the index of `Recoverer.indexes`.
 
     Args:
         records: The collection of the invocations.
         owner: The name.
         runs: What runs in that process.
-        strays: What it knows to be in its name and not in its hands: that is given back, if it is as it was.
+        untracked: What it knows to be in its name and not in its hands: that is given back, if it is as it was.
 
     Returns:
         What was asked of the runs, or that they are lost; and what else is in that name.
@@ -65,11 +68,11 @@ async def heed(records: str, owner: str, runs: tuple[Run, ...], strays: tuple[St
     check_collection(records)
     check_name(owner, "a runner")
     check_tuple(runs, Run, "a run")
-    check_tuple(strays, Stray, "an invocation in the name of a process")
+    check_tuple(untracked, UntrackedRun, "an invocation in the name of a process")
     in_name = await _in_name(records, owner)
     others = _others(in_name, runs)
-    await _give_back(records, tuple(each for each in others if each in strays))
-    return Heeded(_told(in_name, runs), tuple(each for each in others if each not in strays))
+    await _give_back(records, tuple(each for each in others if each in untracked))
+    return HeartbeatReply(_told(in_name, runs), tuple(each for each in others if each not in untracked))
 
 
 async def _in_name(records: str, owner: str) -> tuple[Document, ...]:
@@ -90,28 +93,28 @@ def _told(found: tuple[Document, ...], runs: tuple[Run, ...]) -> tuple[tuple[Run
     known = {record[ID]: record for record in found}
     told: tuple[tuple[Run, InterruptReason], ...] = ()
     for run in runs:
-        record = known.get(run.key)
-        if record is None or needed(record, VERSION) != run.version:
+        record = known.get(run.id)
+        if record is None or needed(record, VERSION) != run.token:
             told = (*told, (run, InterruptReason.LOST))
         elif (asked := order(record)) is not None:
             told = (*told, (run, _ASKED[asked]))
     return told
 
 
-def _others(found: tuple[Document, ...], runs: tuple[Run, ...]) -> tuple[Stray, ...]:
+def _others(found: tuple[Document, ...], runs: tuple[Run, ...]) -> tuple[UntrackedRun, ...]:
     """What is in that name, and none of the runs."""
-    hands = {(run.key, run.version) for run in runs}
+    hands = {(run.id, run.token) for run in runs}
     records = ((each, viewed(each)) for each in found)
     return tuple(
-        Stray(each[ID], record, each.get(TRIES) or 0, each.get(LIMITED_BY))
+        UntrackedRun(each[ID], record, each.get(TRIES) or 0, each.get(LIMITED_BY))
         for each, record in records
         if record is not None and (each[ID], record.version) not in hands
     )
 
 
-async def _give_back(records: str, strays: tuple[Stray, ...]) -> None:
+async def _give_back(records: str, untracked: tuple[UntrackedRun, ...]) -> None:
     """They were begun by nobody, so that was no try. Where the store does not have them back, the next beat finds them again."""
-    for start in range(0, len(strays), UPDATES_MAX):
+    for start in range(0, len(untracked), UPDATES_MAX):
         ends = tuple(
             RunEnd(
                 key=each.key,
@@ -120,7 +123,7 @@ async def _give_back(records: str, strays: tuple[Stray, ...]) -> None:
                 tries=max(each.tries, 1),
                 limited_by=each.limited_by,
             )
-            for each in strays[start : start + UPDATES_MAX]
+            for each in untracked[start : start + UPDATES_MAX]
         )
         try:
             await Ending(runs=ends, records=records, attempts=_ATTEMPTS).run()

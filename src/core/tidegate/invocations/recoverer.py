@@ -15,7 +15,7 @@ Laws
     RP4  A pass looks at each invocation that may be stuck, however many there are and whatever becomes of the others;
          what it can do nothing for, it names, with the reason.
     RP5  Each run that is taken from its owner is counted once, by the write that takes it, and nothing else is: so a handler that
-         kills whoever runs it is not run again without end (law DI14 of `tidegate.invocations.dispatch`).
+         kills whoever runs it is not run again without end (law WK17 of `tidegate.work.worker`).
 
 Known not to work, beside what `tidegate.invocations.recovery` names
     - The recovering process has to be a member itself, for its beats reply the time.

@@ -5,7 +5,7 @@
     Absent   there is no such invocation: the transaction that makes it is not committed, or retention has removed it
 
 What is final never changes, so what has ended is not asked for again. A wait holds nothing but a few ids: whoever waits in a
-run gives its place away for so long (`tidegate.invocations.dispatch`), and a thousand results are awaited as one is.
+run gives its place away for so long (`tidegate.work.worker`), and a thousand results are awaited as one is.
 
 Whoever knows better than a clock when to look (a change stream, a run that ended in the same process) ends the pause: a
 `Sleep` may end early.

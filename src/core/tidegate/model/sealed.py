@@ -8,11 +8,15 @@ them for immutable (`tidegate.model.immutable`). What users make, and what they 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 if TYPE_CHECKING:
+    from attrs import evolve
     from attrs import frozen as sealed
 else:
 
@@ -22,8 +26,19 @@ else:
         setattr(made, SEALED, True)
         return made
 
+    def evolve(value: object, **changes: object) -> object:
+        """A sealed value with these changes, as of `attrs.evolve`, which takes three times as long."""
+        made = type(value)(*_fields_of(type(value))(value))
+        for name, each in changes.items():
+            setattr(made, name, each)
+        return made
 
-__all__ = ["SEALED", "sealed"]
+    @cache
+    def _fields_of(kind: type) -> Callable[[object], tuple[object, ...]]:
+        return attrgetter(*(each.name for each in attrs.fields(kind)))
+
+
+__all__ = ["SEALED", "evolve", "sealed"]
 
 SEALED: Final = "_is_sealed"
 """What such a class has."""

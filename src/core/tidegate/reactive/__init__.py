@@ -15,7 +15,7 @@ Read the modules in this order; the `__all__` of each is what it offers:
     fetching         what is due is claimed, and its runs begin
     completion       runs end, or their leases are renewed
     reactive_task    the programs of a task: look, work, clean up
-    pool             which runs are under way in a process, and what is asked for next?
+    worker           what runs of reactive tasks are to a worker (`tidegate.work`), and what they have come to
     deployments      the program that a version of an application begins to lead with
     reconciler       the program of a reconciliation
     sweeper          the program of a sweep for orphans

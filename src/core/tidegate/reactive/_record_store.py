@@ -71,7 +71,7 @@ __all__ = [
 
 BEHIND: Final = 20 * MILLISECOND
 """By the time that decisions are taken with, it may be so much earlier than it is, so that none of them asks for it anew. A lease is
-counted from then, so it may end so much sooner: whoever holds one gives it up before (`PooledTask.lease`)."""
+counted from then, so it may end so much sooner: whoever holds one gives it up before (`Queue.lease`)."""
 _BULK_LIMITS: Final = 4
 """How many times as long several writes in one request may take."""
 _HELD_MAX: Final = 8

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import getsource
 from typing import Final
 
 import attrs
 
+from tidegate.consumer import _failures, _record_work, _window_work
 from tidegate.consumer.commands import Commit
 from tidegate.consumer.commit_answers import verdict
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget
+from tidegate.consumer.fanout import RecordsDelivered
 from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules
 from tidegate.consumer.scenarios.partition import (
     BATCHES,
@@ -49,7 +52,7 @@ from tidegate.consumer.scenarios.partition_states import (
     OWNER,
     PARKED,
 )
-from tidegate.consumer.watermark import committable, done_offsets
+from tidegate.consumer.watermark import committable, completed, done_offsets
 from tidegate.model.effects import Effect
 from tidegate.model.instants import SECOND
 from tidegate.sim.faults import Fault
@@ -62,7 +65,7 @@ from tidegate.sim.world import Meaning, Outcomes, World
 __all__ = [
     "COMMITS_FAILURES", "COMMITS_THE_HIGHEST", "COUNTS_LATE_RESULTS", "DROPS_FAILURES_OF_A_BATCH", "FAILURE_IS_DONE",
     "FETCHES_WHAT_IS_HELD", "NO_ANSWER_GIVES_UP", "REVOKES_WITHOUT_DRAIN", "RUNS_THE_REST", "SMALL", "SPECIMENS",
-    "TWO_COMMITS_IN_FLIGHT",
+    "TWO_COMMITS_IN_FLIGHT", "faulty",
 ]  # fmt: skip
 
 SMALL: Final = PartitionRules(running_max=2, metadata_max=0)
@@ -91,6 +94,30 @@ def answering(answers: Answers, *, summary: str) -> Scenario:
     return partition(rules=SMALL, answers=answers, summary=summary, records=1, rebalances=0, budget=1, kinds=kinds)
 
 
+# --- the machine --------------------------------------------------------------------------------------------------------
+
+STAGES: Final = (_failures, _record_work, _window_work)
+"""The modules of a partition besides its own; each imports those before it only."""
+
+
+def faulty(*replacements: tuple[str, str], **names: object) -> type[PartitionRules]:
+    """The rules of a partition with these texts replaced, each in the stage that has it, or else in the partition.
+
+    Args:
+        replacements: What one of them says, exactly once, and what it is to say instead.
+        names: What the names in those texts stand for.
+    """
+    made: dict[str, object] = {}
+    for stage in STAGES:
+        source = getsource(stage)
+        own = tuple(each for each in replacements if each[0] in source)
+        if own or any(name in source for name in made):
+            made[stage.__name__.rpartition(".")[2]] = variant(stage, *own, **made, **names)
+    sources = "".join(map(getsource, STAGES))
+    left = (each for each in replacements if sources.count(each[0]) != 1)  # what two stages say is refused, too
+    return variant(PartitionRules, *left, **made, **names)
+
+
 # --- texts that tests plant, too ----------------------------------------------------------------------------------------
 
 NEXT: Final = (
@@ -99,40 +126,37 @@ NEXT: Final = (
 HIGHEST: Final = """            finished = done_offsets(tracker)
             position = finished[-1] + 1 if finished and commits.committing is None else None
 """
-COMMITS_THE_HIGHEST: Final = partial(variant, PartitionRules, (NEXT, HIGHEST), done_offsets=done_offsets)
+COMMITS_THE_HIGHEST: Final = partial(faulty, (NEXT, HIGHEST), done_offsets=done_offsets)
 
 ANY: Final = """            position = committable(tracker)
             position = None if position is None or position <= (commits.committing or 0) else position
 """
-TWO_COMMITS_IN_FLIGHT: Final = partial(variant, PartitionRules, (NEXT, ANY), committable=committable)
+TWO_COMMITS_IN_FLIGHT: Final = partial(faulty, (NEXT, ANY), committable=committable)
 
-COUNTS_LATE_RESULTS: Final = partial(variant, PartitionRules, ("else event.generation == part.generation", "else True"))
+COUNTS_LATE_RESULTS: Final = partial(faulty, ("else event.generation == part.generation", "else True"))
 
 RELEASED: Final = (
     "Step(attrs.evolve(part, phase=Phase.STOPPED, order=part.order.stopped(0)), (Release(part.partition),))"
 )
-REVOKES_WITHOUT_DRAIN: Final = partial(variant, PartitionRules, ("self._revoked(part, in_flight)", RELEASED))
+REVOKES_WITHOUT_DRAIN: Final = partial(faulty, ("self._revoked(part, in_flight)", RELEASED))
 
-FAILURE_IS_DONE: Final = partial(
-    variant, PartitionRules, ("RecordsHandled((), request.offsets,", "RecordsHandled(request.offsets, (),")
-)
+FAILURE_IS_DONE: Final = partial(faulty, ("RecordsHandled((), request.offsets,", "RecordsHandled(request.offsets, (),"))
 
 STOPS: Final = "    failed = _merged(part.failed, failed)\n"
 COMPLETES: Final = f"    part = attrs.evolve(part, tracker=completed(part.tracker, failed))\n{STOPS}"
-COMMITS_FAILURES: Final = partial(variant, PartitionRules, (STOPS, COMPLETES))
+COMMITS_FAILURES: Final = partial(faulty, (STOPS, COMPLETES), completed=completed)
 
 DROPS_FAILURES_OF_A_BATCH: Final = partial(
-    variant, PartitionRules, ("what.attempt), what.failed", "what.attempt), () if what.done else what.failed")
+    faulty, ("what.attempt), what.failed", "what.attempt), () if what.done else what.failed")
 )
 
 RUNS_THE_REST: Final = partial(
-    variant,
-    PartitionRules,
+    faulty,
     ("order.is_closed and order.is_diverted(offsets[0])", "False"),
     ("order.is_diverted(batch[0])", "False"),
 )
 
-FETCHES_WHAT_IS_HELD: Final = partial(variant, PartitionRules, (" and isinstance(holding.hold, Free)", ""))
+FETCHES_WHAT_IS_HELD: Final = partial(faulty, (" and isinstance(holding.hold, Free)", ""))
 
 NO_ANSWER_GIVES_UP: Final = partial(
     variant,
@@ -150,8 +174,8 @@ CONSECUTIVE: Final = """            position, finished = tracker.floor, done_off
                 position += 1
             position = position if position > tracker.floor and commits.committing is None else None
 """
-TIMERS: Final = "tuple([self._retry_timer(part, Handle((each,), what.attempt)) for each in offsets])"
-PARKED_IS: Final = "self._parked(part, work, what, ended)"
+TIMERS: Final = "tuple([_failures.retry_timer(settings, part, Handle((each,), what.attempt)) for each in offsets])"
+PARKED_IS: Final = "_parked(settings, part, work, what, ended)"
 IN_ORDER: Final = "0 if self.ordering is not Ordering.BY_OFFSET else self.window_max if self.hooks else 1"
 LOST: Final = (
     "                kept = _with_lost(kept, before) if after is None and isinstance(event, _LOSSES) else kept\n"
@@ -173,7 +197,7 @@ SPECIMENS: Final = (
         "partition.counts_offsets", ALL,
         "The position goes from each offset to the next one, and waits for an offset that never comes.",
         "Spark Streaming took for granted that offsets are consecutive, and could not read a compacted topic.",
-        partial(variant, PartitionRules, (NEXT, CONSECUTIVE), done_offsets=done_offsets),
+        partial(faulty, (NEXT, CONSECUTIVE), done_offsets=done_offsets),
         make=partial(partition, rules=SMALL, records=len(HOLES), rebalances=0, budget=0, entries=HOLES), of="partition.gaps"),
     specimen(
         "partition.counts_late_results", ALL,
@@ -215,7 +239,7 @@ SPECIMENS: Final = (
         "partition.queue_survives", DRAINS,
         "What was queued is kept at a revocation, and begun while the partition drains.",
         "Drakkar 0.11.1 works on what was queued after its partition was revoked, in one window of any size.",
-        partial(variant, PartitionRules, (", order=part.order.stopped(0), work=_not_ready(part.work)", "")),
+        partial(faulty, (", order=part.order.stopped(0)", ""), (".not_ready()", "")),
         make=partial(partition, rules=PartitionRules(running_max=1, metadata_max=0), records=2, rebalances=1, kinds=GIVES_UP), of="partition"),
     specimen(
         "partition.failure_is_done", FINISHED,
@@ -227,13 +251,13 @@ SPECIMENS: Final = (
         "partition.raise_is_ignored", ALL,
         "Nobody learns what user code raises, so its window is never settled.",
         "Drakkar 0.11.1: a hook that raises inside an except clause settles nothing, and its offset is pending for ever.",
-        partial(variant, PartitionRules, ("return self._work_failed(part, request)", "return Step(part)")),
+        partial(faulty, ("_record_work.fail_record_request(self, part, work, request)", "None")),
         make=partial(partition, rules=SMALL, records=1, rebalances=0, budget=1, kinds=FAILS), of="partition.handler_fails"),
     specimen(
         "partition.dead_letter_is_optional", FINISHED,
         "A dead letter that could not be written is left out, and its record is committed.",
         "Drakkar 0.11.1: with its dead letters down or unconnected a payload is lost, and its offset is committed.",
-        partial(variant, PartitionRules, ("_stopped_at(part, self._stuck(part, bad)), 0, ()", "self._followed(part, work, RecordsDelivered(window, offsets))")),
+        partial(faulty, ("_failures.stopped_at(part, _failures.unsettled_with(settings, part, bad)), ()", "_followed(settings, part, work, RecordsDelivered(window, offsets))"), RecordsDelivered=RecordsDelivered),
         make=partial(partition, rules=SINKS, records=1, rebalances=0, kinds=SINKS_FAIL, user=with_a_sink), of="partition.sinks"),
     specimen(
         "partition.commits_failures", FINISHED,
@@ -245,7 +269,7 @@ SPECIMENS: Final = (
         "partition.no_answer_is_yes", ALL,
         "A commit without an answer passes for done.",
         "Planted: a client that commits without waiting for the answer never learns that there was none.",
-        partial(variant, PartitionRules, ("case Committed(_, _, position) if", "case Committed(_, _, position) | CommitUnknown(_, _, position) if")),
+        partial(faulty, ("case Committed(_, _, position) if", "case Committed(_, _, position) | CommitUnknown(_, _, position) if")),
         make=partial(partition, rules=SMALL, records=1, rebalances=0, budget=1, kinds={Fault.DROPPED: is_commit}), of="partition.commit_fails"),
     specimen(
         "partition.no_answer_gives_up", ALL,
@@ -257,7 +281,7 @@ SPECIMENS: Final = (
         "partition.takes_all_at_once", BOUNDED,
         "Every record that was fetched is handled at once.",
         "Drakkar 0.11.1 admits a fan-out of thousands of tasks of one record as a whole.",
-        partial(variant, PartitionRules, ("self._begun(told.state, self.running_max)", "self._begun(told.state, 99)")),
+        partial(faulty, ("self._start_work(told.state, self.running_max)", "self._start_work(told.state, 99)")),
         make=partial(partition, rules=PartitionRules(running_max=1, metadata_max=0), records=2, rebalances=0, budget=0), of="partition"),
     specimen(
         "partition.drops_failures_of_a_batch", ALL,
@@ -269,31 +293,31 @@ SPECIMENS: Final = (
         "partition.parking_is_done", FINISHED,
         "What is parked counts as done.",
         "Planted: a consumer that commits whatever its handler did not raise at loses what was put off.",
-        partial(variant, PartitionRules, (PARKED_IS, "self._handled(part, work, RecordsHandled(what.offsets, (), what.attempt), None)")),
+        partial(faulty, (PARKED_IS, "_handled(settings, part, work, RecordsHandled(what.offsets, (), what.attempt), None)")),
         make=partial(partition, rules=BY_KEY, records=1, rebalances=0, budget=0, user=parks), of="partition.parks"),
     specimen(
         "partition.parking_is_a_failure", PARKED,
         "Who asks to be called again later has failed.",
         "Planted: where to wait is to raise, attempts are used up by waiting.",
-        partial(variant, PartitionRules, (PARKED_IS, "self._handled(part, work, RecordsHandled((), what.offsets, what.attempt), None)")),
+        partial(faulty, (PARKED_IS, "_handled(settings, part, work, RecordsHandled((), what.offsets, what.attempt), None)")),
         make=partial(partition, rules=BY_KEY, records=1, rebalances=0, budget=0, user=parks), of="partition.parks"),
     specimen(
         "partition.forgets_what_is_parked", ALL,
         "Nobody sets a timer for what is parked.",
         "Planted: what is put off waits for a timer, and for nothing else.",
-        partial(variant, PartitionRules, (TIMERS, "()")),
+        partial(faulty, (TIMERS, "()")),
         make=partial(partition, rules=BY_KEY, records=1, rebalances=0, budget=0, user=parks), of="partition.parks"),
     specimen(
         "partition.takes_out_of_turn", IN_TURN,
         "Whatever is queued is taken, whether or not records before it are settled.",
         "Planted: so does any pool of executors that takes whatever is next.",
-        partial(variant, PartitionRules, (IN_ORDER, "0")),
+        partial(faulty, (IN_ORDER, "0")),
         make=partial(partition, rules=attrs.evolve(SMALL, ordering=Ordering.BY_OFFSET), rebalances=0, budget=0), of="partition.diverts"),
     specimen(
         "partition.windows_out_of_turn", IN_TURN,
         "Whatever is queued is taken, whether or not records before it are settled.",
         "Planted: so do batches of which several are in work at once.",
-        partial(variant, PartitionRules, (IN_ORDER, "0")),
+        partial(faulty, (IN_ORDER, "0")),
         make=partial(partition, rules=WINDOWS, records=3, rebalances=0, budget=0, user=a_task_each), of="partition.windows"),
     specimen(
         "partition.runs_the_rest", NOT_RUN,
@@ -311,13 +335,13 @@ SPECIMENS: Final = (
         "partition.begins_anew", ALL,
         "Where nothing is committed, nothing is until something is done, and the next owner looks for the beginning anew.",
         "Our own worker, and any consumer with `auto.offset.reset=latest`: who dies before its first commit takes along what it was handed.",
-        partial(variant, PartitionRules, ("begins=event.metadata is None", "begins=False")),
+        partial(faulty, ("begins=event.metadata is None", "begins=False")),
         make=partial(partition, records=1, rebalances=0, budget=1, user=hands_over, at_end=True), of="partition.at_end"),
     specimen(
         "partition.takes_before_its_beginning", BEGINS,
         "The beginning is committed, and nobody waits until it is.",
         "Planted: the commit may be lost, and what was taken before it with whoever took it.",
-        partial(variant, PartitionRules, (" and not commits.begins", "")),
+        partial(faulty, (" and not commits.begins", "")),
         make=partial(partition, records=1, rebalances=0, budget=0, user=hands_over, at_end=True), of="partition.at_end"),
     specimen(
         "partition.gate_is_ignored", LOAD,

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Final
 
 from tidegate.consumer.consumer import ConsumerRules
-from tidegate.consumer.partition import PartitionRules
 from tidegate.consumer.scenarios.partition_states import ALL, FINISHED, NEVER_FALLS
 from tidegate.consumer.scenarios.shutdown import (
     ANEW,
@@ -19,7 +18,8 @@ from tidegate.consumer.scenarios.shutdown import (
     shutdown,
     working,
 )
-from tidegate.consumer.watermark import committable
+from tidegate.consumer.specimens.partition import faulty
+from tidegate.consumer.watermark import committable, completed
 from tidegate.consumer.worker import WorkerRules, merged
 from tidegate.sim.reducers import Merge
 from tidegate.sim.scenario import Scenario
@@ -31,7 +31,7 @@ __all__ = ["SPECIMENS"]
 
 def in_partition(*replacements: tuple[str, str], **names: object) -> WorkerRules:
     """The rules of a worker with a bug in its partitions."""
-    partition = variant(PartitionRules, *replacements, **names)
+    partition = faulty(*replacements, **names)
     consumer = variant(ConsumerRules, PartitionRules=partition)
     return working(variant(WorkerRules, ConsumerRules=consumer), consumer, partition)
 
@@ -55,7 +55,7 @@ LAST: Final = f"""            last = committable(tracker)
             if phase is Phase.DRAINING and last is not None:
                 position = None if last <= (commits.committing or 0) else last
 {POSITION}"""
-ENDS: Final = "        return _ending(part, stop, abandoned), ("
+ENDS: Final = "        return part, (*interrupts,"
 COUNTS: Final = f"""        ended = sorted({{offset for each in abandoned for offset in each.work.offsets}})
         part = attrs.evolve(part, tracker=completed(part.tracker, ended))
 {ENDS}"""
@@ -103,7 +103,7 @@ SPECIMENS: Final = (
         "shutdown.counts_what_is_cancelled", FINISHED,
         "What is cancelled when the time is over has ended, so it is done.",
         "Drakkar 0.11.1: what ends when its sinks are closed is delivered to nobody, counted and committed.",
-        partial(in_partition, (ENDS, COUNTS)),
+        partial(in_partition, (ENDS, COUNTS), completed=completed),
         make=ASKED, of="shutdown"),
     specimen(
         "shutdown.begins_at_the_end", ANEW,

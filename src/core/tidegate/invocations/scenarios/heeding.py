@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import attrs
 
 from tidegate.invocations import heeding, laws
 from tidegate.invocations import invocation as status
-from tidegate.invocations.dispatch import Heeded, Run, Stray
 from tidegate.invocations.jobs import Job
 from tidegate.invocations.scenarios.taking import (
     KEYS,
@@ -26,18 +25,20 @@ from tidegate.invocations.scenarios.taking import (
 )
 from tidegate.invocations.scenarios.transition import RECORDS
 from tidegate.invocations.taking import TakenRun, Taker
+from tidegate.invocations.worker import UntrackedRun
 from tidegate.model.effects import Ambiguous, NotApplied, Program
 from tidegate.sim.automaton import Returned
 from tidegate.sim.faults import Faults
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
+from tidegate.work.vocabulary import HeartbeatReply, Run
 
 __all__ = ["FOUND", "KEPT", "SCENARIOS", "Heed", "unheard"]
 
 FOUND: Final = "what its runner does not know of is in its name no more"
 KEPT: Final = "what is in the hands of its runner stays there"
 
-Heed = Callable[[str, str, tuple[Run, ...], tuple[Stray, ...]], Program[Heeded]]
+Heed = Callable[[str, str, tuple[Run, ...], tuple[UntrackedRun, ...]], Program[HeartbeatReply]]
 
 
 async def take_and_beat(taker: Taker, heed: Heed, looks: tuple[bool, ...], beats: int) -> tuple[TakenRun, ...]:
@@ -46,14 +47,15 @@ async def take_and_beat(taker: Taker, heed: Heed, looks: tuple[bool, ...], beats
     for is_heard in looks:
         taken = await taker.take(1)
         runs = (*runs, *taken.runs) if is_heard else runs
-    mine = tuple(Run(each.key, each.record.version, TASK.name) for each in runs)
-    strays: tuple[Stray, ...] = ()
+    mine = tuple(Run(TASK.name, each.key, each.record.version) for each in runs)
+    untracked: tuple[UntrackedRun, ...] = ()
     answered = 0
     while answered < beats:
         try:
-            strays = (await heed(taker.records, taker.runner, mine, strays)).strays
+            reply = await heed(taker.records, taker.runner, mine, untracked)
         except (Ambiguous, NotApplied):
             continue
+        untracked = cast("tuple[UntrackedRun, ...]", reply.untracked)
         answered += 1
     return runs
 

@@ -17,7 +17,7 @@ SPECIMENS: Final = (
         "taking.unheard.looks_after_its_runs_alone", FOUND,
         "A beat asks for what the process runs, and for nothing else.",
         "A run by seed: the store refused the look that followed a take, and what was taken stood for as long as its process.",
-        partial(variant, heed, ("tuple(each for each in others if each not in strays)", "()")),
+        partial(variant, heed, ("tuple(each for each in others if each not in untracked)", "()")),
         make=unheard, of="taking.unheard"),
     specimen(
         "taking.unheard.whatever_is_in_its_name", KEPT,

@@ -8,7 +8,6 @@ from tidegate.reactive.laws import (
     evolution,
     orphans,
     plan_queries,
-    pool,
     reactive_task,
     reconciliation,
     snapshot,
@@ -17,6 +16,6 @@ from tidegate.reactive.laws import (
 )
 
 __all__ = [
-    "change_stream", "debounce", "deployments", "desk", "evolution", "orphans", "plan_queries", "pool", "reactive_task", "reconciliation", "snapshot",
+    "change_stream", "debounce", "deployments", "desk", "evolution", "orphans", "plan_queries", "reactive_task", "reconciliation", "snapshot",
     "sweeper", "tasks",
 ]  # fmt: skip

@@ -37,7 +37,7 @@ def is_end(effect: Effect[object]) -> bool:
 
 
 async def settled(task: ReactiveTask, name: str, ended: Ended) -> None:
-    """Write these ends; what nobody confirms is asked for again, as a pool does (law PW17)."""
+    """Write these ends; what nobody confirms is asked for again, as a worker does (law WK19)."""
     del name
     while ended:
         verdicts = await task.completer.end(ended)

@@ -1,0 +1,105 @@
+"""What follows in a partition when something has failed: another attempt after a while, an answer by user code, or a stop.
+
+A record that has failed for good holds back what the policy says: everything behind it, the rest of its key, or nothing where
+user code answers for it. Where a window has a delivery of its own, its records are settled together, so all of them are stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+import attrs
+
+from tidegate.consumer import fanout
+from tidegate.consumer.commands import Handle, StartRetryTimer
+from tidegate.consumer.commits import Commits
+from tidegate.consumer.fanout import DeliverRecords, Start
+from tidegate.consumer.handling import Handling, RecordPhase
+from tidegate.consumer.partition_settings import FailurePolicy, PartitionSettings
+from tidegate.consumer.partition_state import Owned, Phase
+from tidegate.consumer.windowed import Windowed
+from tidegate.model.instants import Duration
+from tidegate.retries.backoff import delay_after
+
+__all__ = [
+    "apply_failure_policy", "backing_off", "backoff_timer", "commit_timer", "retry_timer", "stopped_at", "unsettled_with",
+]  # fmt: skip
+
+
+def apply_failure_policy(
+    settings: PartitionSettings, part: Owned, failed: Iterable[DeliverRecords]
+) -> tuple[Owned, tuple[DeliverRecords, ...]]:
+    """These records have failed for good: what follows for the rest of their keys, and what user code has to answer for."""
+    answers: list[DeliverRecords] = []
+    for request in failed:
+        match settings.failure_policy:
+            case FailurePolicy.SKIP:
+                answers.append(request)
+            case FailurePolicy.DIVERT_KEY:
+                part = part.evolve(order=part.order.closing(request.offsets, drops=False))
+                answers.append(request)
+            case FailurePolicy.STOP:
+                part = stopped_at(part, unsettled_with(settings, part, request))
+            case FailurePolicy.BLOCK_KEY:
+                stuck = unsettled_with(settings, part, request)
+                order = part.order.closing(stuck, drops=True)
+                part = attrs.evolve(part, failed=_merged(part.failed, stuck), order=order)
+            case _:
+                assert_never(settings.failure_policy)
+    return part, tuple(answers)
+
+
+def unsettled_with(settings: PartitionSettings, part: Owned, request: DeliverRecords) -> tuple[int, ...]:
+    """The records that cannot be settled unless these are: with a delivery of its own, all of the window."""
+    if not settings.fanout.window_delivery or not isinstance(part.work, Windowed):
+        return request.offsets
+    windows = part.work.windows
+    at = {offset: fanout.record_status(windows, offset) for offset in fanout.records(windows)}
+    return tuple(offset for offset, status in at.items() if status and status.window == request.window)
+
+
+def stopped_at(part: Owned, failed: tuple[int, ...]) -> Owned:
+    """The failure of these records stands, and only what is before them is still taken."""
+    failed = _merged(part.failed, failed)
+    return attrs.evolve(part, failed=failed, order=part.order.stopped(failed[0]), phase=Phase.STOPPED)
+
+
+def _merged(offsets: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted({*offsets, *more}))
+
+
+# --- timers -------------------------------------------------------------------------------------------------------------
+
+
+def backing_off(part: Owned) -> tuple[Handle | Start, ...]:
+    """The work that waits for its next attempt."""
+    if isinstance(part.work, Windowed):
+        return part.work.backing_off
+    return tuple([Handle((each.offset,), each.attempt) for each in part.work.those(RecordPhase.BACKING_OFF)])
+
+
+def retry_timer(settings: PartitionSettings, part: Owned, start: Handle | Start) -> StartRetryTimer:
+    """The timer until the next attempt at these records or tasks."""
+    if isinstance(start, Handle):
+        assert isinstance(part.work, Handling)
+        known = part.work.of(start.offsets[0])
+        if known is not None and known.delay is not None:
+            return backoff_timer(settings, part, start, known.delay)
+        failures = start.attempt - 1
+    else:
+        assert isinstance(part.work, Windowed)
+        failures = fanout.failures_before(part.work.windows, start)
+    return backoff_timer(settings, part, start, delay_after(settings.backoff, failures))
+
+
+def commit_timer(settings: PartitionSettings, part: Owned, commits: Commits) -> StartRetryTimer:
+    """The timer until the commit is tried again."""
+    return backoff_timer(settings, part, None, delay_after(settings.backoff, commits.failures))
+
+
+def backoff_timer(
+    settings: PartitionSettings, part: Owned, start: Handle | Start | None, delay: Duration
+) -> StartRetryTimer:
+    """The timer of this delay, less the jitter."""
+    return StartRetryTimer(part.partition, part.generation, start, delay, settings.jitter_ppm)

@@ -1,0 +1,9 @@
+"""A process that runs handlers: which runs are under way, and what does it ask for next?
+
+    vocabulary  rules, runs, and commands
+    events      what became of commands, and what else happens
+    state       the state
+    worker      the reducer, and its laws
+
+Read `worker` first. The `__all__` of each module are its public names. Beside them: `laws`.
+"""

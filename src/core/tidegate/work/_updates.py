@@ -1,0 +1,40 @@
+"""Changes of a worker's state that its parts make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidegate.model.instants import Instant
+from tidegate.model.sealed import evolve
+from tidegate.work.state import QueueState, Running, WorkerState
+from tidegate.work.vocabulary import Request, Slot
+
+__all__ = ["answered", "asked", "with_queue", "with_running"]
+
+
+def with_queue(state: WorkerState, place: int, changed: QueueState) -> WorkerState:
+    """The state with this of the queue that stands there."""
+    return evolve(state, queues=(*state.queues[:place], changed, *state.queues[place + 1 :]))
+
+
+def with_running(state: WorkerState, running: Iterable[Running]) -> WorkerState:
+    """The state with these running, and their counts."""
+    running = tuple(running)
+    slots = [each.slot for each in running]
+    return evolve(
+        state,
+        running=running,
+        used=slots.count(Slot.HAS),
+        queued=slots.count(Slot.NEXT),
+        wanting=slots.count(Slot.WANTS),
+    )
+
+
+def asked(state: WorkerState, command: Request, at: Instant) -> WorkerState:
+    """The state in which a request is under way."""
+    return evolve(state, requests=(*state.requests, (command, at)))
+
+
+def answered(state: WorkerState, command: Request) -> WorkerState:
+    """The state in which a request is under way no more."""
+    return evolve(state, requests=tuple(each for each in state.requests if each[0] != command))

@@ -1,0 +1,499 @@
+"""The values of a worker process: its rules, the runs that it handles, and its commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from functools import cached_property
+from typing import Protocol, TypeAlias, final
+
+import attrs
+
+from tidegate.model.effects import Effect
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import PPM, SECOND, Duration, seconds
+from tidegate.model.operations import UPDATES_MAX
+from tidegate.model.sealed import sealed
+from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
+from tidegate.retries.polling import PollingBounds
+
+__all__ = [
+    "ByLease", "ByLife", "CapacityGranted", "Dues", "Ended", "Heartbeat", "HeartbeatReply", "Identified", "Interrupt", "InterruptReason",
+    "Leave", "NoAnswer", "Poll", "PollGroup", "PollResult", "Queue", "RenewLeases", "Renewal", "Request", "Result", "ResultRules",
+    "Results", "Resume", "ReturnUntracked", "Run", "Runs", "Slot", "StartHandlers", "StartTimer", "WorkerCommand", "WorkerRules",
+    "WriteReply", "WriteResults",
+]  # fmt: skip
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+class Identified(Protocol):
+    """One claim of a record."""
+
+    @property
+    def id(self) -> str:
+        """The id of the record."""
+        ...
+
+    @property
+    def token(self) -> int:
+        """The version or the fencing token of the claim: no two claims of a record have the same."""
+        ...
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Run:
+    """A claim of a record whose handler this process calls; two of the same task, id and token are equal.
+
+    Invariants: the task and the id are not empty; 1 <= token, timeout.
+
+    Attributes:
+        task: The name of its task.
+        id: The id of the record.
+        token: The version or the fencing token of the claim.
+        timeout: How long its handler may take, in microseconds; None for any time.
+        rejected: The result of a run that is not started; None for one that is.
+        detail: What its handler needs; the worker does not look at it.
+    """
+
+    task: str
+    id: str
+    token: int
+    timeout: Duration | None = attrs.field(default=None, eq=False)
+    rejected: object = attrs.field(default=None, eq=False, repr=False)
+    detail: object = attrs.field(default=None, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.task, "a task")
+        check_name(self.id, "the id of a record")
+        check_int(self.token, "the token of a claim", 1)
+        if self.timeout is not None:
+            check_int(self.timeout, "a timeout in microseconds", 1)
+
+
+class InterruptReason(Enum):
+    """Why a handler is interrupted."""
+
+    CANCEL = "it was cancelled"
+    KILL = "it is to run elsewhere"
+    LOST = "it is another's now, or has ended"
+    TOO_LONG = "it has taken longer than its task allows"
+    LEASE_LOST = "its lease is lost"
+    SILENT = "this process was silent for too long"
+    STOPPING = "the time to stop is over"
+    LATE = "it was taken ahead, and has waited for too long"
+
+
+class NoAnswer(Enum):
+    """Takes the place of an answer."""
+
+    NO_ANSWER = "the handler was not called, or was interrupted before it answered"
+
+
+class Slot(Enum):
+    """Whether a run has one of the slots in which handlers run."""
+
+    NEXT = "it is started when there is a slot"
+    HAS = "it has a slot"
+    AWAY = "it waits for other runs, and has given its slot away"
+    WANTS = "it resumes when there is a slot"
+    WITHOUT = "it was interrupted while it waited, and resumes without a slot"
+
+
+@final
+@sealed
+class Result:
+    """What a run has come to, to be written to its record.
+
+    Attributes:
+        run: The run.
+        life: The life of the process in which it was taken.
+        value: The result.
+        is_last: Whether the worker drops it if the store refuses it.
+    """
+
+    run: Run
+    life: int
+    value: object
+    is_last: bool = False
+
+
+class ResultRules(Protocol):
+    """What the results of runs are: the worker itself only carries them."""
+
+    def result(self, run: Run, answer: object, why: InterruptReason | None) -> object:
+        """The result of a run.
+
+        Args:
+            run: The run.
+            answer: What its handler has answered.
+            why: Why it was interrupted; None where it was not.
+        """
+        ...
+
+    @property
+    def refused(self) -> object:
+        """The result in the place of one that the store refuses for good; None to ask again for that one."""
+        ...
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class ByLease:
+    """Each claim has a lease: a process renews it, and whoever finds it expired takes the record over. A queue says how long it is."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ByLife:
+    """A process has a heartbeat, and holds its claims while it is alive. Invariant: 1 <= heartbeat_every < dead_after.
+
+    Attributes:
+        heartbeat_every: The interval of heartbeats, in microseconds.
+        dead_after: After how long without one a process counts as dead, in microseconds; the same for all that ask.
+    """
+
+    heartbeat_every: Duration
+    dead_after: Duration
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.heartbeat_every, "an interval of heartbeats in microseconds", 1)
+        check_int(self.dead_after, "a time of silence in microseconds", self.heartbeat_every + 1)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Queue:
+    """A queue that a worker polls. Invariants: the name is not empty; 1 <= lease.
+
+    Attributes:
+        name: Its name.
+        polling: How often it is polled.
+        lease: How long a claim holds unless it is renewed, in microseconds; None where liveness is by life.
+        group: The queues of one group are polled by one request while none of them is known to have something due; None for a
+            queue of no group.
+    """
+
+    name: str
+    polling: PollingBounds = attrs.field(factory=PollingBounds)
+    lease: Duration | None = None
+    group: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        check_name(self.name, "a queue")
+        check_type(self.polling, PollingBounds, "the bounds of an interval")
+        if self.lease is not None:
+            check_int(self.lease, "a lease in microseconds", 1)
+        if self.group is not None:
+            check_name(self.group, "a group of queues")
+
+
+@final
+@attrs.frozen(kw_only=True)
+class WorkerRules:
+    """How a process works.
+
+    Invariants: each queue has a name of its own, and a lease where liveness is by lease; a process that prefetches has one queue;
+    1 <= concurrency; 1 <= batch, results_max <= UPDATES_MAX; 0 <= drain, leave; 0 <= draw_ppm <= PPM.
+
+    Attributes:
+        queues: The queues.
+        results: What the results of runs are.
+        liveness: How the process keeps its claims.
+        concurrency: How many handlers run at a time: the number of slots.
+        batch: How many runs are taken in a request, at most.
+        results_max: How many results are written in a request, at most.
+        prefetch: Whether more runs are taken than there are slots, where handlers are short.
+        drain: How long handlers may go on once the worker is to stop, in microseconds.
+        leave: How long it may take after that to write results, in microseconds.
+        draw_ppm: How much of the jitter of its polling is added; another for each process.
+    """
+
+    queues: tuple[Queue, ...]
+    results: ResultRules = attrs.field(repr=False)
+    liveness: ByLease | ByLife = ByLease()
+    concurrency: int = 10
+    batch: int = 100
+    results_max: int = 100
+    prefetch: bool = False
+    drain: Duration = 20 * SECOND
+    leave: Duration = 5 * SECOND
+    draw_ppm: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        check_tuple(self.queues, Queue, "a queue")
+        if len(self.places) < len(self.queues):
+            raise Misuse("two queues of one name", todo="give each a name of its own")
+        check_callable(getattr(self.results, "result", None), "what the results of runs are")
+        check_type(self.liveness, (ByLease, ByLife), "how a process keeps its claims")
+        if isinstance(self.liveness, ByLease) and any(queue.lease is None for queue in self.queues):
+            raise Misuse("a queue without a lease", todo="say how long a claim holds, or pass ByLife")
+        check_int(self.concurrency, "a number of handlers", 1)
+        check_int(self.batch, "a number of runs", 1, UPDATES_MAX)
+        check_int(self.results_max, "a number of results", 1, UPDATES_MAX)
+        check_type(self.prefetch, bool, "prefetch")
+        if self.prefetch and len(self.queues) > 1:
+            raise Misuse("prefetch with several queues", todo="pass one queue, or prefetch=False")
+        check_int(self.drain, "a time to drain in microseconds", 0)
+        check_int(self.leave, "a time to leave in microseconds", 0)
+        check_int(self.draw_ppm, "a draw in parts per million", 0, PPM)
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Where each queue stands among the queues."""
+        return {queue.name: place for place, queue in enumerate(self.queues)}
+
+    def queue(self, name: str) -> Queue | None:
+        """The queue of this name; None for one that this process does not poll."""
+        check_name(name, "a queue")
+        place = self.places.get(name)
+        return None if place is None else self.queues[place]
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+Runs: TypeAlias = tuple[Run, ...]
+Results: TypeAlias = tuple[Result, ...]
+Ended: TypeAlias = tuple[tuple[Run, object], ...]
+Dues: TypeAlias = tuple[tuple[str, Duration], ...]
+
+
+@final
+@attrs.frozen
+class PollResult:
+    """What a poll has taken.
+
+    Attributes:
+        runs: The runs that have begun.
+        is_more: Whether more may be due.
+        due_in: After how long the next one is due, in microseconds; None where that is not known.
+        lost: How many claims were lost to other processes.
+        cursor: Where the next poll begins.
+        has_failed: Whether the store did not answer, or refused.
+        is_uncertain: Whether more may be claimed than `runs`, or may come to be.
+    """
+
+    runs: Runs = ()
+    is_more: bool = False
+    due_in: Duration | None = None
+    lost: int = 0
+    cursor: str | None = None
+    has_failed: bool = False
+    is_uncertain: bool = False
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Poll(Effect[PollResult]):
+    """Claim what is due in a queue.
+
+    Attributes:
+        queue: Its name.
+        most: How many runs at most.
+        factor: Among how many times as many they are chosen (`tidegate.retries.spread`).
+        cursor: Where to begin: the cursor of the poll before.
+        life: The life of this process that claims them.
+    """
+
+    queue: str
+    most: int
+    factor: int = 1
+    cursor: str | None = None
+    life: int = 1
+
+    def __str__(self) -> str:
+        return f"poll {self.queue}, {self.most} at most{f', of {self.factor * self.most}' if self.factor > 1 else ''}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class PollGroup(Effect[Dues]):
+    """Ask after how long something is due in these queues, all of one group, and within that time."""
+
+    group: str
+    queues: tuple[str, ...]
+    within: Duration
+
+    def __str__(self) -> str:
+        return f"ask what is due in {len(self.queues)} queues of {self.group} within {seconds(self.within)}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class CapacityGranted(Effect[None]):
+    """Let a planner in this process claim runs of a queue: a poll that another carries out, unless `most` is 0.
+
+    Attributes:
+        queue: The name of the queue.
+        request: The id of the planner's request.
+        most: How many runs at most; whoever answers need not know.
+    """
+
+    queue: str
+    request: str
+    most: int = attrs.field(default=0, eq=False)
+
+    def __str__(self) -> str:
+        return f"let the planner of {self.queue} claim {self.most} at most"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class StartHandlers(Effect[Ended]):
+    """Call the handlers of these runs; any number of events says how they have ended."""
+
+    runs: Runs
+
+    def __str__(self) -> str:
+        return f"start {len(self.runs)}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Resume(Effect[None]):
+    """Let these suspended runs go on: they have slots again, or were interrupted."""
+
+    runs: Runs
+
+    def __str__(self) -> str:
+        return f"resume {len(self.runs)}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Interrupt(Effect[None]):
+    """End the handlers of these runs."""
+
+    runs: Runs
+    why: InterruptReason
+
+    def __str__(self) -> str:
+        return f"interrupt {len(self.runs)}: {self.why.value}"
+
+
+@final
+@attrs.frozen
+class WriteReply:
+    """What became of a request to write results.
+
+    Attributes:
+        left: The results of which it is unknown whether they are written.
+        is_more: Whether something is due by that, or may be.
+        lost: The results that are not written, for their records have moved on.
+        dues: After how long records are due again by that, in microseconds.
+    """
+
+    left: Results = ()
+    is_more: bool = False
+    lost: Results = ()
+    dues: tuple[Duration, ...] = ()
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class WriteResults(Effect[WriteReply]):
+    """Write these results, of runs of one queue and one life."""
+
+    queue: str
+    results: Results
+
+    def __str__(self) -> str:
+        return f"write {len(self.results)} results"
+
+
+class Renewal(Enum):
+    """What became of the renewal of a lease."""
+
+    RENEWED = "the lease goes on"
+    BUSY = "the open transaction of its own handler holds the record: the lease is not written, and cannot be lost"
+    LOST = "the record is another's, or gone"
+    UNKNOWN = "nobody knows"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class RenewLeases(Effect[tuple[Renewal, ...]]):
+    """Renew the leases of these runs; the reply says what became of each."""
+
+    queue: str
+    runs: Runs
+
+    def __str__(self) -> str:
+        return f"renew {len(self.runs)} leases of {self.queue}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class ReturnUntracked(Effect[int]):
+    """Give back what this process has claimed in a queue but for these runs; the reply says how many claims that were."""
+
+    queue: str
+    tracked: Runs
+
+    def __str__(self) -> str:
+        return f"give back the claims of this process in {self.queue} but for {len(self.tracked)}"
+
+
+@final
+@attrs.frozen
+class HeartbeatReply:
+    """What a process is told with a heartbeat.
+
+    Attributes:
+        asked: Runs that are to be interrupted, or are lost.
+        untracked: The other claims of this process.
+    """
+
+    asked: tuple[tuple[Run, InterruptReason], ...] = ()
+    untracked: tuple[Identified, ...] = ()
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Heartbeat(Effect["HeartbeatReply | None"]):
+    """Join as the member of this life, or renew it; then look after its claims. The reply is None if that member is gone.
+
+    Attributes:
+        life: The life.
+        runs: The runs of that life.
+        untracked: Claims to be given back, if they are still as they were.
+    """
+
+    life: int
+    runs: Runs
+    untracked: tuple[Identified, ...] = ()
+
+    def __str__(self) -> str:
+        return f"send a heartbeat for {len(self.runs)}"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class Leave(Effect[None]):
+    """End the membership of this life."""
+
+    life: int
+
+    def __str__(self) -> str:
+        return "leave"
+
+
+@final
+@attrs.frozen(cache_hash=True)
+class StartTimer(Effect[None]):
+    """Send `TimerFired` after this time, in microseconds; the timer before is cancelled."""
+
+    duration: Duration
+
+    def __str__(self) -> str:
+        return f"wake in {seconds(self.duration)}"
+
+
+Request: TypeAlias = Poll | PollGroup | CapacityGranted | WriteResults | RenewLeases | ReturnUntracked | Heartbeat
+"""A command whose answer the worker awaits."""
+WorkerCommand: TypeAlias = Request | StartHandlers | Resume | Interrupt | Leave | StartTimer
