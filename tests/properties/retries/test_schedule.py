@@ -59,6 +59,7 @@ def test_sc3_first_sight_is_not_due(schedule: Schedule, line: tuple[Instant, ...
 @given(schedules(), timelines(), cells(), st.integers(0, 40))
 @example(LATE, LINE, ScheduleCell(EPOCH), 5)
 @example(LATE, LINE, ScheduleCell(EPOCH), 18)
+@example(Schedule("* * * * *", late_max=0), (Instant(1), Instant(2)), ScheduleCell(EPOCH), 2)
 def test_sc4_only_late_ones_are_skipped(
     schedule: Schedule, line: tuple[Instant, ...], cell: ScheduleCell, at: int
 ) -> None:
