@@ -58,7 +58,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a failure is the last": Bug(Completer._outcome, "next_attempt(self.policy, max(claim.attempts, 1), since, now, draw)", "tasks.GiveUp()"),
     "what a process was not told of is left": Bug(worker._poll_completed, "    if result.is_uncertain:", "    if False:", ("unheard",), shown_by=("unheard", 154)),
     "a claim that arrives late is left": Bug(Fetcher._claimed, "given_up, missed = missed[: len(given_up)], unheard", "given_up = missed[: len(given_up)]", ("unheard",), shown_by=("unheard", 21)),
-    "an end that nobody confirms is left": Bug(worker._results_written, "each in command.results if each in reply.left)", "each in ())", ("unheard",), shown_by=("unheard", 173)),
+    "an end that nobody confirms is left": Bug(worker._results_refused, "return _write_again(rules, state, command, results, event.at + liveness.retry_pause(queue))", "return state", ("unheard",), shown_by=("unheard", 173)),
     "what a new version is to do over is not": Bug(evolution.evolve, "    if statuses:", "    if False:", shown_by=("nothing", 22)),
     "what another version led past counts as looked at": Bug(deployments.decide_deployment, "of_tasks(known.progress, names)", "known.progress", shown_by=("nothing", 217)),
     "a write waits for whatever transaction holds its record": Bug(RecordStore.update, "within=None if before.owner is None else self.within", "within=None", ("holds",)),

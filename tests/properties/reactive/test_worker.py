@@ -56,10 +56,12 @@ def test_a_handler_that_has_returned_although_it_was_interrupted_has_ended_well(
 
 def test_what_a_poll_has_taken() -> None:
     def polled(*others: object) -> PollResult:
-        return worker.poll_result("bill", 7, ((run_of(1),), others))
+        return worker.poll_result("bill", 7, 3, ((run_of(1),), others))
 
-    assert worker.poll_result("bill", 7, (run_of(1),)) == PollResult((ONE,))
+    assert worker.poll_result("bill", 7, 3, (run_of(1),)) == PollResult((ONE,))
     assert polled(Idle.NOT_CLAIMED) == PollResult((ONE,), lost=1)
+    # There is more that is due, though less was won than was asked for.
+    assert polled(Idle.NOT_CLAIMED, Idle.NOT_CLAIMED) == PollResult((ONE,), is_more=True, lost=2)
     assert polled(SetAside("r", "torn")) == PollResult((ONE,), is_more=True)
     assert polled(Idle.UNHEARD) == PollResult((ONE,), is_uncertain=True)
     # What is held is chosen among more the next time, and a late write of it may yet be done.
@@ -93,7 +95,7 @@ def test_a_record_that_has_changed_while_it_was_processed_is_due_at_once(
 
 @pytest.mark.parametrize(
     "wrong",
-    [lambda: worker.TaskResults().result(ONE, 7, None), lambda: worker.poll_result("bill", None, ("x",))],
+    [lambda: worker.TaskResults().result(ONE, 7, None), lambda: worker.poll_result("bill", None, 3, ("x",))],
 )
 def test_what_is_wrong_is_misuse(wrong: Callable[[], object]) -> None:
     with pytest.raises(Misuse):

@@ -765,8 +765,8 @@ def test_a_step_compares_the_name_of_each_of_many_queues_a_few_times() -> None:
 
 
 def test_a_worker_that_has_lost_claims_chooses_among_more_at_once_and_comes_back() -> None:
-    """Law SP2. There is more that is due, though less was won than was asked for."""
-    step = told(LEASED, PollCompleted(at(1), Poll("bill", 3), PollResult((run_of(1),), lost=2)))
+    """Law SP2."""
+    step = told(LEASED, PollCompleted(at(1), Poll("bill", 3), PollResult((run_of(1),), is_more=True, lost=2)))
     again = Poll("bill", 2, 2)
     assert again in step.commands
     assert str(again) == "poll bill, 2 at most, of 4"

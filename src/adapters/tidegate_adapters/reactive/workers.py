@@ -26,6 +26,7 @@ from tidegate.work.events import (
     PollCompleted,
     QueuesPaused,
     QueueThrottled,
+    ResultsRefused,
     ResultsWritten,
     UntrackedReturned,
     WorkerEvent,
@@ -149,7 +150,7 @@ class Pool(HandlerWorkers):
     async def _poll(self, command: Poll) -> PollResult:
         task, run = self._declared[command.queue].task, self._declared[command.queue].site.run
         reply = await run(task.fetcher.take(self._worker, command.most, command.factor))
-        return worker.poll_result(command.queue, self._declared[command.queue].timeout, reply)
+        return worker.poll_result(command.queue, self._declared[command.queue].timeout, command.most, reply)
 
     async def _renew(self, command: RenewLeases) -> tuple[Renewal, ...]:
         task, run = self._declared[command.queue].task, self._declared[command.queue].site.run
@@ -169,9 +170,11 @@ class Pool(HandlerWorkers):
         if isinstance(event, UntrackedReturned) and event.number:
             told = "gave back %d of %s, which nobody had said were claimed"
             log.warning(told, event.number, event.command.queue, extra=self._fields(command, None))
-        if isinstance(event, ResultsWritten) and event.reply.left:
-            told = "nobody knows whether the ends of %d runs of %s are written: they are asked for again"
-            log.warning(told, len(event.reply.left), event.command.queue, extra=self._fields(command, None))
+        if isinstance(event, ResultsWritten | ResultsRefused):
+            left = event.reply.left if isinstance(event, ResultsWritten) else event.command.results
+            if left:
+                told = "nobody knows whether the ends of %d runs of %s are written: they are asked for again"
+                log.warning(told, len(left), event.command.queue, extra=self._fields(command, None))
         return event
 
     def _answer(self, run: Run, ended: Ended) -> HandlerAnswer | NoAnswer:

@@ -1,7 +1,8 @@
 """What runs of reactive tasks are to a worker (`tidegate.work.worker`), and what they have come to.
 
 Each task is a queue of its own and each run has a lease. The tasks whose records are in one collection are a group. The token of
-a run is that of its claim. The programs of the task carry out what the worker commands (`tidegate.reactive.fetching`, `tidegate.reactive.completion`).
+a run is that of its claim. The programs of the task carry out what the worker commands (`tidegate.reactive.fetching`,
+`tidegate.reactive.completion`).
 """
 
 from __future__ import annotations
@@ -59,18 +60,20 @@ def ends(results: tuple[Result, ...]) -> tuple[tuple[fetching.Run, HandlerAnswer
     return tuple((cast("fetching.Run", each.run.detail), cast("HandlerAnswer", each.value)) for each in results)
 
 
-def poll_result(task: str, timeout: Duration | None, reply: tuple[object, ...]) -> PollResult:
-    """What a poll has taken, by the reply of `Fetcher.take`."""
+def poll_result(task: str, timeout: Duration | None, most: int, reply: tuple[object, ...]) -> PollResult:
+    """What a poll has taken that has asked for so many, by the reply of `Fetcher.take`."""
+    check_int(most, "a number of runs", 1)
     check_type(reply, tuple, "runs, and what became of the others")
     runs, others = cast(
         "tuple[tuple[fetching.Run, ...], tuple[object, ...]]", reply if len(reply) == 2 else (reply, ())
     )
     check_tuple(runs, fetching.Run, "a run")
     check_tuple(others, (Idle, SetAside), "what became of a record")
+    lost = others.count(Idle.NOT_CLAIMED) + others.count(Idle.HELD)  # so the next poll chooses among more
     return PollResult(
         tuple(run_of(task, each, timeout) for each in runs),
-        is_more=any(each not in _NOTHING for each in others),
-        lost=others.count(Idle.NOT_CLAIMED) + others.count(Idle.HELD),  # so the next poll chooses among more
+        is_more=any(each not in _NOTHING for each in others) or (bool(runs) and len(runs) + lost >= most),
+        lost=lost,
         is_uncertain=Idle.UNHEARD in others or Idle.HELD in others,  # a late write may yet be done
     )
 

@@ -395,7 +395,7 @@ class WriteResults(Effect[WriteReply]):
     results: Results
 
     def __str__(self) -> str:
-        return f"write {len(self.results)} results"
+        return f"write {len(self.results)} results of {self.queue}"
 
 
 class Renewal(Enum):

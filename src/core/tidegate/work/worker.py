@@ -256,7 +256,7 @@ def _set_pace(rules: WorkerRules, state: WorkerState, command: Poll, result: Pol
     factor = widened(command.factor, len(result.runs), result.lost)
     # The queue of a poll that has failed is still known to be due. Polled with its group it would be woken before its pause is over.
     known = evolve(known, factor=factor, cursor=result.cursor, is_woken=known.is_woken or result.has_failed)
-    if result.is_more or (result.runs and len(result.runs) + result.lost >= command.most):
+    if result.is_more or len(result.runs) == command.most:
         known = _woken(rules, known, place, at)
     elif result.runs:  # where fewer were found than asked for, there are no more that nobody announces, for a moment
         known = evolve(known, pace=woken(polling, known.pace or fresh(polling, at), at + polling.least))
