@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar, final
 
-__all__ = ["SMOKE", "kafka", "mongo", "sized"]
-
 SMOKE: Final = bool(os.environ.get("TIDEGATE_SMOKE"))
 T = TypeVar("T")
 

@@ -22,8 +22,6 @@ from tidegate_adapters.embedded_changes import EmbeddedChanges
 from tidegate_adapters.simulated_mongo import Change, Code, Outcome
 from tidegate_adapters.simulated_mongo.connection import Strike
 
-__all__ = ["REFUSED", "EmbeddedSet", "Process"]
-
 REFUSED: Final = 13
 """The code of a no that lasts."""
 DELAY_S: Final = (0.000_2, 0.002)

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["kept", "no_others"]
-
 _OURS: Final = ("tidegate", "aiokafka")
 _SIMULATED: Final = ("tidegate.sim.", "tidegate_adapters.simulated_kafka")
 _CONTAINERS: Final = (dict, list, set, deque)

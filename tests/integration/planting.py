@@ -13,8 +13,6 @@ from typing import Any, Protocol, final
 import attrs
 import pytest
 
-__all__ = ["Bug", "Judged", "first", "own_seeds", "planted"]
-
 
 class Judged(Protocol):
     """What was found wrong about a run."""

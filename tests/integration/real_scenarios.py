@@ -75,11 +75,6 @@ from tidegate.triggers.trigger import Trigger
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 from tidegate.work import vocabulary as work
 
-__all__ = [
-    "INVOICED", "asked", "brief_election", "brief_service", "completing", "consumed", "crons", "deleted", "documents", "first_sight", "imported", "invoiced_apart", "looked_at", "members", "planned", "reconciling",
-    "resent", "set_aside", "stuck", "swept", "wrapped",
-]  # fmt: skip
-
 ANY: Final = Faults.of(Fault.DROPPED, Fault.LOST_REPLY)
 LEASE: Final = Terms(ttl=300 * MILLISECOND, heartbeat=150 * MILLISECOND, margin=0)
 

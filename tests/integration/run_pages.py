@@ -18,8 +18,6 @@ from tidegate.model.instants import SECOND
 from tidegate.model.patches import difference
 from tidegate.sim.trace import Breach, Lane, LawKind, Mover, NamedLaw, PolicyName, StepKind, Trace, TraceStep, Truth
 
-__all__ = ["JUDGE", "Told", "laws_of", "trace_of"]
-
 JUDGE: Final = "judge"
 _LANES: Final = {"network": Lane.NETWORK, "faults": Lane.FAULTS, "run": Lane.CLOCK, JUDGE: Lane.COORDINATOR}
 

@@ -32,8 +32,6 @@ from tidegate_adapters.simulated_kafka.requests import (
     Written,
 )
 
-__all__ = ["OUT", "Place", "Reader", "fence", "place_of", "places_in", "producing", "trouble"]
-
 Place: TypeAlias = tuple[int, int]
 OUT: Final = "out"
 """Where answers go."""

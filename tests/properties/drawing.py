@@ -8,8 +8,6 @@ from typing import Any
 from hypothesis import Phase, find, settings
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["must_draw"]
-
 
 def must_draw(drawn: SearchStrategy[Any], is_the_case: Callable[[Any], bool]) -> None:
     """Draw until there is one of these: one in a thousand is missed in once in twenty thousand times."""

@@ -28,8 +28,6 @@ from hypothesis import settings
 
 from tidegate.sim.variants import variant
 
-__all__ = ["Bug", "Law", "bug", "finds", "plant", "planted"]
-
 Law: TypeAlias = Callable[..., None]
 """A test without arguments, but for what Hypothesis draws: it raises AssertionError where something is wrong."""
 _RIGHT: Final = (".laws.", ".strategies.")

@@ -21,8 +21,6 @@ from tidegate.model.instants import MILLISECOND
 from tidegate.retries.polling import PollingBounds
 from tidegate_adapters.embedded import Embedded
 
-__all__ = ["App", "OnEmbedded", "Testable", "on_embedded", "tested"]
-
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")

@@ -57,8 +57,6 @@ from tidegate.retries.pauses import Pauses
 from tidegate_adapters.declaring import check_unit, length_of
 from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 
-__all__ = ["HeldLock", "LockBusy", "LockLost", "array_push_lock", "array_push_lock_async"]
-
 MARGIN: Final = timedelta(seconds=1)
 _STALE: Final = timedelta(microseconds=STALE)
 _LOG: Final = logging.getLogger(__name__)

@@ -30,8 +30,6 @@ from tidegate_adapters.namesakes import OwnName
 from tidegate_adapters.record_fields import named, placed, say
 from tidegate_adapters.undone import Records
 
-__all__ = ["ASK_AGAIN", "LOOK_AGAIN_S", "Assignment", "Topics"]
-
 ASK_AGAIN: Final = Exponential(SECOND // 10, cap=5 * SECOND)
 """How long a member waits until it asks again what is committed, or starts its client again."""
 _LONG: Final = 5

@@ -18,8 +18,6 @@ import operator
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeAlias, TypeVar
 
-__all__ = ["Calling", "at_once", "awaited", "directly"]
-
 T = TypeVar("T")
 
 Calling: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]

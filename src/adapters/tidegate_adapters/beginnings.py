@@ -28,10 +28,6 @@ from tidegate_adapters.record_fields import placed, say
 from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = [
-    "Beginning", "Beginnings",
-]  # fmt: skip
-
 Beginning: TypeAlias = tuple[int, str | None]
 """A position, and what was committed along with it; None where nothing was, and another owner may find another one."""
 _Found: TypeAlias = tuple[Committed | None, LogRange | None]

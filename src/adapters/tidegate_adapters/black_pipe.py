@@ -52,9 +52,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.black_pipe", "mongo", missing) from missing
 
-__all__ = ["Action", "BlackPipe", "Body", "Link", "MakePipe", "Rule", "command_error", "write_concern_error"]
-
-
 Body: TypeAlias = Mapping[str, Any]
 """A command as it was sent; its document sequences ("updates", "documents", "deletes") are among its keys."""
 

@@ -39,9 +39,6 @@ from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.instants import MILLISECOND, Instant, instant, moment
 from tidegate.model.values import check_type
 
-__all__ = ["CODEC", "SAME", "document_of", "encoded", "loaded", "natural", "stored", "unreadable"]
-
-
 CODEC: Final = CodecOptions[dict[str, Any]](
     document_class=dict,
     datetime_conversion=DatetimeConversion.DATETIME_MS,

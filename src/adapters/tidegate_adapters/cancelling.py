@@ -13,8 +13,6 @@ from typing import Any, Final, TypeVar
 from tidegate.model.errors import check_failure
 from tidegate.model.instants import SECOND, Duration
 
-__all__ = ["CLOSE_S", "check_awaited_failure", "ended", "told_within", "unless"]
-
 T = TypeVar("T")
 
 CLOSE_S: Final = 0.1

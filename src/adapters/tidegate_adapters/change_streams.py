@@ -68,8 +68,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.change_streams", "mongo", missing) from missing
 
-__all__ = ["HISTORY_LOST", "WAIT", "ChangeStream", "splits", "whole"]
-
 log: Final = logging.getLogger(__name__)
 
 HISTORY_LOST: Final = 286

@@ -28,10 +28,6 @@ from tidegate_adapters.record_fields import named, placed, say
 from tidegate_adapters.runtime import Call
 from tidegate_adapters.undone import Records
 
-__all__ = [
-    "Committing",
-]  # fmt: skip
-
 _GAP: Final[Duration] = SECOND // 10
 """How long it waits from one request to the next."""
 _LASTS_S: Final = 10.0

@@ -80,9 +80,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.configuration", "worker", missing, "reactive", "orchestrator") from missing
 
-__all__ = ["Configured", "Row", "Setting", "configured", "from_arguments", "from_environment", "from_file", "layers"]
-
-
 T = TypeVar("T")
 Names: TypeAlias = tuple[str, ...]
 KIND: Final = "kind"

@@ -23,16 +23,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.connecting", "mongo", missing) from missing
 
-__all__ = [
-    "AppStore",
-    "check_same_server",
-    "check_session",
-    "check_store",
-    "connected_sites",
-    "is_embedded",
-    "life_name",
-]
-
 AppStore: TypeAlias = str | AsyncMongoClient[Any] | object
 """The URI of a replica set; or a client, which stays open; or an `Embedded` store."""
 

@@ -37,8 +37,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.crons", "orchestrator", missing) from missing
 
-__all__ = ["check_cron", "next_after"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SECOND: Final = timedelta(seconds=1)

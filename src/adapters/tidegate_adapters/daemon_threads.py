@@ -11,8 +11,6 @@ from queue import SimpleQueue
 from threading import Semaphore, Thread
 from typing import Any, Protocol, TypeAlias, final
 
-__all__ = ["DaemonThreads", "Threads"]
-
 _Call: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]
 
 

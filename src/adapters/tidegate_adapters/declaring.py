@@ -22,23 +22,6 @@ from tidegate.model.values import check_callable, check_int, check_name, check_t
 from tidegate.retries.backoff import LONGEST, Backoff, Fixed, Policy
 from tidegate_adapters.failures import near
 
-__all__ = [
-    "check_known",
-    "check_lengths",
-    "check_unit",
-    "delays_of",
-    "is_async_handler",
-    "is_loading",
-    "length_of",
-    "loading",
-    "meant",
-    "module_from",
-    "observers_of",
-    "place_of",
-    "policy_of",
-    "timeout_of",
-]
-
 
 def is_async_handler(handler: object, name: str, todo: str) -> bool:
     """Whether a handler is async.

@@ -55,12 +55,6 @@ from tidegate.model.unawaited import forgotten
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate.retries.pauses import Attempted
 
-__all__ = [
-    "ABORT_SECONDS", "CLOSINGS_MAX", "AsyncHandle", "Handle", "Handlers", "Store", "choosing", "documents", "local", "local_async", "run",
-    "run_async",
-]  # fmt: skip
-
-
 T = TypeVar("T")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

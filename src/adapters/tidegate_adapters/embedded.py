@@ -40,9 +40,6 @@ from tidegate.sim.transactions import aborted, known
 from tidegate.sim.world import CLOCK, DOCUMENTS, IDS, Cell, Key, contents, perform, world_with
 from tidegate_adapters.embedded_changes import EmbeddedChanges, Feed
 
-__all__ = ["Embedded", "process_clock"]
-
-
 Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRecords
 _MEANS: Final = planning(perform)
 Transactional: TypeAlias = InTransaction[Any] | CommitTransaction | AbortTransaction

@@ -28,8 +28,6 @@ from tidegate.model.values import check_types
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, Page, Position
 from tidegate_adapters.declaring import length_of
 
-__all__ = ["REMEMBERED", "EmbeddedChanges", "Feed"]
-
 REMEMBERED: Final = 100_000
 """How many changes the store remembers."""
 _HISTORY_LOST: Final = 286

@@ -45,8 +45,6 @@ from tidegate_adapters.kafka_ports import (
 from tidegate_adapters.later import Later
 from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = ["EmbeddedLog", "EmbeddedRun", "Outcome", "record_of", "records_of"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 _FIELDS: Final = ("topic", "partition", "key", "value", "headers")

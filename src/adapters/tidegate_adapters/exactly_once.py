@@ -46,8 +46,6 @@ from tidegate_adapters.kafka_ports import TransactionalProducer
 from tidegate_adapters.record_fields import named
 from tidegate_adapters.sending import acknowledged, queued
 
-__all__ = ["Transactions"]
-
 _LASTS_S: Final = 120.0
 """The longest that a step takes: three times the client's own limit, for its sender may end without a word."""
 _GAP: Final[Duration] = SECOND // 10

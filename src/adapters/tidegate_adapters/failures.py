@@ -15,13 +15,6 @@ import tidegate_adapters
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import InternalError, Misuse, Nondeterministic, TidegateError
 
-__all__ = [
-    "CodeRaisedError", "NothingSelectedError", "ReplayDivergedError", "ServerFailedError", "StoppedError",
-    "WorkersLostError", "as_of_the_server", "exit_code", "is_of_tidegate", "is_the_users", "is_the_users_file", "message", "near", "origin", "place",
-    "raised", "users_frames",
-]  # fmt: skip
-
-
 _OF_TIDEGATE, _OF_ADAPTERS, _OF_PYTHON = (
     f"{Path(file).resolve().parent}{os.sep}" for file in (tidegate.__file__, tidegate_adapters.__file__, os.__file__)
 )

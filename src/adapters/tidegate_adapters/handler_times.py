@@ -12,8 +12,6 @@ from typing import Final, final
 
 from tidegate.model.instants import SECOND, Instant
 
-__all__ = ["BOUNDS_S", "Handled", "HandlerTimes"]
-
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the buckets of durations, in seconds; those of Prometheus' clients, and some for slow handlers."""
 

@@ -39,12 +39,6 @@ from tidegate_adapters.daemon_threads import DaemonThreads, Threads
 from tidegate_adapters.declaring import check_called_with_one
 from tidegate_adapters.runtime import RunsOn
 
-__all__ = [
-    "TOPIC", "Around", "Called", "Decode", "Handlers", "Then", "Undecodable", "Unread", "UserHandler", "called", "is_pattern", "letters_of", "pattern_of", "threaded",
-    "undecoded",
-    "unread", "unread_and_sends",
-]  # fmt: skip
-
 TOPIC: Final = "{topic}"
 """Stands for the topic of a record in that of its dead letter."""
 UserHandler: TypeAlias = Callable[[Any], object]

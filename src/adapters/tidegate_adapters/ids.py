@@ -20,8 +20,6 @@ from tidegate.model.documents import Field, Value
 from tidegate.model.errors import Misuse, shown
 from tidegate_adapters import bson_values
 
-__all__ = ["exact", "meant", "readable"]
-
 _HOW: Final = JSONOptions(
     json_mode=JSONMode.RELAXED, document_class=dict, tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_MS
 )

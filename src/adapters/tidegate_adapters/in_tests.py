@@ -18,8 +18,6 @@ import attrs
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.sim.scenario import Scenario
 
-__all__ = ["SOUGHT", "TEST", "Sought", "scenario_in"]
-
 TEST: Final = re.compile(r"(?P<file>.+?\.py)::(?P<test>.+?)(?:#(?P<number>[1-9][0-9]{0,5}))?", re.DOTALL)
 """How a test names its scenario."""
 

@@ -95,8 +95,6 @@ from tidegate_adapters.undone import Records
 from tidegate_adapters.user_code import Code, UserCode
 from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = ["Member"]
-
 _STARTS_MAX: Final = 6
 """How often a client is started, with pauses in between: for three seconds."""
 

@@ -44,12 +44,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
-__all__ = [
-    "CONNECTION_ERROR", "GONE", "HEARTBEAT_MS", "KAFKA_ERROR", "NOT_ASSIGNED", "NOT_OF_ALL", "NO_GENERATION", "OUT_OF_RANGE", "PRODUCER_CLOSED", "SESSION_MS", "TIMED_OUT", "WRITES", "Client", "Committed", "Connect", "Produce", "Producer", "Producing", "Received", "absent", "ask_coordinator", "brokers",
-    "check_options", "client", "commit", "commit_failure", "committed", "end", "end_seen", "ends", "fetched_raw", "generation_of", "join_no_more", "listener", "log_ranges", "member_id_of", "offset_at", "ours", "out_of_range", "position_seen", "producer",
-    "record_of", "refresh", "rejoin", "send_failure", "theirs", "transaction_failure", "transactional_producer", "watch",
-]  # fmt: skip
-
 
 class Received(Protocol):
     """A record of aiokafka."""

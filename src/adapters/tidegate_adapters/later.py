@@ -8,8 +8,6 @@ from typing import Final, final
 from tidegate.model.instants import Duration, seconds
 from tidegate_adapters.declaring import length_of
 
-__all__ = ["Later"]
-
 
 @final
 class Later(Exception):  # noqa: N818  it is no error

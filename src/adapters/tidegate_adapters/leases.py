@@ -84,8 +84,6 @@ from tidegate_adapters.declaring import check_unit, length_of
 from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
 
-__all__ = ["Held", "LeaseBusy", "LeaseLost", "leader", "leader_async", "lease", "lease_async"]
-
 _LOOP: Final = ClockName("loop")
 _LOG: Final = logging.getLogger(__name__)
 _AGAIN_S: Final = 1.0

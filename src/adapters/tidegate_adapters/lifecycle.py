@@ -13,8 +13,6 @@ from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.record_fields import named
 from tidegate_adapters.runtime import Runtime
 
-__all__ = ["Lifecycle", "WorkerRuntime", "as_ours"]
-
 WorkerRuntime: TypeAlias = Runtime[WorkerState, ShutdownEvent, ShutdownCommand]
 _TODO_OF_A_SESSION = (
     "set session_timeout_ms to what the broker takes, group.min.session.timeout.ms to group.max.session.timeout.ms"

@@ -9,8 +9,6 @@ import logging
 from collections.abc import Mapping
 from typing import final
 
-__all__ = ["Lines"]
-
 
 @final
 class Lines:

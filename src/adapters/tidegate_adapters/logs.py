@@ -14,8 +14,6 @@ from typing import Final, Literal, TextIO, TypeAlias, assert_never, final
 
 from tidegate_adapters.printable import clean, is_secret_name, one_line, redacted
 
-__all__ = ["LogFormat", "log_to"]
-
 LogFormat: TypeAlias = Literal["text", "json"]
 _OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 """What every record of a logger has."""

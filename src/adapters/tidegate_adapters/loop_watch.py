@@ -24,8 +24,6 @@ from typing import Any, Final, TypeAlias, final
 
 from tidegate_adapters.failures import is_the_users_file, near
 
-__all__ = ["watched"]
-
 log = logging.getLogger("tidegate.loop")
 
 STANDS_S: Final = 1.0

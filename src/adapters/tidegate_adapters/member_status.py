@@ -19,8 +19,6 @@ from tidegate_adapters.sinks import Outbox, SinkStatus
 from tidegate_adapters.tallies import Glance
 from tidegate_adapters.undone import Records
 
-__all__ = ["MemberStatus"]
-
 _LOOK_EVERY_S: Final = 0.1
 _LOOP: Final = ClockName("loop")
 """The clock of the event loop, by which it is judged how long something stands."""

@@ -38,8 +38,6 @@ from tidegate_adapters.handler_times import Handled
 from tidegate_adapters.sinks import SinkStatus
 from tidegate_adapters.tallies import Glance, Tallies
 
-__all__ = ["families"]
-
 _PLACE: Final = ("topic", "partition")
 _NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_worker_"

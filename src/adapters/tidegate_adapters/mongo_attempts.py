@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from pymongo import AsyncMongoClient, MongoClient
     from pymongo.monitoring import CommandFailedEvent, CommandStartedEvent, CommandSucceededEvent
 
-__all__ = ["Attempts", "Requests", "before", "listens"]
-
-
 _WRITES: Final = {"insert", "update", "delete", "findAndModify"}
 
 Requests: TypeAlias = list[Reply]

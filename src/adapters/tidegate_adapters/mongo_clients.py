@@ -24,8 +24,6 @@ from tidegate_adapters.mongo import connect, connect_async
 if TYPE_CHECKING:
     from pymongo import AsyncMongoClient, MongoClient
 
-__all__ = ["close_shared", "close_shared_async", "shared", "shared_async"]
-
 _guard = Lock()
 _locks: Final[dict[str, Lock]] = {}
 _clients: Final[dict[str, MongoClient[dict[str, Any]]]] = {}

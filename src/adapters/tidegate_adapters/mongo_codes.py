@@ -34,9 +34,6 @@ import attrs
 from tidegate.model.effects import DUPLICATE_KEY, TOO_LATE, Ambiguous, Failure, NotApplied, Refused
 from tidegate.model.errors import Misuse
 
-__all__ = ["CODES", "LABELS", "SILENT_LABELS", "Meaning", "Reply", "meaning"]
-
-
 Reply: TypeAlias = Mapping[str, Any]
 """What the server answered, or the part of it that is about one write."""
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
         ServerHeartbeatSucceededEvent,
     )
 
-__all__ = ["Elections", "at_one_time", "settled"]
-
 
 @final
 class Elections(ServerHeartbeatListener):

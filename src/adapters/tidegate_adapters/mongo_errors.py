@@ -68,12 +68,6 @@ from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied
 from tidegate.model.errors import Misuse
 from tidegate_adapters.mongo_codes import LABELS, Meaning, Reply, meaning
 
-__all__ = [
-    "DRIVER_ERRORS", "Before", "DriverError", "failure", "failure_of_commit", "failure_of_deletions", "failure_of_many", "failure_of_statement",
-    "inserted_beside", "is_said_by", "retold", "wrote_nothing",
-]  # fmt: skip
-
-
 DriverError: TypeAlias = PyMongoError | BSONError | OverflowError
 DRIVER_ERRORS: Final = (PyMongoError, BSONError, OverflowError)
 """All that an operation of pymongo raises of its own."""

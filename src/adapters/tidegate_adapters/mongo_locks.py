@@ -15,8 +15,6 @@ from typing import TypeVar
 
 from pymongo import lock
 
-__all__ = ["mend_locks"]
-
 T = TypeVar("T")
 
 

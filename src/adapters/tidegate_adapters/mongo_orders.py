@@ -22,8 +22,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo_orders", "mongo", missing) from missing
 
-__all__ = ["behind", "ordered"]
-
 _Term: TypeAlias = Ascending | Descending
 _EMPTY: Final = "$$REMOVE"
 """What an empty array sorts by: less than null, as what is missing is for an expression."""

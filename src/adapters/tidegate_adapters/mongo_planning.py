@@ -30,8 +30,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.mongo_planning", "mongo", missing) from missing
 
-__all__ = ["counts_of", "page_of", "pipeline"]
-
 Condition = Callable[[Filter], dict[str, Any]]
 _IDS: Final = Field[tuple[Value, ...]]("ids")
 _AFTER: Final = Field[Value]("after")

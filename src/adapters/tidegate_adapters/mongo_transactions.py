@@ -40,8 +40,6 @@ from tidegate_adapters.at_once import Calling
 from tidegate_adapters.mongo_elections import at_one_time
 from tidegate_adapters.mongo_errors import DRIVER_ERRORS, failure_of_commit, failure_of_statement
 
-__all__ = ["SESSIONS_MAX", "Carry", "Sessions"]
-
 SESSIONS_MAX: Final = 1_000
 
 Carry: TypeAlias = Callable[[Any], tuple[Callable[[], Any], Callable[[Any], object]]]

@@ -42,8 +42,6 @@ from tidegate_adapters.lifecycle import Lifecycle
 from tidegate_adapters.record_fields import say
 from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = ["FENCED_INSTANCE_ID", "NamedHeartbeat", "OwnName", "Seat", "is_taken", "seat_of"]
-
 FENCED_INSTANCE_ID: Final = 82
 _HEARTBEAT: Final = 12
 _NOT_NOW: Final = frozenset({14, 15, 16})

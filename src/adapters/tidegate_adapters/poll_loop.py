@@ -37,8 +37,6 @@ from tidegate_adapters.undone import Records
 from tidegate_adapters.user_code import UserCode
 from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = ["PollLoop"]
-
 _POLL_MS: Final = 100
 _POLL_S: Final = _POLL_MS / 1_000
 _PARSED_AT_ONCE: Final = 5_000

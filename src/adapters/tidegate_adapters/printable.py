@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, TypeAlias
 
-__all__ = ["SHOWN_MAX", "Secret", "clean", "is_secret_name", "may_be_redacted", "one_line", "redacted"]
-
 Secret: TypeAlias = Annotated[str, "secret"]
 """Text that is never shown."""
 

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from tidegate_adapters.seeded import Seeded
     from tidegate_adapters.simulating import Sim
 
-__all__ = ["Hooks", "black_pipe", "on_embedded", "seeded", "sim"]
-
 _SEED: Final = pytest.StashKey[str]()
 _MARK: Final = (
     "tidegate(runs, seed, faults, policy, states_max, faults_max): how the fixture `sim` explores in this test"

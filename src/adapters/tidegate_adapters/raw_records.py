@@ -17,10 +17,6 @@ from aiokafka.record.legacy_records import LegacyRecordBatch
 
 from tidegate.model.records import Send
 
-__all__ = [
-    "RawBatches", "batch_of",
-]  # fmt: skip
-
 _LENGTH, _MAGIC, _OVERHEAD = slice(8, 12), 16, 12
 """Where a batch of records says how long it is, and of which format; and how much stands before what it counts."""
 _HEADERS_SINCE: Final = 2

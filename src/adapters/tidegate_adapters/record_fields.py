@@ -14,10 +14,6 @@ from tidegate.consumer.worker import ShutdownCommand
 from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters.log_lines import Lines
 
-__all__ = [
-    "attempt_of", "fields_of", "named", "placed", "say",
-]  # fmt: skip
-
 say: Final = Lines(logging.getLogger("tidegate_adapters.kafka"))
 """Says a line about the worker."""
 

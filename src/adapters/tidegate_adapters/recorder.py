@@ -46,9 +46,6 @@ from tidegate.sim.tagged import FieldPath
 from tidegate_adapters.driver import AsyncHandle, Handle
 from tidegate_adapters.printable import is_secret_name, may_be_redacted, redacted
 
-__all__ = ["IsSecret", "Recorder"]
-
-
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 

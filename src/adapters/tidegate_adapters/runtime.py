@@ -54,21 +54,6 @@ from tidegate.model.values import check_type
 from tidegate_adapters.log_lines import Lines
 from tidegate_adapters.loop_watch import watched
 
-__all__ = [
-    "After",
-    "Call",
-    "CallEach",
-    "Ended",
-    "Interrupt",
-    "Job",
-    "Observer",
-    "RunsOn",
-    "Runtime",
-    "Withdraw",
-    "Working",
-    "as_failure",
-]
-
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 _say: Final = Lines(log)

@@ -43,8 +43,6 @@ try:
 except ImportError:
     cloudpickle = None
 
-__all__ = ["SEEDS", "second_process"]
-
 SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
 """PYTHONHASHSEED of the children; this process's own is left out."""
 ANSWER_S: Final = 60

@@ -25,8 +25,6 @@ import tidegate
 if TYPE_CHECKING:
     from tidegate.sim.rerun import Answer, Case
 
-__all__ = ["cached", "context_variable", "main", "read_message", "write_message"]
-
 _SIZE: Final = struct.Struct(">Q")
 _WORK_S: Final = 120
 """How long it may take for a message."""

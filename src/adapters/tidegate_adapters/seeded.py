@@ -11,8 +11,6 @@ from typing import Any, Final, final
 
 from tidegate_adapters.testing import run
 
-__all__ = ["RUNS", "Seeded", "seeds"]
-
 RUNS: Final = 100
 """How many runs a test has that does not say."""
 

@@ -36,8 +36,6 @@ from tidegate_adapters.record_fields import say
 from tidegate_adapters.sinks import Outbox, Sink
 from tidegate_adapters.worker_settings import letter_topic
 
-__all__ = ["DeadLetters", "Failed", "KafkaSink", "acknowledged", "failed_by", "queued"]
-
 _LASTS_S: Final = 120.0
 """The longest that a send takes: three times the client's own limit, for its sender may end without a word."""
 _BATCH_BYTES: Final = 16_384

@@ -34,8 +34,6 @@ from urllib.parse import urlsplit
 
 from tidegate.model.errors import Misuse
 
-__all__ = ["MISDIRECTED", "Answer", "Asked", "Page", "address", "is_own", "is_own_name", "served"]
-
 log: Final = logging.getLogger(__name__)
 
 _PATIENCE_S: Final = 10.0

@@ -44,8 +44,6 @@ from tidegate_adapters.in_tests import SOUGHT, Sought
 from tidegate_adapters.printable import one_line
 from tidegate_adapters.store import Store, named_apart, read
 
-__all__ = ["Sim", "near", "settings"]
-
 PCT_DEPTH: Final = 3
 SHRINK_S: Final = 1.0
 """How long it may take to shrink a counterexample."""

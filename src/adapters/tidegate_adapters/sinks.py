@@ -41,8 +41,6 @@ from tidegate.sinks.outbox import (
 from tidegate_adapters.record_fields import named, say
 from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
 
-__all__ = ["Outbox", "Sink", "SinkStatus"]
-
 P = TypeVar("P")
 P_contra = TypeVar("P_contra", contravariant=True)
 _LOOP: Final = ClockName("loop")

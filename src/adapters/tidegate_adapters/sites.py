@@ -18,8 +18,6 @@ from tidegate_adapters.driver import AsyncHandle, choosing, documents, local_asy
 if TYPE_CHECKING:
     from pymongo import AsyncMongoClient
 
-__all__ = ["Site"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, TypeVar, cast, final
 
-__all__ = ["Sparing"]
-
 T = TypeVar("T")
 
 _HOLDS_S: Final = 1.0

@@ -37,9 +37,6 @@ from tidegate_adapters.printable import clean
 if TYPE_CHECKING:
     from tidegate_adapters.targets import Target  # with all that ships, which who stores a trace need not import
 
-__all__ = ["Store", "bytes_of", "named_apart", "read", "replay_line", "save", "trace_in"]
-
-
 _TRACE_BYTES_MAX: Final = 64 * 1024 * 1024
 _STEM_MAX: Final = 80
 _EMBEDDED: Final = re.compile(r"<script\b[^>]*\btype=\"application/json\"[^>]*>(.*?)</script>", re.DOTALL)

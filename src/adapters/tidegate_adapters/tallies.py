@@ -31,8 +31,6 @@ from tidegate.model.records import TopicPartition
 from tidegate_adapters.handler_times import Handled
 from tidegate_adapters.sinks import SinkStatus
 
-__all__ = ["OUTCOMES", "Glance", "Tallies"]
-
 OUTCOMES: Final[Mapping[type[object], str]] = {
     Committed: "committed", CommitRefused: "refused", MetadataRefused: "metadata_refused", CommitUnknown: "unknown",
 }  # fmt: skip

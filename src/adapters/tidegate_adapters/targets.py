@@ -37,9 +37,6 @@ from tidegate_adapters.declaring import loading, module_from
 from tidegate_adapters.failures import NothingSelectedError, message, near, origin, raised
 from tidegate_adapters.in_tests import TEST, scenario_in
 
-__all__ = ["Target", "attribute", "one", "recorded", "select", "takes_nothing", "there"]
-
-
 _ATTRIBUTE: Final = re.compile(r"(?P<module>.+?):(?P<attribute>[^\W\d]\w*)(?:\[(?P<name>.*)\])?", re.DOTALL)
 
 _TO_NAME_IT: Final = "go to the directory where it was recorded, or name the scenario: tidegate replay TRACE TARGET"

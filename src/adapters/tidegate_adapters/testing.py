@@ -53,8 +53,6 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND
 from tidegate_adapters.declaring import length_of
 
-__all__ = ["EPOCH_S", "TURNS_MAX", "Deadlock", "Endless", "Unhandled", "run", "stall"]
-
 TURNS_MAX: Final = 1_000_000
 """After so many turns of the loop a run is taken to be endless."""
 EPOCH_S: Final = 1_700_000_000

@@ -14,8 +14,6 @@ from typing import Final
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MINUTE, SECOND, Duration, Instant, instant, moment, seconds
 
-__all__ = ["ago", "length", "time_of", "when"]
-
 _UNITS: Final = {"s": SECOND, "m": MINUTE, "h": 60 * MINUTE, "d": 1_440 * MINUTE}
 _AGO: Final = re.compile(r"([0-9]{1,6})([smhd])")
 

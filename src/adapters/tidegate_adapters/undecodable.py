@@ -19,10 +19,6 @@ from tidegate_adapters import kafka_ports as ports
 from tidegate_adapters.kafka_ports import Client, Received, theirs
 from tidegate_adapters.raw_records import RawBatches
 
-__all__ = [
-    "Found", "is_undecodable", "read",
-]  # fmt: skip
-
 
 class Found(NamedTuple):
     """What was read.

@@ -23,10 +23,6 @@ from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters.kafka_ports import Received, record_of
 from tidegate_adapters.sending import Failed
 
-__all__ = [
-    "Records", "Undone",
-]  # fmt: skip
-
 _KNOWN_MAX: Final = 1_000
 """How many records of a partition are known again: the first of them, which a commit waits for."""
 _STANDS_S: Final = 1.0

@@ -45,8 +45,6 @@ from tidegate_adapters.tallies import Tallies
 from tidegate_adapters.undone import Records
 from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = ["Code", "Estimate", "Hooks", "Observer", "Recording", "UserCode"]
-
 Hooks: TypeAlias = Callable[[Work, tuple[Record, ...]], Awaitable[object]]
 Observer: TypeAlias = Callable[[Event, ConsumerState], None]
 Recording: TypeAlias = Callable[[ShutdownEvent, Sequence[ShutdownCommand]], None]

@@ -28,8 +28,6 @@ from tidegate_adapters.daemon_threads import DaemonThreads
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.runtime import Call, CallEach, Ended, InterruptEach, Job, Observer, Runtime, as_failure
 
-__all__ = ["INTERRUPTED", "HandlerWorkers", "WorkerObserver"]
-
 WorkerObserver: TypeAlias = Observer[WorkerEvent, WorkerState, WorkerCommand]
 
 INTERRUPTED: Final = Refused("interrupted")

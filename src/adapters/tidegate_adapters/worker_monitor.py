@@ -17,8 +17,6 @@ from tidegate_adapters.serving import Answer
 from tidegate_adapters.shell import monitor
 from tidegate_adapters.sinks import SinkStatus
 
-__all__ = ["of_health"]
-
 _CIRCUITS: Final = {Open: "open", HalfOpen: "half_open"}
 
 

@@ -10,8 +10,6 @@ from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome, re
 from tidegate_adapters.kafka import Worker
 from tidegate_adapters.shell.application import Answer, Life
 
-__all__ = ["life"]
-
 
 def life(worker: Worker, *, embedded: Path | None = None) -> Life[None] | Life[Outcome]:
     """How a worker runs.

@@ -30,17 +30,6 @@ from tidegate_adapters.declaring import length_of
 from tidegate_adapters.handlers import TOPIC, Undecodable, is_pattern, letters_of, pattern_of
 from tidegate_adapters.printable import Secret
 
-__all__ = [
-    "CONCURRENCY",
-    "GRACE",
-    "LEAVE",
-    "LOOPBACK",
-    "STALLED_AFTER",
-    "ClientOptions",
-    "WorkerSettings",
-    "letter_topic",
-]
-
 LOOPBACK: Final = "127.0.0.1"
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 

@@ -15,8 +15,6 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Scope, Shipped, Specimen
 
-__all__ = ["CATALOGUE", "DESIGNS", "SAMPLE", "SPECIMENS", "shipped"]
-
 _DESIGNED: Final[Mapping[str, tuple[str, ...]]] = {
     "leases": ("leader", "small_lock"),
     "counters": ("counter", "counter_read"),

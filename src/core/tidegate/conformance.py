@@ -85,8 +85,6 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_tuple, check_type
 from tidegate.sim.world import CLOCK, MANY, Key, Plain, World, perform, pinned
 
-__all__ = ["PROBED", "Breach", "Disagreement", "agreement", "breaches", "probes"]
-
 # --- a store ------------------------------------------------------------------------------------------------------------
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from enum import IntEnum, unique
 from typing import final
 
-__all__ = ["ExitCode"]
-
 
 @final
 @unique

@@ -19,8 +19,6 @@ from tidegate.sim.report import Report, Verdict, explore
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import STATES_MAX
 
-__all__ = ["assert_no_counterexample", "unexpected"]
-
 
 def assert_no_counterexample(
     scenario: Scenario,

@@ -346,19 +346,23 @@ test_a_planted_bug_is_found = planted(
         test_b2_all_is_held_above_high, test_b2_the_load_is_bounded,
     ),
     bug(
-        "it opens below low only", ("load <= thresholds.low", "load < thresholds.low"), test_b3_nothing_is_held_below_low
+        "it opens below low only", ("load <= thresholds.low", "load < thresholds.low"),
+        test_b3_nothing_is_held_below_low,
     ),
     bug(
-        "it tells the news each time", ("Band.BETWEEN: Hold(GateReason.ABOVE_LOW)", "Band.BETWEEN: Hold(GateReason.REACHED_HIGH)"),
+        "it tells the news each time",
+        ("Band.BETWEEN: Hold(GateReason.ABOVE_LOW)", "Band.BETWEEN: Hold(GateReason.REACHED_HIGH)"),
         test_b6_verdicts_tell_of_changes,
     ),
     # Drakkar's loop: what is assigned while the flag is up, or paused late, is never looked at.
     bug(
         "it plans only on a change", ("return Plan(\n", "return Plan(poll=wanted) if not verdict.changed else Plan(\n"),
-        test_b2_all_is_held_above_high, test_b2_the_load_is_bounded, test_b3_nothing_is_held_below_low, test_b11_all_flows_again,
+        test_b2_all_is_held_above_high, test_b2_the_load_is_bounded, test_b3_nothing_is_held_below_low,
+        test_b11_all_flows_again,
     ),
     bug(
-        "newly assigned ones are forgotten where some are paused", ("in left if each not in stopped", "in left if not stopped"),
+        "newly assigned ones are forgotten where some are paused",
+        ("in left if each not in stopped", "in left if not stopped"),
         test_b2_all_is_held_above_high,
     ),
     bug(
@@ -412,7 +416,8 @@ test_a_planted_bug_is_found = planted(
     ),
     # Drakkar's sum: what is inside `arrange`, in hooks or on its way to a sink is not seen.
     bug(
-        "not all places count", ("self.waiting + self.arranging + self.running + self.in_hooks", "self.waiting + self.running"),
+        "not all places count",
+        ("self.waiting + self.arranging + self.running + self.in_hooks", "self.waiting + self.running"),
         test_b2_the_load_is_bounded, test_b10_each_record_counts_once,
     ),
 )  # fmt: skip

@@ -370,7 +370,10 @@ test_a_planted_bug_is_found = planted(
     ),
     bug(
         "what was surveyed once is not looked at again",
-        ("NOTHING, None if before is None else before.stretch)", "NOTHING, None) if before is None else before.stretch"),
+        (
+            "NOTHING, None if before is None else before.stretch)",
+            "NOTHING, None) if before is None else before.stretch",
+        ),
         test_me4_the_size_is_known_as_it_changes,
     ),
     bug(

@@ -160,12 +160,30 @@ NOW = "Turn(Pace(sent=now), _together(pace.waiting))"
 
 test_a_planted_bug_is_found = planted(
     commit_pacing,
-    bug("the first only", (NOW, "Turn(Pace(sent=now), _together(pace.waiting)[:1])"), test_commits_wait_for_one_another_and_not_for_long, says="PC1"),
-    bug("twice", (NOW, "Turn(Pace(pace.waiting if pace.sent is None else (), now), _together(pace.waiting))"), test_commits_wait_for_one_another_and_not_for_long, says="PC1"),
-    bug("twice as long", ("held_back(pace.sent, now, gap,", "held_back(pace.sent, now, 2 * gap,"), test_commits_wait_for_one_another_and_not_for_long, says="PC2"),
-    bug("never hurried", ("gap, hurries=hurries)", "gap, hurries=False)"), test_commits_wait_for_one_another_and_not_for_long, says="PC2"),
-    bug("always hurried", ("gap, hurries=hurries)", "gap, hurries=True)"), test_commits_wait_for_one_another_and_not_for_long, says="PC3"),
-    bug("all in one", ("tuple(map(tuple, requests.values()))", "(waiting,)"), test_commits_wait_for_one_another_and_not_for_long, says="PC4"),
+    bug(
+        "the first only", (NOW, "Turn(Pace(sent=now), _together(pace.waiting)[:1])"),
+        test_commits_wait_for_one_another_and_not_for_long, says="PC1",
+    ),
+    bug(
+        "twice", (NOW, "Turn(Pace(pace.waiting if pace.sent is None else (), now), _together(pace.waiting))"),
+        test_commits_wait_for_one_another_and_not_for_long, says="PC1",
+    ),
+    bug(
+        "twice as long", ("held_back(pace.sent, now, gap,", "held_back(pace.sent, now, 2 * gap,"),
+        test_commits_wait_for_one_another_and_not_for_long, says="PC2",
+    ),
+    bug(
+        "never hurried", ("gap, hurries=hurries)", "gap, hurries=False)"),
+        test_commits_wait_for_one_another_and_not_for_long, says="PC2",
+    ),
+    bug(
+        "always hurried", ("gap, hurries=hurries)", "gap, hurries=True)"),
+        test_commits_wait_for_one_another_and_not_for_long, says="PC3",
+    ),
+    bug(
+        "all in one", ("tuple(map(tuple, requests.values()))", "(waiting,)"),
+        test_commits_wait_for_one_another_and_not_for_long, says="PC4",
+    ),
 )  # fmt: skip
 
 
@@ -216,10 +234,22 @@ def test_a_partition_hears_of_its_transaction_after_a_while(committed: int, look
 
 test_a_planted_bug_of_transactions_is_found = planted(
     commit_pacing,
-    bug("heard of at once", ("0 if hurries else min(max(gap - (now - before), 0), gap)", "0"), test_a_partition_hears_of_its_transaction_after_a_while, says="PC5"),
-    bug("half of the gap", ("max(gap - (now", "max(gap // 2 - (now"), test_a_partition_hears_of_its_transaction_after_a_while, says="PC5"),
-    bug("counted from each look", ("gap - (now - before)", "gap"), test_a_partition_hears_of_its_transaction_after_a_while, says="PC6"),
-    bug("never in a hurry", ("0 if hurries else ", ""), test_a_partition_hears_of_its_transaction_after_a_while, says="PC6"),
+    bug(
+        "heard of at once", ("0 if hurries else min(max(gap - (now - before), 0), gap)", "0"),
+        test_a_partition_hears_of_its_transaction_after_a_while, says="PC5",
+    ),
+    bug(
+        "half of the gap", ("max(gap - (now", "max(gap // 2 - (now"),
+        test_a_partition_hears_of_its_transaction_after_a_while, says="PC5",
+    ),
+    bug(
+        "counted from each look", ("gap - (now - before)", "gap"),
+        test_a_partition_hears_of_its_transaction_after_a_while, says="PC6",
+    ),
+    bug(
+        "never in a hurry", ("0 if hurries else ", ""),
+        test_a_partition_hears_of_its_transaction_after_a_while, says="PC6",
+    ),
 )  # fmt: skip
 
 

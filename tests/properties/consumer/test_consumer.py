@@ -237,27 +237,44 @@ RESULT = "ConsumerState(tuple(partitions), verdict, outliving, running, load, st
 test_a_planted_bug_is_found = planted(
     consumer,
     # There are more executors than there are.
-    bug("twice as many run", (LEFT, LEFT.replace("self", "2 * self")), (ROOM, ROOM.replace("self", "2 * self")), over("AS1")),
+    bug(
+        "twice as many run", (LEFT, LEFT.replace("self", "2 * self")), (ROOM, ROOM.replace("self", "2 * self")),
+        over("AS1"),
+    ),
     # The verdict of the gate is not asked.
-    bug("polled through the gate", (POLLED, POLLED.replace("state.verdict", "Flow(GateReason.BELOW_HIGH)")), over("AS2")),
+    bug(
+        "polled through the gate", (POLLED, POLLED.replace("state.verdict", "Flow(GateReason.BELOW_HIGH)")),
+        over("AS2"),
+    ),
     # One executor waits, whatever is queued.
     bug("one executor stays free", (LEFT, LEFT.replace(":", " - 1:")), (ROOM, f"{ROOM} - 1"), over("AS3")),
     # A partition that is lost takes the others with it.
     bug(
-        "all are lost with one", (IN_TURN, f"        if isinstance(events[0], Lost):\n            return Step(ConsumerState())\n{IN_TURN}"),
+        "all are lost with one",
+        (IN_TURN, f"        if isinstance(events[0], Lost):\n            return Step(ConsumerState())\n{IN_TURN}"),
         over("AS4"),
     ),
     # What was paused stays paused.
     bug("nothing is resumed", (POLLED, f"attrs.evolve({POLLED}, resume=())"), over("AS5")),
     # A partition that was given records is polled for more before it asks.
-    bug("polled who asks for nothing", ("part.holding.fetching is None or isinstance(part.holding.hold, Held)", "isinstance(part.holding.hold, Held)"), over("AS5")),
+    bug(
+        "polled who asks for nothing",
+        ("part.holding.fetching is None or isinstance(part.holding.hold, Held)", "isinstance(part.holding.hold, Held)"),
+        over("AS5"),
+    ),
     # A partition takes the slot that it made free, and the others wait until it has nothing more.
-    bug("it keeps its slot", (IN_TURN, "        last = at"), ("startable >> at + 1 << at + 1", "startable >> at << at"), over("AS6")),
+    bug(
+        "it keeps its slot", (IN_TURN, "        last = at"), ("startable >> at + 1 << at + 1", "startable >> at << at"),
+        over("AS6"),
+    ),
     # What outlives its partition counts no more.
     bug("what it gave up is forgotten", (RESULT, "ConsumerState(tuple(partitions), verdict)"), over("AS8")),
     bug(
         "one that ends alone is forgotten",
-        ("partitions[at] = done\n", "partitions[at] = attrs.evolve(done, commits=attrs.evolve(done.commits, unrecorded=0))\n"),
+        (
+            "partitions[at] = done\n",
+            "partitions[at] = attrs.evolve(done, commits=attrs.evolve(done.commits, unrecorded=0))\n",
+        ),
         over("AS9"),
     ),
     # What was done is done again.

@@ -205,53 +205,104 @@ CANCELLED = "Action.CANCEL, budget.commit_at)"
 
 test_a_planted_bug_is_found = planted(
     drain,
-    bug("what nothing is known about is forgotten", ("in sorted(in_flight,", "in sorted([each for each in in_flight if each.rest is not None],"), test_dr1_each_has_one_fate),
+    bug(
+        "what nothing is known about is forgotten",
+        ("in sorted(in_flight,", "in sorted([each for each in in_flight if each.rest is not None],"),
+        test_dr1_each_has_one_fate,
+    ),
     # In case that it does not care.
     bug(
         "what is interrupted is also abandoned",
-        ("return fates", "return (*fates, *(attrs.evolve(each, action=Action.ABANDON) for each in fates if each.action is Action.CANCEL))"), test_dr1_each_has_one_fate,
+        (
+            "return fates",
+            "return (*fates, *(attrs.evolve(each, action=Action.ABANDON) for each in fates if each.action is Action.CANCEL))",
+        ),
+        test_dr1_each_has_one_fate,
     ),
     bug("as it comes", ('sorted(in_flight, key=attrgetter("offset"))', "in_flight"), test_dr1_each_has_one_fate),
     # zio-kafka, once: no deadline.
-    bug("until all is done", ("Action.ABANDON, budget.commit_at)", "Action.WAIT, elapsed + 60_000_000)"), test_dr2_of_fates, test_dr2_of_releases),
+    bug(
+        "until all is done", ("Action.ABANDON, budget.commit_at)", "Action.WAIT, elapsed + 60_000_000)"),
+        test_dr2_of_fates, test_dr2_of_releases,
+    ),
     # All the time there is goes to the work, none is kept for its commit.
     bug(
         "no time to commit",
-        (COMMITS, f"    if elapsed < budget.total:\n        return DrainDecision(record.offset, Action.WAIT, budget.total)\n{COMMITS}"), test_dr2_of_fates, test_dr2_of_releases,
+        (
+            COMMITS,
+            f"    if elapsed < budget.total:\n        return DrainDecision(record.offset, Action.WAIT, budget.total)\n{COMMITS}",
+        ),
+        test_dr2_of_fates, test_dr2_of_releases,
     ),
     # A deadline that has come is not yet over.
     bug(
         "to the last moment",
-        (COMMITS, f"    if elapsed == budget.commit_at:\n        return DrainDecision(record.offset, Action.WAIT, elapsed)\n{COMMITS}"),
+        (
+            COMMITS,
+            f"    if elapsed == budget.commit_at:\n        return DrainDecision(record.offset, Action.WAIT, elapsed)\n{COMMITS}",
+        ),
         test_dr2_of_releases, test_dr5_it_waits_for_nothing_in_vain,
     ),
     # The time to clean up begins when the interruption is asked for, however late that is.
     bug("whenever it may be", (CANCELLED, "Action.CANCEL, elapsed + budget.cancel)"), test_dr2_of_fates),
     # What can be interrupted is, whether or not it would have ended.
-    bug("all at once", (IN_TIME, f"{IN_TIME}    if record.stoppable:\n        return DrainDecision(record.offset, {CANCELLED}\n"), test_dr3_of_fates, test_dr3_of_releases),
+    bug(
+        "all at once",
+        (IN_TIME, f"{IN_TIME}    if record.stoppable:\n        return DrainDecision(record.offset, {CANCELLED}\n"),
+        test_dr3_of_fates, test_dr3_of_releases,
+    ),
     # Drakkar: the callback waits for nothing, and work goes on beside the next owner.
-    bug("it returns at once", (IN_TIME, "    return DrainDecision(record.offset, Action.ABANDON, elapsed)\n"), test_dr3_of_fates, test_dr3_of_releases),
+    bug(
+        "it returns at once", (IN_TIME, "    return DrainDecision(record.offset, Action.ABANDON, elapsed)\n"),
+        test_dr3_of_fates, test_dr3_of_releases,
+    ),
     # Each plan expects the whole duration once more.
     bug(
-        "ageless", ("record.rest is None or elapsed + record.rest <=", "record.expected is None or elapsed + record.expected <="),
+        "ageless",
+        ("record.rest is None or elapsed + record.rest <=", "record.expected is None or elapsed + record.expected <="),
         test_dr3_of_fates, test_dr3_of_releases,
     ),
     # Each plan grants all the time to clean up, from then on.
-    bug("granted anew", (CANCELLED, "Action.CANCEL, min(elapsed + budget.cancel, budget.commit_at))"), test_dr4_it_grows_no_milder, test_dr6_of_fates),
+    bug(
+        "granted anew", (CANCELLED, "Action.CANCEL, min(elapsed + budget.cancel, budget.commit_at))"),
+        test_dr4_it_grows_no_milder, test_dr6_of_fates,
+    ),
     # Estimates are looked at while there is time, not afterwards: what was given up is waited for again.
-    bug("forgetful", ("record.rest is None or", "record.rest is None or elapsed >= budget.wait or"), test_dr4_it_grows_no_milder),
+    bug(
+        "forgetful", ("record.rest is None or", "record.rest is None or elapsed >= budget.wait or"),
+        test_dr4_it_grows_no_milder,
+    ),
     # Whatever is known, it is waited for.
-    bug("in vain", ("(record.rest is None or elapsed + record.rest <= in_time)", "True"), test_dr5_it_waits_for_nothing_in_vain),
+    bug(
+        "in vain", ("(record.rest is None or elapsed + record.rest <= in_time)", "True"),
+        test_dr5_it_waits_for_nothing_in_vain,
+    ),
     # What can be interrupted is waited for until there is no time left to do so.
-    bug("to the end", ("Action.WAIT, in_time)", "Action.WAIT, budget.commit_at)"), test_dr6_of_fates, test_dr6_of_releases),
+    bug(
+        "to the end", ("Action.WAIT, in_time)", "Action.WAIT, budget.commit_at)"),
+        test_dr6_of_fates, test_dr6_of_releases,
+    ),
     # Nothing is interrupted: what has not ended by itself is left alone.
     bug("given up early", (CANCELLED, "Action.ABANDON, elapsed)"), test_dr6_of_fates),
     # What cannot be interrupted is, and everybody waits for that.
-    bug("by force", (IN_TIME, f"    if elapsed >= budget.wait:\n        return DrainDecision(record.offset, {CANCELLED}\n{IN_TIME}"), test_dr6_of_fates),
+    bug(
+        "by force",
+        (
+            IN_TIME,
+            f"    if elapsed >= budget.wait:\n        return DrainDecision(record.offset, {CANCELLED}\n{IN_TIME}",
+        ),
+        test_dr6_of_fates,
+    ),
     # Each stage begins a microsecond late.
-    bug("stages are swallowed", ("if elapsed < budget.wait:", "if elapsed <= budget.wait:"), test_dr7_it_stands_where_the_budget_says),
+    bug(
+        "stages are swallowed", ("if elapsed < budget.wait:", "if elapsed <= budget.wait:"),
+        test_dr7_it_stands_where_the_budget_says,
+    ),
     # All that is left, whatever the stage.
-    bug("to the release", ("return budget.wait - elapsed", "return budget.total - elapsed"), test_dr7_it_stands_where_the_budget_says),
+    bug(
+        "to the release", ("return budget.wait - elapsed", "return budget.total - elapsed"),
+        test_dr7_it_stands_where_the_budget_says,
+    ),
 )  # fmt: skip
 
 

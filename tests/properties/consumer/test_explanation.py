@@ -72,12 +72,19 @@ test_a_planted_bug_is_found = planted(
         test_w13_what_is_explained_happens,
     ),
     bug(
-        "freed in numbers", ("tracked_from(tracker.pages, position) - tracked_from(tracker.pages, after)", "after - position"),
+        "freed in numbers",
+        ("tracked_from(tracker.pages, position) - tracked_from(tracker.pages, after)", "after - position"),
         test_w13_what_is_explained_happens,
     ),
-    bug("silent about the abandoned", ("work.get(first)", 'work.get(first, WorkStatus("queued", now))'), test_w13_what_is_explained_happens),
+    bug(
+        "silent about the abandoned", ("work.get(first)", 'work.get(first, WorkStatus("queued", now))'),
+        test_w13_what_is_explained_happens,
+    ),
     # As if nothing was restored.
-    bug("all that is done", ("OFFSET_MAX + 1) & ~bits_at(successor.pages, page)[1]", "OFFSET_MAX + 1)"), test_w14_replays_are_counted),
+    bug(
+        "all that is done", ("OFFSET_MAX + 1) & ~bits_at(successor.pages, page)[1]", "OFFSET_MAX + 1)"),
+        test_w14_replays_are_counted,
+    ),
     bug("whatever is open", ("[0] & bits &", "[0] &"), test_w14_replays_are_counted),
 )  # fmt: skip
 

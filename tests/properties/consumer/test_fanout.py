@@ -689,7 +689,10 @@ test_a_planted_bug_is_found = planted(
         ("window.delivering ^ accepted", "window.delivering & ~accepted"), over("F1"),
     ),
     # A task is for one record, whatever it lists.
-    bug("only the first", ("return tuple(own), others, lost", "return tuple(own[:1]), [] if own else others[:1], lost"), over("F2")),
+    bug(
+        "only the first", ("return tuple(own), others, lost", "return tuple(own[:1]), [] if own else others[:1], lost"),
+        over("F2"),
+    ),
     # Drakkar's record: what it has to deliver is nobody's concern.
     bug("a raising hook settles", (DUE, "due = failed"), over("F3")),
     # A record is taken for complete as soon as one of its tasks is.
@@ -704,14 +707,18 @@ test_a_planted_bug_is_found = planted(
     # Drakkar's window: its records are committed before it has delivered what it made of them.
     bug(
         "the window after commits", ("if newly and not roll.settles_as_one:", "if newly:"),
-        ("(DeliverWindow(roll.number, window.tally),)", "(*settled, DeliverWindow(roll.number, window.tally))"),
-        ("(RecordsSettled(number, window.roll.offsets), WindowSettled", "(WindowSettled"), ("window.tally))\n    return", "window.tally),)\n    return"),
+        ("(DeliverWindow(roll.number, after.tally),)", "(*settled, DeliverWindow(roll.number, after.tally))"),
+        ("(RecordsSettled(number, window.roll.offsets), WindowSettled", "(WindowSettled"),
+        ("window.tally))\n    return", "window.tally),)\n    return"),
         over("F4"),
     ),
     # The window is complete when as many tasks are settled as were arranged, those replaced among them.
     bug(
         "what was arranged is counted",
-        (DONE, f"settled_tasks = sum(phases[each].bit_count() for each in SETTLED)\n    if not 0 < roll.generations.count(0) <= settled_tasks and ({DONE[3:-1]}):"),
+        (
+            DONE,
+            f"settled_tasks = sum(window.phases[each].bit_count() for each in SETTLED)\n    if not 0 < roll.generations.count(0) <= settled_tasks and ({DONE[3:-1]}):",
+        ),
         over("F5"),
     ),
     # The window is complete when its tasks are, whatever its records still have to deliver.
@@ -733,13 +740,19 @@ test_a_planted_bug_is_found = planted(
     # Drakkar's results: they carry no attempt, so that of a run which was given up counts for the next one.
     bug(
         "any attempt",
-        ("in_phase(window, numbers, attempt, MOVES[report][0])", "bits_of([each for each in numbers if each < len(roll.records)]) & window.phases[MOVES[report][0]]"),
+        (
+            "in_phase(window, numbers, attempt, MOVES[report][0])",
+            "bits_of([each for each in numbers if each < len(roll.records)]) & window.phases[MOVES[report][0]]",
+        ),
         over("F8"),
     ),
     # A result of a task that was replaced meanwhile is taken all the same.
     bug(
         "what was replaced is accepted",
-        (ACCEPTED, f"{ACCEPTED}    if event.report is Report.SUCCEEDED and bits_of(event.numbers) & window.phases[_REPLACED]:\n        return Step(state, ())\n"),
+        (
+            ACCEPTED,
+            f"{ACCEPTED}    if event.report is Report.SUCCEEDED and bits_of(event.numbers) & window.phases[_REPLACED]:\n        return Step(state, ())\n",
+        ),
         over("F8"),
     ),
     # What is ignored is ignored in silence.
@@ -754,9 +767,16 @@ test_a_planted_bug_is_found = planted(
     # Drakkar's replacements: a record that none of them lists waits for none.
     bug("heirs are left", ("if left:", "if False:"), over("F9")),
     # A record of another window is not looked for.
-    bug("its own window only", ("for other in state.windows:\n            place", "for other in ():\n            place"), over("F9 of what is listed")),
+    bug(
+        "its own window only",
+        ("for other in state.windows:\n            place", "for other in ():\n            place"),
+        over("F9 of what is listed"),
+    ),
     # Only the first of a batch is accepted.
-    bug("one of a batch", (ACCEPTED, ACCEPTED.replace("numbers", "numbers[:1]")), test_f11_batches_are_the_same_as_their_parts),
+    bug(
+        "one of a batch", (ACCEPTED, ACCEPTED.replace("numbers", "numbers[:1]")),
+        test_f11_batches_are_the_same_as_their_parts,
+    ),
     # Tasks are numbered through all windows, so their names depend on who was arranged first.
     bug(
         "one numbering",
@@ -767,7 +787,10 @@ test_a_planted_bug_is_found = planted(
         test_f12_events_of_different_windows_commute,
     ),
     # Drakkar's raising `on_error`: the task is never settled.
-    bug("it wedges", (ACCEPTED, f"{ACCEPTED}    if event.report is Report.SKIPPED:\n        return Step(state, ())\n"), over("F13")),
+    bug(
+        "it wedges", (ACCEPTED, f"{ACCEPTED}    if event.report is Report.SKIPPED:\n        return Step(state, ())\n"),
+        over("F13"),
+    ),
     # Drakkar's window is complete when it has tasks and they are: without tasks, never.
     bug("empty windows never end", (DONE, DONE.replace("if ", "if not roll.records or ")), over("F13")),
 )  # fmt: skip
@@ -778,7 +801,10 @@ TALLY: Final = "Tally(len(self.roll.records), *(self.phases[phase].bit_count() f
 test_a_planted_bug_of_a_tally_is_found = planted(
     states,
     # What was replaced counts as a success.
-    bug("what was replaced counts", (TALLY, f"Tally((it := {TALLY}).total, it.succeeded + it.replaced, it.failed, 0)"), over("F10")),
+    bug(
+        "what was replaced counts", (TALLY, f"Tally((it := {TALLY}).total, it.succeeded + it.replaced, it.failed, 0)"),
+        over("F10"),
+    ),
     # The total is what was arranged.
     bug(
         "replacements are forgotten",

@@ -91,7 +91,10 @@ test_a_planted_bug_is_found = planted(
     # A look is taken for a movement.
     bug("since the last look", ("return before.since if is_same else now", "return now"), test_he1_who_stands_is_told),
     # An age that is rounded at each look grows less the more looks there are.
-    bug("a bit later at each look", ("before.since if is_same", "before.since + 1 if is_same"), test_he2_looking_again_changes_nothing),
+    bug(
+        "a bit later at each look", ("before.since if is_same", "before.since + 1 if is_same"),
+        test_he2_looking_again_changes_nothing,
+    ),
     # What has stood for just so long is not told.
     bug(
         "when it is over", ('"a time in microseconds", 1)\n', '"a time in microseconds", 1)\n    patience += 1\n'),

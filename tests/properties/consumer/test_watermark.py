@@ -233,12 +233,18 @@ test_a_planted_bug_is_found = planted(
         ("floor = min(position, ready)", "floor = position"),
         test_w3_the_floor_rises,
     ),
-    bug("the floor goes backwards", ("ready is None or position <= tracker.floor", "ready is None"), test_w3_the_floor_rises),
+    bug(
+        "the floor goes backwards", ("ready is None or position <= tracker.floor", "ready is None"),
+        test_w3_the_floor_rises,
+    ),
     bug("what is below the floor is kept", ("from_on(pages, floor)[0]", "pages"), test_w3_the_floor_rises),
     # Drakkar's register: 3 delivered again after 10 was committed is tracked, and makes it commit 4.
     bug(
         "what is below the floor is opened",
-        ("last = 0\n    for page, bits in paged(offsets, tracker.floor)", "last = 0\n    for page, bits in paged(offsets, 0)"),
+        (
+            "last = 0\n    for page, bits in paged(offsets, tracker.floor)",
+            "last = 0\n    for page, bits in paged(offsets, 0)",
+        ),
         test_w3_the_floor_rises, test_w5_delivering_opens_the_new,
     ),
     bug(
@@ -262,7 +268,10 @@ test_a_planted_bug_is_found = planted(
     ),
     bug(
         "what was not delivered is completed",
-        ("    pages = tracker.pages\n    for page", "    tracker = delivered(tracker, offsets)\n    pages = tracker.pages\n    for page"),
+        (
+            "    pages = tracker.pages\n    for page",
+            "    tracker = delivered(tracker, offsets)\n    pages = tracker.pages\n    for page",
+        ),
         test_w6_completing_finishes_the_open,
     ),
     bug(
@@ -291,7 +300,10 @@ test_a_planted_bug_is_found = planted(
         test_w9_readings_are_true,
     ),
     bug("all is pending", ("return count_open(", "return count_tracked("), test_w9_readings_are_true),
-    bug("a span is all", ("count_tracked(tracker.pages) if tracker.pages else 0", "span(tracker)"), test_w9_readings_are_true),
+    bug(
+        "a span is all", ("count_tracked(tracker.pages) if tracker.pages else 0", "span(tracker)"),
+        test_w9_readings_are_true,
+    ),
     bug(
         "where nothing is open the floor is",
         ("not pages[1]:\n        return None", "not pages[1]:\n        return tracker.floor"),
@@ -312,7 +324,10 @@ test_a_planted_bug_is_found = planted(
     ),
     bug(
         "all is built anew",
-        ("ended(pages, page, bits)\n", "ended(pages, page, bits)\n    old, pages = pages, ()\n    for each in leaves(old):\n        pages = inserted(pages, each)\n"),
+        (
+            "ended(pages, page, bits)\n",
+            "ended(pages, page, bits)\n    old, pages = pages, ()\n    for each in leaves(old):\n        pages = inserted(pages, each)\n",
+        ),
         test_w10_a_step_copies_one_path,
     ),
     # Confluent's Parallel Consumer, restored with what is done ahead and having seen nothing.
@@ -321,11 +336,13 @@ test_a_planted_bug_is_found = planted(
         test_w11_no_position_passes_the_frontier, test_w12_what_is_known_is_kept,
     ),
     bug(
-        "what was restored is not noticed when it is delivered", ("+ bits.bit_length()", "+ (bits & ~done).bit_length()"),
+        "what was restored is not noticed when it is delivered",
+        ("+ bits.bit_length()", "+ (bits & ~done).bit_length()"),
         test_w11_no_position_passes_the_frontier,
     ),
     bug(
-        "what was restored counts as seen", ("OffsetTracker(position, position, inserted", "OffsetTracker(position, after, inserted"),
+        "what was restored counts as seen",
+        ("OffsetTracker(position, position, inserted", "OffsetTracker(position, after, inserted"),
         test_w12_what_is_known_is_kept,
     ),
     bug(
@@ -336,7 +353,10 @@ test_a_planted_bug_is_found = planted(
         ),
         test_w12_what_is_known_is_kept,
     ),
-    bug("what was restored is worked on again", ("bits & ~(opened | done)", "bits & ~opened"), test_w12_what_is_known_is_kept),
+    bug(
+        "what was restored is worked on again", ("bits & ~(opened | done)", "bits & ~opened"),
+        test_w12_what_is_known_is_kept,
+    ),
 )  # fmt: skip
 
 

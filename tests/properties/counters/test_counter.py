@@ -261,28 +261,51 @@ test_a_planted_bug_is_found = planted(
     # The article's second step: the token goes when it is counted, so a late first step brings it back.
     bug("without a tombstone", ("Put(field, -noted)", "Remove(field)"), test_cn1_to_cn5_in_a_world, says="CN[12]"),
     # A blind increment: nothing tells the second copy from the first.
-    bug("counted again", ("AllOf((_key_is(key), Eq(field, noted)))", "_key_is(key)"), test_cn1_to_cn5_in_a_world, says="CN1"),
+    bug(
+        "counted again", ("AllOf((_key_is(key), Eq(field, noted)))", "_key_is(key)"),
+        test_cn1_to_cn5_in_a_world, says="CN1",
+    ),
     # The article's clean-up: it clears what it has read.
     bug(
-        "the sum of what was read",
-        (COUNT_DROPPED, "tuple(token for token, _ in counter.tokens)"), ("Eq(ROUND, in_round), *counted", "Eq(ROUND, in_round)"),
+        "the sum of what was read", (COUNT_DROPPED, "tuple(token for token, _ in counter.tokens)"),
+        ("Eq(ROUND, in_round), *counted", "Eq(ROUND, in_round)"),
         test_cn1_to_cn5_in_a_world, says="CN2",
     ),
-    bug("never counted", ("count=tuple((token, noted) for token, noted in before if noted > 0)", "count=()"), test_cn1_to_cn5_in_a_world, says="CN5"),
+    bug(
+        "never counted", ("count=tuple((token, noted) for token, noted in before if noted > 0)", "count=()"),
+        test_cn1_to_cn5_in_a_world, says="CN5",
+    ),
     # A late first step of a closed round finds its tombstone gone.
     bug(
-        "in any round", (CAN_BE_NOTED, "Eq(field, None)"), test_cn1_to_cn5_in_a_world, test_cn3_a_late_first_step_does_what_it_may, says="CN3"
+        "in any round", (CAN_BE_NOTED, "Eq(field, None)"),
+        test_cn1_to_cn5_in_a_world, test_cn3_a_late_first_step_does_what_it_may, says="CN3",
     ),
     # The token is noted again when it is counted.
     bug("whatever stands", (CAN_BE_NOTED, "Eq(ROUND, in_round)"), test_cn1_to_cn5_in_a_world, says="CN[123]"),
-    bug("whatever stands", (CAN_BE_NOTED, "Eq(ROUND, in_round)"), test_cn3_a_late_first_step_does_what_it_may, says="CN3"),
+    bug(
+        "whatever stands", (CAN_BE_NOTED, "Eq(ROUND, in_round)"),
+        test_cn3_a_late_first_step_does_what_it_may, says="CN3",
+    ),
     # What is not there was not noted: UNKNOWN is taken for NOT DONE.
-    bug("missing is not done", ("return Forgotten(asked, now)", "return NoteToken(now)"), test_cn1_to_cn5_in_a_world, says="CN4"),
+    bug(
+        "missing is not done", ("return Forgotten(asked, now)", "return NoteToken(now)"),
+        test_cn1_to_cn5_in_a_world, says="CN4",
+    ),
     # What is not there was counted and removed.
-    bug("missing is done", ("        if now > asked + 1:\n", "        if now <= asked + 1:\n            return Counted()\n        if True:\n"), test_cn1_to_cn5_in_a_world, says="CN4"),
+    bug(
+        "missing is done",
+        (
+            "        if now > asked + 1:\n",
+            "        if now <= asked + 1:\n            return Counted()\n        if True:\n",
+        ),
+        test_cn1_to_cn5_in_a_world, says="CN4",
+    ),
     bug("given up early", ("if now > asked + 1:", "if True:"), test_cn1_to_cn5_in_a_world, says="CN4"),
     # The tombstones of the round itself go too: its owners come back too late.
-    bug("this round is dropped", (COUNT_DROPPED, COUNT_DROPPED.replace("before", "counter.tokens")), test_cn1_to_cn5_in_a_world, says="CN4"),
+    bug(
+        "this round is dropped", (COUNT_DROPPED, COUNT_DROPPED.replace("before", "counter.tokens")),
+        test_cn1_to_cn5_in_a_world, says="CN4",
+    ),
     bug("never dropped", (COUNT_DROPPED, "()"), test_cn1_to_cn5_in_a_world, says="CN5"),
     bug("never full", (">= tokens_max", ">= TOKENS_MAX"), test_cn6_what_is_full_takes_no_more, says="CN6"),
     bug("full too soon", (">= tokens_max", ">= tokens_max - 1"), test_cn6_what_is_full_takes_no_more, says="CN6"),

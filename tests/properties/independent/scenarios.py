@@ -712,13 +712,13 @@ def same(left: object, right: object) -> bool:
 
 
 WORDS = {
-    **{name: getattr(documents, name) for name in documents.__all__},
-    **{name: getattr(operations, name) for name in operations.__all__},
-    **{name: getattr(transactions, name) for name in transactions.__all__},
-    **{name: getattr(effects, name) for name in effects.__all__},
+    **vars(documents),
+    **vars(operations),
+    **vars(transactions),
+    **vars(effects),
     "picked": picked,
     "same": same,
-    **{name: getattr(change_stream, name) for name in change_stream.__all__},
+    **vars(change_stream),
     "position_of": lambda value: from_here(position_of(held(value))),
     "Truth": lambda value: value,
     "Doc": lambda fields: given(Doc(fields)),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import takewhile
 from typing import TypeAlias, assert_never, get_args
 
 import attrs
@@ -338,9 +337,16 @@ test_a_planted_bug_is_found = planted(
     ),
     bug(
         "up to the first that is not stuck",
-        ("for verdict in verdicts if isinstance(verdict, Move)", "for verdict in takewhile(lambda each: isinstance(each, Move), verdicts)"),
+        (
+            "    return tuple(verdict for verdict in verdicts if isinstance(verdict, Move))",
+            """    steps = []
+    for verdict in verdicts:
+        if not isinstance(verdict, Move):
+            break
+        steps.append(verdict)
+    return tuple(steps)""",
+        ),
         test_rc6_each_is_judged_alone,
-        takewhile=takewhile,
     ),
     bug("sorted by key", ("for item in items)", "for item in sorted(items, key=lambda each: each.key))"), test_rc6_each_is_judged_alone),
 )  # fmt: skip

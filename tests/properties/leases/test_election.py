@@ -355,11 +355,15 @@ test_a_planted_bug_is_found = planted(
     ),
     # mongodash: a lock under the own configured id is one's own; the life does not count.
     bug(
-        "a lock is held by name", ('f"{self.life}@{version}"', 'f"same@{version}"'), ("life == self.life", 'life == "same"'),
+        "a lock is held by name", ('f"{self.life}@{version}"', 'f"same@{version}"'),
+        ("life == self.life", 'life == "same"'),
         test_el1_to_el7_in_a_world, says="EL",
     ),
     # mongodash: after an error it finds its own lease and leads again, in the same epoch.
-    bug("it leads on", ("tenure.since, is_over=True", "tenure.since, is_over=False"), test_el1_to_el7_in_a_world, says="EL2"),
+    bug(
+        "it leads on", ("tenure.since, is_over=True", "tenure.since, is_over=False"),
+        test_el1_to_el7_in_a_world, says="EL2",
+    ),
     bug(
         "a leader whose tenure lapses does not wait for its work to end",
         (
@@ -409,7 +413,10 @@ test_a_planted_bug_is_found = planted(
         ),
         test_el1_to_el7_in_a_world, says="EL6",
     ),
-    bug("each look begins to count anew", ("observe(state.observation,", "observe(None,"), test_el1_to_el7_in_a_world, says="EL7"),
+    bug(
+        "each look begins to count anew", ("observe(state.observation,", "observe(None,"),
+        test_el1_to_el7_in_a_world, says="EL7",
+    ),
     # So once it is granted it is over.
     bug(
         "a take counts from the first time that it was tried",

@@ -478,7 +478,10 @@ test_a_planted_bug_is_found = planted(
     ),
     bug(
         "any version",
-        ("is_same = before is not None and before.mark == mark and now - before.since >= 0", "is_same = before is not None"),
+        (
+            "is_same = before is not None and before.mark == mark and now - before.since >= 0",
+            "is_same = before is not None",
+        ),
         test_le7_an_observation_begins_with_the_first,
     ),
     bug(
@@ -491,7 +494,8 @@ test_a_planted_bug_is_found = planted(
     ),
     # Only the version is looked at, not the token.
     bug(
-        "whatever is there is kept", ("lease.holder is None or lease.token != tenure.lease.token:", "lease.holder is None:"),
+        "whatever is there is kept",
+        ("lease.holder is None or lease.token != tenure.lease.token:", "lease.holder is None:"),
         test_le4_only_the_holder_changes_it, test_le4_others_are_not_kept, test_le6_one_believes,
     ),
     bug(

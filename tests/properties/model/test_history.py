@@ -77,7 +77,11 @@ FORGOTTEN = "<= record_version:\n        return Forgotten()"
 test_a_planted_bug_is_found = planted(
     memory,
     # Its own id is not found, so it has lost.
-    bug("the forgotten has lost", (FORGOTTEN, f"{FORGOTTEN.removesuffix('Forgotten()')}Superseded(history[0]) if history else Forgotten()"), test_the_answer_about_a_request_is_true),
+    bug(
+        "the forgotten has lost",
+        (FORGOTTEN, f"{FORGOTTEN.removesuffix('Forgotten()')}Superseded(history[0]) if history else Forgotten()"),
+        test_the_answer_about_a_request_is_true,
+    ),
     # An earlier attempt of the same request is taken for this one.
     bug(
         "its id is found anywhere",
@@ -90,13 +94,26 @@ test_a_planted_bug_is_found = planted(
     # As if nobody could write after it.
     bug("only the last version is asked", (MADE, "history[-1]"), test_the_answer_about_a_request_is_true),
     # One version too early.
-    bug("the version decided on is looked at", (MADE, "history[max(0, decided_version - oldest)]"), test_the_answer_about_a_request_is_true),
+    bug(
+        "the version decided on is looked at", (MADE, "history[max(0, decided_version - oldest)]"),
+        test_the_answer_about_a_request_is_true,
+    ),
     # By position in the history, without looking whether it has a gap.
-    bug("counted from the end", ("if any(change.version != version for version, change in enumerate(history, oldest)):", "if False:"), test_the_answer_about_a_request_is_true),
+    bug(
+        "counted from the end",
+        ("if any(change.version != version for version, change in enumerate(history, oldest)):", "if False:"),
+        test_the_answer_about_a_request_is_true,
+    ),
     # No change after the version decided on is found, so there was none.
-    bug("any silence is trusted", (FORGOTTEN, FORGOTTEN.replace("Forgotten", "NotYet")), test_the_answer_about_a_request_is_true),
+    bug(
+        "any silence is trusted", (FORGOTTEN, FORGOTTEN.replace("Forgotten", "NotYet")),
+        test_the_answer_about_a_request_is_true,
+    ),
     # The window is one short.
-    bug("one is forgotten too early", ("if not oldest <= decided", "if not oldest < decided"), test_the_last_versions_are_remembered),
+    bug(
+        "one is forgotten too early", ("if not oldest <= decided", "if not oldest < decided"),
+        test_the_last_versions_are_remembered,
+    ),
 )  # fmt: skip
 
 

@@ -75,14 +75,28 @@ def test_a_patch_leads_to_exactly_what_came_after(pair: tuple[Value, Value]) -> 
 test_a_planted_bug_is_found = planted(
     patches,
     # 1 is taken for True, and NaN for a change.
-    bug("compared as Python does", ("if exactly(before) == exactly(after):", "if before == after:"), test_only_the_same_values_have_no_difference, test_a_patch_leads_to_exactly_what_came_after),
-    bug("keys are compared as sets", ("set(kept[: _alike(kept, list(new))])", "set(kept)"), test_only_the_same_values_have_no_difference, test_a_patch_leads_to_exactly_what_came_after),
-    bug("keys are written into the pointer as they are", ("key.replace('~', '~0').replace('/', '~1')", "key"), test_a_patch_leads_to_exactly_what_came_after),
+    bug(
+        "compared as Python does", ("if exactly(before) == exactly(after):", "if before == after:"),
+        test_only_the_same_values_have_no_difference, test_a_patch_leads_to_exactly_what_came_after,
+    ),
+    bug(
+        "keys are compared as sets", ("set(kept[: _alike(kept, list(new))])", "set(kept)"),
+        test_only_the_same_values_have_no_difference, test_a_patch_leads_to_exactly_what_came_after,
+    ),
+    bug(
+        "keys are written into the pointer as they are", ("key.replace('~', '~0').replace('/', '~1')", "key"),
+        test_a_patch_leads_to_exactly_what_came_after,
+    ),
     # So that the others have moved.
-    bug("elements are removed from the first to the last", ("in reversed(range(both_end, old_end))", "in range(both_end, old_end)"), test_a_patch_leads_to_exactly_what_came_after),
+    bug(
+        "elements are removed from the first to the last",
+        ("in reversed(range(both_end, old_end))", "in range(both_end, old_end)"),
+        test_a_patch_leads_to_exactly_what_came_after,
+    ),
     bug(
         "an element is overwritten where one is to be inserted",
-        ("place.insert(int(last), _opened(value))", "place[int(last) : int(last) + 1] = [_opened(value)]"), test_a_patch_leads_to_exactly_what_came_after,
+        ("place.insert(int(last), _opened(value))", "place[int(last) : int(last) + 1] = [_opened(value)]"),
+        test_a_patch_leads_to_exactly_what_came_after,
     ),
 )  # fmt: skip
 
@@ -290,9 +304,20 @@ def test_values_come_back_from_json_exactly(value: Value) -> None:
 
 test_a_planted_bug_of_json_is_found = planted(
     patches,
-    bug("a document that looks like a tag is written as it is", ('{"$document": plain} if _is_tagged(plain) else plain', "plain"), test_values_come_back_from_json_exactly),
-    bug("every NaN is the same", ("_DOUBLE.pack(value)", "_DOUBLE.pack(math.nan if math.isnan(value) else value)"), test_values_come_back_from_json_exactly),
-    bug("keys are in order of the alphabet", ("_to_json(item) for key, item in items", "_to_json(item) for key, item in sorted(items)"), test_values_come_back_from_json_exactly),
+    bug(
+        "a document that looks like a tag is written as it is",
+        ('{"$document": plain} if _is_tagged(plain) else plain', "plain"),
+        test_values_come_back_from_json_exactly,
+    ),
+    bug(
+        "every NaN is the same", ("_DOUBLE.pack(value)", "_DOUBLE.pack(math.nan if math.isnan(value) else value)"),
+        test_values_come_back_from_json_exactly,
+    ),
+    bug(
+        "keys are in order of the alphabet",
+        ("_to_json(item) for key, item in items", "_to_json(item) for key, item in sorted(items)"),
+        test_values_come_back_from_json_exactly,
+    ),
 )  # fmt: skip
 
 

@@ -104,9 +104,15 @@ def test_ur4_a_chunk_is_what_was_inserted(case: tuple[bytes, bytes]) -> None:
 test_a_planted_bug_is_found = planted(
     upload_records,
     # The last writer wins.
-    bug("switched at any version", ("_unchanged(key, version), *changes", "Eq(ID, key), *changes"), test_ur1_changes_are_switches, says="UR1"),
+    bug(
+        "switched at any version", ("_unchanged(key, version), *changes", "Eq(ID, key), *changes"),
+        test_ur1_changes_are_switches, says="UR1",
+    ),
     # What was decided before still matches.
-    bug("undone at the same version", ("Put(PENDING, ()), *_next_version(version, UNDONE, UNDONE)", "Put(PENDING, ())"), test_ur1_changes_are_switches, says="UR1"),
+    bug(
+        "undone at the same version", ("Put(PENDING, ()), *_next_version(version, UNDONE, UNDONE)", "Put(PENDING, ())"),
+        test_ur1_changes_are_switches, says="UR1",
+    ),
     bug("unchecked", (" or sha256(data).hexdigest() != digest", ""), test_ur4_a_chunk_is_what_was_inserted, says="UR4"),
 )  # fmt: skip
 

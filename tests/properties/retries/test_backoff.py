@@ -133,8 +133,14 @@ def test_bo7_time_has_no_origin(case: Case, by: Duration) -> None:
 test_a_planted_bug_is_found = planted(
     backoff,
     # A maximum of retries is taken for one of attempts.
-    bug("one more", ("attempts >= policy.attempts_max:", "attempts > policy.attempts_max:"), test_bo1_attempts_have_a_maximum),
-    bug("one less", ("attempts >= policy.attempts_max:", "attempts + 1 >= policy.attempts_max:"), test_bo6_it_gives_up_for_a_reason),
+    bug(
+        "one more", ("attempts >= policy.attempts_max:", "attempts > policy.attempts_max:"),
+        test_bo1_attempts_have_a_maximum,
+    ),
+    bug(
+        "one less", ("attempts >= policy.attempts_max:", "attempts + 1 >= policy.attempts_max:"),
+        test_bo6_it_gives_up_for_a_reason,
+    ),
     # mongodash: the elapsed time is compared when an attempt fails, and the delay may lead beyond the maximum.
     bug("it looks when it fails", ("elapsed + delay >", "elapsed >"), test_bo2_time_has_a_maximum),
     # pynenc: stop when the elapsed time is the maximum, not only when it is above.
@@ -150,15 +156,23 @@ test_a_planted_bug_is_found = planted(
     ),
     bug("counted from the first", ("Retry(now + delay,", "Retry(since + delay,"), test_bo5_the_next_attempt_is_named),
     # The first instant at or after now: a cron that has just failed is due at once.
-    bug("due now", ("_next_due(policy.backoff, now)", "_next_due(policy.backoff, now + -1)"), test_bo5_the_next_attempt_is_named),
-    bug("in whole seconds", ("Retry(now + delay,", "Retry(now + (delay + -(now + delay).at % SECOND),"), test_bo7_time_has_no_origin),
+    bug(
+        "due now", ("_next_due(policy.backoff, now)", "_next_due(policy.backoff, now + -1)"),
+        test_bo5_the_next_attempt_is_named,
+    ),
+    bug(
+        "in whole seconds", ("Retry(now + delay,", "Retry(now + (delay + -(now + delay).at % SECOND),"),
+        test_bo7_time_has_no_origin,
+    ),
     # The first delay is factor ** 1.
     bug("one step ahead", ("steps = attempts - 1", "steps = attempts"), test_bo3_delays_are_the_formulas),
     # A factor of 1.5 is worked out as 1 + 0.5 + ..., and rounded each time.
     bug(
-        "in floats",
-        ("import math\n", "import math\nfrom functools import reduce\n"),
-        ("first * factor_ppm**steps // PPM**steps", "reduce(lambda delay, _: delay * factor_ppm // PPM, range(steps), first)"),
+        "in floats", ("import math\n", "import math\nfrom functools import reduce\n"),
+        (
+            "first * factor_ppm**steps // PPM**steps",
+            "reduce(lambda delay, _: delay * factor_ppm // PPM, range(steps), first)",
+        ),
         test_bo3_delays_are_the_formulas,
     ),
     # As a machine does it: after 64 doublings nothing is left.
@@ -171,7 +185,10 @@ test_a_planted_bug_is_found = planted(
         test_bo3_delays_are_the_formulas, test_bo3_delays_grow,
     ),
     # mongodash, where no maximum is named.
-    bug("no cap", ("min(cap, interval * attempts)", "interval * attempts"), test_bo3_delays_are_the_formulas, test_bo3_delays_grow),
+    bug(
+        "no cap", ("min(cap, interval * attempts)", "interval * attempts"),
+        test_bo3_delays_are_the_formulas, test_bo3_delays_grow,
+    ),
 )  # fmt: skip
 
 

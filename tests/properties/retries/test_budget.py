@@ -58,10 +58,16 @@ REFUND = "left + budget.refund + (budget.cost if is_retry else 0)"
 
 test_a_planted_bug_is_found = planted(
     budgets,
-    bug("without a bound", (f"min(budget.capacity, {REFUND})", "left + budget.refund + budget.cost"), test_a_course_is_paid_for, says="BU1"),
+    bug(
+        "without a bound", (f"min(budget.capacity, {REFUND})", "left + budget.refund + budget.cost"),
+        test_a_course_is_paid_for, says="BU1",
+    ),
     bug("on credit", (PAID, "Paid(left - budget.cost)"), test_a_course_is_paid_for, says="BU1"),
     bug("for nothing", (PAID, "Paid(left)"), test_a_course_is_paid_for, says="BU2"),
-    bug("answers bring nothing", (REFUND, "left + (budget.cost if is_retry else 0)"), test_answers_bring_something, says="BU3"),
+    bug(
+        "answers bring nothing", (REFUND, "left + (budget.cost if is_retry else 0)"),
+        test_answers_bring_something, says="BU3",
+    ),
     bug("what worked is lost", (REFUND, "left + budget.refund"), test_a_course_is_paid_for, says="BU4"),
 )  # fmt: skip
 

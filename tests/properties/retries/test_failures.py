@@ -205,7 +205,10 @@ test_a_planted_bug_is_found = planted(
         test_after_two_attempts_in_any_weather_the_caller_knows_the_truth,
     ),
     # A duplicate key is taken for success, whoever was first.
-    bug("any is own", ("if made_by == request else Duplicate.ANOTHERS", "if made_by else Duplicate.ANOTHERS"), test_fa4_duplicates_are_known),
+    bug(
+        "any is own", ("if made_by == request else Duplicate.ANOTHERS", "if made_by else Duplicate.ANOTHERS"),
+        test_fa4_duplicates_are_known,
+    ),
     # As in pynenc, the retry of an insert that was done learns that it was not.
     bug(
         "none is own", ("Duplicate.OWN if made_by == request else Duplicate.ANOTHERS", "Duplicate.ANOTHERS"),

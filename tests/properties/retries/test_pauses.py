@@ -105,17 +105,27 @@ def test_pa3_attempts_follow_as_long_as_they_may(
 test_a_planted_bug_is_found = planted(
     pausing,
     bug("jitter takes all", ("attempts), self.jitter_ppm)", "attempts), PPM)"), test_pa1_nothing_comes_before_its_time),
-    bug("at once", ("Sleep(delay_after(self.delays, attempts), self.jitter_ppm)", "Sleep(0)"), test_pa1_nothing_comes_before_its_time),
+    bug(
+        "at once", ("Sleep(delay_after(self.delays, attempts), self.jitter_ppm)", "Sleep(0)"),
+        test_pa1_nothing_comes_before_its_time,
+    ),
     bug(
         "always the first delay", ("Sleep(delay_after(self.delays, attempts)", "Sleep(delay_after(self.delays, 1)"),
         test_pa2_it_is_the_delay_after_so_many,
     ),
     bug("all wake together", ("attempts), self.jitter_ppm)", "attempts))"), test_pa2_it_is_the_delay_after_so_many),
-    bug("the time is forgotten", ("if made and since is not None and", "if False and"), test_pa3_attempts_follow_as_long_as_they_may),
-    bug("the delay is forgotten", (" + pauses.after(made).duration >", " >"), test_pa3_attempts_follow_as_long_as_they_may),
+    bug(
+        "the time is forgotten", ("if made and since is not None and", "if False and"),
+        test_pa3_attempts_follow_as_long_as_they_may,
+    ),
+    bug(
+        "the delay is forgotten", (" + pauses.after(made).duration >", " >"),
+        test_pa3_attempts_follow_as_long_as_they_may,
+    ),
     bug("one more", ("made >= attempts", "made > attempts"), test_pa3_attempts_follow_as_long_as_they_may),
     bug(
-        "it stops too soon", ("    await pause(pauses, made)\n", "    if made == 2:\n        return False\n    await pause(pauses, made)\n"),
+        "it stops too soon",
+        ("    await pause(pauses, made)\n", "    if made == 2:\n        return False\n    await pause(pauses, made)\n"),
         test_pa3_attempts_follow_as_long_as_they_may,
     ),
 )  # fmt: skip

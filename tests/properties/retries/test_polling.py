@@ -218,13 +218,20 @@ test_a_planted_bug_is_found = planted(
     bug("it waits for its clock", ("0 if wait > bounds.longest else wait", "wait"), test_po7_clocks_may_be_set_back),
     # The first source that is due is asked, so a busy one starves those behind it.
     bug(
-        "in order of name", ("key=itemgetter(1)", "key=lambda each: (each[1] > 0, each[1] if each[1] > 0 else each[0])"),
+        "in order of name",
+        ("key=itemgetter(1)", "key=lambda each: (each[1] > 0, each[1] if each[1] > 0 else each[0])"),
         test_po4_the_longest_due_is_asked,
     ),
     # Rounded to what a clock can show.
     bug("a little early", ("if wait > 0:", "if wait > 1:"), test_po4_the_longest_due_is_asked),
-    bug("it waits for the last", ("Wait(now + wait, wait)", "Wait(now + max(waits.values()), max(waits.values()))"), test_po5_waits_end),
-    bug("it sleeps as long as is ever slept", ("Wait(now + wait, wait)", "Wait(now + bounds.longest, bounds.longest)"), test_po5_waits_end),
+    bug(
+        "it waits for the last", ("Wait(now + wait, wait)", "Wait(now + max(waits.values()), max(waits.values()))"),
+        test_po5_waits_end,
+    ),
+    bug(
+        "it sleeps as long as is ever slept", ("Wait(now + wait, wait)", "Wait(now + bounds.longest, bounds.longest)"),
+        test_po5_waits_end,
+    ),
     # The interval falls back, but the look that is planned stays where it is.
     bug(
         "only faster", ("pace.due if pace.due - now < 0 else now", "pace.due"),
@@ -232,7 +239,10 @@ test_a_planted_bug_is_found = planted(
     ),
     # As in mongodash: a source that is overdue goes behind those that are due less long.
     bug("due now", ("pace.due if pace.due - now < 0 else now", "now"), test_po3_announcements_are_due),
-    bug("not faster", ("pace.due - now < 0 else now, bounds.least", "pace.due - now < 0 else now, 2 * pace.interval"), test_po1_paces_stay_within),
+    bug(
+        "not faster", ("pace.due - now < 0 else now, bounds.least", "pace.due - now < 0 else now, 2 * pace.interval"),
+        test_po1_paces_stay_within,
+    ),
 )  # fmt: skip
 
 

@@ -127,10 +127,17 @@ test_a_planted_bug_is_found = planted(
     # As the article's first draft has it: a duplicate key is one's own success.
     bug("a duplicate is success", ("await _looked(look)", "Duplicate.OWN"), test_what_is_said_of_an_insert_is_true),
     # Whoever gives up says that it was not done.
-    bug("giving up is not done", ("NotDone if tried.known is Knowledge.NOT_DONE else Unknown", "NotDone"), test_what_is_said_of_an_insert_is_true),
+    bug(
+        "giving up is not done", ("NotDone if tried.known is Knowledge.NOT_DONE else Unknown", "NotDone"),
+        test_what_is_said_of_an_insert_is_true,
+    ),
     # Another's content is taken for a proof that one's own never stood there.
     bug(
-        "another's content is not done", ("is Duplicate.ANOTHERS:\n                return _known(tried)", "is Duplicate.ANOTHERS:\n                return NotDone(tried.failure)"),
+        "another's content is not done",
+        (
+            "is Duplicate.ANOTHERS:\n                return _known(tried)",
+            "is Duplicate.ANOTHERS:\n                return NotDone(tried.failure)",
+        ),
         test_what_is_said_of_an_insert_is_true,
     ),
 )  # fmt: skip

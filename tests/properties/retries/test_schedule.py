@@ -59,6 +59,7 @@ def test_sc3_first_sight_is_not_due(schedule: Schedule, line: tuple[Instant, ...
 @given(schedules(), timelines(), cells(), st.integers(0, 40))
 @example(LATE, LINE, ScheduleCell(EPOCH), 5)
 @example(LATE, LINE, ScheduleCell(EPOCH), 18)
+@example(Schedule("* * * * *", late_max=0), (Instant(1), Instant(2)), ScheduleCell(EPOCH), 2)
 def test_sc4_only_late_ones_are_skipped(
     schedule: Schedule, line: tuple[Instant, ...], cell: ScheduleCell, at: int
 ) -> None:
@@ -209,14 +210,21 @@ def test_sc1_sc6_those_who_race_look_once(
 test_a_planted_bug_is_found = planted(
     module,
     # As pynenc has it.
-    bug("a firing is named by now", ("return Due(\n        due,", "return Due(\n        now,"), test_sc2_the_next_is_due),
+    bug(
+        "a firing is named by now", ("return Due(\n        due,", "return Due(\n        now,"),
+        test_sc2_the_next_is_due,
+    ),
     # A window as pynenc has it: what is looked at late is lost, and nothing is reported.
     bug(
-        "never late", ("    if len(cell.pending) >=", "    if late > 1:\n        return Never()\n    if len(cell.pending) >="),
+        "never late",
+        ("    if len(cell.pending) >=", "    if late > 1:\n        return Never()\n    if len(cell.pending) >="),
         test_sc1_sc6_those_who_race_look_once,
     ),
     # Whatever else was missed.
-    bug("the cell moves to now", ("due if schedule.missed is Missed.EACH else now", "now"), test_sc1_sc6_those_who_race_look_once),
+    bug(
+        "the cell moves to now", ("due if schedule.missed is Missed.EACH else now", "now"),
+        test_sc1_sc6_those_who_race_look_once,
+    ),
     bug("a little early", ("late = now - due", "late = now + 1 - due"), test_sc2_the_next_is_due),
     # A yearly job that runs in June.
     bug(
@@ -224,7 +232,10 @@ test_a_planted_bug_is_found = planted(
         test_sc3_first_sight_is_not_due,
     ),
     # What is exactly as late as allowed is skipped.
-    bug("one too strict", ("late > schedule.late_max:", "late >= schedule.late_max:"), test_sc4_only_late_ones_are_skipped),
+    bug(
+        "one too strict", ("late > schedule.late_max:", "late >= schedule.late_max:"),
+        test_sc4_only_late_ones_are_skipped,
+    ),
     # One that is too late takes with it those that are not.
     bug(
         "skipped to now", ("ScheduleCell(oldest_allowed + -MICROSECOND,", "ScheduleCell(now,"),
@@ -236,10 +247,14 @@ test_a_planted_bug_is_found = planted(
         "closed up to the latest", ("if at not in fired)", "if all(each - at < 0 for each in fired))"),
         test_sc5_it_moves_by_one_version,
     ),
-    bug("no version", ("ScheduleCell(cell.last, cell.version + 1, left)", "attrs.evolve(cell, pending=left)"), test_sc5_it_moves_by_one_version),
+    bug(
+        "no version", ("ScheduleCell(cell.last, cell.version + 1, left)", "attrs.evolve(cell, pending=left)"),
+        test_sc5_it_moves_by_one_version,
+    ),
     # Whatever the port says is due, and what it raises is an end of all crons, not of one.
     bug(
-        "the port is trusted", ("if isinstance(due, Broken):\n        return due", "if isinstance(due, Broken):\n        return Never()"),
+        "the port is trusted",
+        ("if isinstance(due, Broken):\n        return due", "if isinstance(due, Broken):\n        return Never()"),
         test_sc7_nonsense_changes_nothing,
     ),
 )  # fmt: skip

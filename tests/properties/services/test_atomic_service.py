@@ -415,7 +415,8 @@ test_a_planted_bug_is_found = planted(
     ),
     # As if the last slot needed a margin of its own.
     bug(
-        "one runner too few", ("_most_runners(service, 1)\n    if runners <= 1", "_most_runners(service, 1) - 1\n    if runners <= 1"),
+        "one runner too few",
+        ("_most_runners(service, 1)\n    if runners <= 1", "_most_runners(service, 1) - 1\n    if runners <= 1"),
         test_the_tolerance_names_how_many_runners_have_windows,
     ),
     # The late guard keeps runners further apart than the margin does, and nobody says so.
@@ -432,7 +433,10 @@ test_a_planted_bug_is_found = planted(
     # A comparison as pynenc's: of the time between polls with the window, whatever part of it clears.
     bug(
         "polls by the whole window",
-        ("return max(on_time, -((claiming.period - 1) * -PPM // limit)) if 0 < limit < PPM else on_time", "return on_time"),
+        (
+            "return max(on_time, -((claiming.period - 1) * -PPM // limit)) if 0 < limit < PPM else on_time",
+            "return on_time",
+        ),
         test_start_up_knows_for_how_many_runners_polls_suffice,
     ),
     bug(
@@ -446,7 +450,10 @@ test_a_planted_bug_is_found = planted(
     ),
     bug(
         "one polled too few",
-        ("_most_runners(service, _window_needed(service, claiming))", "max(0, _most_runners(service, _window_needed(service, claiming)) - 1)"),
+        (
+            "_most_runners(service, _window_needed(service, claiming))",
+            "max(0, _most_runners(service, _window_needed(service, claiming)) - 1)",
+        ),
         test_start_up_knows_for_how_many_runners_polls_suffice,
     ),
 )  # fmt: skip

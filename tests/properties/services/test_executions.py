@@ -254,8 +254,8 @@ test_a_planted_bug_is_found = planted(
     ),
     # Every run that is under way is taken for one that was left behind.
     bug(
-        "whoever comes is let in",
-        ("if active is not None and active.runner_id in live:", "if False:"), ("(active,), live=live", "(active,), live=()"),
+        "whoever comes is let in", ("if active is not None and active.runner_id in live:", "if False:"),
+        ("(active,), live=live", "(active,), live=()"),
         partial(test_an_admission_keeps, "EX1"), test_runners_race_and_are_killed,
     ),
     # Whoever was reaped cannot be distinguished from whoever is in.
@@ -273,7 +273,8 @@ test_a_planted_bug_is_found = planted(
         test_ex6_exactly_the_gone_are_reaped,
     ),
     bug(
-        "what is over is ended once more", ("each.end is None and each.runner_id not in live", "each.runner_id not in live"),
+        "what is over is ended once more",
+        ("each.end is None and each.runner_id not in live", "each.runner_id not in live"),
         test_ex6_exactly_the_gone_are_reaped,
     ),
     # A setting as pynenc ships it: documented, and read nowhere.

@@ -295,15 +295,16 @@ test_a_planted_bug_is_found = planted(
     ),
     # As in pynenc: that there is a later life does not matter, nor what it said.
     bug(
-        "whoever beats is alive", ("    if member.left is not None:\n        return", "    return None\n    if True:\n        return"),
+        "whoever beats is alive",
+        ("    if member.left is not None:\n        return", "    return None\n    if True:\n        return"),
         test_m1_of_any_members, test_m1_over_time,
     ),
     bug("beats bring back", *BROUGHT_BACK, test_m2_who_is_gone_stays_gone),
     bug("beats bring back who is as alive as its runner", COVERED, *BROUGHT_BACK, test_m2_who_is_gone_stays_gone),
     # As with pynenc's flag: each beat says anew whether its sender may run the service.
     bug(
-        "beats make a runner", ("seen=_later(member.seen, now)", "seen=_later(member.seen, now), runner=None"), WORKERS_TOO,
-        test_m3_runners_are_the_living,
+        "beats make a runner", ("seen=_later(member.seen, now)", "seen=_later(member.seen, now), runner=None"),
+        WORKERS_TOO, test_m3_runners_are_the_living,
     ),
     bug("workers are listed, too", WORKERS_TOO, test_m3_runners_are_the_living),
     # As in pynenc's list: by id, so a restarted runner is two until its former life is silent.
@@ -315,12 +316,14 @@ test_a_planted_bug_is_found = planted(
     # A restart goes to the end, and everybody behind it moves up.
     bug("by age", ("key=_by_creation", "key=lambda each: (each.joined.at, each.id)"), test_m4_nobody_overtakes),
     bug(
-        "a restart is a newcomer", ("created=former.created, joined", "created=since, joined"), test_m5_a_restart_moves_nobody
+        "a restart is a newcomer", ("created=former.created, joined", "created=since, joined"),
+        test_m5_a_restart_moves_nobody,
     ),
     bug("lives are not counted", ("life=former.life + 1", "life=1"), test_m5_a_restart_moves_nobody),
     # No stabilisation, while its former life may be at work.
     bug(
-        "a restart takes over the age", ("joined=since, seen", "joined=former.created, seen"), test_m5_a_restart_moves_nobody
+        "a restart takes over the age", ("joined=since, seen", "joined=former.created, seen"),
+        test_m5_a_restart_moves_nobody,
     ),
     bug(
         "each goes on its own, runners and later lives first",

@@ -59,21 +59,28 @@ test_a_planted_bug_is_found = planted(
     retention,
     # A count as pynenc's memory backend has it: of all that is unprotected.
     bug(
-        "a running row goes", ("row.end) for row in rows if row.end is not None and row.id", "(row.end or now)) for row in rows if row.id"),
+        "a running row goes",
+        ("row.end) for row in rows if row.end is not None and row.id", "(row.end or now)) for row in rows if row.id"),
         partial(test_a_cut_keeps_the_law, laws.goes_for_a_reason),
     ),
     # A count as pynenc's SQLite backend has it.
     bug(
-        "a protected row pushes out another", (" and row.id not in spared", ""), ("if row_id in gone", "if row_id in gone - spared"),
+        "a protected row pushes out another", (" and row.id not in spared", ""),
+        ("if row_id in gone", "if row_id in gone - spared"),
         partial(test_a_cut_keeps_the_law, laws.goes_for_a_reason),
     ),
     bug(
-        "whatever the age", (" if not 0 < retention.age < age", ""), partial(test_a_cut_keeps_the_law, laws.stays_within_bounds)
+        "whatever the age", (" if not 0 < retention.age < age", ""),
+        partial(test_a_cut_keeps_the_law, laws.stays_within_bounds),
     ),
-    bug("by the end", ("(row.start.at, row.id", "(row.end.at, row.id"), partial(test_a_cut_keeps_the_law, laws.the_oldest_go)),
+    bug(
+        "by the end", ("(row.start.at, row.id", "(row.end.at, row.id"),
+        partial(test_a_cut_keeps_the_law, laws.the_oldest_go),
+    ),
     bug(
         "rows that started together stay in the order of the store",
-        ("oldest_first = sorted(\n", "oldest_first = sorted((\n"), ("spared\n    )", "spared), key=lambda each: each[0])"),
+        ("oldest_first = sorted(\n", "oldest_first = sorted((\n"),
+        ("spared\n    )", "spared), key=lambda each: each[0])"),
         test_rn4_nothing_more_goes,
     ),
 )  # fmt: skip

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["Answer", "Asked", "asked_twice", "double"]
-
 
 class Answer(NamedTuple):
     """What is answered."""

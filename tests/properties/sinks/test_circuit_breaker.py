@@ -154,7 +154,8 @@ test_a_planted_bug_is_found = planted(
     ),
     # Drakkar: a probe that never comes back keeps the slot for ever.
     bug(
-        "it waits for its probe", ("if 0 < circuit.until - now <=", "if isinstance(circuit, HalfOpen) or 0 < circuit.until - now <="),
+        "it waits for its probe",
+        ("if 0 < circuit.until - now <=", "if isinstance(circuit, HalfOpen) or 0 < circuit.until - now <="),
         test_cb3_no_circuit_stays_shut,
     ),
     # One that was set back by an hour shuts it for an hour.

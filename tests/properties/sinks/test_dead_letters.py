@@ -75,11 +75,18 @@ test_a_planted_bug_is_found = planted(
     # Drakkar: of each payload its shell is dumped.
     bug("without its body", ("_blob(letter.payload)", '_blob(b"{}")'), test_de1_letters_come_back),
     bug(
-        "bytes that are not text are replaced", ("_blob(record.key)", '_blob(record.key and record.key.decode("utf-8", "replace").encode())'),
+        "bytes that are not text are replaced",
+        ("_blob(record.key)", '_blob(record.key and record.key.decode("utf-8", "replace").encode())'),
         test_de1_letters_come_back,
     ),
-    bug("the digest is not looked at", ("if given_digest != actual_digest:", "if False:"), test_de2_changes_are_noticed),
-    bug("shown with its payload", ("to {self.sink!r}:", "to {self.sink!r}: {self.payload!r}"), test_de3_nothing_is_shown),
+    bug(
+        "the digest is not looked at", ("if given_digest != actual_digest:", "if False:"),
+        test_de2_changes_are_noticed,
+    ),
+    bug(
+        "shown with its payload", ("to {self.sink!r}:", "to {self.sink!r}: {self.payload!r}"),
+        test_de3_nothing_is_shown,
+    ),
 )  # fmt: skip
 
 

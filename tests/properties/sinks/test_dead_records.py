@@ -55,11 +55,16 @@ test_a_planted_bug_is_found = planted(
         test_dt1_the_record_is_kept,
     ),
     bug(
-        "a name that comes twice is kept once", ("(*record.headers, *added)", "(*dict((*record.headers, *added)).items(),)"),
+        "a name that comes twice is kept once",
+        ("(*record.headers, *added)", "(*dict((*record.headers, *added)).items(),)"),
         test_dt1_the_record_is_kept,
     ),
     bug(
-        "the whole message", ("(*record.headers, *added)", '(*record.headers, *added, ("t", (why.message or "").encode("utf-8", "replace")))'),
+        "the whole message",
+        (
+            "(*record.headers, *added)",
+            '(*record.headers, *added, ("t", (why.message or "").encode("utf-8", "replace")))',
+        ),
         test_dt2_little_is_added,
     ),
 )  # fmt: skip

@@ -301,7 +301,10 @@ test_a_planted_bug_is_found = planted(
         test_dl3_it_is_sent_again_as_allowed,
     ),
     # Drakkar: no back-off.
-    bug("sent again at once", ("Sending(failures, verdict.at)", "Sending(failures)"), test_dl3_it_is_sent_again_as_allowed),
+    bug(
+        "sent again at once", ("Sending(failures, verdict.at)", "Sending(failures)"),
+        test_dl3_it_is_sent_again_as_allowed,
+    ),
     bug(
         "once too often",
         (
@@ -321,7 +324,8 @@ test_a_planted_bug_is_found = planted(
         test_dl4_nothing_is_dropped,
     ),
     bug(
-        "a failure that arrives twice counts twice", ("case Failed(attempt) if attempt == payload.attempt:", "case Failed(attempt):"),
+        "a failure that arrives twice counts twice",
+        ("case Failed(attempt) if attempt == payload.attempt:", "case Failed(attempt):"),
         test_dl5_the_past_is_past,
     ),
 )  # fmt: skip

@@ -47,15 +47,23 @@ AGAIN = "WriteAgain(delay_after(_BACKOFF, failures + 1), failures + 1)"
 
 test_a_planted_bug_is_found = planted(
     letter_writing,
-    bug("it is given up", (AGAIN, f"{AGAIN} if failures < 10 else Settled()"), test_a_letter_is_written_until_it_is, says="LW1"),
     bug(
-        "it is written twice", ("WRITTEN:\n            return Settled()", "WRITTEN:\n            return WriteAgain(100_000, failures + 1)"),
+        "it is given up", (AGAIN, f"{AGAIN} if failures < 10 else Settled()"),
+        test_a_letter_is_written_until_it_is, says="LW1",
+    ),
+    bug(
+        "it is written twice",
+        ("WRITTEN:\n            return Settled()", "WRITTEN:\n            return WriteAgain(100_000, failures + 1)"),
         test_a_letter_is_written_until_it_is, says="LW1",
     ),
     bug("at once", (AGAIN, "WriteAgain(0, failures + 1)"), test_a_letter_is_written_until_it_is, says="LW2"),
-    bug("hours", (AGAIN, "WriteAgain(100_000 << failures, failures + 1)"), test_a_letter_is_written_until_it_is, says="LW2"),
     bug(
-        "failures are forgotten", (AGAIN, AGAIN.replace("failures +", "failures % 4 +")), test_a_letter_is_written_until_it_is, says="LW3"
+        "hours", (AGAIN, "WriteAgain(100_000 << failures, failures + 1)"),
+        test_a_letter_is_written_until_it_is, says="LW2",
+    ),
+    bug(
+        "failures are forgotten", (AGAIN, AGAIN.replace("failures +", "failures % 4 +")),
+        test_a_letter_is_written_until_it_is, says="LW3",
     ),
 )  # fmt: skip
 

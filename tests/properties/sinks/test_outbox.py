@@ -104,8 +104,8 @@ def test_what_nobody_asked_for_changes_nothing(numbers: list[int], era: int, fai
 test_a_planted_bug_is_found = planted(
     outboxes,
     bug(
-        "whatever ends was under way",
-        ("if attempt in state.under_way else", "if True else"), ("left = [*state.under_way]", "left = [*state.under_way, attempt]"),
+        "whatever ends was under way", ("if attempt in state.under_way else", "if True else"),
+        ("left = [*state.under_way]", "left = [*state.under_way, attempt]"),
         test_what_nobody_asked_for_changes_nothing,
     ),
     bug(

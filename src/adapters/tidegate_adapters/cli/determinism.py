@@ -25,9 +25,6 @@ from tidegate_adapters.printable import one_line
 from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.targets import Target, one
 
-__all__ = ["check_all", "print_runs"]
-
-
 _STEPS_MAX: Final = 100
 _SEED: Final = "determinism"
 _HASH_SEEDS: Final = ("0", "0", "1", "2")

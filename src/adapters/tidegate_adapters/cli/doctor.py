@@ -20,8 +20,6 @@ import tidegate
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.shell.terminal import Styled, Terminal
 
-__all__ = ["check"]
-
 _ANSWERS_S: Final = 5.0
 _OF_AN_EXTRA: Final = re.compile(r"(?P<package>[\w.-]+).*extra == ['\"](?P<extra>[\w-]+)['\"]")
 

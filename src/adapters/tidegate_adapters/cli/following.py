@@ -13,9 +13,6 @@ from tidegate.sim.trace import Trace
 from tidegate_adapters.failures import ReplayDivergedError, origin, raised
 from tidegate_adapters.targets import Target
 
-__all__ = ["diverged", "replayed"]
-
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from tidegate.sim.rendering import render
 from tidegate_adapters.cli.lines import Result, broken
 from tidegate_adapters.printable import clean, one_line, redacted
 
-__all__ = ["junit"]
-
 
 def junit(results: Sequence[Result], error: TidegateError | None) -> str:
     """One suite, as text.

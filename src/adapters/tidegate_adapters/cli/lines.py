@@ -16,9 +16,6 @@ from tidegate_adapters.printable import one_line
 from tidegate_adapters.shell.terminal import Span, Styled
 from tidegate_adapters.store import replay_line
 
-__all__ = ["Result", "broken", "ended", "shrunk_line", "stories", "summed_up", "written"]
-
-
 _STORY_LINES_MAX: Final = 80
 
 

@@ -15,8 +15,6 @@ from tidegate_adapters.printable import one_line
 from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.targets import Target, there
 
-__all__ = ["draw", "list_all"]
-
 
 def list_all(texts: Sequence[str], terminal: Terminal, *, is_json: bool) -> ExitCode:
     """Tell name, kind, expectation, scopes and summary of scenarios; of a specimen also its source.

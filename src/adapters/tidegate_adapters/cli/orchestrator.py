@@ -11,8 +11,6 @@ from tidegate_adapters.shell.commands import TARGET, Commands, of_all
 from tidegate_adapters.shell.options import A_TIME, ASKED, filtering, limit_of, together
 from tidegate_adapters.shell.runtimes import ORCHESTRATOR
 
-__all__ = ["orchestrator"]
-
 STATUSES: Final = (
     "registered", "concurrency_controlled", "rerouted", "pending", "pending_recovery", "running", "running_recovery", "paused",
     "killed", "retry", "success", "failed", "cancelled", "concurrency_controlled_final",

@@ -13,9 +13,6 @@ from tidegate.sim.sizing import rounded
 from tidegate_adapters.printable import one_line
 from tidegate_adapters.shell.terminal import Terminal
 
-__all__ = ["Show", "foretelling", "shown", "sparse"]
-
-
 Show: TypeAlias = Callable[[Progress], None]
 
 _REFRESHES_PER_S: Final = 4

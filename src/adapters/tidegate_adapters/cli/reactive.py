@@ -11,8 +11,6 @@ from tidegate_adapters.shell.commands import TARGET, Commands, of_all
 from tidegate_adapters.shell.options import A_TIME, ASKED, duration, filtering, limit_of, together
 from tidegate_adapters.shell.runtimes import REACTIVE
 
-__all__ = ["reactive"]
-
 STATUSES: Final = ("pending", "processing", "processing_dirty", "completed", "failed")
 """`TaskStatus` in words, for `--help` must not load it."""
 FILTERS: Final = together(

@@ -30,9 +30,6 @@ from tidegate_adapters.shell.terminal import Terminal, error_json
 from tidegate_adapters.targets import attribute, takes_nothing
 from tidegate_adapters.worker_settings import WorkerSettings
 
-__all__ = ["again", "execute_again"]
-
-
 _OURS = (documents, drain, effects, fanout, instants, operations, worker, commands)
 
 

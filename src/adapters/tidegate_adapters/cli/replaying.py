@@ -26,9 +26,6 @@ from tidegate_adapters.shell.terminal import Terminal, error_json
 from tidegate_adapters.store import bytes_of, trace_in
 from tidegate_adapters.targets import Target, one, recorded
 
-__all__ = ["How", "replay_one"]
-
-
 _RECORDING_BEGINS: Final = 100
 """How many bytes tell whether it is a recording."""
 

@@ -26,9 +26,6 @@ from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.store import Store, read, replay_line
 from tidegate_adapters.targets import one, recorded
 
-__all__ = ["AFTER_RUNS_S", "Smaller", "shrink_one", "smaller"]
-
-
 AFTER_RUNS_S: Final = 1.0
 """How long shrinking may take that nobody asked for."""
 

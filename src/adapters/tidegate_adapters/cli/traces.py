@@ -24,9 +24,6 @@ from tidegate_adapters.page.assembly import page
 from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.store import read, save
 
-__all__ = ["diff", "extract", "show"]
-
-
 _EVENT_MAX: Final = 72
 _Export: TypeAlias = Callable[[Trace], str]
 

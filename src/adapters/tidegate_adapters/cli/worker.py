@@ -11,8 +11,6 @@ from tidegate_adapters.shell.commands import TARGET, Commands
 from tidegate_adapters.shell.options import FILE
 from tidegate_adapters.shell.runtimes import WORKER
 
-__all__ = ["worker"]
-
 COMMANDS: Final = Commands(
     WORKER,
     "Run a worker on Kafka.",

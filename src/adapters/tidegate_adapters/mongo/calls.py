@@ -47,8 +47,6 @@ from tidegate_adapters.mongo_orders import behind, ordered
 from tidegate_adapters.mongo_planning import counts_of, page_of, pipeline
 from tidegate_adapters.mongo_transactions import Carry
 
-__all__ = ["Asked", "Handles", "carrying", "request"]
-
 Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRecords
 
 _BATCH: Final = 10_000

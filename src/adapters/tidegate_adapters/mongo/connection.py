@@ -22,12 +22,6 @@ from tidegate_adapters.mongo_attempts import Attempts
 from tidegate_adapters.mongo_elections import Elections, settled
 from tidegate_adapters.mongo_locks import mend_locks
 
-__all__ = [
-    "CHECK_SECONDS", "REPLY_MS", "check_replicated", "connect", "connect_async", "database_of", "in_time", "limit_of", "masked", "misplaced",
-    "opened",
-]  # fmt: skip
-
-
 C = TypeVar("C")
 
 REPLY_MS: Final = 20_000

@@ -19,8 +19,6 @@ from tidegate_adapters.mongo.wire import DURABLE, condition
 from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
 from tidegate_adapters.mongo_orders import ordered
 
-__all__ = ["NotMadeYetError", "check_built", "made", "make_unique", "make_unique_async", "making_clearly", "unmade"]
-
 
 def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None:
     """Make the unique indexes that are not there yet. Any number of processes may, at any time.

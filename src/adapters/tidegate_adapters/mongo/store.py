@@ -52,8 +52,6 @@ from tidegate_adapters.mongo_errors import (
 )
 from tidegate_adapters.mongo_transactions import Sessions
 
-__all__ = ["AsyncMongo", "Mongo"]
-
 K = TypeVar("K", bound="MongoClient[Any] | AsyncMongoClient[Any]")
 S = TypeVar("S")
 

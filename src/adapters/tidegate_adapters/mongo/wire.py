@@ -45,8 +45,6 @@ from tidegate.model.documents import (
 from tidegate.model.instants import MILLISECOND, Duration
 from tidegate_adapters.bson_values import SAME, encoded
 
-__all__ = ["DURABLE", "SIMPLE", "asked_for", "changes", "condition", "describing", "projection"]
-
 DURABLE: Final = WriteConcern("majority", j=True)
 SIMPLE: Final = Collation("simple")
 """Texts are compared by their bytes, as in the core, and not by the collation that the collection was made with."""

@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
     from tidegate_adapters.tracing import TracerProvider
 
-__all__ = ["Orchestrator"]
-
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 _PURGE_FOR: Final[Duration] = 5 * MINUTE

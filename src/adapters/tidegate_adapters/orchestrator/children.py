@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
     from tidegate_adapters.orchestrator.declared import Declared
 
-__all__ = ["ChildCall", "Children"]
-
 _SPAWN: Final = get_context("spawn")
 _PATIENCE_S: Final = 5.0
 

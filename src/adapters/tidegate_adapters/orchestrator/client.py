@@ -63,8 +63,6 @@ from tidegate_adapters.sites import Site
 if TYPE_CHECKING:
     from tidegate_adapters.orchestrator.spans import Spans
 
-__all__ = ["Client", "Connection", "Operations", "purging_of"]
-
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 T = TypeVar("T")

@@ -30,9 +30,6 @@ from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.shell.application import Answer, listing, shortened
 from tidegate_adapters.times import length, time_of, when
 
-__all__ = ["ask", "executions", "list_invocations", "opened", "pause", "resume", "show", "status"]
-
-
 # --- asking it ----------------------------------------------------------------------------------------------------------
 
 

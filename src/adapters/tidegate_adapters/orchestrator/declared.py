@@ -27,8 +27,6 @@ from tidegate_adapters.bson_values import natural
 from tidegate_adapters.declaring import check_task_name, is_async_handler, length_of, place_of, policy_of, timeout_of
 from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
 
-__all__ = ["OPTIONS", "Declared", "Kept", "MaxRunning", "Rate", "Unique", "declared"]
-
 OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})
 """What `enqueue` is told besides the arguments of a call: no parameter of a task has such a name."""
 

@@ -8,8 +8,6 @@ from tidegate.invocations.ending import Failed, RunError
 from tidegate.retries.backoff import Policy
 from tidegate_adapters.printable import redacted
 
-__all__ = ["failed", "told"]
-
 
 def told(error: BaseException) -> str:
     """Its text."""

@@ -29,10 +29,6 @@ from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.texts import TextCodec
 from tidegate_adapters.sites import Site
 
-__all__ = [
-    "CURRENT", "SERVED", "ArgumentsDiffer", "Current", "Handle", "HandleApp", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Results", "Unfinished",
-]  # fmt: skip
-
 R = TypeVar("R")
 
 

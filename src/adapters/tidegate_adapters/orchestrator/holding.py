@@ -19,8 +19,6 @@ from tidegate.reactive.pausing import PausedTask, Pausing
 from tidegate_adapters.shell.app import look_on, look_until_answered
 from tidegate_adapters.sites import Site
 
-__all__ = ["Holding"]
-
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 _TASK: Final = "task:"

@@ -22,8 +22,6 @@ from tidegate_adapters.mongo import REPLY_MS
 from tidegate_adapters.mongo_errors import DRIVER_ERRORS
 from tidegate_adapters.sites import Site
 
-__all__ = ["listen"]
-
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 _MANY: Final = 100

@@ -29,8 +29,6 @@ from tidegate.work.vocabulary import InterruptReason, Slot
 from tidegate_adapters.exposition import Metric, counter, gauge, handler_seconds
 from tidegate_adapters.orchestrator.tallies import LOST, NOTHING, OUTCOMES, TURNS, Glance, Tallies
 
-__all__ = ["families"]
-
 _NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_orchestrator_"
 _REASONS: Final = tuple(each.name.lower() for each in InterruptReason if each is not InterruptReason.LEASE_LOST)

@@ -6,8 +6,6 @@ from typing import final
 
 import attrs
 
-__all__ = ["Collections"]
-
 
 @final
 @attrs.frozen

@@ -71,8 +71,6 @@ from tidegate_adapters.printable import redacted
 from tidegate_adapters.sparing import Sparing
 from tidegate_adapters.times import ago, length, time_of, when
 
-__all__ = ["COMMANDS", "Page", "actions"]
-
 _SHOWN: Final = 100
 """How many invocations are shown."""
 _RUNNING: Final = 200

@@ -60,8 +60,6 @@ from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.sites import Site
 
-__all__ = ["OWN_QUEUE", "PURGE", "RECOVERY", "Services", "Work", "recovered"]
-
 T = TypeVar("T")
 log: Final = logging.getLogger(__name__)
 

@@ -57,8 +57,6 @@ from tidegate_adapters.declaring import check_lengths
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.shell.settings import AppSettings, placed
 
-__all__ = ["OrchestratorSettings"]
-
 _POLLING: Final = PollingBounds(least=100 * MILLISECOND, most=2 * SECOND, jitter=100 * MILLISECOND)
 _KIB: Final = 1024
 _HOUR: Final = timedelta(hours=1)

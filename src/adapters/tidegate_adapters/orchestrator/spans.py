@@ -33,8 +33,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.orchestrator.spans", "tracing", missing) from missing
 
-__all__ = ["RunSpan", "Spans"]
-
 
 @final
 class RunSpan:

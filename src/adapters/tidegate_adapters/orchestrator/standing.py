@@ -32,10 +32,6 @@ from tidegate.triggers.trigger_documents import FAILED, HELD, STATE, loaded_cell
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.times import length, when
 
-__all__ = [
-    "BACKLOG_MAX", "Backlog", "Process", "Standing", "Triggered", "Turns", "backlogs_of", "counts_of", "executions_of", "processes_of", "standing_of", "triggered", "turns_of",
-]  # fmt: skip
-
 BACKLOG_MAX: Final = FOUND_MAX
 """How many that wait in a queue are counted."""
 

@@ -20,8 +20,6 @@ from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.uploads import is_large, warn_of, written
 from tidegate_adapters.payloads import Payloads
 
-__all__ = ["SyncStore"]
-
 T = TypeVar("T")
 _MEASURED: Final[Handlers[object]] = {Now: lambda _: Instant(time.monotonic_ns() // 1_000, ClockName("monotonic"))}
 """Programs measure how long they wait, also where somebody sets the clock of the machine."""

@@ -18,8 +18,6 @@ from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
 from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.orchestrator.standing import Backlog
 
-__all__ = ["LOST", "NOTHING", "OUTCOMES", "TURNS", "Glance", "Tallies"]
-
 OUTCOMES: Final[Mapping[type[End], str]] = {
     Succeeded: "succeeded", Failed: "failed", Cancelled: "cancelled", GivenBack: "given_back",
 }  # fmt: skip

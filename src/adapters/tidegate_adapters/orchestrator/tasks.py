@@ -19,8 +19,6 @@ from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.handles import CURRENT, Handle
 
-__all__ = ["Task", "TaskDecorator"]
-
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 _LAST: Final = instant(datetime.max.replace(tzinfo=UTC)).at // MILLISECOND * MILLISECOND
 """The last one that Python, and so its driver of MongoDB, reads as a date."""

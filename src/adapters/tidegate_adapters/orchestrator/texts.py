@@ -36,8 +36,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.orchestrator", "orchestrator", missing) from missing
 
-__all__ = ["UNTYPED", "TextCodec", "codec_of"]
-
 UNTYPED: Final = object()
 """The annotation of what has none."""
 

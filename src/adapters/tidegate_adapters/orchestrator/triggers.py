@@ -57,8 +57,6 @@ from tidegate_adapters.bson_values import natural
 from tidegate_adapters.crons import check_cron
 from tidegate_adapters.declaring import length_of
 
-__all__ = ["Happened", "When", "Where", "on_cron", "on_event", "on_exception", "on_result", "on_status"]
-
 
 class Named(Protocol):
     """A task of an app, or whatever else has its name."""

@@ -21,8 +21,6 @@ from tidegate.services.retention import Retention
 from tidegate_adapters.crons import check_cron
 from tidegate_adapters.declaring import check_lengths, check_unit
 
-__all__ = ["ServiceRules"]
-
 _PERIOD: Final = Claiming()
 
 

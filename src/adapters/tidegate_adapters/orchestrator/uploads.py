@@ -14,8 +14,6 @@ from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.payloads import AsyncPayloads
 from tidegate_adapters.sites import Site
 
-__all__ = ["Uploads", "is_large", "warn_of", "written"]
-
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
 

@@ -11,8 +11,6 @@ from tidegate.invocations.invocation import FAILED, INVOCATION, RETRY
 from tidegate_adapters.ids import exact
 from tidegate_adapters.printable import redacted
 
-__all__ = ["MEANT", "as_json", "asked_words"]
-
 MEANT: Final[Mapping[Command, frozenset[str]]] = {
     Command.CANCEL: frozenset(each.status for each in INVOCATION.definitions if not each.final),
     Command.KILL: frozenset(each.status for each in INVOCATION.definitions if each.requires_owner),

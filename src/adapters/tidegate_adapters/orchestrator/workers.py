@@ -71,8 +71,6 @@ from tidegate_adapters.work import INTERRUPTED, HandlerWorkers, WorkerObserver
 if TYPE_CHECKING:
     from tidegate_adapters.orchestrator.spans import Spans
 
-__all__ = ["Workers"]
-
 T = TypeVar("T")
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 

@@ -36,8 +36,6 @@ from tidegate.sim.page import PageData, page_data
 from tidegate.sim.trace import PolicyName, Trace
 from tidegate_adapters.page.parts import frame, policy, script_of, style_of
 
-__all__ = ["MODULES", "page", "page_of", "script", "style"]
-
 MODULES: Final = (
     "values",
     "dom",

@@ -45,11 +45,6 @@ from tidegate_adapters.page.parts import frame, policy, script_of, style_of
 from tidegate_adapters.printable import redacted
 from tidegate_adapters.serving import MISDIRECTED, Answer, Asked, Page, is_own, is_own_name, served
 
-__all__ = [
-    "MODULES", "TOKEN_MIN", "Action", "Cell", "Choice", "Filter", "Lane", "Lanes", "Moment", "Provider", "Row", "Run", "Shown",
-    "Span", "Story", "Table", "check_filters", "check_place", "live_page", "packed", "run_in", "served_live",
-]  # fmt: skip
-
 log: Final = logging.getLogger(__name__)
 
 MODULES: Final = ("values", "dom", "asking", "spans", "tables", "story", "acting", "live")

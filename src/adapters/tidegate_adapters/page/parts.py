@@ -10,8 +10,6 @@ from importlib.resources import files
 from string import Template
 from typing import Final
 
-__all__ = ["frame", "policy", "script_of", "style_of"]
-
 _IMPORT: Final = re.compile(r'(?ms)^import \{[^}]*\} from "[^"]*";\n')
 _EXPORT: Final = re.compile(r"(?m)^export ")
 

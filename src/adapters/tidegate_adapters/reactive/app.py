@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from tidegate_adapters.embedded import Embedded
     from tidegate_adapters.exposition import CollectorRegistry
 
-__all__ = ["Reactive"]
-
 H = TypeVar("H", bound=UserHandler)
 T = TypeVar("T")
 log: Final = logging.getLogger("tidegate_adapters.reactive")

@@ -40,8 +40,6 @@ try:
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 
-__all__ = ["Change", "ClaimLost", "SyncChange", "Throttle", "named"]
-
 T = TypeVar("T")
 Throttle = Callable[[str, Duration], None]
 """Is told that a process is to take no more of a task for so long."""

@@ -28,9 +28,6 @@ from tidegate_adapters.reactive.words import numbers_of, retried
 from tidegate_adapters.shell.application import Answer, listing, shortened
 from tidegate_adapters.times import time_of, when
 
-__all__ = ["count", "list_records", "opened", "pause", "resume", "retry", "status", "take_over"]
-
-
 # --- asking it ----------------------------------------------------------------------------------------------------------
 
 

@@ -40,8 +40,6 @@ from tidegate_adapters.declaring import (
 from tidegate_adapters.reactive.changes import Change, SyncChange
 from tidegate_adapters.sites import Site
 
-__all__ = ["CLEAN_UP", "HISTORY", "LEASE", "Declared", "UserHandler", "Watch", "Where", "declared"]
-
 UserHandler: TypeAlias = Callable[[Change], Awaitable[None]] | Callable[[SyncChange], None]
 """Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or raises `Later`."""
 Watch: TypeAlias = Sequence[str] | Mapping[str, object] | None

@@ -31,8 +31,6 @@ from tidegate.reactive.task_records import TaskStatus
 from tidegate_adapters.exposition import Metric, counter, gauge, handler_seconds
 from tidegate_adapters.reactive.tallies import NOTHING, Glance, Tallies
 
-__all__ = ["families"]
-
 _NONE: Final = Tallies()
 _PREFIX: Final = "tidegate_reactive_"
 _OUTCOMES: Final = ("succeeded", "later", "failed")

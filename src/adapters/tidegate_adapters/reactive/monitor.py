@@ -39,8 +39,6 @@ from tidegate_adapters.work import WorkerObserver
 if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
 
-__all__ = ["Lookout", "of_health"]
-
 log: Final = getLogger("tidegate_adapters.reactive")
 
 

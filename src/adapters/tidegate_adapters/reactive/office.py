@@ -32,8 +32,6 @@ from tidegate_adapters.reactive.declared import Declared
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.sites import Site
 
-__all__ = ["QUIET", "Leadership", "Office"]
-
 QUIET: Final = timedelta(seconds=15)
 """For how long nothing may have changed of what mongodash has left: it looks every ten seconds at least."""
 

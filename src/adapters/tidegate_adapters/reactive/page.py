@@ -38,8 +38,6 @@ from tidegate_adapters.reactive.words import numbers_of, retried
 from tidegate_adapters.sparing import Sparing
 from tidegate_adapters.times import ago, length, when
 
-__all__ = ["Page"]
-
 _SHOWN: Final = 100
 """How many records of a database are shown."""
 _LOOKS: Final = 2

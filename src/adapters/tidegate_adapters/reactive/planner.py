@@ -102,8 +102,6 @@ from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
 from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
 from tidegate_adapters.sites import Site
 
-__all__ = ["Changes", "Planned", "Planner", "PlannerRules", "Standing"]
-
 log: Final = logging.getLogger(__name__)
 
 TERMS: Final = Terms(ttl=15 * SECOND, heartbeat=3 * SECOND)

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["KEY", "LEASES", "STREAMS"]
-
 LEASES: Final = "tidegate_leases"
 """The collection of the leader's lease."""
 STREAMS: Final = "tidegate_streams"

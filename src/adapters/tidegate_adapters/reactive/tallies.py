@@ -20,8 +20,6 @@ from tidegate_adapters.handler_times import HandlerTimes
 from tidegate_adapters.reactive.office import Leadership
 from tidegate_adapters.reactive.planner import Standing
 
-__all__ = ["Census", "Glance", "Tallies", "outcome"]
-
 
 def outcome(answer: HandlerAnswer) -> str:
     """What a handler has come to, in a word."""

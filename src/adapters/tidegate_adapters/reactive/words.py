@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from tidegate.reactive.desk import Retried, TaskCounts
 from tidegate.reactive.task_records import TaskStatus
 
-__all__ = ["numbers_of", "retried"]
-
 
 def numbers_of(counts: TaskCounts) -> Mapping[str, int]:
     """How many records of a task have each status, and cannot be read."""

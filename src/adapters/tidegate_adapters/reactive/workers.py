@@ -54,8 +54,6 @@ from tidegate_adapters.reactive.declared import Declared
 from tidegate_adapters.runtime import Call, Ended
 from tidegate_adapters.work import INTERRUPTED, HandlerWorkers, WorkerObserver
 
-__all__ = ["Pool"]
-
 log: Final = logging.getLogger("tidegate_adapters.reactive")
 
 

@@ -21,8 +21,6 @@ from tidegate_adapters.declaring import observers_of
 from tidegate_adapters.shell.settings import AppSettings
 from tidegate_adapters.shell.signals import run_until_signalled
 
-__all__ = ["App", "Named", "look_on", "look_until_answered", "settings_of"]
-
 
 class Named(Protocol):
     """A task."""

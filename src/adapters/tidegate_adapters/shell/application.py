@@ -41,20 +41,6 @@ from tidegate_adapters.shell.signals import CODES, ended_by_signals, ignore_sign
 from tidegate_adapters.shell.terminal import Terminal
 from tidegate_adapters.targets import attribute, takes_nothing
 
-__all__ = [
-    "Answer",
-    "Application",
-    "Life",
-    "Logs",
-    "Told",
-    "ask_app",
-    "listing",
-    "made",
-    "run_app",
-    "shortened",
-    "show_settings",
-]
-
 T = TypeVar("T")
 Kinds: TypeAlias = Iterable[Runtime]
 ALL: Final = RUNTIMES.values()

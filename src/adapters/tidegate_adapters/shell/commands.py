@@ -21,8 +21,6 @@ from tidegate_adapters.shell.options import ASKED, RUN, Option, Run, common, exp
 from tidegate_adapters.shell.runtimes import Runtime
 from tidegate_adapters.shell.terminal import Terminal
 
-__all__ = ["TARGET", "Commands", "of_all"]
-
 TARGET: Final = "TARGET is path.py:attr or module:attr, where attr is {}, or a function without arguments, also an async one, that makes one."
 """The help text about targets; format it with the name of the class and its article."""
 

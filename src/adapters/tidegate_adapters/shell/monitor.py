@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tidegate_adapters.exposition import CollectorRegistry
     from tidegate_adapters.page.live import Provider
 
-__all__ = ["Monitor", "looking", "of_health"]
-
 log: Final = logging.getLogger("tidegate_adapters.monitor")
 
 _LOOKED_EVERY: Final = 5.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Final, NamedTuple, final
 
-__all__ = ["ORCHESTRATOR", "REACTIVE", "RUNTIMES", "WORKER", "Runtime"]
-
 
 @final
 class Runtime(NamedTuple):

@@ -18,8 +18,6 @@ from tidegate_adapters.declaring import check_database, check_lengths
 from tidegate_adapters.page.live import check_place
 from tidegate_adapters.printable import Secret
 
-__all__ = ["LOOPBACK", "PAUSED_EVERY", "STALLED_AFTER", "AppSettings", "ServedSettings", "placed"]
-
 LOOPBACK: Final = "127.0.0.1"
 PAUSED_EVERY: Final = timedelta(seconds=2)
 STALLED_AFTER: Final = timedelta(minutes=5)

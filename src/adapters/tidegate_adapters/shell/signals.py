@@ -23,8 +23,6 @@ from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate_adapters.declaring import is_loading
 from tidegate_adapters.logs import log_to
 
-__all__ = ["CODES", "ended_by_signals", "ignore_signals", "run_until_signalled"]
-
 CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 """The signals, and how a process ends after each."""
 

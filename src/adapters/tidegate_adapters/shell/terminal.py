@@ -15,8 +15,6 @@ import click
 from tidegate.model.errors import TidegateError
 from tidegate_adapters.printable import clean, redacted
 
-__all__ = ["Span", "Styled", "Terminal", "UnwritableError", "error_json"]
-
 
 @final
 class UnwritableError(TidegateError):

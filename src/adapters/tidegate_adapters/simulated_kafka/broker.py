@@ -45,8 +45,6 @@ from tidegate_adapters.simulated_kafka.requests import (
 )
 from tidegate_adapters.simulated_kafka.transactions import Part, TransactionCoordinator
 
-__all__ = ["Decided", "SimulatedBroker"]
-
 _METADATA_MAX: Final = 4_096
 _FETCHED_MAX: Final = 500
 

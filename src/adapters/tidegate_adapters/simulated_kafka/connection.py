@@ -26,8 +26,6 @@ from aiokafka import errors
 from tidegate_adapters.simulated_kafka.broker import SimulatedBroker
 from tidegate_adapters.simulated_kafka.requests import OF_ONE, Code, OffsetCommit, Request, refusal
 
-__all__ = ["Connection", "Network", "Outcome", "Strike"]
-
 
 @final
 @unique

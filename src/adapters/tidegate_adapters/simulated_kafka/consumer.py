@@ -22,8 +22,6 @@ from tidegate_adapters.simulated_kafka.requests import BEGINNING, END, NOWHERE, 
 from tidegate_adapters.simulated_kafka.subscription import Assignment, PartitionPosition, Subscription
 from tidegate_adapters.undecodable import Found
 
-__all__ = ["SimulatedConsumer"]
-
 _STRATEGIES: Final = {"earliest": BEGINNING, "latest": END, "none": NOWHERE}
 _MS: Final = 1_000
 

@@ -44,8 +44,6 @@ from tidegate_adapters.simulated_kafka.requests import (
 )
 from tidegate_adapters.simulated_kafka.subscription import Assignment, Subscription
 
-__all__ = ["Coordinator", "Member"]
-
 log: Final = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 

@@ -26,8 +26,6 @@ from tidegate_adapters.simulated_kafka.requests import NOWHERE, Code, Fetch, Lis
 from tidegate_adapters.simulated_kafka.subscription import Assignment, Subscription
 from tidegate_adapters.undecodable import Found
 
-__all__ = ["Fetcher", "SimulatedRecord"]
-
 _WAIT_S: Final = 0.5
 _AHEAD_S: Final = 0.1
 """How long records that wait keep others from being read."""

@@ -21,8 +21,6 @@ from aiokafka import errors
 from tidegate.sim.log import CONTROL, Entries, Hole, LogEntry, fetched
 from tidegate_adapters.simulated_kafka.requests import Batch, Code, ProducerEpoch, Read, Written
 
-__all__ = ["Log"]
-
 _BATCHES_KEPT: Final = 5
 _PLAIN: Final = Written()
 

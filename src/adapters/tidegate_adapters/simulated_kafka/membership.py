@@ -43,8 +43,6 @@ from tidegate_adapters.simulated_kafka.requests import (
     SyncGroup,
 )
 
-__all__ = ["BrokerClock", "GroupPhase", "Membership", "Reply"]
-
 Reply: TypeAlias = Callable[[object], None]
 """Takes the answer to a request: a value, or a code."""
 

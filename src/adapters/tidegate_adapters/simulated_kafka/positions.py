@@ -13,8 +13,6 @@ from typing import NamedTuple, TypeAlias, final
 
 from tidegate_adapters.simulated_kafka.requests import OffsetCommit, Partition, Position, TxnOffsetCommit
 
-__all__ = ["Positions", "Taken"]
-
 Taken: TypeAlias = Callable[[OffsetCommit | TxnOffsetCommit, Partition, Position], None]
 """Called with each position that is taken, before it is."""
 

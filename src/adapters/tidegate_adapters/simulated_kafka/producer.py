@@ -36,8 +36,6 @@ from tidegate_adapters.simulated_kafka.requests import (
     Written,
 )
 
-__all__ = ["SimulatedProducer"]
-
 _NODE: Final = 1
 _MS: Final = 1_000
 _OF_A_TRANSACTION: Final = 1

@@ -12,13 +12,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiokafka import errors
 
-__all__ = [
-    "BEGINNING", "CODES", "END", "NOWHERE", "OF_ONE", "OF_PRODUCERS", "AddOffsetsToTxn", "AddPartitionsToTxn", "Batch", "Code", "EndTxn",
-    "FencedInstanceIdError", "Fetch", "FindCoordinator", "Heartbeat", "InitProducerId", "JoinGroup", "Joined", "LeaveGroup", "ListOffsets", "Metadata",
-    "OffsetCommit", "OffsetFetch", "Partition", "Position", "Produce", "ProducerEpoch", "Read", "Request", "SyncGroup", "TxnOffsetCommit",
-    "Written", "refusal",
-]  # fmt: skip
-
 Code: TypeAlias = Any
 """An error that a broker answers, a class of aiokafka's, which ships no types; `errors.NoError` for none."""
 

@@ -14,8 +14,6 @@ import attrs
 
 from tidegate_adapters.simulated_kafka.requests import Partition, Position
 
-__all__ = ["Assignment", "Listener", "PartitionPosition", "Subscription"]
-
 
 class Listener(Protocol):
     """Called when the group rebalances."""

@@ -28,8 +28,6 @@ from aiokafka import errors
 from tidegate_adapters.simulated_kafka.membership import BrokerClock
 from tidegate_adapters.simulated_kafka.requests import Code, EndTxn, InitProducerId, Partition, ProducerEpoch
 
-__all__ = ["Part", "TransactionCoordinator"]
-
 Part: TypeAlias = Partition | str
 """What belongs to a transaction: a partition, or a group."""
 

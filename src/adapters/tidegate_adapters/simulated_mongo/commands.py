@@ -48,8 +48,6 @@ from tidegate_adapters.simulated_mongo.reading import NotUnderstood, fields_of, 
 from tidegate_adapters.simulated_mongo.replica_set import Blocked, SimulatedReplicaSet, namespace
 from tidegate_adapters.simulated_mongo.transactions import Changed, TransactionCommand
 
-__all__ = ["ADDRESS", "REPLICA_SET", "RETRYABLE", "Code", "Commands"]
-
 ADDRESS: Final = ("simulated", 27017)
 REPLICA_SET: Final = "simulated"
 RETRYABLE: Final = frozenset({6, 7, 89, 91, 189, 262, 358, 9001, 10107, 11600, 11602, 13435, 13436, 50915})

@@ -40,8 +40,6 @@ from tidegate_adapters.mongo_elections import Elections
 from tidegate_adapters.simulated_mongo.commands import ADDRESS, REPLICA_SET, Code, Commands
 from tidegate_adapters.simulated_mongo.replica_set import SimulatedReplicaSet
 
-__all__ = ["Network", "Outcome", "Strike"]
-
 
 @final
 @unique

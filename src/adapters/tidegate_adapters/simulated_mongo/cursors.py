@@ -25,8 +25,6 @@ from tidegate_adapters.bson_values import encoded
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood
 from tidegate_adapters.simulated_mongo.replica_set import Change, SimulatedReplicaSet
 
-__all__ = ["FIRST_BATCH", "Answer", "Cursors", "ServerError", "error_reply"]
-
 Answer: TypeAlias = Callable[[dict[str, Any]], None]
 FIRST_BATCH: Final = 101
 """How many documents the first reply has at most, where nobody says how many."""

@@ -23,8 +23,6 @@ from tidegate_adapters.mongo_planning import pipeline
 from tidegate_adapters.simulated_mongo.reading import NotUnderstood, filter_of, value_of
 from tidegate_adapters.simulated_mongo.replica_set import namespace
 
-__all__ = ["asked", "page"]
-
 _Stages = Sequence[Mapping[str, Any]]
 _MEANS: Final = planning()
 

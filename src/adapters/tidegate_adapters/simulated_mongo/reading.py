@@ -58,8 +58,6 @@ from tidegate_adapters.bson_values import loaded
 from tidegate_adapters.mongo import condition
 from tidegate_adapters.mongo_orders import behind, ordered
 
-__all__ = ["NotUnderstood", "fields_of", "filter_of", "query_of", "sort_of", "updates_of", "value_of"]
-
 _VALUE: Final = Field[Value]("value")
 
 

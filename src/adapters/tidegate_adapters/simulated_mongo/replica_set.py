@@ -56,8 +56,6 @@ from tidegate.sim.transactions import OPEN, aborted, interrupted, known, open_tr
 from tidegate.sim.world import CLOCK, DOCUMENTS, Plain, contents, perform, world_with
 from tidegate_adapters.testing import EPOCH_S
 
-__all__ = ["BEGUN", "LIFETIME_S", "Blocked", "Change", "Executed", "SimulatedReplicaSet", "State", "namespace"]
-
 LIFETIME_S: Final = 60.0
 """How long a transaction may be open: transactionLifetimeLimitSeconds."""
 BEGUN: Final = Timestamp(EPOCH_S, 0)

@@ -14,8 +14,6 @@ from tidegate.sim.world import contents, parts, perform
 from tidegate_adapters.simulated_mongo.cursors import ServerError
 from tidegate_adapters.simulated_mongo.replica_set import SimulatedReplicaSet
 
-__all__ = ["Changed", "TransactionCommand"]
-
 Changed: TypeAlias = tuple["Document | None", "Document | None"]
 """A document before and after a statement."""
 

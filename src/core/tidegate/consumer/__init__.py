@@ -31,5 +31,5 @@ Read the questions first, then the machines that put the answers together:
 So a worker has a consumer, and a consumer has partitions: an event of the one is handed down to the other. The group itself,
 which deals out partitions, is the broker's; `tidegate.sim.group` simulates it.
 
-Beside them stand their `laws`, `strategies`, `scenarios` and `specimens`. The public names of a module are in its `__all__`.
+Beside them stand their `laws`, `strategies`, `scenarios` and `specimens`.
 """

@@ -22,10 +22,6 @@ from tidegate.consumer.windowed import Windowed
 from tidegate.model.instants import Duration
 from tidegate.retries.backoff import delay_after
 
-__all__ = [
-    "apply_failure_policy", "backing_off", "backoff_timer", "commit_timer", "retry_timer", "stopped_at", "unsettled_with",
-]  # fmt: skip
-
 
 def apply_failure_policy(
     settings: PartitionSettings, part: Owned, failed: Iterable[DeliverRecords]

@@ -8,10 +8,6 @@ from typing import Final, TypeAlias, TypeVar
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import is_run
 
-__all__ = [
-    "OFFSET_MAX", "Run", "batch_of", "check_numbers", "check_position", "not_an_offset", "ranges",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 OFFSET_MAX: Final = 2**63 - 1

@@ -17,8 +17,6 @@ from tidegate.consumer.order import Queue
 from tidegate.consumer.partition_state import Owned, Phase
 from tidegate.consumer.watermark import OffsetTracker
 
-__all__ = ["one_begun", "one_done"]
-
 _LAST = PAGE - 1
 
 

@@ -17,12 +17,6 @@ from typing import Final, TypeAlias
 
 from tidegate.consumer._offsets import OFFSET_MAX, Run, batch_of, not_an_offset
 
-__all__ = [
-    "FORK_LEN", "PAGE", "PAGE_BITS", "Fork", "Leaf", "Node", "Pages", "bits_at", "count_open", "count_tracked",
-    "done_below", "done_within", "ended", "first_open", "first_run", "from_on", "highest_in", "inserted", "is_done_from", "leaves", "offsets_in", "paged",
-    "replaced", "runs_of", "tracked_from", "within",
-]  # fmt: skip
-
 PAGE_BITS: Final = 11
 PAGE: Final = 1 << PAGE_BITS
 """How many offsets share a leaf of the tree."""

@@ -14,8 +14,6 @@ from typing import Final
 
 from tidegate.consumer._pages import PAGE, PAGE_BITS, Pages, done_within, leaves
 
-__all__ = ["PERIOD_BITS", "SPAN_MAX", "WINDOW", "bits_between", "differences", "period_of", "repeated"]
-
 PERIOD_BITS: Final = 12
 WINDOW: Final = 1 << PERIOD_BITS
 """The period is looked for in so many offsets from the beginning, so it is the same for whatever part is written."""

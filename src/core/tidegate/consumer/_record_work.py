@@ -29,8 +29,6 @@ from tidegate.consumer.partition_state import Owned, Phase, Worked
 from tidegate.consumer.watermark import OffsetTracker, completed
 from tidegate.retries.backoff import delay_after
 
-__all__ = ["apply_record_report", "fail_record_request", "start_handlers"]
-
 
 def apply_record_report(
     settings: PartitionSettings,
@@ -191,10 +189,10 @@ def _handle(settings: PartitionSettings, part: Owned, offsets: Sequence[int], at
 
 
 def _worked(part: Owned, tracker: OffsetTracker, order: Order, work: Handling, commits: Commits) -> Owned:
-    """The partition with these: for each report, `Owned.evolve` takes too long."""
+    """The partition with these: by position, for each report makes one, and `Owned.evolve` takes twice as long."""
     return Owned(
-        partition=part.partition, generation=part.generation, phase=part.phase, tracker=tracker, order=order, work=work,
-        failed=part.failed, commits=commits, holding=part.holding, revocation=part.revocation,
+        part.partition, part.generation, part.phase, tracker, order, work, part.failed, commits, part.holding,
+        part.revocation,
     )  # fmt: skip
 
 

@@ -16,11 +16,6 @@ import attrs
 from tidegate.consumer._offsets import Run
 from tidegate.consumer._pages import FORK_LEN, PAGE, Node
 
-__all__ = [
-    "LANE", "NOTHING", "RICE", "RunTally", "Stretch", "length_of", "parts_of", "rice", "stretch_of", "sum_of", "sums",
-    "tally_from", "tally_of",
-]  # fmt: skip
-
 RICE: Final = 32
 """Rice parameters are below this."""
 

@@ -21,8 +21,6 @@ from tidegate.consumer._pages import (
 )
 from tidegate.consumer.watermark import OffsetTracker
 
-__all__ = ["came", "next_open", "next_run", "settled"]
-
 _LAST: Final = PAGE - 1
 
 

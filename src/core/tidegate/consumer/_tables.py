@@ -15,8 +15,6 @@ from operator import itemgetter
 from typing import Final, TypeAlias, TypeVar
 from zlib import crc32
 
-__all__ = ["Table", "changed", "entries", "finder", "found"]
-
 V = TypeVar("V")
 _Page: TypeAlias = "tuple[tuple[bytes, V], ...]"
 Table: TypeAlias = "tuple[tuple[int, _Page[V]], ...]"

@@ -17,8 +17,6 @@ from tidegate.consumer.partition_state import Owned, Phase, Worked
 from tidegate.consumer.watermark import completed
 from tidegate.consumer.windowed import Windowed, what_fails
 
-__all__ = ["apply_window_report", "batch_for", "fail_window_request", "start_windows"]
-
 
 def apply_window_report(
     settings: PartitionSettings,

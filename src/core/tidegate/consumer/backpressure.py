@@ -65,12 +65,6 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.instants import Duration, micros
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "NEXT", "Band", "Flow", "Free", "Gate", "GateReason", "GateVerdict", "Held", "Hold", "Load", "PartitionHold",
-    "PartitionLimits", "PartitionPressure", "Plan", "Signal", "Thresholds", "decide", "decide_partition",
-    "for_executors", "plan",
-]  # fmt: skip
-
 # --- load ---------------------------------------------------------------------------------------------------------------
 
 

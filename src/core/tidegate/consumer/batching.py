@@ -37,10 +37,6 @@ from tidegate.consumer.fanout import (
 )
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "BatchAnswer", "CallEnd", "Counted", "Nothing", "RunBatch", "batch_answer", "counted",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen

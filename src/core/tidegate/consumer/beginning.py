@@ -57,10 +57,6 @@ import attrs
 
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "Begins", "Cut", "GoesOn", "LogRange", "begins", "goes_on",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen

@@ -63,47 +63,6 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = [
-    "ANSWERS",
-    "EVENTS",
-    "METADATA_REFUSED",
-    "Assigned",
-    "Batch",
-    "Command",
-    "Commit",
-    "CommitRefused",
-    "CommitUnknown",
-    "CommitsUnanswered",
-    "Committed",
-    "ConsumerEvent",
-    "DrainTimerFired",
-    "Event",
-    "Fetch",
-    "Fetched",
-    "Handle",
-    "Interrupt",
-    "Key",
-    "Lost",
-    "Measured",
-    "MetadataRefused",
-    "Records",
-    "RecordsHandled",
-    "RecordsParked",
-    "Release",
-    "Request",
-    "RetryTimerFired",
-    "Revoked",
-    "SlotFreed",
-    "StartDrainTimer",
-    "StartRetryTimer",
-    "Work",
-    "WorkFailed",
-    "WorkReported",
-    "WorkUnanswered",
-    "check_event",
-    "event_for",
-]  # fmt: skip
-
 
 @attrs.frozen
 class _OfPartition:

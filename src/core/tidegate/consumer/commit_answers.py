@@ -29,10 +29,6 @@ from tidegate.consumer.commands import METADATA_REFUSED
 from tidegate.model.effects import Ambiguous, Failure, Refused
 from tidegate.model.values import check_type
 
-__all__ = [
-    "CommitFailure", "CommitVerdict", "verdict",
-]  # fmt: skip
-
 
 @final
 @unique

@@ -93,11 +93,6 @@ from tidegate.consumer.watermark import (
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "FIRST", "LETTERS", "LIMIT", "MARK", "VERSION", "Alphabet", "Decoded", "Encoded", "IgnoredBecause", "Layout",
-    "MetadataIgnored", "MetadataRead", "Partial", "Survey", "Whole", "decoded", "encoded", "surveyed", "units",
-]  # fmt: skip
-
 LIMIT: Final = 4096
 """Kafka's default for `offset.metadata.max.bytes`, which counts UTF-16 units all the same."""
 

@@ -34,10 +34,6 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "Pace", "Requests", "Turn", "asked", "due", "held_back",
-]  # fmt: skip
-
 Requests: TypeAlias = "tuple[tuple[Commit, ...], ...]"
 
 

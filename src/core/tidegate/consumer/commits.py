@@ -20,10 +20,6 @@ from tidegate.consumer.commit_metadata import Alphabet, Survey, Whole, encoded, 
 from tidegate.consumer.watermark import OffsetTracker, committable, done_beyond
 from tidegate.model.sealed import sealed
 
-__all__ = [
-    "Commits",
-]  # fmt: skip
-
 _NOTICE: Final = 4
 """So many commits in a row without an answer are told to people; then twice as many, and so on."""
 

@@ -77,10 +77,6 @@ from tidegate.model.reducer import Step
 from tidegate.model.sealed import sealed
 from tidegate.model.values import check_int, check_tuple, check_type
 
-__all__ = [
-    "ConsumerRules", "ConsumerState", "ConsumerStep",
-]  # fmt: skip
-
 _EXECUTORS: Final = 100
 """Handlers wait for others most of the time: so many at once cost nothing, and with a few a worker waits for them."""
 

@@ -71,10 +71,6 @@ from tidegate.model.instants import Duration, micros, seconds
 from tidegate.model.values import check_int, check_type, check_types
 from tidegate.retries.backoff import check_delay
 
-__all__ = [
-    "Action", "Budget", "DrainDecision", "InFlight", "Stage", "left", "plan", "stage",
-]  # fmt: skip
-
 # --- the time there is --------------------------------------------------------------------------------------------------
 
 

@@ -29,10 +29,6 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name
 
-__all__ = [
-    "Abandoned", "Blocked", "DuplicateBudget", "Explanation", "Unblocked", "WorkStatus", "duplicate_budget", "explain", "lag",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen

@@ -35,10 +35,6 @@ from tidegate.consumer.watermark import OffsetTracker, is_open
 from tidegate.model.instants import Duration
 from tidegate.model.sealed import sealed
 
-__all__ = [
-    "Deviation", "Handling", "RecordPhase",
-]  # fmt: skip
-
 
 @final
 @unique

@@ -38,21 +38,6 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.sealed import sealed
 from tidegate.model.values import check_int, check_tuple, check_type, check_types
 
-__all__ = [
-    "Cause",
-    "Health",
-    "Healthy",
-    "Sight",
-    "Stall",
-    "Stand",
-    "Unhealthy",
-    "Watch",
-    "judged",
-    "looked",
-    "polled",
-    "sights",
-]
-
 
 @final
 @unique

@@ -16,10 +16,6 @@ from tidegate.consumer.watermark import OffsetTracker, pending, span
 from tidegate.model.instants import Duration
 from tidegate.model.sealed import sealed
 
-__all__ = [
-    "Holding",
-]  # fmt: skip
-
 
 @final
 @sealed

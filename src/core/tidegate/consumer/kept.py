@@ -33,10 +33,6 @@ from tidegate.consumer._offsets import OFFSET_MAX, Run
 from tidegate.consumer.watermark import OffsetTracker, done_runs
 from tidegate.model.records import TopicPartition
 
-__all__ = [
-    "AllKept", "Kept", "after_loss", "from_position", "is_kept",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen

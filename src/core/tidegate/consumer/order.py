@@ -37,10 +37,6 @@ from tidegate.consumer.commands import Key
 from tidegate.consumer.watermark import OFFSET_MAX, OffsetTracker
 from tidegate.model.sealed import sealed
 
-__all__ = [
-    "ALL_KEYS", "Lines", "Order", "Queue",
-]  # fmt: skip
-
 ALL_KEYS: Final = b""
 """What is closed where all records of the partition are one line."""
 

@@ -35,10 +35,6 @@ from tidegate.consumer.partition_state import Owned
 from tidegate.model.effects import Cancel, Effect
 from tidegate.model.sealed import sealed
 
-__all__ = [
-    "AllOutliving", "Outliving", "given_up", "handlers_of", "records_of", "without_ended",
-]  # fmt: skip
-
 
 @final
 @sealed

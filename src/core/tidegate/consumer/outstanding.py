@@ -40,10 +40,6 @@ from tidegate.consumer.fanout import (
     WindowOpened,
 )
 
-__all__ = [
-    "AllAsked", "Asked", "answer", "answered", "ask", "is_asked", "of_window", "running",
-]  # fmt: skip
-
 T = TypeVar("T", bound=UserRequest)
 _Answer: TypeAlias = WindowArranged | ArrangeFailed | WindowDelivered | TaskReplaced | TasksReported | RecordsDelivered
 

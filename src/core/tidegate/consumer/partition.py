@@ -300,9 +300,8 @@ class PartitionRules(PartitionSettings):
             lines = [of[offset] for offset in new]
         order = part.order.came(new, lines, drops=self.failure_policy is FailurePolicy.BLOCK_KEY)
         after = Owned(
-            partition=part.partition, generation=part.generation, phase=part.phase, tracker=tracker, order=order,
-            work=part.work, failed=part.failed, commits=part.commits, holding=part.holding.at(None),
-            revocation=part.revocation,
+            part.partition, part.generation, part.phase, tracker, order, part.work, part.failed, part.commits,
+            part.holding.at(None), part.revocation,
         )  # fmt: skip
         return self._commit_hold_fetch(after)
 

@@ -19,8 +19,6 @@ from tidegate.model.instants import PPM, SECOND
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series
 
-__all__ = ["DRAIN", "PLAIN", "RUNNING_MAX", "FailurePolicy", "Ordering", "PartitionSettings"]
-
 
 @final
 @unique

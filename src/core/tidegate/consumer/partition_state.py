@@ -27,10 +27,6 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.model.sealed import sealed
 
-__all__ = [
-    "Owned", "PartitionState", "PartitionStep", "Phase", "Revocation", "Unassigned", "Worked",
-]  # fmt: skip
-
 
 @final
 @unique

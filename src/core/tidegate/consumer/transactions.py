@@ -65,11 +65,6 @@ from tidegate.model.instants import SECOND
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_name, check_type
 
-__all__ = [
-    "FENCED", "BeginTransaction", "CommitTransaction", "Fence", "ReadPosition", "SendAnswers", "SendPosition", "Tenure",
-    "Together", "answers_due", "commit_together", "resolved", "take_over", "transactional_id",
-]  # fmt: skip
-
 FENCED: Final = Refused("another producer has taken over")
 """What is answered to whoever sends under an epoch that is over; a driver answers with this very value."""
 _ASK_AGAIN: Final = SECOND

@@ -42,10 +42,6 @@ from tidegate.consumer.fanout import (
 from tidegate.consumer.outstanding import AllAsked, Asked, answered, ask, is_asked, running
 from tidegate.model.sealed import sealed
 
-__all__ = [
-    "Followed", "Windowed", "what_fails",
-]  # fmt: skip
-
 
 def _active(work: Windowed) -> set[int]:
     """The windows in which something is asked for, waits or backs off."""

@@ -82,11 +82,6 @@ from tidegate.model.sealed import sealed
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = [
-    "LEAVE", "Leave", "LeaveAnswered", "LeaveTimerFired", "NameTaken", "ShutdownCommand", "ShutdownEvent", "ShutdownPhase", "ShutdownStep",
-    "StartLeaveTimer", "StopRequested", "WorkerRules", "WorkerState", "event_for", "fenced", "merged",
-]  # fmt: skip
-
 LEAVE: Final = 5 * SECOND
 """What stays of the 25 s that are good under the 30 s of container platforms, where a drain takes 20."""
 

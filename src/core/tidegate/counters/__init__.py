@@ -3,7 +3,7 @@
     counter     the two steps of an increment and the sweep behind them, as decisions on one record
     increments  the programs that send them: `increment` and `sweep`
 
-Read them in this order. The `__all__` of each module are its public names.
+Read them in this order.
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

@@ -51,12 +51,6 @@ from tidegate.model.errors import INT64_MAX, Misuse, typed
 from tidegate.model.operations import UpdateOne, update_one
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
-__all__ = [
-    "COUNT", "ROUND", "TOKENS_MAX", "CountToken", "Counted", "Counter", "Forgotten", "Full", "Increment",
-    "IncrementVerdict", "NoteToken", "OldRead", "Sweep", "close", "counter_of", "decide_increment", "decide_sweep",
-    "first_step", "new_counter", "second_step", "token_field", "updates",
-]  # fmt: skip
-
 COUNT: Final = Field[int]("count")
 ROUND: Final = Field[int]("round")
 

@@ -52,17 +52,6 @@ from tidegate.model.values import check_name
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.repeating import PASSING
 
-__all__ = [
-    "ATTEMPTS",
-    "SWEPT_AT_ONCE",
-    "IncrementOutcome",
-    "Unsettled",
-    "increment",
-    "sweep",
-    "sweep_all",
-    "swept",
-]
-
 T = TypeVar("T")
 
 ATTEMPTS: Final = 8

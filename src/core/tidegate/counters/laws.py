@@ -16,11 +16,6 @@ from tidegate.counters.counter import (
 )
 from tidegate.model.documents import Document
 
-__all__ = [
-    "comes_late_in_vain", "each_counts_once", "only_counting_takes_away", "only_the_count_is_left",
-    "the_answer_is_true", "what_is_full_takes_no_more",
-]  # fmt: skip
-
 
 def each_counts_once(counter: Counter, counted: Mapping[str, int]) -> bool:
     """Law CN1: the count is the number of tokens that were counted, each once.

@@ -7,8 +7,6 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.counters.counter import Counter, Increment, Sweep, decide_sweep
 
-__all__ = ["counters", "increments", "sweeps", "tokens"]
-
 _TOKENS = ("t", "u", "v", "$w", "1", "token t")
 
 

@@ -1,6 +1,6 @@
 """Invocations of tasks: which status comes next, who owns it, may it run now, and what frees it when it is stuck?
 
-Read in this order; the `__all__` of each module lists its public names.
+Read in this order.
 
     status             a table of statuses, ownership and versions: what a transition makes of a record
     invocation         pynenc's table of an invocation, as data

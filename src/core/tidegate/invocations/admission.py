@@ -71,13 +71,6 @@ from tidegate.invocations.status import StatusRecord
 from tidegate.model.errors import Misuse
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
-__all__ = [
-    "COUNTS", "KEPT_MAX", "Admitted", "AlreadyAdmitted", "Ask", "Call", "Control", "Differs", "Found", "NoFreePlace",
-    "NotAvailable", "NotThere", "Place", "Purpose", "RegistrationVerdict", "Released", "Reservation", "Reuse", "Rule",
-    "RunningVerdict", "StillHeld", "decide_registration", "decide_running", "differing", "is_held", "release",
-    "reservation_id",
-]  # fmt: skip
-
 # --- what excludes what -----------------------------------------------------------------------------------------------
 
 

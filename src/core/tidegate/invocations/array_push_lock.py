@@ -59,29 +59,6 @@ from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.backoff import Exponential
 from tidegate.retries.pauses import Pauses, begins, check_attempts, goes_on
 
-__all__ = [
-    "ATTEMPTS",
-    "HOLDS",
-    "INVOCATION_ID",
-    "LOCK_PAUSES",
-    "RUNNER",
-    "STALE",
-    "STATUS",
-    "TIMESTAMP",
-    "TRANSITION_LOCK",
-    "UNREADABLE",
-    "ArrayPushLock",
-    "ClaimedRecord",
-    "LockedOutcome",
-    "NoRecord",
-    "RaceCondition",
-    "Written",
-    "claim_time",
-    "claimed",
-    "is_stale",
-    "left_of",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 TRANSITION_LOCK: Final = Field[tuple[str, ...]]("transition_lock")

@@ -107,20 +107,6 @@ from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.repeating import repeat
 
-__all__ = [
-    "NEVER",
-    "Asked",
-    "Asking",
-    "Change",
-    "Command",
-    "Copy",
-    "Decided",
-    "NoChange",
-    "copy_id",
-    "order",
-    "possible",
-]
-
 NEVER: Final = Instant(253_402_300_799 * SECOND)
 """When what is held is due: the last second of the year 9999, which clients and tools can read."""
 _KEY: Final = Field[Value](ID.name)

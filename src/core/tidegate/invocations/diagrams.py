@@ -12,8 +12,6 @@ from typing import Final
 from tidegate.invocations.status import StatusDefinition, StatusTable
 from tidegate.model.values import check_type
 
-__all__ = ["KEYWORDS", "LEGEND", "mermaid"]
-
 LEGEND: Final = (
     "available: a runner may pick it up",
     "requires: only the owner leaves",

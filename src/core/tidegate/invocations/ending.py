@@ -67,23 +67,6 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.backoff import Policy, Retry, check_delay, decide, draw_of
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
-__all__ = [
-    "MESSAGE_MAX",
-    "TRACEBACK_MAX",
-    "Cancelled",
-    "End",
-    "Ending",
-    "EndingOutcome",
-    "Failed",
-    "GivenBack",
-    "RunEnd",
-    "RunError",
-    "Succeeded",
-    "error_of",
-    "move_of",
-    "upload_name",
-]  # fmt: skip
-
 MESSAGE_MAX: Final = 4_000
 """How many characters of a message are kept, the first ones."""
 TRACEBACK_MAX: Final = 16_000

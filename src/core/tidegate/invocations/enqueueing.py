@@ -55,8 +55,6 @@ from tidegate.model.programs import insert_new
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["OF_ANOTHER_TASK", "Enqueue", "NewInvocation", "arguments_name"]
-
 _ATTEMPTS: Final = 8
 
 

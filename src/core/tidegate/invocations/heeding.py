@@ -40,8 +40,6 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple
 from tidegate.work.vocabulary import HeartbeatReply, InterruptReason, Run
 
-__all__ = ["heed"]
-
 _ASKED: Final = {Command.CANCEL: InterruptReason.CANCEL, Command.KILL: InterruptReason.KILL}
 _OWNED: Final = tuple(sorted(each.status for each in INVOCATION.definitions if each.requires_owner))
 _FIELDS: Final = (*VIEW, TRIES, LIMITED_BY, ASKED, ASKED_OF)

@@ -18,11 +18,6 @@ from typing import Final
 
 from tidegate.invocations.status import Added, StatusDefinition, StatusTable
 
-__all__ = [
-    "CANCELLED", "CONCURRENCY_CONTROLLED", "CONCURRENCY_CONTROLLED_FINAL", "FAILED", "INVOCATION", "KILLED", "PAUSED", "PENDING",
-    "PENDING_RECOVERY", "REGISTERED", "REROUTED", "RETRY", "RUNNING", "RUNNING_RECOVERY", "SUCCESS",
-]  # fmt: skip
-
 REGISTERED: Final = "registered"
 CONCURRENCY_CONTROLLED: Final = "concurrency_controlled"
 REROUTED: Final = "rerouted"

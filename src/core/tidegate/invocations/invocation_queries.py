@@ -68,8 +68,6 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 from tidegate.model.values import check_name, check_tuple, check_type, check_types
 
-__all__ = ["BRIEF", "BRIEF_TIMED", "NEWEST", "InvocationPage", "InvocationQuery", "InvocationRow", "row"]
-
 _KEY: Final = Field[Value](ID.name)
 BRIEF: Final[Fields] = (
     *VIEW, TASK, QUEUE, PRIORITY, TENANT, PARENT, ROOT, DEADLINE, PAYLOAD, CREATED_AT, CHANGED_AT, DUE, HELD, TRIES, ASKED, ERROR,

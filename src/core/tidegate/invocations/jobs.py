@@ -42,17 +42,6 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 
-__all__ = [
-    "DEFAULT_QUEUE",
-    "PRIORITY_MAX",
-    "PRIORITY_MIN",
-    "Job",
-    "job_fields",
-    "job_of",
-    "new_invocation",
-    "upload_stem",
-]
-
 DEFAULT_QUEUE: Final = "default"
 PRIORITY_MIN: Final = -100
 PRIORITY_MAX: Final = 100

@@ -45,17 +45,6 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = [
-    "ADMITTED",
-    "ASKED_AT",
-    "WRITTEN_AT",
-    "Metering",
-    "MeteringOutcome",
-    "NotMetered",
-    "meter_of",
-    "new_meter",
-]
-
 FREE_AT: Final = Field[Instant]("free_at")
 FREE_US: Final = Field[int]("free_us")
 """The microseconds of `free_at`, of which a document keeps whole milliseconds."""

@@ -50,10 +50,6 @@ from tidegate.model.operations import check_collection, find_one
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = [
-    "ATTEMPTS", "HeldBack", "Known", "NotPickedUp", "PickOutcome", "PickedUp", "Picker", "RunningAdmission",
-]  # fmt: skip
-
 ATTEMPTS: Final = 8
 
 

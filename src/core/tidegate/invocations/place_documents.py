@@ -20,10 +20,6 @@ from tidegate.model.programs import insert_new
 from tidegate.model.reading import needed
 from tidegate.model.values import check_tuple, check_type
 
-__all__ = [
-    "PLACES", "HasPlace", "LookAgain", "as_read", "kept", "places_of", "take_places",
-]  # fmt: skip
-
 PLACES: Final = Field[tuple[Document, ...]]("places")
 _INVOCATION_ID: Final = Field[str]("invocation")
 

@@ -92,8 +92,6 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.backoff import Exponential, draw_of
 from tidegate.retries.pauses import Pauses, begins, check_attempts, goes_on
 
-__all__ = ["LONGEST", "SOON", "WAITING", "Freed", "Holders", "Placed", "Placing", "Wish", "wake"]
-
 LONGEST: Final[Duration] = 5 * MINUTE
 """After how long who waits is due again in any case, however long it has waited; scattered, up to half as long again."""
 SOON: Final = Pauses(Exponential(5 * MILLISECOND, cap=SECOND))

@@ -100,8 +100,6 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import DAY, check_delay
 
-__all__ = ["Purged", "Purging"]
-
 UNNAMED_SINCE: Final = Field[Instant]("unnamed_since")
 _KEY: Final = Field[Value](ID.name)
 _EMPTY: Final = Eq(PLACES, ())

@@ -37,8 +37,6 @@ from tidegate.model.instants import MINUTE, SECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = ["LINE_MAX", "LINE_PATIENCE", "Admission", "Meter", "Rate", "decide_rate", "is_spent"]
-
 LINE_MAX: Final[Duration] = 10 * MINUTE
 """How far a line reaches: beyond, it begins anew, and who stands there may be refused once more."""
 LINE_PATIENCE: Final[Duration] = 10 * SECOND

@@ -63,13 +63,6 @@ from tidegate.model.operations import check_key
 from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
-__all__ = [
-    "ARGUMENTS", "ASKED", "ASKED_OF", "CHANGED_AT", "CREATED_AT", "DEADLINE", "DEATHS", "DUE", "ERROR", "FAILING_SINCE", "HELD",
-    "HISTORY", "KEY", "LATER", "LIMITED_BY", "NOTICE", "OWNER", "PARENT", "PAYLOAD", "PRIORITY", "QUEUE", "RATED_BY", "RECORD",
-    "REQUEST", "RESULT", "RESULT_PAYLOAD", "ROOT", "STATUS", "TASK", "TENANT", "TIMED", "TIMES", "TRACE", "TRIES", "VERSION",
-    "VIEW", "WAITS", "VersionMade", "changes", "history", "new_record", "unchanged", "versions", "viewed",
-]  # fmt: skip
-
 KEY: Final = Field[Value](ID.name)
 """The id of a record that was there before: of any type."""
 STATUS: Final = Field[str]("status")

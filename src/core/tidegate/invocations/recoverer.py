@@ -44,10 +44,6 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
 from tidegate.services.members import SEEN, beat, everybody, membership_of
 
-__all__ = [
-    "ITEMS_MAX", "OPEN", "Looked", "NotRecovered", "Recoverer", "RecoveryPass", "item_of",
-]  # fmt: skip
-
 ITEMS_MAX: Final = 100
 """How many invocations a page has."""
 

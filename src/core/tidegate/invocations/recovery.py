@@ -54,11 +54,6 @@ from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
-__all__ = [
-    "PATIENCE", "Finished", "InHand", "Item", "LeftAlone", "Move", "NoInvocation", "Patience", "Queued",
-    "RecoveryVerdict", "Trouble", "decide_recovery", "plan_recovery",
-]  # fmt: skip
-
 _WAY_ON: Final[Mapping[str, str]] = {
     PENDING: PENDING_RECOVERY,
     RUNNING: RUNNING_RECOVERY,

@@ -55,10 +55,6 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = [
-    "ORIGIN", "PLACES_ID", "NotRegistered", "Registered", "Registrar", "RegistrationAdmission", "RegistrationOutcome", "Reused",
-]  # fmt: skip
-
 _ATTEMPTS: Final = 8
 ORIGIN: Final = Field[Document]("origin")
 PLACES_ID: Final = Field[str]("places")

@@ -49,8 +49,6 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["RecordMove", "Settling", "settle"]
-
 
 @final
 @attrs.frozen

@@ -31,11 +31,6 @@ import attrs
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
-__all__ = [
-    "Accepted", "Added", "Denied", "NoRunner", "NotAllowed", "NotOwner", "StatusDefinition", "StatusRecord",
-    "StatusTable", "TransitionVerdict", "decide_transition",
-]  # fmt: skip
-
 
 def _frozen(statuses: Iterable[str]) -> frozenset[str]:
     """The statuses as a set; Misuse where they are not statuses: a string, too, is a collection of strings."""

@@ -116,8 +116,6 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries import spread
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["Takeable", "Taken", "TakenRun", "Taker", "next_turn"]
-
 URGENT: Final[Sort] = (Descending(TENANT), Descending(PRIORITY), Ascending(DUE))
 _BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, RATED_BY, TRIES, DEATHS, WAITS)
 _OF_NOBODY: Final = Not(Ge(TENANT, ""))

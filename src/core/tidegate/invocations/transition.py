@@ -65,10 +65,6 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
-__all__ = [
-    "ATTEMPTS", "GaveUp", "Granted", "Outdated", "Transition", "TransitionOutcome", "Unknown", "transition",
-]  # fmt: skip
-
 ATTEMPTS: Final = 8
 
 

@@ -38,8 +38,6 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = ["AWAITED", "Absent", "Awaited", "Ended", "Open", "Waiting", "told"]
-
 AWAITED: Final[Fields] = (STATUS, RESULT, RESULT_PAYLOAD, ERROR)
 """What is read of an invocation that is waited for."""
 _FINAL: Final = frozenset(each.status for each in INVOCATION.definitions if each.final)

@@ -18,8 +18,6 @@ from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.backoff import Policy
 from tidegate.work.vocabulary import InterruptReason, NoAnswer, Run
 
-__all__ = ["WORK_QUEUE", "Attempt", "Held", "InvocationResults", "UntrackedRun", "died", "tries_of"]
-
 WORK_QUEUE: Final = "invocations"
 """The name of the one queue of a worker."""
 

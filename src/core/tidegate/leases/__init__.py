@@ -5,7 +5,7 @@
     election    a candidate that wants to lead, as a reducer on a lease
     leader      the program that carries a candidate's commands out on a document store
 
-Read them in this order. The `__all__` of each module are its public names.
+Read them in this order.
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

@@ -27,8 +27,6 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = ["Absent", "Holding", "LockView", "Stale", "Waiting", "lock_view"]
-
 
 @final
 @attrs.frozen

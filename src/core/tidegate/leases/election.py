@@ -72,12 +72,6 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_type
 
-__all__ = [
-    "Answered", "Begin", "Candidate", "Claim", "DoesNotLead", "ElectionCommand", "ElectionEvent", "ElectionState",
-    "ElectionStep", "End", "Flight", "Following", "Leading", "Leads", "Look", "Request", "StartTimer", "StopRequested",
-    "Stopped", "Swap", "TimerFired", "Unanswered", "WorkEnded", "event_for",
-]  # fmt: skip
-
 # --- commands -----------------------------------------------------------------------------------------------------------
 
 

@@ -63,10 +63,6 @@ from tidegate.model.operations import UpdateOne, check_collection, find_one, fin
 from tidegate.model.reading import needed
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 
-__all__ = [
-    "BELIEVES", "FENCE", "Leader", "Piece", "Served", "ask", "fenced", "lease_of", "new_lease",
-]  # fmt: skip
-
 _TOKEN: Final = Field[int]("token")
 _VERSION: Final = Field[int]("version")
 _HOLDER: Final = Field[str | None]("holder")

@@ -66,13 +66,6 @@ from tidegate.model.instants import SECOND, Duration, Instant, micros, seconds
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = [
-    "Admitted", "Busy", "Expired", "Fenced", "Held", "Kept", "Lapsed", "Lease", "LeaseStatus", "LockDelay", "Mark",
-    "Mine", "NotHolder", "Observation", "Release", "Renew", "Rest", "Take", "Tenure", "Terms", "Vacant", "decide_fence",
-    "decide_release", "decide_take", "next_action", "observe", "read_back", "renewed", "status_of", "taken",
-    "takeover_delay",
-]  # fmt: skip
-
 # --- values -----------------------------------------------------------------------------------------------------------
 
 

@@ -20,5 +20,5 @@ In reading order:
     reading     how a program reads fields that it needs
     patches     the difference of two values, and values as plain JSON
 
-The public names of a module are in its `__all__`. For tests: `laws` and `strategies`.
+A name without an underscore is public. For tests: `laws` and `strategies`.
 """

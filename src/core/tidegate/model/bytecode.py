@@ -26,26 +26,6 @@ from typing import Final, NamedTuple, TypeAlias
 from tidegate.model.documents import one_line
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "CALLED",
-    "DEEP",
-    "PYTHON",
-    "READERS",
-    "CallSite",
-    "Lookup",
-    "Outline",
-    "Reference",
-    "Suspension",
-    "assigned",
-    "is_known_python",
-    "lookups",
-    "makes_sets",
-    "outline",
-    "placed",
-    "split_pair",
-    "suspensions",
-]
-
 PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 """Which one runs."""
 _KNOWN_PYTHONS: Final = ((3, 11), (3, 12), (3, 13))

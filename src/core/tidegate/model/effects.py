@@ -32,11 +32,6 @@ from tidegate.model.errors import UnknownEffect, typed
 from tidegate.model.instants import PPM, Duration, Instant, jittered, seconds
 from tidegate.model.values import check_int, check_type, field_names
 
-__all__ = [
-    "DUPLICATE_KEY", "TOO_LATE", "Ambiguous", "Call", "Cancel", "Effect", "Failure", "NotApplied", "NotDurable", "Note", "Now",
-    "Program", "Refused", "Sleep", "Unreadable", "duplicate_key", "is_duplicate", "is_too_late",
-]  # fmt: skip
-
 Reply_co = TypeVar("Reply_co", covariant=True)
 T = TypeVar("T")
 

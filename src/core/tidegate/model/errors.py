@@ -9,11 +9,6 @@ from __future__ import annotations
 
 from typing import Final, final
 
-__all__ = [
-    "INT64_MAX", "NUMBER_MAX", "ControlFlow", "InternalError", "MissingExtra", "Misuse", "Nondeterministic", "TidegateError", "UnknownEffect",
-    "check_failure", "shown", "typed", "with_article",
-]  # fmt: skip
-
 _SHOWN_MAX: Final = 120
 """How many characters of a value a message shows."""
 

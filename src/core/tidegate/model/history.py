@@ -30,10 +30,6 @@ import attrs
 
 from tidegate.model.values import check_int, check_name, check_tuple
 
-__all__ = [
-    "HISTORY_MAX", "Change", "Forgotten", "NotYet", "RequestOutcome", "Superseded", "Won", "outcome_of",
-]  # fmt: skip
-
 HISTORY_MAX: Final = 16
 """How many of its last versions a record remembers."""
 

@@ -28,8 +28,6 @@ from tidegate.model.instants import Instant
 from tidegate.model.sealed import SEALED
 from tidegate.model.values import check_callable, check_type, error_state, field_names
 
-__all__ = ["frozen_fields", "holds_more", "is_value", "mapped", "may_hold_more", "must_be_value", "mutable_part"]
-
 _UNSET: Final = object()
 _ATOMS: Final = (Document, type(None), bool, int, float, str, bytes)
 _CONTENT: Final = (str, int, float, complex, bytes, tuple, frozenset, BaseException, Decimal, date, time, timedelta)

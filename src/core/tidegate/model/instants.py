@@ -31,11 +31,6 @@ import attrs
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "MICROSECOND", "MILLISECOND", "MINUTE", "PPM", "SECOND", "STORE", "WALL", "ClockName", "ClockReading", "Duration", "Instant",
-    "as_instant", "duration", "instant", "jittered", "micros", "moment", "reckoned", "seconds",
-]  # fmt: skip
-
 Duration: TypeAlias = Annotated[int, "microseconds"]
 """A length of time in microseconds; the annotation is for whoever reads one from text."""
 

@@ -78,14 +78,6 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, Duration, Instant, seconds
 from tidegate.model.values import check_int, check_tuple, check_type
 
-__all__ = [
-    "FOUND_MAX", "INSERTS_MAX", "NO_INDEXES", "UPDATES_MAX", "BulkUpdate", "DeleteMany", "DeleteOne", "FindAll", "FindOne",
-    "FindOneAndUpdate", "Index", "Indexes", "InsertMany", "InsertOne", "Operation", "StoreTime", "Unique", "UpdateMany", "UpdateOne",
-    "UpsertOne", "bulk_update", "check_collection", "check_indexes", "check_inserted", "check_key", "check_unique",
-    "delete_many", "delete_one", "find_all", "find_one", "find_one_and_update", "insert_many", "insert_one", "is_key", "update_many",
-    "update_one", "upsert_one",
-]  # fmt: skip
-
 _COLLECTION_BYTES_MAX: Final = 191
 """MongoDB takes 255 for the names of a database and of a collection with a dot between them, 63 of them for the database."""
 FOUND_MAX: Final = 1_000

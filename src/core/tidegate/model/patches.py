@@ -49,11 +49,6 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown, typed
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.values import check_tuple, check_types
 
-__all__ = [
-    "Added", "Json", "Patch", "PatchOperation", "Removed", "Replaced", "applied", "difference", "from_json",
-    "patch_from_json", "patch_to_json", "to_json",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

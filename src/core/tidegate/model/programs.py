@@ -25,8 +25,6 @@ from tidegate.model.effects import DUPLICATE_KEY, Refused
 from tidegate.model.operations import FOUND_MAX, find_all, insert_one
 from tidegate.model.reading import needed
 
-__all__ = ["find_every", "insert_new"]
-
 _KEY: Final = Field[Value](ID.name)
 
 

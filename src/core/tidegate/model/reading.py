@@ -16,8 +16,6 @@ from tidegate.model.values import check_type
 
 E = TypeVar("E", bound=Enum)
 
-__all__ = ["needed", "one_of"]
-
 _TODO: Final = "did something else write it? let only the programs of tidegate write in its collection"
 
 

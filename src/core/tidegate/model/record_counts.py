@@ -24,8 +24,6 @@ from tidegate.model.operations import check_collection
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
-__all__ = ["TASKS_MAX", "CountRecords", "RecordCount", "counted"]
-
 TASKS_MAX: Final = 1_000
 """Of how many tasks it is asked at once."""
 _TASK: Final = Field[str]("task")

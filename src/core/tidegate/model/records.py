@@ -16,8 +16,6 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.values import check_int, check_name, check_type
 
-__all__ = ["BROKER", "PRODUCER", "Record", "Send", "TopicPartition"]
-
 PRODUCER: Final = ClockName("producer")
 """The clock of whoever produced the record (Kafka's CreateTime)."""
 

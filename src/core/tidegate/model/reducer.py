@@ -17,8 +17,6 @@ from typing import Generic, Protocol, TypeVar, final
 
 from tidegate.model.sealed import sealed
 
-__all__ = ["Reducer", "Step"]
-
 S = TypeVar("S")
 C_co = TypeVar("C_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True)

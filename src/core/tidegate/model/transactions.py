@@ -43,8 +43,6 @@ from tidegate.model.errors import Misuse
 from tidegate.model.operations import InsertMany, Operation
 from tidegate.model.values import check_int, check_name, check_type
 
-__all__ = ["AbortTransaction", "CommitTransaction", "InTransaction", "Transaction"]
-
 Reply_co = TypeVar("Reply_co", covariant=True)
 
 

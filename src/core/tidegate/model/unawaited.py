@@ -37,8 +37,6 @@ from tidegate.model.bytecode import CALLED, CallSite, Outline, Reference, is_kno
 from tidegate.model.effects import Effect, Failure
 from tidegate.model.errors import Misuse
 
-__all__ = ["Unawaited", "check_awaited", "forgotten"]
-
 _IS_COROUTINE: Final = 0x80
 _IS_GENERATOR: Final = 0x20 | 0x100 | 0x200  # plain, `types.coroutine`, asynchronous
 _DEPTH_MAX: Final = 5

@@ -17,19 +17,6 @@ from typing import Final, cast
 
 from tidegate.model.errors import NUMBER_MAX, Misuse, shown, typed, with_article
 
-__all__ = [
-    "check_callable",
-    "check_int",
-    "check_name",
-    "check_tuple",
-    "check_type",
-    "check_types",
-    "error_state",
-    "field_names",
-    "got",
-    "is_run",
-]
-
 
 def check_type(value: object, kinds: type | tuple[type, ...], what: str, todo: str = "") -> None:
     """Raise Misuse unless `value` is an instance of one of `kinds`."""

@@ -3,7 +3,7 @@
     upload_records   the record of a key, the writes that replace its payload, and which chunks may be removed
     uploads          the programs that do so: put, find, read, get, delete, sweep
 
-Read them in this order. The `__all__` of each module are its public names.
+Read them in this order.
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

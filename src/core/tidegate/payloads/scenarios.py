@@ -32,8 +32,6 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Outcomes, World, contents, document, perform, world_with
 
-__all__ = ["CHUNKS", "KEY", "LEFT", "SCENARIOS", "SWITCHES", "THERE", "TRUTH", "WHOLE", "payloads"]
-
 RECORDS: Final = "records"
 CHUNKS: Final = "chunks"
 KEY: Final = "report"

@@ -12,8 +12,6 @@ from tidegate.payloads.upload_records import PENDING, VERSION
 from tidegate.sim.shipping import Specimen, specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, str], **names: object) -> Specimen:
     """Of the programs."""

@@ -65,12 +65,6 @@ from tidegate.model.operations import UpdateOne, update_one
 from tidegate.model.reading import needed
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 
-__all__ = [
-    "FACTS", "INLINE", "KEPT_FOR", "KEY", "PENDING", "UNDONE", "VERSION", "Content", "Damaged", "Found", "UploadRecord", "announce", "are_abandoned", "chunk_data",
-    "chunk_document", "chunk_id", "end_of", "has_retired", "new_record", "retire", "switch", "touch", "undo",
-    "upload_of", "upload_record_of",
-]  # fmt: skip
-
 VERSION: Final = Field[int]("version")
 CONTENT: Final = Field[Document | None]("content")
 INLINE: Final = Field[bytes | None]("inline")

@@ -69,11 +69,6 @@ from tidegate.payloads.upload_records import (
 )
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
-__all__ = [
-    "Abandoned", "Absent", "Deleted", "PayloadStore", "PutOutcome", "Replaced", "Stored", "Swept",
-    "Unanswered", "delete", "find", "get", "put", "read", "sweep",
-]  # fmt: skip
-
 _WHOLE: Final = Call("whole")
 _CHUNK: Final = Call("chunk")
 _FACTS: Final = Call("facts")

@@ -1,6 +1,6 @@
 """Tasks that follow documents: what runs when a document changes, and what keeps a change from being lost?
 
-Read the modules in this order; the `__all__` of each is what it offers:
+Read the modules in this order:
 
     snapshot         did anything that is watched change?
     debounce         when does what keeps changing come to be looked at?

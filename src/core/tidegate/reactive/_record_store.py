@@ -65,10 +65,6 @@ from tidegate.reactive.task_documents import (
 from tidegate.reactive.task_records import TaskRecord
 from tidegate.reactive.tasks import Gone, InsertRecord, Matching, NotMatching, Seen, UpdateRecord
 
-__all__ = [
-    "BEHIND", "DocumentReader", "FoundDocument", "RecordStore", "RecordUpdate", "RecordWrite", "Sent", "found_of", "is_in", "no_clock", "send_updates",
-]  # fmt: skip
-
 BEHIND: Final = 20 * MILLISECOND
 """By the time that decisions are taken with, it may be so much earlier than it is, so that none of them asks for it anew. A lease is
 counted from then, so it may end so much sooner: whoever holds one gives it up before (`Queue.lease`)."""

@@ -29,8 +29,6 @@ from tidegate.reactive.tasks import Claim, Deferred, Failed, HandlerOutcome, Lea
 from tidegate.retries import backoff
 from tidegate.retries.pauses import Pauses, begins, goes_on
 
-__all__ = ["Completer", "HandlerAnswer", "Later", "answered"]
-
 
 @final
 @attrs.frozen

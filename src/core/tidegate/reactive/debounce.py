@@ -27,8 +27,6 @@ from tidegate.model.instants import SECOND, Duration, Instant, micros, seconds
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import LONGEST
 
-__all__ = ["PATIENCE", "Debounce", "due"]
-
 PATIENCE: Final = 10
 """How many times the quiet a change waits at most, unless `wait_max` is set."""
 

@@ -81,11 +81,6 @@ from tidegate.reactive.stream_records import take_over
 from tidegate.reactive.task_documents import DOCUMENT, RESET, STATUS, TASK, VERSION
 from tidegate.reactive.task_records import TaskStatus
 
-__all__ = [
-    "DEFINITIONS", "DEPLOYED", "RESET_FOR", "Deployment", "DeploymentPlan", "RememberedTasks", "Reset",
-    "begin_leading", "decide_deployment", "deploy", "must_be_reset", "remembered_in", "reprocess", "stored_tasks", "unplanned",
-]  # fmt: skip
-
 DEFINITIONS: Final = Field[tuple[Document, ...]]("definitions")
 DEPLOYED: Final = Field[tuple[str, ...]]("deployed")
 RESET_FOR: Final = Field[int]("reset_for")

@@ -50,8 +50,6 @@ from tidegate.reactive.tasks import UpdateRecord
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.repeating import repeat
 
-__all__ = ["Desk", "Retried", "Tally", "TaskCounts"]
-
 _KEY: Final = Field[Value](ID.name)
 _ATTEMPTS: Final = 8
 

@@ -36,11 +36,6 @@ from tidegate.model.documents import Value, checked, exactly, show
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import TaskStatus
 
-__all__ = [
-    "STATUSES", "Action", "Definition", "EvolutionPolicy", "ForgetReconciled", "OnNewVersion", "Remember", "Reprocess",
-    "evolve",
-]  # fmt: skip
-
 _UNKNOWN_VERSION: Final = 1
 """The version of the handler of a task that was never stored."""
 

@@ -70,8 +70,6 @@ from tidegate.reactive.task_records import FINISHED, Ended, RunEnd, TaskRecord, 
 from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
 from tidegate.retries.repeating import ATTEMPTS, repeat
 
-__all__ = ["GLOBALS", "Imported", "ImportedBefore", "MongodashImport", "StillWritten", "check_not_theirs", "translated"]
-
 T = TypeVar("T")
 
 GLOBALS: Final = "_mongodash_globals"

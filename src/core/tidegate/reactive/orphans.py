@@ -34,11 +34,6 @@ from tidegate.model.instants import MINUTE, Duration, Instant, micros
 from tidegate.model.values import check_int, check_type
 from tidegate.reactive.task_records import PROCESSED, Guard, TaskRecord
 
-__all__ = [
-    "DAY", "ORPHANED", "CleanUp", "DeleteWhen", "KeepRecord", "RemoveRecord", "Source", "SweepVerdict", "WhyKept",
-    "clean_up", "last_touched",
-]  # fmt: skip
-
 DAY: Final[Duration] = 24 * 60 * MINUTE
 
 

@@ -33,8 +33,6 @@ from tidegate.reactive.task_documents import TASK
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.repeating import repeat
 
-__all__ = ["CONTROL", "PausedTask", "Pausing", "paused_after", "paused_in"]
-
 CONTROL: Final = "tidegate_reactive"
 """The collection of the control document."""
 _KEY: Final = Eq(ID, "reactive")

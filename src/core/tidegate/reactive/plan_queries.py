@@ -55,18 +55,6 @@ from tidegate.reactive.snapshot import NotComputed, Projection, expression, snap
 from tidegate.reactive.task_documents import DIGEST, DOCUMENT, SNAPSHOT, STATUS, TASK
 from tidegate.reactive.task_records import PROCESSED
 
-__all__ = [
-    "LOOKED_AT_MAX",
-    "FindChanged",
-    "FindOrphaned",
-    "PlanPage",
-    "first_of",
-    "is_orphaned",
-    "must_look",
-    "of_document",
-    "together",
-]
-
 LOOKED_AT_MAX: Final = 10_000
 """How many documents one page is about at most."""
 

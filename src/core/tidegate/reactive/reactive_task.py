@@ -65,9 +65,6 @@ from tidegate.retries import backoff
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
-__all__ = ["Planned", "Ran", "ReactiveTask", "Worked"]
-
-
 _LIMIT_PART: Final = 24
 """This part of a lease is the time limit of a write that a transaction may hold up;"""
 _LIMIT_LEAST: Final = 50 * MILLISECOND

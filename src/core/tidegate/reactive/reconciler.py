@@ -55,8 +55,6 @@ from tidegate.reactive.reconciliation import (
     scans,
 )
 
-__all__ = ["EPOCH", "HISTORY", "PROGRESS", "Reconciler", "ScannedTask", "progress_of", "stored_progress"]
-
 EPOCH: Final = Field[int]("epoch")
 HISTORY: Final = Field[int]("history")
 PROGRESS: Final = Field[Document]("progress")

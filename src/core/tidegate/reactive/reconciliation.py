@@ -71,13 +71,6 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.model.values import check_int, check_name, check_tuple, check_type, check_types
 from tidegate.reactive.orphans import DAY
 
-__all__ = [
-    "BatchPlanned", "BeginSweep", "Checkpoint", "CleanedUp", "PassFailed", "PassOutcome", "Progress",
-    "ReconciliationRun", "RunSuperseded", "Scan", "ScanAgain", "ScanVerdict", "SkipSweep", "SweepLater", "Sweeps",
-    "TaskTrigger", "WhyNoSweep", "WriteProgress", "decide_sweep", "forgotten_task", "in_history", "of_tasks", "reconcile",
-    "scans", "swept",
-]  # fmt: skip
-
 
 def _history(history: object) -> None:
     check_int(history, "the number of a history", 0, INT64_MAX)

@@ -52,8 +52,6 @@ from tidegate.reactive.task_documents import (
 )
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 
-__all__ = ["Order", "Part", "Query", "RecordPage", "RecordRow", "begins_at", "row"]
-
 # --- what is asked ------------------------------------------------------------------------------------------------------
 
 

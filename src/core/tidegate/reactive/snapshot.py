@@ -69,11 +69,6 @@ from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.patches import Added, Patch, difference
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 
-__all__ = [
-    "Changed", "Computed", "Differs", "Digest", "Kept", "NotComputed", "Projection", "SnapshotVerdict", "Unchanged",
-    "changed", "described", "differs", "digest", "expression", "remembered", "snapshot",
-]  # fmt: skip
-
 _Way: TypeAlias = tuple[Field[Value], ...]
 """A path, taken apart."""
 

@@ -20,8 +20,6 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_type
 from tidegate.reactive.task_records import PROCESSED, RunEnd, TaskRecord
 
-__all__ = ["Moment", "What", "story"]
-
 
 class What(Enum):
     """What happened, or will."""

@@ -31,8 +31,6 @@ from tidegate.reactive.change_stream import After, Elected, From, Position, Rese
 from tidegate.reactive.change_stream.commands import POSITIONS
 from tidegate.reactive.reconciler import EPOCH, HISTORY
 
-__all__ = ["AFTER", "FROM", "new_stream", "position_of", "reset_history", "save", "stored_position", "take_over"]
-
 AFTER: Final = Field[Value]("after")
 FROM: Final = Field[Value]("from")
 _FENCED: Final = "another epoch or history is stored"

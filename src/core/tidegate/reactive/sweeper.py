@@ -37,8 +37,6 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH
 from tidegate.reactive.reconciliation import BeginSweep, SkipSweep, SweepLater, Sweeps, WhyNoSweep, decide_sweep, swept
 
-__all__ = ["SWEEPS", "Sweeper", "remove_orphans", "stored_sweeps", "sweeps_of"]
-
 SWEEPS: Final = Field[Document]("sweeps")
 _LAST: Final = Field[Instant]("last")
 

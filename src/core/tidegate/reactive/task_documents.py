@@ -59,11 +59,6 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.task_records import Ended, Guard, RunEnd, TaskRecord, TaskStatus
 
-__all__ = [
-    "BRIEF", "CHANGED_AT", "DECIDED_ON", "DIGEST", "DOCUMENT", "DUE_AT", "LAST_ERROR", "NEXT_RUN_AT", "OWNER", "RECORD", "RESET", "SNAPSHOT",
-    "STATUS", "TASK", "VERSION", "changes", "guarded", "loaded", "record_id", "set_aside", "stored",
-]  # fmt: skip
-
 TASK: Final = Field[str]("task")
 DOCUMENT: Final = Field[Value]("document")
 RECORD: Final = Field[str]("record")

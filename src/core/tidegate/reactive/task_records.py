@@ -26,8 +26,6 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.reactive.snapshot import Digest, Kept
 
-__all__ = ["FINISHED", "ONCE_MORE", "PROCESSED", "Ended", "Guard", "RunEnd", "TaskRecord", "TaskStatus"]
-
 # --- statuses ---------------------------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,6 @@ from tidegate.reactive.fetching import Idle, SetAside
 from tidegate.reactive.tasks import Why, WhyNot
 from tidegate.work.vocabulary import InterruptReason, NoAnswer, PollResult, Renewal, Result, Run, WriteReply
 
-__all__ = ["TaskResults", "ends", "poll_result", "renewals", "run_of", "runs_of", "write_reply"]
-
 _NOTHING: Final = (Idle.NOTHING_DUE, Idle.NOT_CLAIMED, Idle.HELD, Idle.UNHEARD)
 """Where another was faster, or the store does not answer, the next poll waits as if nothing had been found."""
 

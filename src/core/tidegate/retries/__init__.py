@@ -10,7 +10,7 @@
     spread    which of what is due a worker claims, where others look at the same time
     schedule  when a cron is due, and which of the instants that were missed are made up for
 
-Read them in this order; `pauses`, `budget`, `polling`, `spread` and `schedule` stand alone. The `__all__` of each module are its public names.
+Read them in this order; `pauses`, `budget`, `polling`, `spread` and `schedule` stand alone.
 
 Beside them: `laws`, `strategies`.
 """

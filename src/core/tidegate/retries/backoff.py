@@ -40,11 +40,6 @@ from tidegate.model.instants import MINUTE, PPM, SECOND, Duration, Instant, jitt
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.schedule import NextAfter
 
-__all__ = [
-    "DAY", "FACTOR_LEAST", "LONGEST", "Backoff", "Cron", "Delays", "Exponential", "Fixed", "GiveUp", "GiveUpReason",
-    "Linear", "Policy", "Retry", "RetryVerdict", "Series", "check_delay", "decide", "delay_after", "draw_of",
-]  # fmt: skip
-
 DAY: Final[Duration] = 24 * 60 * MINUTE
 LONGEST: Final[Duration] = 36_525 * DAY
 """A century: no delay is longer."""

@@ -25,8 +25,6 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.values import check_int, check_type
 
-__all__ = ["Budget", "BudgetVerdict", "Overspent", "Paid", "answered", "pay"]
-
 
 @final
 @attrs.frozen(kw_only=True)

@@ -45,11 +45,6 @@ from tidegate.model.instants import SECOND, Instant
 from tidegate.model.values import check_name, check_type
 from tidegate.retries.backoff import Fixed, GiveUp, GiveUpReason, Policy, Retry, decide
 
-__all__ = [
-    "ARTICLE", "STEPS", "AssertAgain", "Duplicate", "ErrorClass", "FailureVerdict", "Knowledge", "NotRetryable",
-    "Operation", "PassOn", "ReadBack", "Remedy", "SendAgain", "Tried", "decide_duplicate", "decide_failure", "failed",
-]  # fmt: skip
-
 ARTICLE: Final = Policy(backoff=Fixed(0), attempts_max=2, elapsed_max=29 * SECOND)
 """Once more and at once; but not after an attempt in which the driver itself has looked for a primary for 30 s."""
 

@@ -41,8 +41,6 @@ from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant,
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Delays, Exponential, check_delay, delay_after
 
-__all__ = ["PAUSES", "Attempted", "Pauses", "begins", "check_attempts", "goes_on", "pause"]
-
 
 class Attempted:
     """What a program that tries again may come to, for whoever runs it and logs that (`tidegate_adapters.driver`)."""

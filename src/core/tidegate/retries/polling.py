@@ -46,8 +46,6 @@ from tidegate.model.instants import MILLISECOND, PPM, SECOND, Duration, Instant,
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = ["Ask", "AskReason", "NoSource", "Pace", "PollingBounds", "Turn", "Wait", "fresh", "turn", "woken"]
-
 S = TypeVar("S")
 
 

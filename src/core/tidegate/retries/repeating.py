@@ -29,8 +29,6 @@ from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, P
 from tidegate.model.values import check_callable
 from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes_on
 
-__all__ = ["ATTEMPTS", "PASSING", "repeat", "repeated"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -47,8 +47,6 @@ from tidegate.retries.failures import (
 )
 from tidegate.retries.pauses import Attempted
 
-__all__ = ["RETRIES", "Done", "LookUp", "NotDone", "Sent", "Unknown", "insert", "send"]
-
 T = TypeVar("T")
 
 RETRIES: Final = Policy(

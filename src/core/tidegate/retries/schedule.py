@@ -41,11 +41,6 @@ from tidegate.model.errors import INT64_MAX, Misuse, check_failure
 from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
-__all__ = [
-    "PENDING_MAX", "ZONE", "Broken", "Due", "FirstSeen", "Full", "Look", "Missed", "Never", "NextAfter", "Schedule",
-    "ScheduleCell", "TooLate", "Waiting", "closed", "look",
-]  # fmt: skip
-
 PENDING_MAX: Final = 100
 """How many instants may be pending before a cell waits; a document has to hold them."""
 

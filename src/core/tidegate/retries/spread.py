@@ -25,8 +25,6 @@ from typing import Final
 
 from tidegate.model.values import check_int, check_name, check_tuple
 
-__all__ = ["FACTOR_MAX", "drawn", "widened"]
-
 FACTOR_MAX: Final = 8
 """Among how many times what it takes a worker draws at most: of eight workers, most claims of each are then won."""
 

@@ -1,6 +1,6 @@
 """Services that run on one of several runners at a time: who is alive, whose turn is it, and what became of each run?
 
-Read in this order; the `__all__` of each module lists its public names.
+Read in this order.
 
     membership        who is alive, in which order
     atomic_service    whose turn it is: slots of a cycle, from the list of the living

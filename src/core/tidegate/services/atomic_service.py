@@ -76,13 +76,6 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, MINUTE, PPM, SECOND, Duration, Instant, as_instant, micros, seconds
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
-__all__ = [
-    "WINDOW_MIN", "Alone", "Assigned", "AtomicService", "AtomicServiceClaim", "AtomicServiceRun", "ClaimVerdict",
-    "Claiming", "Concern", "Crowded", "LateStart", "MissedByPolls", "NoStableRunners", "NoWindows", "NotAssignedSlot",
-    "Runner", "ScheduledRunnerInGrace", "Shared", "ShortWindow", "SlotWindowInvalid", "StartUp", "Tolerance", "Window",
-    "check_start_up", "decide_atomic_service_claim", "tolerance",
-]  # fmt: skip
-
 _AWARE: Final = "pass a datetime with a time zone"
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -56,12 +56,6 @@ from tidegate.services.atomic_service import (
 )
 from tidegate.services.retention import Row
 
-__all__ = [
-    "NO_MARGIN", "Admitted", "AlreadyEnded", "Blocked", "Ended", "Enough", "Execution", "ExecutionStatus", "Gate",
-    "GateVerdict", "NoMargin", "NotInTheGate", "Released", "admit", "ended", "in_range", "margin", "reaped", "released",
-    "skipped",
-]  # fmt: skip
-
 
 class ExecutionStatus(Enum):
     """What became of a run."""

@@ -44,8 +44,6 @@ from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.services.membership import Alive, Joined, Member, Membership, RunnerNotAlive, Taken, forgettable, liveness
 from tidegate.services.membership import join as joining
 
-__all__ = ["SEEN", "beat", "begin", "everybody", "forget", "join", "leave", "member_of", "membership_of", "new_member"]
-
 _CREATED: Final = Field[Instant]("created")
 _NAME: Final = Field[str]("name")
 _LIFE: Final = Field[int]("life")

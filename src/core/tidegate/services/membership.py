@@ -60,12 +60,6 @@ from tidegate.model.instants import MINUTE, Duration, Instant
 from tidegate.model.values import check_int, check_name, check_type, check_types
 from tidegate.services.atomic_service import Runner
 
-__all__ = [
-    "DEAD_AFTER", "Alive", "Beaten", "Departed", "Gone", "Joined", "Left", "Liveness", "Member", "Membership",
-    "Orphaned", "Replaced", "RunnerNotAlive", "Silent", "Taken", "Unseen", "beat", "forgettable", "join", "leave",
-    "liveness", "runners",
-]  # fmt: skip
-
 DEAD_AFTER: Final[Duration] = 10 * MINUTE
 
 

@@ -26,8 +26,6 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE, Duration, Instant, micros
 from tidegate.model.values import check_int, check_name, check_type, check_types
 
-__all__ = ["Retention", "Row", "surplus"]
-
 
 @final
 @attrs.frozen(kw_only=True)

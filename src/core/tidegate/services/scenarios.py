@@ -39,11 +39,6 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
-__all__ = [
-    "ALL_FAULTS", "DEAD", "EMPTY", "FENCED", "KEY", "LEAVES", "LIVING", "OVER", "RECORDED", "REPLACED", "SCENARIOS", "TOKENS", "TURN",
-    "WORK", "WRONG", "atomic_service", "ghost", "newcomer", "writes",
-]  # fmt: skip
-
 KEY: Final = "trigger"
 MEMBERS: Final = "members"
 GATES: Final = "gates"

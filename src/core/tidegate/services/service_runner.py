@@ -99,11 +99,6 @@ from tidegate.services.members import SEEN, beat, begin, everybody, leave, membe
 from tidegate.services.membership import DEAD_AFTER, Alive, Membership, liveness, runners
 from tidegate.services.retention import Retention, surplus
 
-__all__ = [
-    "REASON", "RUN", "RUNNER", "STATUS", "Abandoned", "Completed", "NoMember", "ServiceOutcome",
-    "ServiceRunner", "Skipped", "Unanswered", "Work", "execution_of", "gate_of", "new_gate",
-]  # fmt: skip
-
 _TOKEN: Final = Field[int]("token")
 RUN: Final = Field[str | None]("run")
 RUNNER: Final = Field[str | None]("runner")

@@ -17,8 +17,6 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.shipping import Specimen, specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 async def not_fenced(run: AtomicServiceRun, token: int) -> bool:
     """What a run does that names no token."""

@@ -1,8 +1,8 @@
 """The simulator: explores the interleavings and faults of programs and reducers, and says what it has seen.
 
 Does a protocol keep its laws under every interleaving and fault? If not, what is a shortest run that breaks one? Can that
-run be replayed, shrunk, explained and shown? The names below are for those who write scenarios; the others are in the
-`__all__` of each module. In which order to read them:
+run be replayed, shrunk, explained and shown? The names below are for those who write scenarios; the modules have more.
+In which order to read them:
 
     cells, world, scenario, faults, clocks, aging
                                           what is explored: cells, actors, laws, budgets, time

@@ -29,11 +29,6 @@ from typing import Final, cast
 from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
 
-__all__ = [
-    "ATOMS", "CONSTANT", "INSTALLED", "TOKENS_MAX", "attributes_of", "fields_of", "is_constant", "is_iterator", "is_library", "is_library_class", "is_random", "state_of",
-    "token_of",
-]  # fmt: skip
-
 TOKENS_MAX: Final = 2_000
 """How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
 _WIDE_MAX: Final = 20_000

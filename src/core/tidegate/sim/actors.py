@@ -61,8 +61,6 @@ from tidegate.sim.world import (
     wakes,
 )
 
-__all__ = ["QUIET", "STARTS_AGAIN", "Network", "Process", "Ticks", "factory", "stuck", "when_quiet"]
-
 STARTS_AGAIN: Final = Label("starts again")
 
 

@@ -45,11 +45,6 @@ from tidegate.model.immutable import MergedError, mapped
 from tidegate.model.instants import ClockName, Duration, Instant, seconds
 from tidegate.model.values import field_names
 
-__all__ = [
-    "Horizon", "InstantRefused", "RelativeInstant", "Unknown", "aged", "by_text", "check_use", "holds_instant", "horizon_of", "packed", "plain", "plain_str", "plain_text", "same", "settled", "unchanged",
-]  # fmt: skip
-
-
 T = TypeVar("T")
 V = TypeVar("V")
 _USES: Final = "compare ages up to the horizon: OlderThan in a filter, NoLongerThan in a law"

@@ -16,8 +16,6 @@ from tidegate.model.errors import Misuse, typed
 from tidegate.sim.clocks import Host
 from tidegate.sim.faults import Faults
 
-__all__ = ["check_alike"]
-
 
 def check_alike(groups: Iterable[tuple[str, ...]], actors: Mapping[str, object], where: str) -> None:
     """Raise Misuse unless those of a group are processes, and differ in nothing but their names and programs.

@@ -20,8 +20,6 @@ from typing import Final
 from tidegate.model.errors import Misuse, typed
 from tidegate.model.immutable import frozen_fields
 
-__all__ = ["check_apart"]
-
 _ATOMS: Final = (int, float, str, bytes, tuple, frozenset)
 _CHANGEABLE: Final = (list, dict, set, bytearray, deque)
 

@@ -21,9 +21,6 @@ from tidegate.sim.packing import NARROW, Looked, Overflow, Packing
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import PLAIN, Reductions, Search
 
-__all__ = ["Attempts", "attempt", "let_go", "timing", "why_absolute"]
-
-
 _WIDER: Final = 4
 T = TypeVar("T")
 

@@ -517,6 +517,6 @@ def _without_effects(error: BaseException) -> str:
     if modules[-1] == "asyncio" and told(error) == _NO_LOOP:
         return f"{_NO_LOOP}: a program awaits effects and nothing of asyncio: write await Sleep(...)"
     if modules[-1] == "pymongo":  # its own text has ids, which are others each time
-        effect = called if called in operations.__all__ else "find_one"
+        effect = called if hasattr(operations, called) else "find_one"
         return f"{type(error).__name__}: a program asks the database by effects: write await {effect}(...), and nothing of pymongo"
     return ""

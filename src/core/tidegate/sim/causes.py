@@ -27,9 +27,6 @@ from tidegate.sim.trace import Done, Lane
 from tidegate.sim.ways import Way, effect_of, event, lane_of
 from tidegate.sim.world import BUDGET, CLOCK, DOCUMENTS, FLIGHT, IDS, WAKES
 
-__all__ = ["caused_by", "commands_of", "done_in", "touched_by"]
-
-
 _Name: TypeAlias = tuple[str, ...]
 _BESIDES: Final = frozenset({WAKES, FLIGHT.name[0]})
 """What an effect writes on its way is not what it is on."""

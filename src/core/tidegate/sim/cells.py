@@ -16,12 +16,6 @@ from tidegate.model.effects import Effect
 from tidegate.model.errors import Misuse
 from tidegate.sim.aging import holds_instant
 
-__all__ = [
-    "DOCUMENTS", "EARLIER", "IDS", "UNCONFIRMED", "Cell", "First", "Key", "Meaning", "Order", "Outcomes", "Overwritten",
-    "Reads", "World", "by_name", "natural", "without",
-]  # fmt: skip
-
-
 V = TypeVar("V")
 
 

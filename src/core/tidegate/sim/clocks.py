@@ -33,9 +33,6 @@ from tidegate.model.values import check_int
 from tidegate.sim.faults import Fault, Faults, spent
 from tidegate.sim.world import CLOCK, Cell, World
 
-__all__ = ["DRIFT_MAX", "HOST", "Host", "ahead", "check_hosts", "readings", "troubled_readings"]
-
-
 _MILLION: Final = 1_000_000
 DRIFT_MAX: Final = 100_000
 """A tenth. Clocks of computers drift by less than 500 parts per million."""

@@ -8,8 +8,6 @@ import attrs
 
 from tidegate.sim.trace import TraceStep
 
-__all__ = ["RunDifference", "compared", "decision"]
-
 
 @final
 @attrs.frozen

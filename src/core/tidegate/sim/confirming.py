@@ -42,8 +42,6 @@ from tidegate.sim.rerun import (
 from tidegate.sim.scenario import ProcessActor
 from tidegate.sim.space import Space, Stepper
 
-__all__ = ["Confirmed", "confirmed", "second_process"]
-
 
 @final
 @attrs.frozen

@@ -54,8 +54,6 @@ from tidegate.sim.sizing import rounded
 from tidegate.sim.steppers import Remembering
 from tidegate.sim.world import CLOCK, DOCUMENTS, FLIGHT, IDS, MANY, NOTES, Flying, Many, perform
 
-__all__ = ["absent", "cannot_follow", "missed", "never", "uncovered", "unsure"]
-
 
 def uncovered(found: Explored) -> tuple[str, ...]:
     """Each in words."""

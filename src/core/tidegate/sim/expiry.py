@@ -27,8 +27,6 @@ from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.transactions import aborted, open_transactions
 from tidegate.sim.world import World
 
-__all__ = ["Expiry"]
-
 
 @final
 @attrs.frozen(eq=False)

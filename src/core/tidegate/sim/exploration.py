@@ -17,8 +17,6 @@ from tidegate.sim.policies import PORTFOLIO, Policy
 from tidegate.sim.sample import STEPS_MAX, Plan
 from tidegate.sim.search import ALL, STATES_MAX, Bounds, Reductions
 
-__all__ = ["EXHAUSTIVE", "Exploration"]
-
 
 @final
 @attrs.frozen

@@ -41,9 +41,6 @@ from tidegate.sim.scenario import ActorStep, Label
 from tidegate.sim.transactions import OPEN, closed, interrupted
 from tidegate.sim.world import DOCUMENTS, IDS, UNCONFIRMED, Cell, Meaning, Outcomes, Overwritten, World
 
-__all__ = ["Behind", "Failover", "behind", "noted", "noted_in", "noting", "overwritten_in", "recalling", "unconfirmed"]
-
-
 V = TypeVar("V")
 
 _STORED: Final = frozenset({DOCUMENTS, IDS})

@@ -23,19 +23,6 @@ from tidegate.model.errors import Misuse
 from tidegate.model.values import check_callable, check_type
 from tidegate.sim.world import BUDGET, UNBOUNDED, Cell, World
 
-__all__ = [
-    "FAULTS",
-    "REBALANCES",
-    "Fault",
-    "Faults",
-    "Which",
-    "all_effects",
-    "bound",
-    "check_which",
-    "no_effects",
-    "spent",
-]
-
 
 @final
 @unique

@@ -38,9 +38,6 @@ from tidegate.model.documents import Document, exactly
 from tidegate.model.errors import Misuse, typed
 from tidegate.model.immutable import frozen_fields, holds_more, is_value, may_hold_more, mutable_part
 
-__all__ = ["Canon", "Unmergeable", "fingerprint", "referents"]
-
-
 SLASH, BACKSLASH = "/", "\\"
 _UNBOUND: Final = object()
 _REVERSIBLE: Final[tuple[Reversible[object], ...]] = ((), [], {}, {}.items(), {}.values(), range(0), range(2**64))

@@ -28,8 +28,6 @@ from tidegate.sim.packing import Slot
 from tidegate.sim.space import Space
 from tidegate.sim.world import BUDGET, PROCESS
 
-__all__ = ["DEPTH_MIN", "growing"]
-
 DEPTH_MIN: Final = 128
 """Searches of fewer steps are not looked at."""
 _VISITS: Final = 32

@@ -62,19 +62,6 @@ from tidegate.sim.world import (
     uniques,
 )
 
-__all__ = [
-    "APART_MAX",
-    "IN_STEPS",
-    "Answers",
-    "answers",
-    "ended_early",
-    "ending",
-    "is_at_once",
-    "is_done_apart",
-    "stepping",
-    "too_many",
-]
-
 APART_MAX: Final = 6
 """Between how many documents, the last of a write, others may act."""
 IN_STEPS: Final = (UpsertOne, *MANY)

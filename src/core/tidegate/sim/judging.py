@@ -24,18 +24,6 @@ from tidegate.sim.scenario import Law, StepLaw, parts_of
 from tidegate.sim.space import Space, View
 from tidegate.sim.trace import Breach
 
-__all__ = [
-    "Always",
-    "Between",
-    "Broken",
-    "BrokenStep",
-    "Grew",
-    "answered",
-    "judge_steps",
-    "negated",
-    "raises_nothing",
-]
-
 
 @final
 @attrs.define(eq=False)

@@ -35,12 +35,6 @@ from tidegate.model.effects import Effect, Note
 from tidegate.model.errors import Misuse
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, life, perform
 
-__all__ = [
-    "BEGAN", "ENDED", "HISTORY", "Apply", "Began", "Ended", "History", "HistoryState", "Linearizable", "Linearized",
-    "NotLinearizable", "Operation", "operations", "recording",
-]  # fmt: skip
-
-
 _TURN: Final = 1_000
 """How many steps a key is judged before it is another one's turn."""
 BEGAN: Final = "began"

@@ -13,8 +13,6 @@ from typing import Final, cast
 from tidegate.model.bytecode import placed
 from tidegate.model.effects import Effect
 
-__all__ = ["awaited_at", "decided_at", "defined_at", "holders", "raised_at", "told", "used_at"]
-
 _OURS: Final = ("tidegate.model.", "tidegate.sim.")
 _LIBRARIES: Final = frozenset(
     {

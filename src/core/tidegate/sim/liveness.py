@@ -38,8 +38,6 @@ from tidegate.sim.steppers import Overwriting, Remembering
 from tidegate.sim.transactions import open_transactions
 from tidegate.sim.world import CLOCK
 
-__all__ = ["Graph", "cycles", "left_behind", "loop", "may_end_later", "restless", "waiting"]
-
 
 class Following(Protocol):
     """States, and the steps between them that must happen."""

@@ -27,9 +27,6 @@ from tidegate.sim.trace import Passing, Trace
 from tidegate.sim.tracing import Path, is_sound, steps_of, unchosen
 from tidegate.sim.ways import Way, ways
 
-__all__ = ["NEAREST_STATES_MAX", "nearest_passing", "passing_near"]
-
-
 NEAREST_STATES_MAX: Final = 1_000
 
 

@@ -13,9 +13,6 @@ from tidegate.model.effects import Effect
 from tidegate.sim.aging import same
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, document, perform
 
-__all__ = ["observed", "seen"]
-
-
 V = TypeVar("V")
 
 

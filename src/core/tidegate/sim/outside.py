@@ -57,8 +57,6 @@ from tidegate.sim._objects import (
 )
 from tidegate.sim.fingerprint import referents
 
-__all__ = ["CLOCKS", "DATA_MAX", "RANDOM", "Cause", "Reach", "differs", "objects_at", "reached"]
-
 CLOCKS: Final = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
 )

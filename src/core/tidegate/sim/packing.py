@@ -37,9 +37,6 @@ from tidegate.sim.world import (
     Cell,
 )
 
-__all__ = ["NARROW", "Lens", "Looked", "Overflow", "Packed", "Packing", "Slot"]
-
-
 V = TypeVar("V")
 _Name: TypeAlias = tuple[str, ...]
 Packed: TypeAlias = int

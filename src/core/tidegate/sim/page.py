@@ -19,8 +19,6 @@ from tidegate.sim.rendering import render
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import SCHEMA, encoded
 
-__all__ = ["PAGE_STEPS_MAX", "PageData", "page_data", "page_data_of", "windowed"]
-
 PAGE_STEPS_MAX: Final = 20_000
 """A page holds no more steps; of a longer run it holds those around the violation."""
 

@@ -19,9 +19,6 @@ from tidegate.sim.scenario import ProcessActor
 from tidegate.sim.space import Space
 from tidegate.sim.world import CLOCK, IDS, NOTES, PROCESS, QUANTUM, UNIQUE, WAKES
 
-__all__ = ["PICTURED_MAX", "described", "pictured", "printable_key", "status"]
-
-
 _HIDDEN: Final = frozenset({IDS, WAKES, UNIQUE, QUANTUM.name[0]})
 """Cells that only serve the store and the clock; what they say is seen elsewhere."""
 _EMPTY: Final = Document()

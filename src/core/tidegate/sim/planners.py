@@ -19,8 +19,6 @@ from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage, 
 from tidegate.reactive.task_documents import DOCUMENT, TASK
 from tidegate.sim.world import CLOCK, Meaning, Outcomes, Reads, World, contents, perform
 
-__all__ = ["MustLook", "planning"]
-
 MustLook: TypeAlias = Callable[[FindChanged, Document, tuple[Document, ...]], bool]
 _KEY = Field[Value](ID.name)
 

@@ -41,12 +41,6 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.sim.faults import Fault
 
-__all__ = [
-    "NOTHING", "PORTFOLIO", "UNMEASURED", "Decision", "Generator", "Menu", "Pct", "Pick", "Policy", "Seeding", "Shape",
-    "Swarm", "Uniform", "at_random", "policies",
-]  # fmt: skip
-
-
 _DEPTH_MAX: Final = 100
 _KINDS: Final = tuple(Fault)
 """Bit i of what a swarm draws stands for kind i."""

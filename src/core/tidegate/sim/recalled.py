@@ -31,8 +31,6 @@ from tidegate.sim.space import Space, Stepper
 from tidegate.sim.steppers import Overwriting, Remembering
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
 
-__all__ = ["asked", "calls"]
-
 _STEPS: Final = 100
 """In how many states an actor with code of the user's moves again."""
 _STEPS_SHIPPED: Final = 4

@@ -46,12 +46,6 @@ from tidegate.sim.lines import awaited_at, decided_at
 from tidegate.sim.tagged import Classes, FieldPath, Hide, matches, named_classes, nothing_hidden, tagged, untagged
 from tidegate.sim.type_names import name_of, upgraded
 
-__all__ = [
-    "NOTHING_MORE", "Entry", "Executed", "Other", "Recording", "RecordingKind", "Same", "digest_of", "ended",
-    "executed", "handled", "header", "is_recording", "last", "read", "replied", "stepped",
-]  # fmt: skip
-
-
 S = TypeVar("S")
 E = TypeVar("E")
 

@@ -63,20 +63,6 @@ from tidegate.sim.world import (
     unpaused,
 )
 
-__all__ = [
-    "Completed",
-    "Crash",
-    "EventFor",
-    "Machine",
-    "Merge",
-    "ReducerProcess",
-    "Restart",
-    "Running",
-    "Stamp",
-    "Stepping",
-]
-
-
 # Each reducer has states, events and commands of its own; the simulator only passes them on.
 Stepping: TypeAlias = Callable[..., Step[object, Effect[object]]]
 """(state, event) -> the next state and commands."""

@@ -12,8 +12,6 @@ from tidegate.model.documents import Document, Value, one_line, show
 from tidegate.model.patches import Added, Patch, Removed, Replaced
 from tidegate.sim.trace import Breach, Trace, TraceStep
 
-__all__ = ["is_routine", "number_of", "patch_line", "render", "sentence", "state_lines", "step_lines"]
-
 
 def render(trace: Trace) -> str:
     """The trace for people: a line a step, and below it what changed."""

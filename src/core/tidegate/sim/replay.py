@@ -30,12 +30,6 @@ from tidegate.sim.trace import PolicyName, Trace, Truth
 from tidegate.sim.tracing import judgements, trace_of
 from tidegate.sim.ways import event, ways
 
-__all__ = [
-    "Diverged", "ExploredOn", "Followed", "Replayed", "Reproduced", "explored_on", "followed", "replay", "replaying",
-    "with_fresh_programs",
-]  # fmt: skip
-
-
 T = TypeVar("T")
 
 

@@ -41,8 +41,6 @@ from tidegate.sim.search import CALLED_OFF, PLAIN, Explored, Proceed, Reductions
 from tidegate.sim.trace import Breach, PolicyName, Trace
 from tidegate.sim.tracing import trace_of
 
-__all__ = ["Report", "Verdict", "explore", "sampled", "with_absent"]
-
 
 @final
 @unique

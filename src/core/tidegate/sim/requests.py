@@ -74,9 +74,6 @@ from tidegate.sim.world import (
     target,
 )
 
-__all__ = ["ANSWERED", "NO_REPLY", "OPERATIONS", "Asker", "noted_replies", "replies", "troubled", "under_way"]
-
-
 NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = (*get_args(Operation), InTransaction, CommitTransaction, AbortTransaction)

@@ -30,10 +30,6 @@ from tidegate.sim.automaton import Birth, ProcessStatus, ProgramAutomaton, Raise
 from tidegate.sim.fingerprint import Canon
 from tidegate.sim.lines import defined_at, told
 
-__all__ = [
-    "REPLIES_MIN", "Answer", "CallCase", "Case", "Mismatch", "ProgramCase", "ProgramRun", "SecondProcess", "Unshipped", "case_of", "loops", "planned",
-]  # fmt: skip
-
 _BEYOND: Final = 40
 """How many replies in a row may lead to nodes where a run stood before; so many it is given in any case."""
 _ONWARD_MAX: Final = 1_000

@@ -45,11 +45,6 @@ from tidegate.sim.space import Stepper, remembered
 from tidegate.sim.steppers import Aging
 from tidegate.sim.tally import FailedRun, Tally, counted, pieces
 
-__all__ = [
-    "STEPS_MAX", "Beyond", "BrokenState", "Plan", "Sampled", "Sampler", "Walks", "portfolio", "runs_of", "sample",
-]  # fmt: skip
-
-
 T = TypeVar("T")
 
 _RUN: Final = re.compile(r"(?P<seed>[^.]*)\.(?P<run>[0-9]+)")

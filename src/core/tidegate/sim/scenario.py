@@ -37,12 +37,6 @@ from tidegate.sim.clocks import HOST, check_hosts
 from tidegate.sim.faults import FAULTS, REBALANCES, Fault, Faults, bound
 from tidegate.sim.world import CLOCK, Cell, Flying, Plain, World, perform
 
-__all__ = [
-    "CLOCK_LANE", "NO_ERROR", "Actor", "ActorStep", "Clock", "Delivers", "Kind", "Label", "Law", "NoLongerThan", "ProcessActor", "Scenario", "State", "StepLaw",
-    "Trouble", "Undone", "parts_of",
-]  # fmt: skip
-
-
 L = TypeVar("L")
 V = TypeVar("V")
 

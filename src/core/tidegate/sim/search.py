@@ -41,12 +41,6 @@ from tidegate.sim.steppers import Aging, Overwriting, Remembering
 from tidegate.sim.symmetry import Symmetry, since_the_beginning
 from tidegate.sim.trace import Breach
 
-__all__ = [
-    "ALL", "CALLED_OFF", "PLAIN", "STATES_MAX", "Bounds", "Explored", "Proceed", "Progress", "Reductions",
-    "Search", "go_on",
-]  # fmt: skip
-
-
 _CHUNK: Final = 20_000
 STATES_MAX: Final = 3_000_000
 _INT_BYTES: Final = 16

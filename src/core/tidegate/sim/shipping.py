@@ -20,9 +20,6 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.coverage import cannot_follow
 from tidegate.sim.scenario import Kind, Scenario
 
-__all__ = ["Scope", "Shipped", "Specimen", "scoped", "specimen"]
-
-
 _Make: TypeAlias = Callable[[], Scenario]
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)

@@ -56,9 +56,6 @@ from tidegate.sim.search import Search
 from tidegate.sim.trace import PolicyName, Trace
 from tidegate.sim.tracing import trace_of
 
-__all__ = ["REPLAYS_MAX", "Budget", "Run", "Shortest", "Shrunk", "replayed", "shrink", "shrunk_path"]
-
-
 REPLAYS_MAX: Final = 2_000
 _STATES_MAX: Final = 20_000
 """That the search for a shorter run may see."""

@@ -37,9 +37,6 @@ from tidegate.sim.judging import BrokenStep
 from tidegate.sim.packing import Packed
 from tidegate.sim.space import Stepper, remembered
 
-__all__ = ["PILOT", "Sizing", "expected", "longest_walk", "rounded"]
-
-
 PILOT: Final = 5_000
 """States that are seen before the first estimate."""
 _AGAIN: Final = 4

@@ -28,9 +28,6 @@ from tidegate.sim.scenario import Actor, ActorStep, Label, ProcessActor, Scenari
 from tidegate.sim.transactions import OPEN, Known
 from tidegate.sim.world import CLOCK, FLIGHT, MOVES, NOTES, QUANTUM, Cell, Flying, Halfway, Plain, World
 
-__all__ = ["IDLE", "KnownSteps", "Space", "Stepper", "View", "in_order", "remembered"]
-
-
 V = TypeVar("V")
 
 KnownSteps: TypeAlias = tuple[int, tuple[int, ...]]

@@ -21,9 +21,6 @@ from tidegate.sim.scenario import CLOCK_LANE, Actor, ActorStep, Clock, Label
 from tidegate.sim.space import IDLE, KnownSteps, Space, in_order
 from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, QUANTUM
 
-__all__ = ["UNAGED", "Aging", "Overwriting", "Remembering"]
-
-
 UNAGED: Final = frozenset({BUDGET, IDS, LIFE, CLOCK.name[0], QUANTUM.name[0]})
 """Kinds of cells in which no instant stands."""
 

@@ -75,9 +75,6 @@ from tidegate.sim.world import (
     perform,
 )
 
-__all__ = ["AFTER", "EPOCH", "FROM", "HISTORY_LOST", "KEPT", "Forgetful", "Kept", "Stream"]
-
-
 HISTORY_LOST: Final = 286
 EPOCH: Final = Field[int]("epoch")
 _HISTORY: Final = Field[int]("history")

@@ -42,9 +42,6 @@ from tidegate.sim.reducers import Machine, ReducerProcess, Running
 from tidegate.sim.space import Space, Stepper, in_order
 from tidegate.sim.world import BUDGET, IDS, PROCESS, Cell, Halfway, Plain
 
-__all__ = ["Renaming", "Symmetry", "since_the_beginning"]
-
-
 _CHECKED: Final = 4
 """States of each layer for which what can happen next is compared."""
 

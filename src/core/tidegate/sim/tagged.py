@@ -52,9 +52,6 @@ from tidegate.model.patches import Json, from_json, to_json
 from tidegate.model.values import field_names, is_run
 from tidegate.sim.type_names import name_of
 
-__all__ = ["Classes", "FieldPath", "Hide", "matches", "named_classes", "nothing_hidden", "tagged", "untagged"]
-
-
 FieldPath: TypeAlias = tuple[str, ...]
 """The names that lead to a value, outermost first."""
 Hide: TypeAlias = Callable[[FieldPath, object], str | None]

@@ -20,9 +20,6 @@ import attrs
 
 from tidegate.sim.faults import Fault
 
-__all__ = ["PIECE", "FailedRun", "Tally", "counted", "merged", "pieces"]
-
-
 PIECE: Final = 1_000
 """Runs in a piece: some tenths of a second, so that a time-out is felt and sending it costs little."""
 

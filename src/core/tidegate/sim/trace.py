@@ -33,11 +33,6 @@ from tidegate.model.documents import Document, Value
 from tidegate.model.errors import Misuse
 from tidegate.model.patches import Patch, applied
 
-__all__ = [
-    "Breach", "Choice", "Done", "Lane", "LawKind", "Mover", "NamedLaw", "Option", "Passing", "PolicyName", "StepKind",
-    "Trace", "TraceStep", "Truth", "past", "states_of",
-]  # fmt: skip
-
 
 @final
 @unique

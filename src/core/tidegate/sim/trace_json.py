@@ -33,9 +33,6 @@ from tidegate.sim.trace import (
     states_of,
 )
 
-__all__ = ["SCHEMA", "decoded", "encoded"]
-
-
 SCHEMA: Final = "tidegate/trace@1"
 _AT_MAX: Final = 2**63 - 1
 T = TypeVar("T")

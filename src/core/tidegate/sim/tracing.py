@@ -65,9 +65,6 @@ from tidegate.sim.trace import (
 from tidegate.sim.ways import Way, effect_of, event, lane_of, source, ways
 from tidegate.sim.world import CLOCK
 
-__all__ = ["Path", "is_at_rest", "is_sound", "judgements", "steps_of", "trace_of", "unchosen"]
-
-
 _Truths: TypeAlias = Mapping[str, Truth]
 Path: TypeAlias = tuple[Packed, ...]
 

@@ -56,22 +56,6 @@ from tidegate.sim.cells import (
     without,
 )
 
-__all__ = [
-    "OPEN",
-    "Claim",
-    "Known",
-    "Open",
-    "Waits",
-    "aborted",
-    "all_confirmed", "closed", "contend", "has_rivals", "inside",
-    "interrupted",
-    "known",
-    "open_transactions",
-    "put",
-    "transacted",
-]  # fmt: skip
-
-
 V = TypeVar("V")
 
 _Held: TypeAlias = tuple[tuple[Cell[object], object], ...]

@@ -17,9 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast
 
-__all__ = ["ADDED", "FIELDS", "NAMES", "RENAMED", "ROOMS", "name_of", "upgraded"]
-
-
 NAMES: Final[Mapping[str, str]] = {
     "tidegate.consumer.worker.StopRequested": "consumer.StopAsked",
     "tidegate.leases.election.StartTimer": "leases.WakeIn",

@@ -30,8 +30,6 @@ from typing import Final, Protocol, TypeAlias, TypeVar, cast
 
 from tidegate.model.errors import Misuse
 
-__all__ = ["Recipe", "made_of", "recipe_of", "variant"]
-
 T = TypeVar("T")
 Recipe: TypeAlias = tuple[str, CodeType, tuple[tuple[str, object], ...]]
 """A module, the code of it that is executed again, and the names that stand for something else."""

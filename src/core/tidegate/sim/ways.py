@@ -18,8 +18,6 @@ from tidegate.sim.search import Search
 from tidegate.sim.space import Stepper
 from tidegate.sim.trace import Lane
 
-__all__ = ["Way", "effect_of", "event", "lane_of", "source", "ways"]
-
 
 @final
 class Way(NamedTuple):

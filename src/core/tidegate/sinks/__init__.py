@@ -7,7 +7,7 @@
     dead_records     what is sent of a record that could not be handled
     letter_writing   what follows an attempt to write that
 
-Read them in this order. The `__all__` of each module are its public names.
+Read them in this order.
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 

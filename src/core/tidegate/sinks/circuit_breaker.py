@@ -30,11 +30,6 @@ from tidegate.model.instants import SECOND, Duration, Instant, micros
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
-__all__ = [
-    "Admit", "AttemptOutcome", "CircuitBreaker", "CircuitState", "Closed", "HalfOpen", "HoldBack", "Open", "admit",
-    "attempt_outcome", "recorded",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen(kw_only=True)

@@ -35,8 +35,6 @@ from tidegate.model.records import Record
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.sinks.delivery import DeadLettering, shown
 
-__all__ = ["DeadLetter", "Flaw", "Undecodable", "dead_letter", "decode", "encode"]
-
 _FORMAT: Final = "tidegate dead letter"
 _VERSION: Final = 1
 

@@ -33,8 +33,6 @@ from tidegate.model.records import Record, Send
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.sinks.delivery import shown
 
-__all__ = ["PREFIX", "GivenUp", "dead_record"]
-
 PREFIX: Final = "tidegate."
 """How the names of what is added begin."""
 

@@ -53,13 +53,6 @@ from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Exponential, Policy, Retry
 from tidegate.retries.backoff import decide as decide_retry
 
-__all__ = [
-    "ERROR_MAX", "PAYLOADS_MAX", "SETTLED", "Acknowledged", "Action", "Complete", "DeadLetterFailed",
-    "DeadLetterWritten", "DeadLettered", "DeadLettering", "Delivered", "DeliveryEvent", "DeliveryRules", "Dismissed",
-    "Failed", "Failures", "Held", "Incomplete", "OffsetDelivery", "Payload", "Reason", "Released", "Sending", "Skipped",
-    "added", "completion", "sealed", "shown", "step", "updated",
-]  # fmt: skip
-
 ERROR_MAX: Final = 4_096
 """How much of an error's text is kept, in characters."""
 

@@ -25,10 +25,6 @@ from tidegate.model.instants import SECOND, Duration
 from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import Exponential, delay_after
 
-__all__ = [
-    "LONGEST", "Attempt", "Settled", "WriteAgain", "WriteVerdict", "after_attempt",
-]  # fmt: skip
-
 LONGEST: Final[Duration] = 30 * SECOND
 """The longest that it waits."""
 _BACKOFF: Final = Exponential(SECOND // 10, cap=LONGEST)

@@ -52,11 +52,6 @@ from tidegate.sinks.circuit_breaker import (
 )
 from tidegate.sinks.delivery import Action, DeliveryRules, Failed, Payload, Sending
 
-__all__ = [
-    "AttemptEnded", "Deliver", "HandBack", "OutboxCommand", "OutboxEvent", "OutboxRules", "OutboxState", "OutboxStep",
-    "StartTimer", "Submitted", "TimerFired", "Withdrawn",
-]  # fmt: skip
-
 # --- commands and events --------------------------------------------------------------------------------------------------
 
 

@@ -33,10 +33,6 @@ from tidegate.sinks.outbox import (
     Withdrawn,
 )
 
-__all__ = [
-    "ALL", "EARLY", "IN_A_ROW", "ONE", "OTHER_ERAS", "SCENARIOS", "SETTLED", "SHUT", "WAKES", "WITHDRAWN", "handed_back", "outbox",
-]  # fmt: skip
-
 WORKER: Final = "worker"
 TAKEN: Final = Cell[tuple[int, ...]](("sink", "has taken"), ())
 HANDED_BACK: Final = Cell[tuple[int, ...]](("worker", "has back"), ())

@@ -23,8 +23,6 @@ from tidegate.sinks.scenarios import (
     outbox,
 )  # fmt: skip
 
-__all__ = ["SPECIMENS"]
-
 OTHER_ERA: Final = "    if era != circuit.era:\n"
 ANY_SUCCESS: Final = """    if isinstance(circuit, Open) and outcome is AttemptOutcome.ANSWERED:
         return Closed(circuit.era + 1)

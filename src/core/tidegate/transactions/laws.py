@@ -8,8 +8,6 @@ from tidegate.model.documents import ID, Document, Field
 from tidegate.retries.resending import Done, NotDone
 from tidegate.transactions.transfers import AMOUNT, BALANCE, FROM, TO, Transferred
 
-__all__ = ["balances_are_what_entries_say", "nobody_owes", "the_answer_is_true"]
-
 _KEY = Field[str](ID.name)
 
 

@@ -32,8 +32,6 @@ from tidegate.transactions.scenarios.transfers import (
 from tidegate.transactions.transacting import in_transaction
 from tidegate.transactions.transfers import AMOUNT, BALANCE, FROM, TO, Transfer, Transferred, entry_of, transfer
 
-__all__ = ["SPECIMENS"]
-
 
 def statements(asked: Transfer) -> tuple[Effect[object], ...]:
     """What moves it, where there is enough."""

@@ -49,8 +49,6 @@ from tidegate.retries import failures
 from tidegate.retries.backoff import Exponential, GiveUp, Policy, decide
 from tidegate.retries.resending import Done, NotDone, Sent, Unknown, send
 
-__all__ = ["CONTENDING", "in_transaction"]
-
 T = TypeVar("T")
 
 CONTENDING: Final = Policy(

@@ -30,8 +30,6 @@ from tidegate.retries.backoff import Policy
 from tidegate.retries.resending import Sent
 from tidegate.transactions.transacting import CONTENDING, in_transaction
 
-__all__ = ["AMOUNT", "BALANCE", "FROM", "TO", "Transfer", "Transferred", "account", "entry_of", "move", "transfer"]
-
 BALANCE: Final = Field[int]("balance")
 FROM: Final = Field[str]("from")
 TO: Final = Field[str]("to")

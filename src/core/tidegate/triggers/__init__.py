@@ -1,6 +1,6 @@
 """Triggers that start tasks by themselves: does a condition hold, what fires, and who makes it happen, once?
 
-Read in this order; the `__all__` of each module lists its public names.
+Read in this order.
 
     contexts             what happened
     conditions           whether a condition holds of what happened

@@ -19,8 +19,6 @@ from tidegate.triggers.conditions import OnCron, condition_id
 from tidegate.triggers.trigger import Occurrence, ticks
 from tidegate.triggers.trigger_documents import loaded_cell, stored_cell
 
-__all__ = ["Cells", "CronCells"]
-
 Cells: TypeAlias = tuple[tuple[str, ScheduleCell], ...]
 """Cells of crons, by the ids of their conditions."""
 

@@ -14,8 +14,6 @@ from tidegate.model.operations import FOUND_MAX, UPDATES_MAX, UpdateOne, bulk_up
 from tidegate.model.reading import needed
 from tidegate.triggers.trigger_documents import VERSION
 
-__all__ = ["Skipped", "Write", "at_version", "by_ids", "readable", "skipped_for", "write_all"]
-
 T = TypeVar("T")
 
 Write: TypeAlias = tuple[str, UpdateOne]

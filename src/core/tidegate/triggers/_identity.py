@@ -12,10 +12,6 @@ from tidegate.model.errors import Misuse
 from tidegate.model.patches import Json
 from tidegate.retries.schedule import Schedule
 
-__all__ = [
-    "identity", "written_schedule",
-]  # fmt: skip
-
 _WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

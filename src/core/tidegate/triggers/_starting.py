@@ -42,8 +42,6 @@ from tidegate.triggers.noticing import is_whole, whole
 from tidegate.triggers.trigger import NotProvided, Static, Trigger, provided
 from tidegate.triggers.trigger_documents import loaded_run, origin_of, stored_progress, stored_run
 
-__all__ = ["RunStarter", "change_of"]
-
 TOGETHER: Final = 100
 """How many runs are claimed, invoked and settled together, those that count as one."""
 _RULED: Final = 10

@@ -54,12 +54,6 @@ from tidegate.triggers.contexts import (
     StatusContext,
 )
 
-__all__ = [
-    "CONDITIONS", "CannotTell", "Composite", "Condition", "ConditionVerdict", "Equal", "Everything", "Fails", "Holds",
-    "Judge", "Logic", "OnCron", "OnEvent", "OnException", "OnResult", "OnStatus", "ValueFilter", "condition_id", "holds",
-    "in_order", "sources",
-]  # fmt: skip
-
 # --- filters ------------------------------------------------------------------------------------------------------------
 
 

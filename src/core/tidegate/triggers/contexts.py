@@ -18,11 +18,6 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.schedule import Schedule
 from tidegate.triggers._identity import identity, written_schedule
 
-__all__ = [
-    "CONTEXTS", "Context", "CronContext", "EventContext", "ExceptionContext", "Kind", "ResultContext", "Source",
-    "StatusContext", "context_id",
-]  # fmt: skip
-
 
 class Kind(Enum):
     """What a context is about."""

@@ -36,8 +36,6 @@ from tidegate.triggers.firing import Plan
 from tidegate.triggers.trigger import Occurrence, Trigger
 from tidegate.triggers.trigger_documents import VERSION
 
-__all__ = ["Definition", "Definitions", "defined", "definition_of", "spared"]
-
 KEEP: Final[Duration] = 10 * MINUTE
 
 _TASK: Final = Field[str]("task")

@@ -64,12 +64,6 @@ from tidegate.triggers._identity import identity
 from tidegate.triggers.contexts import EventContext, without_contents
 from tidegate.triggers.trigger import Occurrence, Trigger
 
-__all__ = [
-    "HISTORY", "TRIGGER_GONE", "Busy", "Changed", "Claimed", "Claims", "Exhausted", "Failed", "Fired", "Firing",
-    "GivenUp", "Held", "Ignored", "Plan", "Purge", "RunClaim", "RunState", "Settled", "TriggerRun", "claim", "failed",
-    "fired", "plan", "purge", "set_aside",
-]  # fmt: skip
-
 # --- runs ---------------------------------------------------------------------------------------------------------------
 
 

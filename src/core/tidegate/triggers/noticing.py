@@ -99,17 +99,6 @@ from tidegate.triggers.definitions import definition_of
 from tidegate.triggers.trigger import Occurrence, noticed
 from tidegate.triggers.trigger_documents import stored_occurrence
 
-__all__ = [
-    "UPLOADED",
-    "NotNoticed",
-    "NoticePass",
-    "Noticer",
-    "happened",
-    "is_whole",
-    "listened",
-    "whole",
-]
-
 PAGE: Final = 100
 """How many records are looked at at once."""
 

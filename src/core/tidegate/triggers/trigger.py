@@ -46,11 +46,6 @@ from tidegate.triggers.conditions import (
 )
 from tidegate.triggers.contexts import CONTEXTS, Context, CronContext, Kind, context_id
 
-__all__ = [
-    "FirstOf", "FromAll", "FromContext", "NotProvided", "Noticed", "Occurrence", "Provided", "Provider", "Registration",
-    "Static", "Trigger", "conditions_of", "noticed", "provided", "registration", "ticks",
-]  # fmt: skip
-
 _WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
 
 _Of = TypeVar("_Of")

@@ -38,11 +38,6 @@ from tidegate.triggers.contexts import (
 from tidegate.triggers.firing import Failed, Fired, Firing, GivenUp, Held, RunState, TriggerRun
 from tidegate.triggers.trigger import Occurrence
 
-__all__ = [
-    "AT", "FAILED", "HELD", "NUMBER", "OF", "STATE", "TRIGGER", "VERSION", "arguments_of", "call_of", "loaded_cell",
-    "loaded_occurrence", "loaded_run", "origin_of", "stored_cell", "stored_occurrence", "stored_progress", "stored_run",
-]  # fmt: skip
-
 _CONDITION: Final = Field[str]("condition")
 _SEEN: Final = Field[Instant]("seen")
 _CONTEXT: Final = Field[Document]("context")

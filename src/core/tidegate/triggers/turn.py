@@ -41,8 +41,6 @@ from tidegate.services.atomic_service import AtomicServiceRun
 from tidegate.triggers.evaluator import Evaluator, TriggerPass
 from tidegate.triggers.noticing import NoticePass, Noticer
 
-__all__ = ["Duty", "DutyFailedError", "Round", "Turn", "duties"]
-
 EVERY: Final = SECOND
 
 Round: TypeAlias = Callable[[AtomicServiceRun, int, int], Program[object]]

@@ -5,5 +5,5 @@
     state       the state
     worker      the reducer, and its laws
 
-Read `worker` first. The `__all__` of each module are its public names. Beside them: `laws`.
+Read `worker` first. Beside them: `laws`.
 """

@@ -36,11 +36,6 @@ from tidegate.work.vocabulary import (
     WriteResults,
 )  # fmt: skip
 
-__all__ = [
-    "RETRY_MAX", "acked", "expired", "life", "lost", "mark_uncertain", "mark_untracked", "may_beat", "renew", "renewed", "renewing",
-    "retry_pause", "return_untracked", "returned", "send_heartbeat", "taken",
-]  # fmt: skip
-
 _RENEWED: Final = 3
 """A lease is renewed when this part of it is over,"""
 _RETRIED: Final = 12

@@ -9,8 +9,6 @@ from tidegate.model.sealed import evolve
 from tidegate.work.state import QueueState, Running, WorkerState
 from tidegate.work.vocabulary import Request, Slot
 
-__all__ = ["answered", "asked", "with_queue", "with_running"]
-
 
 def with_queue(state: WorkerState, place: int, changed: QueueState) -> WorkerState:
     """The state with this of the queue that stands there."""

@@ -36,12 +36,6 @@ from tidegate.work.vocabulary import (
     WriteResults,
 )  # fmt: skip
 
-__all__ = [
-    "CapacityRequested", "GroupPolled", "HandlersEnded", "HeartbeatAcked", "LeasesRenewed", "Left", "PollCompleted", "QueueThrottled",
-    "QueuesPaused", "ResultsRefused", "ResultsWritten", "ResumeRequested", "RunSuspended", "StopRequested", "TimerFired",
-    "UntrackedReturned", "WorkAnnounced", "WorkerEvent", "check_event", "work_event_for",
-]  # fmt: skip
-
 _R = TypeVar("_R")
 _ASKED: Final = (InterruptReason.CANCEL, InterruptReason.KILL, InterruptReason.LOST)
 

@@ -27,15 +27,6 @@ from tidegate.work.vocabulary import (
 )
 from tidegate.work.worker import PREFETCH_TIMEOUT
 
-__all__ = [
-    "Life", "a_group_is_polled_first", "a_group_is_polled_together", "a_lost_claim_interrupts", "a_rejected_run_is_not_started",
-    "a_wanted_slot_comes_first", "announced_work_is_polled", "capacity_is_granted_last", "each_capacity_request_is_answered",
-    "each_run_is_settled_once", "expected_work_is_polled", "failed_queues_are_not_polled_in_groups", "it_has_something_to_wait_for",
-    "it_may_call_while_it_holds", "it_stops_in_time", "one_request_of_each_kind", "only_members_poll", "prefetched_runs_wait_briefly",
-    "runs_have_slots", "suspended_runs_have_no_slot", "timeouts_and_orders_are_obeyed", "unconfirmed_results_are_written_again",
-    "untracked_claims_are_looked_for", "untracked_claims_are_not_in_hand", "untracked_claims_are_returned_by_heartbeat",
-]  # fmt: skip
-
 Life: TypeAlias = tuple[int, Instant] | None
 """Which life of a process is confirmed, and until when; None where none is."""
 _PART: Final = 12

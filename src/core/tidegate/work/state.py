@@ -25,8 +25,6 @@ from tidegate.work.vocabulary import (
     WriteResults,
 )
 
-__all__ = ["Membership", "Prefetch", "QueueState", "Running", "WorkerState", "WorkerStep"]
-
 
 @final
 @sealed

@@ -17,14 +17,6 @@ from tidegate.model.sealed import sealed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.retries.polling import PollingBounds
 
-__all__ = [
-    "ByLease", "ByLife", "CapacityGranted", "Dues", "Ended", "Heartbeat", "HeartbeatReply", "Identified", "Interrupt", "InterruptReason",
-    "Leave", "NoAnswer", "Poll", "PollGroup", "PollResult", "Queue", "RenewLeases", "Renewal", "Request", "Result", "ResultRules",
-    "Results", "Resume", "ReturnUntracked", "Run", "Runs", "Slot", "StartHandlers", "StartTimer", "WorkerCommand", "WorkerRules",
-    "WriteReply", "WriteResults",
-]  # fmt: skip
-
-
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 

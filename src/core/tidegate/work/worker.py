@@ -127,8 +127,6 @@ from tidegate.work.vocabulary import (
     WriteResults,
 )  # fmt: skip
 
-__all__ = ["PREFETCH_TIMEOUT", "PREFETCH_WINDOW", "Worker"]
-
 PREFETCH_WINDOW: Final = 100 * MILLISECOND
 """At least as many runs are prefetched as would end in this time."""
 PREFETCH_TIMEOUT: Final = SECOND

@@ -45,13 +45,6 @@ from tidegate.model.instants import Duration, seconds
 from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_int, check_tuple, check_type
 
-__all__ = [
-    "ANSWERS", "METADATA_REFUSED", "Assigned", "Command", "Commit", "CommitRefused", "CommitUnknown", "Committed",
-    "DrainTimerFired", "Event", "Fetch", "Fetched", "Interrupt", "Key", "Lost", "Measured", "MetadataRefused",
-    "Records", "Release", "Revoked", "SlotFreed", "StartDrainTimer", "Work", "WorkFailed", "WorkReported",
-    "check_event", "event_for",
-]  # fmt: skip
-
 
 @attrs.frozen
 class _OfPartition:

@@ -49,10 +49,6 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "ConsumerRules", "ConsumerState", "ConsumerStep",
-]  # fmt: skip
-
 _EXECUTORS: Final = 4
 
 

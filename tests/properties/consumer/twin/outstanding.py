@@ -37,10 +37,6 @@ from tidegate.consumer.fanout import (
     WindowOpened,
 )
 
-__all__ = [
-    "AllAsked", "Asked", "answer", "answered", "ask", "running",
-]  # fmt: skip
-
 T = TypeVar("T", bound=UserRequest)
 
 

@@ -23,10 +23,6 @@ from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
 from tidegate.model.reducer import Step
 
-__all__ = [
-    "Owned", "PartitionState", "PartitionStep", "Phase", "Unassigned",
-]  # fmt: skip
-
 
 @final
 @unique

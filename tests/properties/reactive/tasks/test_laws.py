@@ -13,7 +13,7 @@ from tests.properties.lawbook import Law, bug, planted
 from tidegate.reactive import tasks
 from tidegate.reactive.laws import tasks as laws
 from tidegate.reactive.strategies.tasks import Situation, situations
-from tidegate.reactive.task_records import PROCESSED, Ended, Guard, TaskRecord, TaskStatus
+from tidegate.reactive.task_records import PROCESSED, Ended, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import (
     Failed,
     Leave,
@@ -150,7 +150,7 @@ PLANNED: Final = (
     bug("never leaving", (COMPUTED, f"    if not isinstance(seen, (Matching, NotComputed)):\n        return Leave(WhyNot.NOT_MATCHING)\n{COMPUTED}"), RE1),
     # A look that finds nothing changed writes nothing, also while the record is processed.
     bug("without a trace", ("if record.status in PROCESSED:", "if False:"), RE1),
-    bug("guarded by id", ("UpdateRecord(record.guard, after, Why.RESET)", "UpdateRecord(Guard(record.id, 1, None, 0), after, Why.RESET)"), RE7, Guard=Guard),
+    bug("guarded by id", ("UpdateRecord(record.guard, after, Why.RESET)", "UpdateRecord(attrs.evolve(record.guard, version=1, owner=None, token=0), after, Why.RESET)"), RE7),
     # mongodash: each change starts the wait again, without a maximum; and it brings a retry forward in every case.
     bug("for ever later", (FIRST, "first = now"), RE10),
     bug("over any wait", ("resets = rules.resets_on_change or", "resets = True or"), RE10),

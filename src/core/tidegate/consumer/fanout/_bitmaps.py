@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-__all__ = [
-    "bits_of", "numbers_in", "picked",
-]  # fmt: skip
-
-
 _FEW: Final = 8
 """Below it, one by one is cheaper."""
 

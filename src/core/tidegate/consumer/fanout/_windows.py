@@ -9,11 +9,6 @@ from typing import Final
 from tidegate.consumer.fanout._bitmaps import bits_of, numbers_in
 from tidegate.consumer.fanout.state import Fanout, Roll, TaskPhase, Window
 
-__all__ = [
-    "heirs_of", "in_phase", "moved", "phase_of", "place_of", "window_of", "with_window", "without_window",
-]  # fmt: skip
-
-
 _NUMBER: Final = attrgetter("roll.number")
 
 

@@ -28,11 +28,6 @@ from tidegate.consumer.fanout.vocabulary import (
 from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.values import check_type, check_types
 
-__all__ = [
-    "RecordStatus", "Waits", "failures_before", "in_flight", "load", "load_in", "offsets_of", "outstanding", "record_status", "records", "waits_alone",
-]  # fmt: skip
-
-
 _RUNNING, _FAILING, _DELIVERING, *_ = TaskPhase
 _PHASE_OF: Final = {Start: _RUNNING, Judge: _FAILING, DeliverTasks: _DELIVERING}
 """The phase of the tasks that somebody is asked about."""

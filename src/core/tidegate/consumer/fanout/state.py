@@ -17,10 +17,6 @@ from tidegate.consumer._offsets import ranges
 from tidegate.consumer.fanout.vocabulary import Output, Reason, Report, Tally
 from tidegate.model.reducer import Step
 
-__all__ = [
-    "MOVES", "NEXT", "SETTLED", "Fanout", "FanoutStep", "Loan", "Roll", "TaskPhase", "Window", "WindowStage",
-]  # fmt: skip
-
 
 @unique
 class TaskPhase(IntEnum):

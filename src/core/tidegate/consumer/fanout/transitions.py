@@ -61,11 +61,6 @@ from tidegate.consumer.fanout.vocabulary import (
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_type
 
-__all__ = [
-    "step",
-]
-
-
 _RUNNING, _FAILING, _DELIVERING, _SUCCEEDED, _FAILED, _REPLACED = TaskPhase
 _NO_TASKS: Final = (0, 0)
 """The mask of a record that no task is for."""

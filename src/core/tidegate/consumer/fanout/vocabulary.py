@@ -13,14 +13,6 @@ from tidegate.consumer.watermark import OFFSET_MAX
 from tidegate.model.errors import Misuse, typed
 from tidegate.model.values import check_int, check_type
 
-__all__ = [
-    "Arrange", "ArrangeFailed", "Bar", "DeliverRecords", "DeliverTasks", "DeliverWindow", "FanoutEvent", "Ignored",
-    "Judge", "Output", "Reason", "RecordsDelivered", "RecordsSettled", "Report", "Rules", "Start", "Tally",
-    "TaskGivenUp", "TaskId", "TaskReplaced", "Tasks", "TasksReported", "UserRequest", "WindowArranged",
-    "WindowDelivered", "WindowOpened", "WindowSettled", "check_event",
-]  # fmt: skip
-
-
 _TASK_NUMBER_MAX: Final = 2**31 - 1
 
 _RETRIES_MAX: Final = 3

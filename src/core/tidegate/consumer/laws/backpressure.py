@@ -18,13 +18,6 @@ from tidegate.consumer.backpressure import (
     Thresholds,
 )
 
-__all__ = [
-    "bounds_the_load", "carried_out", "counts_each_record_once", "crosses_from_high_to_low", "does_not_flap",
-    "flows_again", "flows_exactly", "holds_for_its_signals", "leaves_nothing_to_do", "leaves_the_others_alone",
-    "outlives_no_reason", "polls_nothing_at_high", "reports_what_is_wrong", "stays_below", "tells_of_the_change",
-    "throws_nothing_away",
-]  # fmt: skip
-
 
 def carried_out(todo: Plan[P], held: Collection[P]) -> frozenset[P]:
     """What is held once the plan is carried out."""

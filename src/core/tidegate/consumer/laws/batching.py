@@ -8,8 +8,6 @@ from tidegate.consumer.fanout import Arrange, DeliverRecords, Judge, Report, Sta
 from tidegate.model.errors import Misuse
 from tidegate.model.records import TopicPartition
 
-__all__ = ["counts_as_a_whole", "is_one_task", "is_taken", "tries_again"]
-
 
 def is_one_task(request: UserRequest, answer: BatchAnswer) -> bool:
     """Law BT1: a window is one task, of all its records, in their order."""

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from tidegate.consumer.beginning import Begins, Cut, GoesOn, LogRange
 
-__all__ = [
-    "begins_at_the_first_record_that_is_left", "begins_within_the_log", "counts_what_is_done_in_one_log", "counts_what_is_removed", "holds_what_is_committed",
-    "leaves_out_nothing_of_another_log", "reads_on_within_the_log",
-]  # fmt: skip
-
 _COMMITTED = (Begins.AS_COMMITTED, Begins.AT_THE_POSITION)
 
 

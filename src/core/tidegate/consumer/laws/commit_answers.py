@@ -6,11 +6,6 @@ from tidegate.consumer.commands import Commit, CommitRefused, CommitUnknown, Eve
 from tidegate.consumer.commit_answers import CommitFailure, CommitVerdict
 from tidegate.model.records import TopicPartition
 
-__all__ = [
-    "ends_for_what_is_forbidden", "refuses_what_is_known", "waits_for_no_partition_that_is_gone",
-    "writes_less_for_a_text_too_large",
-]  # fmt: skip
-
 _COMMIT = Commit(TopicPartition("t", 0), 1, 7)
 
 

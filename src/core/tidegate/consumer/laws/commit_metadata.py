@@ -11,11 +11,6 @@ from tidegate.consumer._run_tallies import Stretch
 from tidegate.consumer.commit_metadata import Decoded, Encoded, MetadataIgnored, MetadataRead, Partial, Survey
 from tidegate.consumer.watermark import OffsetTracker, done_offsets, low_watermark, open_offsets
 
-__all__ = [
-    "holds_as_much_as_fits", "is_the_shortest", "is_what_was_encoded", "keeps_the_limit", "says_what_is_left_out",
-    "shares_what_did_not_change", "size_is_exact", "skips_nothing", "stays_within_the_log",
-]  # fmt: skip
-
 
 def is_what_was_encoded(tracker: OffsetTracker, made: Encoded, read: Decoded) -> bool:
     """Law ME1: what is read is all that is done from the position on, or all of that below where the text ends."""

@@ -12,12 +12,6 @@ from tidegate.consumer.partition import Owned, Phase
 from tidegate.consumer.watermark import done_offsets, open_offsets
 from tidegate.model.records import TopicPartition
 
-__all__ = [
-    "executors_bound_the_running", "holds_what_is_not_polled", "load_is_bounded", "no_executor_waits",
-    "nothing_is_polled_at_high", "nothing_runs_uncounted", "others_are_left_alone", "slots_go_round",
-    "what_was_done_counts",
-]  # fmt: skip
-
 
 def executors_bound_the_running(consumer: ConsumerRules, state: ConsumerState) -> bool:
     """Law AS1: no more than `executors` handlers run."""

@@ -8,11 +8,6 @@ from typing import Final, assert_never
 from tidegate.consumer.drain import Action, Budget, DrainDecision, InFlight, Stage
 from tidegate.model.instants import Duration
 
-__all__ = [
-    "each_has_one_fate", "grows_no_milder", "leaves_time_to_commit", "lets_clean_up", "lets_end_what_ends_in_time",
-    "releases_in_time", "stands_where_the_budget_says", "waits_for_nothing_in_vain",
-]  # fmt: skip
-
 _SEVERITY: Final = {Action.WAIT: 0, Action.CANCEL: 1, Action.ABANDON: 2}
 
 

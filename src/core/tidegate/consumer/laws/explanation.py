@@ -16,10 +16,6 @@ from tidegate.consumer.laws.watermark import contents, ready
 from tidegate.consumer.watermark import OffsetTracker, done_offsets, open_offsets
 from tidegate.model.instants import Instant
 
-__all__ = [
-    "counts_what_would_be_replayed", "explains_what_happens",
-]  # fmt: skip
-
 
 def explains_what_happens(tracker: OffsetTracker, work: dict[int, WorkStatus], now: Instant, said: Explanation) -> bool:
     """Law W13: the blocking offset is the oldest open one, and the watermark jumps as explained once it is done."""

@@ -41,13 +41,6 @@ from tidegate.consumer.fanout import (
     WindowSettled,
 )
 
-__all__ = [
-    "Course", "End", "Record", "Turn", "accepts_what_was_asked", "adds_up", "answers", "answers_for_failures", "commutes",
-    "ignores_no_record_that_waits", "ignores_with_a_reason", "is_the_same", "keeps_nothing", "parts", "records",
-    "runs_are_bounded", "settles_after_the_own_delivery", "settles_after_the_tasks", "settles_everything",
-    "settles_once", "settles_with_its_window", "somebody_waits", "windows_settle_last",
-]  # fmt: skip
-
 N = TypeVar("N", bound=Output)
 
 Record: TypeAlias = tuple[int, int]

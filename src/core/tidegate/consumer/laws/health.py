@@ -10,8 +10,6 @@ from tidegate.consumer.worker import ShutdownPhase
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.records import TopicPartition
 
-__all__ = ["Looks", "changes_nothing_by_looking", "misses_polls_that_are_due", "tells_who_stands"]
-
 Looks: TypeAlias = Sequence[tuple[Instant, tuple[Sight, ...]]]
 """Each with when, in order."""
 

@@ -14,14 +14,6 @@ from tidegate.consumer.partition import Owned, PartitionState, PartitionStep, Ph
 from tidegate.consumer.watermark import done_offsets
 from tidegate.model.effects import Effect
 
-__all__ = [
-    "all_is_processed", "batch_is_its_parts", "changes_nothing", "commits_its_beginning", "committed_is_finished",
-    "committed_never_falls", "failures_are_not_committed", "fetches_what_is_free", "has_backed_off", "has_not_failed",
-    "has_nothing_to_start", "is_committed_up_to_a_failure", "is_failed_and_told", "is_left_to_the_next_owner",
-    "is_not_run", "is_put_off", "is_released", "nothing_else_waits", "one_commit_in_flight", "only_the_owner_handles",
-    "passes_nothing_unfinished", "starts_nothing", "takes_nothing_behind", "tasks_are_bounded", "waits_its_turn",
-]  # fmt: skip
-
 
 def committed_is_finished(committed: int, delivered: Iterable[int], processed: Collection[int]) -> bool:
     """Law P1: every record below the committed position was processed."""

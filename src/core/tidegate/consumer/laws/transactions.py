@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-__all__ = [
-    "all_is_covered", "appear_together", "covers_what_is_handled", "position_never_falls", "seen_at_most_once",
-    "writes_nothing_when_fenced",
-]  # fmt: skip
-
 
 def seen_at_most_once(seen: Iterable[int]) -> bool:
     """Law EO1: of no record the answers are seen twice.

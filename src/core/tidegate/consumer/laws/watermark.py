@@ -11,13 +11,6 @@ from collections.abc import Collection, Iterable, Iterator
 from tidegate.consumer._pages import FORK_LEN, Node, Pages
 from tidegate.consumer.watermark import OffsetTracker, Run, done_offsets, open_offsets
 
-__all__ = [
-    "Contents", "acknowledging_keeps_the_rest", "completing_finishes_the_open", "contents", "copies_one_path",
-    "delivering_opens_the_new", "equality_is_of_contents", "floor_rises", "frontier_follows", "is_the_highest",
-    "keeps_what_is_known", "nodes", "order_does_not_matter", "passes_nothing_open", "readings_are_true", "ready",
-    "stays_behind_the_frontier", "works_on_nothing_known",
-]  # fmt: skip
-
 Contents = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 

@@ -11,11 +11,6 @@ from tidegate.model.effects import Effect
 from tidegate.model.instants import Duration
 from tidegate.model.records import TopicPartition
 
-__all__ = [
-    "begins_at_the_committed", "begins_nothing", "fenced_lets_go", "finished_is_committed", "is_gone_in_time",
-    "leaves_nothing_behind", "releases_what_is_wanted",
-]  # fmt: skip
-
 
 def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effect[object]]) -> bool:
     """Law SD1: once it was asked to stop, it begins nothing, and no partition comes to be its own.

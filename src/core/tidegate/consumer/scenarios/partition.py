@@ -127,11 +127,6 @@ from tidegate.sim.scenario import Actor, ActorStep, Label, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, Outcomes, Plain, World, place
 
-__all__ = [
-    "BATCHES", "BY_KEY", "FAILS", "GIVES_UP", "HOLDS", "HOLES", "REFUSED", "SCENARIOS", "SINKS", "SINKS_FAIL", "WINDOWS", "Answers", "Client", "a_task_each", "group",
-    "hands_over", "in_batches", "is_commit", "is_delivery", "is_timer", "is_work", "moves", "one_by_one", "parks", "partition", "with_a_sink",
-]  # fmt: skip
-
 _NOBODY: Final = ("",) * len(NUMBERS)
 
 

@@ -21,53 +21,6 @@ from tidegate.sim.reducers import Machine
 from tidegate.sim.scenario import Law, State
 from tidegate.sim.world import Cell
 
-__all__ = [
-    "ALL",
-    "BEGINS",
-    "BOUNDED",
-    "CONSUMERS",
-    "DRAINS",
-    "FINISHED",
-    "FREE",
-    "IN_TURN",
-    "KEYS",
-    "LOAD",
-    "NEVER_FALLS",
-    "NOT_RUN",
-    "NUMBERS",
-    "ONE_COMMIT",
-    "OWNER",
-    "PARKED",
-    "TOPIC",
-    "Commands",
-    "Polling",
-    "crosses_a_hole",
-    "goes_on_behind_a_failure",
-    "holds_back",
-    "is_answer",
-    "is_bounded",
-    "is_closed",
-    "is_dead_lettered",
-    "is_done",
-    "is_finished",
-    "is_handled_by_owner",
-    "is_held",
-    "is_in_turn",
-    "is_loaded_less",
-    "is_parked",
-    "is_removed_in_work",
-    "is_stuck",
-    "is_tried_again",
-    "is_unanswered",
-    "never_falls",
-    "of_owned",
-    "pauses_and_resumes",
-    "planned",
-    "runs_nothing_diverted",
-    "stands_still",
-    "taken",
-]  # fmt: skip
-
 Commands: TypeAlias = tuple[Effect[object], ...]
 Polling: TypeAlias = Callable[[ConsumerState, Collection[TopicPartition]], Plan[TopicPartition]]
 

@@ -41,11 +41,6 @@ from tidegate.sim.scenario import Actor, ActorStep, Label, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World, inbox, place
 
-__all__ = [
-    "ANEW", "BEGINS", "BEHIND", "FAULTS", "FENCED", "GONE", "RELEASED", "SAVED", "SCENARIOS", "Signals", "finished",
-    "phase", "shutdown", "working",
-]  # fmt: skip
-
 _TOPIC: Final = "t"
 _STAYS, _STOPS = "a", "b"
 """The partition is at first that of the one who stops."""

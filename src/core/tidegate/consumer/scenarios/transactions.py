@@ -51,11 +51,6 @@ from tidegate.sim.scenario import ActorStep, Label, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
 
-__all__ = [
-    "ALL", "EARLY", "FENCE", "HANDLED", "KINDS", "NEVER_FALLS", "ONCE", "RIGHT", "SCENARIOS", "TOGETHER", "CommitTogether", "Committing",
-    "TakeOver", "Transaction", "kafka", "transactions",
-]  # fmt: skip
-
 ONCE: Final = "nobody sees the answers of a record twice"
 TOGETHER: Final = "the position and the answers appear together"
 FENCE: Final = "who is fenced writes nothing more"

@@ -62,12 +62,6 @@ from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 from tidegate.sim.world import Meaning, Outcomes, World
 
-__all__ = [
-    "COMMITS_FAILURES", "COMMITS_THE_HIGHEST", "COUNTS_LATE_RESULTS", "DROPS_FAILURES_OF_A_BATCH", "FAILURE_IS_DONE",
-    "FETCHES_WHAT_IS_HELD", "NO_ANSWER_GIVES_UP", "REVOKES_WITHOUT_DRAIN", "RUNS_THE_REST", "SMALL", "SPECIMENS",
-    "TWO_COMMITS_IN_FLIGHT", "faulty",
-]  # fmt: skip
-
 SMALL: Final = PartitionRules(running_max=2, metadata_max=0)
 HASTY: Final = attrs.evolve(SMALL, drain=Budget(30 * SECOND))
 """To drain, with no time to clean up or to commit."""

@@ -26,8 +26,6 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def in_partition(*replacements: tuple[str, str], **names: object) -> WorkerRules:
     """The rules of a worker with a bug in its partitions."""

@@ -32,8 +32,6 @@ from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 from tidegate.sim.world import Meaning, Outcomes, World
 
-__all__ = ["SPECIMENS"]
-
 # --- Kafka --------------------------------------------------------------------------------------------------------------
 
 

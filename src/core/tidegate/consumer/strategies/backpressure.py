@@ -19,10 +19,6 @@ from tidegate.consumer.backpressure import (
     decide,
 )
 
-__all__ = [
-    "gates", "holds", "limits", "loads", "near", "pressures", "thresholds", "verdicts",
-]  # fmt: skip
-
 
 @st.composite
 def thresholds(draw: DrawFn) -> Thresholds:

@@ -28,10 +28,6 @@ from tidegate.consumer.fanout import Arrange, DeliverRecords, DeliverTasks, Deli
 from tidegate.consumer.strategies import drain, fanout
 from tidegate.model.records import TopicPartition
 
-__all__ = [
-    "events",
-]
-
 
 def events(topic: str = "topic", partition: int = 0) -> SearchStrategy[Event]:
     """Events of a partition, in any order: of this generation and of others, of offsets that were seen or never.

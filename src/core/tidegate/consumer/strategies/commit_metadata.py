@@ -17,10 +17,6 @@ from tidegate.consumer.commit_metadata import FIRST, LETTERS, MARK, VERSION, Alp
 from tidegate.consumer.strategies.watermark import known_done, trackers
 from tidegate.consumer.watermark import OffsetTracker, delivered, restored
 
-__all__ = [
-    "alphabets", "damaged", "patterned", "restored_trackers", "surveys", "texts",
-]  # fmt: skip
-
 _LENGTHS: Final = st.sampled_from(
     (
         st.integers(1, 2),

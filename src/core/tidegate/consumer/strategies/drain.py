@@ -9,10 +9,6 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tidegate.consumer.drain import Action, Budget, DrainDecision, InFlight
 
-__all__ = [
-    "budgets", "fates", "in_flight", "records",
-]  # fmt: skip
-
 _LENGTHS: Final = st.integers(0, 12)
 """Short, so that what ends together with a stage is often drawn."""
 _RECORDS: Final = st.builds(InFlight, st.integers(0, 9), _LENGTHS, st.none() | st.integers(0, 40), st.booleans())

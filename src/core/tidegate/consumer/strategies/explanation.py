@@ -9,10 +9,6 @@ from tidegate.consumer.explanation import WorkStatus
 from tidegate.consumer.watermark import OffsetTracker, open_offsets
 from tidegate.model.instants import STORE, ClockName, Instant
 
-__all__ = [
-    "work",
-]  # fmt: skip
-
 
 @st.composite
 def work(draw: DrawFn, tracker: OffsetTracker, clock: ClockName = STORE) -> dict[int, WorkStatus]:

@@ -42,11 +42,6 @@ from tidegate.consumer.fanout import (
     step,
 )
 
-__all__ = [
-    "FIRST", "Move", "Player", "courses", "events", "fanouts", "move", "moves", "outputs", "rules", "statuses", "steps",
-    "tallies", "tasks",
-]  # fmt: skip
-
 FIRST: Final = 10
 """The first offset that a player has fetched."""
 

@@ -11,8 +11,6 @@ from tidegate.consumer.health import Cause, Sight
 from tidegate.model.instants import Instant
 from tidegate.model.records import TopicPartition
 
-__all__ = ["looks", "sights"]
-
 _PARTITIONS: Final = (TopicPartition("orders", 0), TopicPartition("orders", 1))
 
 

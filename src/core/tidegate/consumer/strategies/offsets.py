@@ -8,8 +8,6 @@ from typing import Final
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-__all__ = ["OFFSETS", "batches", "deliveries", "offsets"]
-
 OFFSETS: Final = range(2**63)
 
 

@@ -12,10 +12,6 @@ from tidegate.consumer.partition import FailurePolicy, Ordering, PartitionRules,
 from tidegate.consumer.strategies import backpressure, drain, fanout
 from tidegate.consumer.strategies.commands import events
 
-__all__ = [
-    "rules", "states",
-]  # fmt: skip
-
 _COURSES: Final = st.lists(events(), max_size=9)
 
 

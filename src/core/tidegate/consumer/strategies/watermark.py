@@ -22,10 +22,6 @@ from tidegate.consumer.watermark import (
     restored,
 )
 
-__all__ = [
-    "SPOTS", "known_done", "positions", "trackers",
-]  # fmt: skip
-
 SPOTS: Final = st.one_of(
     st.integers(0, 12),
     st.integers(PAGE - 3, PAGE + 3),

@@ -24,10 +24,6 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, document, perform, world_with
 
-__all__ = [
-    "COUNTERS", "FAILOVERS", "KEY", "NOTHING_LEFT", "ONCE", "SCENARIOS", "STAYS", "TRUTH", "all_of_them", "counting",
-]  # fmt: skip
-
 COUNTERS: Final = "counters"
 KEY: Final = "visits"
 

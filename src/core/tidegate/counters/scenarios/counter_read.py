@@ -23,8 +23,6 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import world_with
 
-__all__ = ["LINEAR", "SCENARIOS", "counter_read", "own"]
-
 INCREMENT: Final = "increment"
 READ: Final = "read"
 OWNERS: Final = ("t", "u")

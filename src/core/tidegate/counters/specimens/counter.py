@@ -22,8 +22,6 @@ from tidegate.model.operations import update_one
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 async def new_token_on_retry(collection: str, key: str, token: str) -> IncrementOutcome:
     """Whoever tries again after a lost reply does so as somebody else, and is counted twice."""

@@ -9,8 +9,6 @@ from tidegate.counters.scenarios.counter_read import LINEAR, counter_read, own
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 INCREMENTS: Final = "    if await increments(token):\n"
 
 SPECIMENS: Final = (

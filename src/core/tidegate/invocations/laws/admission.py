@@ -26,11 +26,6 @@ from tidegate.invocations.admission import (
 from tidegate.invocations.invocation import CONCURRENCY_CONTROLLED, PAUSED, PENDING, REGISTERED, RUNNING
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 
-__all__ = [
-    "answered_by_who_waits", "asking_again_changes_nothing", "has_a_way_on", "leaves_nothing_behind", "no_more_are_registered", "no_more_run", "no_place_goes_back",
-    "refused_by_those_who_hold", "share_exactly_if_they_exclude_each_other", "takes_away_one_place",
-]  # fmt: skip
-
 _AdmissionVerdict: TypeAlias = RegistrationVerdict | RunningVerdict
 
 

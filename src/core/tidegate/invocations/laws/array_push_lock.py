@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from tidegate.invocations.status import StatusTable
 
-__all__ = ["at_most_one_holds", "claims_stand_once", "finished_stays", "none_is_overwritten"]
-
 
 def at_most_one_holds(holders: Iterable[str]) -> bool:
     """Law AL1: at most one process holds the lock."""

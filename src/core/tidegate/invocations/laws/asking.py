@@ -9,11 +9,6 @@ from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.record_documents import DUE, HELD, STATUS, viewed
 from tidegate.model.documents import Document
 
-__all__ = [
-    "a_kill_is_of_one_run", "each_is_counted_once", "held_is_not_due", "one_copy_at_most", "released_is_due_again",
-    "what_has_ended_stays", "what_is_possible_is_done", "what_was_told_is_obeyed",
-]  # fmt: skip
-
 
 def each_is_counted_once(answered: Asked, meant: int, as_asked: int) -> bool:
     """Law AK1: each that is meant is counted once, and what is said to be done is.

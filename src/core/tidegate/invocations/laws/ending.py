@@ -10,11 +10,6 @@ from tidegate.model.documents import Document, Value, exactly
 from tidegate.model.instants import Duration, Instant
 from tidegate.model.reading import needed
 
-__all__ = [
-    "a_try_is_due_after_the_delay", "as_often_as_allowed", "available_is_due", "result_is_of_the_granted",
-    "versions_are_noticed",
-]  # fmt: skip
-
 
 def result_is_of_the_granted(record: Document, granted: Iterable[Value]) -> bool:
     """Law EN1: a record that has succeeded holds the one result that was granted, and no other record holds a result.

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from tidegate.invocations.registration import NotRegistered, Registered, RegistrationOutcome
 
-__all__ = ["answers_are_there", "are_apart", "is_one_with_the_rest", "maker_is_told"]
-
 
 def answers_are_there(answers: Iterable[RegistrationOutcome], there: Iterable[str]) -> bool:
     """Law EQ1: where an invocation is said to be registered, or to answer, it has a record."""

@@ -10,11 +10,6 @@ from tidegate.invocations.record_documents import NOTICE, STATUS
 from tidegate.invocations.status import StatusRecord
 from tidegate.model.documents import Document
 
-__all__ = [
-    "no_empty_set_is_left", "no_named_upload_goes", "nobody_loses_a_place", "nothing_is_left", "what_goes_is_over",
-    "what_is_gone_stays_so",
-]  # fmt: skip
-
 
 def what_goes_is_over(before: Document, after: Document | None) -> bool:
     """Law PG1: what goes had ended, and triggers had heard of it.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from tidegate.invocations.rates import LINE_MAX, LINE_PATIENCE, Admission, Meter, Rate
 from tidegate.model.instants import Duration, Instant
 
-__all__ = ["fits", "is_counted", "is_full", "stands_in_line"]
-
 
 def fits(rate: Rate, admitted: Sequence[tuple[Instant, int]]) -> bool:
     """Laws GC1 and MT1: in any time no more than a burst, and one for each interval.

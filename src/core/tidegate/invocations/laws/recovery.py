@@ -11,11 +11,6 @@ from tidegate.invocations.status import Accepted, StatusRecord, decide_transitio
 from tidegate.model.instants import Duration, Instant
 from tidegate.services.membership import Alive, Membership, Unseen, liveness
 
-__all__ = [
-    "STEPS_MAX", "carried_out", "deaths_are_counted", "is_free", "judged_alone", "living_owners_are_spared", "path_is_short", "step_is_legal",
-    "until_is_exact",
-]  # fmt: skip
-
 STEPS_MAX: Final = 2
 
 

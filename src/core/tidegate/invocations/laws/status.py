@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from tidegate.invocations.status import StatusRecord, StatusTable
 
-__all__ = [
-    "each_change_makes_one_version", "nothing_leaves_a_final_status", "only_edges_are_taken", "only_the_owner_leaves",
-    "owned_as_the_table_says",
-]  # fmt: skip
-
 
 def nothing_leaves_a_final_status(table: StatusTable, before: StatusRecord | None, after: StatusRecord) -> bool:
     """Law S1: nothing leaves a final status."""

@@ -8,8 +8,6 @@ from itertools import pairwise
 from tidegate.invocations.invocation import INVOCATION, RUNNING
 from tidegate.invocations.laws.transition import Version
 
-__all__ = ["is_in_order", "is_known", "is_told", "no_version_runs_twice", "turns_go_round", "waits_as_it_did"]
-
 
 def no_version_runs_twice(told: Mapping[str, Iterable[tuple[str, int]]], made: Mapping[str, Sequence[Version]]) -> bool:
     """Law TA1: no two runners run an invocation at one version, and what is told to run is running, of that runner.

@@ -11,12 +11,6 @@ import attrs
 from tidegate.invocations.status import Accepted, StatusRecord, StatusTable, decide_transition
 from tidegate.invocations.transition import Granted, TransitionOutcome, Unknown
 
-__all__ = [
-    "Answered", "Version", "answers_are_true", "changes_are_legal", "nothing_is_unknown", "requests_count_once",
-    "requests_make_what_they_are_for",
-    "versions_are_consecutive", "versions_are_recorded",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen

@@ -9,8 +9,6 @@ from tidegate.invocations.record_documents import STATUS
 from tidegate.invocations.waiting import Absent, Awaited, Ended, told
 from tidegate.model.documents import Document
 
-__all__ = ["nobody_waits_for_what_has_ended", "what_is_told_is_so"]
-
 
 def what_is_told_is_so(answers: Iterable[Awaited], records: Mapping[str, Document | None]) -> bool:
     """Law WT1: what has ended is told as its record has it, and what is absent has no record.

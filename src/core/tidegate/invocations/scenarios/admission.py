@@ -26,8 +26,6 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
 
-__all__ = ["AT_MOST", "HELD_BACK", "PICKED", "SCENARIOS", "admission"]
-
 RECORDS: Final = "invocations"
 PLACES: Final = "places"
 KEYS: Final = ("x", "y", "z")

@@ -44,11 +44,6 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State, StepLaw
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, notes, world_with
 
-__all__ = [
-    "ALONE", "COUNTED", "FINAL", "NONE_LEFT", "NO_STALL", "ONCE", "SCENARIOS", "Writes", "array_push_lock", "guarded",
-    "under_the_claim", "waiter",
-]  # fmt: skip
-
 RECORDS: Final = "invocations"
 KEY: Final = "x"
 TARGETS: Final = {"a": status.RETRY, "b": status.SUCCESS, "c": status.FAILED}

@@ -42,20 +42,6 @@ from tidegate.sim.scenario import Actor, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, document, journal, journaled, perform, world_with
 
-__all__ = [
-    "COPIED",
-    "COUNTED",
-    "HELD_BACK",
-    "KILLED",
-    "OBEYED",
-    "RELEASED",
-    "SCENARIOS",
-    "STAYS",
-    "Operates",
-    "Orders",
-    "asking",
-]  # fmt: skip
-
 COUNTED: Final = "what is answered is so, and each is counted once"
 STAYS: Final = "what has ended stays so"
 OBEYED: Final = "what a runner was asked to cancel is over"

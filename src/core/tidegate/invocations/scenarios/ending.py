@@ -29,9 +29,6 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, document, journal, journaled, perform, world_with
 
-__all__ = ["ALLOWED", "AVAILABLE", "DELAY", "NOTICED", "RESULTS", "SCENARIOS", "TRUE", "ending"]
-
-
 TRUE: Final = "every answer is the truth"
 RESULTS: Final = "a result is of the run that was granted"
 AVAILABLE: Final = "what is available is due, and nothing else is"

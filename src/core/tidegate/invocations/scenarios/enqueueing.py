@@ -31,8 +31,6 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, document, world_with
 from tidegate.transactions.transacting import in_transaction
 
-__all__ = ["BOTH", "MAKER", "SCENARIOS", "THERE", "beside", "enqueueing"]
-
 THERE: Final = "what is said to be there is"
 MAKER: Final = "who says that he has registered it has"
 BOTH: Final = "the order is paid exactly if its invoice is under way"

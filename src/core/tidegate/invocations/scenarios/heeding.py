@@ -33,8 +33,6 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.work.vocabulary import HeartbeatReply, Run
 
-__all__ = ["FOUND", "KEPT", "SCENARIOS", "Heed", "unheard"]
-
 FOUND: Final = "what its runner does not know of is in its name no more"
 KEPT: Final = "what is in the hands of its runner stays there"
 

@@ -25,8 +25,6 @@ from tidegate.sim.scenario import Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, journal, journaled, world_with
 
-__all__ = ["COUNTED", "FITS", "QUANTUM", "SCENARIOS", "metering"]
-
 FITS: Final = "no more begin in a time than may"
 COUNTED: Final = "what is told to be admitted was counted"
 

@@ -29,8 +29,6 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, perform, world_with
 
-__all__ = ["ADMITTED", "KEPT", "LEFT", "OVER", "SCENARIOS", "STAYS", "purging", "swept"]
-
 OVER: Final = "what goes is over"
 STAYS: Final = "what is gone stays so"
 LEFT: Final = "nothing is left of what was to go"

@@ -45,8 +45,6 @@ from tidegate.sim.world import (
     world_with,
 )
 
-__all__ = ["COUNTED", "DONE", "HISTORY", "SCENARIOS", "SPARED", "recovery", "together"]
-
 MEMBERS: Final = "members"
 WORKERS: Final = ("a", "b")
 STUCK: Final = "something is stuck"

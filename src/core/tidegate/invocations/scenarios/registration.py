@@ -28,8 +28,6 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
 
-__all__ = ["ANSWERED", "AT_MOST", "CLEAN", "REGISTERED", "SCENARIOS", "answered", "registration"]
-
 RECORDS: Final = "invocations"
 PLACES: Final = "places"
 CALLS: Final = "calls"

@@ -28,8 +28,6 @@ from tidegate.sim.scenario import Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, journal, journaled, perform, world_with
 
-__all__ = ["KEYS", "SCENARIOS", "settling"]
-
 KEYS: Final = ("a", "b", "c")
 RUNNER: Final = "runner"
 RUNNING: Final = StatusRecord(status.RUNNING, RUNNER, 3)

@@ -36,25 +36,6 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Meaning, document, journal, journaled, perform, world_with
 
-__all__ = [
-    "ASLEEP",
-    "AT_MOST",
-    "HELD_UP",
-    "KEYS",
-    "ONCE",
-    "PATIENT",
-    "SCENARIOS",
-    "SET",
-    "TOLD",
-    "WITHIN",
-    "crowded",
-    "limited",
-    "rated",
-    "rushed",
-    "taking",
-    "waking",
-]
-
 ONCE: Final = "no version runs twice, and what runs is its runner's"
 TOLD: Final = "what was taken is told"
 AT_MOST: Final = "no more run than may"

@@ -32,10 +32,6 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, calling, journal, journaled, perform, world_with
 
-__all__ = [
-    "KEY", "RECORDS", "SCENARIOS", "WAITS", "answers", "history", "pauses", "seen", "transition",
-]  # fmt: skip
-
 WAITS: Final = "what contends is not tried again before its time"
 RECORDS: Final = "invocations"
 KEY: Final = "x"

@@ -27,8 +27,6 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, perform, world_with
 
-__all__ = ["ENDS", "SCENARIOS", "TRUE", "waiting"]
-
 TRUE: Final = "what is told is so"
 ENDS: Final = "nobody waits for what has ended"
 KEYS: Final = ("succeeds", "fails")

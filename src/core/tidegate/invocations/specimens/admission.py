@@ -14,8 +14,6 @@ from tidegate.model.operations import find_all
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["PLACES_NOT_COMPARED", "SPECIMENS"]
-
 PLACES_NOT_COMPARED: Final = partial(variant, take_places, ("as_read(found), ", "Eq(ID, places), "))
 USED: Final = partial(admission, is_used=True)
 

@@ -34,8 +34,6 @@ from tidegate.sim.scenario import Clock
 from tidegate.sim.shipping import Specimen, specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 STALLS: Final = Clock(quantum=3 * SECOND, moves=3)
 """Beyond the stale threshold in two moves; the third one lets the other try again, where there is no third runner."""
 

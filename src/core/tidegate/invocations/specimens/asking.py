@@ -25,8 +25,6 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def obeys(made: Orders, *, summary: str, ask: Command = Command.CANCEL) -> Scenario:
     return asking(ask=ask, orders=made, summary=summary, budget=0)

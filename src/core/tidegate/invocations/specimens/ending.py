@@ -13,8 +13,6 @@ from tidegate.model.operations import update_one
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 BEGINS: Final = "        now: Instant | None = None\n"
 STORED_FIRST: Final = """        for run in self.runs:
             if isinstance(run.end, Succeeded):

@@ -14,8 +14,6 @@ from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 from tidegate.transactions.transacting import in_transaction
 
-__all__ = ["SPECIMENS"]
-
 
 async def made_before(command: Enqueue) -> bool:
     """The order is paid in a transaction that the invocation is not in."""

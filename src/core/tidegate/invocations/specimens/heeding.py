@@ -10,8 +10,6 @@ from tidegate.invocations.scenarios.heeding import FOUND, KEPT, unheard
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 SPECIMENS: Final = (
     specimen(
         "taking.unheard.looks_after_its_runs_alone", FOUND,

@@ -16,8 +16,6 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def swept(made: type[Purging], *, summary: str) -> Scenario:
     return metering(sweep=made, summary=summary, budget=0)

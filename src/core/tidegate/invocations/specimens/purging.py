@@ -13,8 +13,6 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def beside(made: type[Registrar], *, summary: str) -> Scenario:
     return swept(registrar=made, summary=summary, budget=0)

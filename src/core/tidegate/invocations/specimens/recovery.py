@@ -14,8 +14,6 @@ from tidegate.invocations.specimens.transition import NO_VERSION_IN_FILTER
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def bug(
     *replacements: tuple[str, str], plan: tuple[str, str] | None = None, **names: object

@@ -13,8 +13,6 @@ from tidegate.model.operations import find_all
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 USED: Final = partial(registration, is_used=True)
 
 BEGINS: Final = "        if places is None:\n"

@@ -10,8 +10,6 @@ from tidegate.invocations.settling import Settling
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["NOT_LOOKED", "SPECIMENS", "TOTAL_IS_FOR_EACH"]
-
 TRUTH: Final = "every answer is the truth"
 
 NO_REPLY: Final = """            except (Ambiguous, NotDurable):

@@ -40,8 +40,6 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def begins_by(*replacements: tuple[str, str], **names: object) -> Callable[[], type[Taker]]:
     """The program with a bug in the bulk by which it takes, whose reply is awaited and believed."""

@@ -17,11 +17,6 @@ from tidegate.retries.backoff import Fixed
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = [
-    "AMBIGUOUS_IS_REFUSED", "BEGINS", "FAILS_INSTEAD", "HISTORY_IN_A_SECOND_WRITE", "NOT_READ_AGAIN", "NO_VERSION_IN_FILTER",
-    "ONLY_THE_LAST_REQUEST_ID", "OWNER_NOT_CHECKED", "REQUEST_ID_IGNORED", "SPECIMENS", "VERSION_NOT_RAISED", "bug",
-]  # fmt: skip
-
 TRUTH: Final = "every answer is the truth"
 CONSECUTIVE: Final = "versions are consecutive"
 RECORDED: Final = "versions are recorded"

@@ -10,8 +10,6 @@ from tidegate.invocations.waiting import Waiting
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 SPECIMENS: Final = (
     specimen(
         "waiting.error_is_the_end", TRUE,

@@ -27,10 +27,6 @@ from tidegate.invocations.admission import (
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.invocations.status import StatusRecord
 
-__all__ = [
-    "calls", "founds", "invocation_records", "places", "registrations", "releases", "reservations", "rules", "runnings",
-]  # fmt: skip
-
 _STATUSES: Final = st.sampled_from([each.status for each in INVOCATION.definitions])
 _IDS: Final[SearchStrategy[str]] = st.sampled_from(("x", "y", "z"))
 _VERSIONS: Final = st.integers(0, 4)

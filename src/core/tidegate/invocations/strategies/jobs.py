@@ -9,8 +9,6 @@ from hypothesis.strategies import DrawFn
 from tidegate.invocations.jobs import PRIORITY_MAX, PRIORITY_MIN, Job
 from tidegate.model.documents import Document
 
-__all__ = ["jobs"]
-
 
 @st.composite
 def jobs(draw: DrawFn) -> Job:

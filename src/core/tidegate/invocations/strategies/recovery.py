@@ -13,8 +13,6 @@ from tidegate.invocations.status import StatusRecord
 from tidegate.model.instants import Instant
 from tidegate.services.strategies.membership import memberships, short_times
 
-__all__ = ["items", "patiences", "recoveries"]
-
 _STATUSES: Final = st.sampled_from([PENDING, PENDING, *(each.status for each in INVOCATION.definitions)])
 _OWNERS: Final = st.sampled_from(("a-1", "a-2", "b-1", "a-1w", "nobody", None))
 _LIMITS: Final = st.integers(1, 12)

@@ -19,8 +19,6 @@ from tidegate.invocations.status import (
 )
 from tidegate.model.history import HISTORY_MAX
 
-__all__ = ["may_lack_an_owner", "runner_ids", "status_definitions", "status_records", "status_tables", "transitions"]
-
 
 def runner_ids() -> SearchStrategy[str | None]:
     """Who asks, or owns: one of two runners, so that they meet, or nobody."""

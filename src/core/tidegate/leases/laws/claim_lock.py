@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from tidegate.leases.claim_lock import Holding, LockView, Stale
 from tidegate.model.instants import Duration
 
-__all__ = ["stale_is_the_first", "the_first_holds"]
-
 
 def stale_is_the_first(claims: Sequence[str], stood: Duration, threshold: Duration, view: LockView) -> bool:
     """Law LK1: only the first claim is called stale, and only if it was first for the whole threshold.

@@ -21,12 +21,6 @@ from tidegate.leases.election import (
     WorkEnded,
 )
 
-__all__ = [
-    "awaits_something", "changes_nothing", "epochs_grow", "is_stopping", "one_leads", "one_request_is_under_way",
-    "releases_without_work", "somebody_leads", "stops_with_nothing_left", "takes_nothing_once_it_is_to_stop",
-    "work_begins_and_ends_once",
-]  # fmt: skip
-
 
 def _is_release(command: object) -> bool:
     return isinstance(command, Swap) and command.lease.holder is None

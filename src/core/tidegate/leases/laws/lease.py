@@ -20,11 +20,6 @@ from tidegate.leases.lease import (
 )
 from tidegate.model.instants import Duration, Instant
 
-__all__ = [
-    "admits_no_older", "began_when_first_seen", "one_believes", "only_the_holder_changes_it", "success_is_recognised",
-    "there_is_no_way_back", "tokens_grow", "was_free", "what_is_free_can_be_taken",
-]  # fmt: skip
-
 
 def _is_held(lease: Lease | None) -> bool:
     return lease is not None and lease.holder is not None

@@ -22,11 +22,6 @@ from tidegate.sim.scenario import Clock, Law, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, document, notes, world_with
 
-__all__ = [
-    "FAULTS", "FENCED", "KEY", "ONE", "RELEASED", "RESOURCES", "SCENARIOS", "SLOW", "TERMS", "TOKENS", "WRONG",
-    "election", "one_leads", "writes",
-]  # fmt: skip
-
 LEASES: Final = "leases"
 RESOURCES: Final = "resources"
 KEY: Final = "planner"

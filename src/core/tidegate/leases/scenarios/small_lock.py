@@ -26,8 +26,6 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
 
-__all__ = ["COUNT", "EXCLUDES", "MONITORS", "SCENARIOS", "contend", "count", "small_lock"]
-
 LOCKS: Final = "locks"
 COUNTERS: Final = "counters"
 MONITORS: Final = "monitors"

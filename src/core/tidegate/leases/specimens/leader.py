@@ -31,8 +31,6 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import Specimen, specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 async def not_fenced(epoch: int) -> bool:
     """A piece of work that is not fenced."""

@@ -9,8 +9,6 @@ from tidegate.leases.scenarios.small_lock import EXCLUDES, contend, small_lock
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 SPECIMENS: Final = (
     specimen(
         "small_lock.unlocked", EXCLUDES,

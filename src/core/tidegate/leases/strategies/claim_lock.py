@@ -5,8 +5,6 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-__all__ = ["claims"]
-
 
 def claims() -> SearchStrategy[tuple[str, ...]]:
     """The claims of a lock: none, several, some of them twice."""

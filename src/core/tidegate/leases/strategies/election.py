@@ -26,8 +26,6 @@ from tidegate.leases.election import (
 from tidegate.leases.strategies.lease import instants, leases, observations, tenures, terms
 from tidegate.model.instants import ClockName
 
-__all__ = ["candidates", "events", "requests", "states"]
-
 
 def candidates() -> SearchStrategy[Candidate]:
     """Candidates on terms of a few ticks."""

@@ -8,8 +8,6 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.leases.lease import Lease, Observation, Tenure, Terms
 from tidegate.model.instants import STORE, ClockName, Instant
 
-__all__ = ["instants", "leases", "observations", "tenures", "terms"]
-
 
 @st.composite
 def terms(draw: DrawFn) -> Terms:

@@ -16,11 +16,6 @@ import attrs
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_type
 
-__all__ = [
-    "DECIMAL", "FOREIGN", "ZERO_TIMESTAMP", "Foreign", "code_and_scope", "is_decimal", "is_number", "is_object_id", "is_regex",
-    "is_uuid", "numeric",
-]  # fmt: skip
-
 _REGEX: Final = "regex"
 _OBJECT_ID: Final = "objectId"
 DECIMAL: Final = "decimal"

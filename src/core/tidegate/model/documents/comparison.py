@@ -17,8 +17,6 @@ from tidegate.model.documents.value import DEPTH_MAX, Document, Value, checked
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
 
-__all__ = ["UNDEFINED", "equal", "in_order", "in_order_whole"]
-
 
 def equal(left: object, right: object) -> bool:
     """MongoDB's equality: numbers by value, NaN equal to itself, documents by key, value and order.

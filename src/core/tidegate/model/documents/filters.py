@@ -18,11 +18,6 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 
-__all__ = [
-    "FILTERS", "AllOf", "AnyOf", "Clock", "Contains", "Eq", "Exists", "Filter", "Ge", "Gt", "HasOther", "In", "Le", "Lt", "Ne", "Not",
-    "NotIn", "OlderThan", "equalities", "matches", "parts_of",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen

@@ -30,8 +30,6 @@ from tidegate.model.documents.value import ID, Document, Field, Fields, Value
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_tuple, check_type
 
-__all__ = ["Ascending", "Descending", "Sort", "check_sort", "cursor", "fields_of", "sort_key", "sort_key_of", "total"]
-
 
 @final
 @attrs.frozen

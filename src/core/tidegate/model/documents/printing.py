@@ -7,9 +7,6 @@ from typing import Final
 from tidegate.model.errors import shown
 from tidegate.model.values import check_type, field_names, is_run
 
-__all__ = ["one_line", "show"]
-
-
 _SHORT: Final = 16
 """So many whole numbers in a row are printed each."""
 

@@ -38,8 +38,6 @@ from tidegate.model.documents.value import Document, Field, Value, frozen
 from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_type
 
-__all__ = ["filter_of"]
-
 _COMPARED: Final[Mapping[str, Callable[[Field[Value], Value], Filter]]] = {
     "$eq": Eq, "$ne": Ne, "$lt": Lt, "$lte": Le, "$gt": Gt, "$gte": Ge,
 }  # fmt: skip

@@ -19,8 +19,6 @@ from tidegate.model.documents.value import Document, Value
 from tidegate.model.instants import Instant
 from tidegate.model.values import check_type
 
-__all__ = ["SIZE_MAX", "size_of"]
-
 SIZE_MAX: Final = 16 * 1024 * 1024
 """How many bytes a document has at most, in MongoDB."""
 

@@ -19,8 +19,6 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type
 
-__all__ = ["UPDATES", "Add", "AddToSet", "Pull", "Push", "Put", "PutServerTime", "Remove", "Update", "updated"]
-
 
 @final
 @attrs.frozen

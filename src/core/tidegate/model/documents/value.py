@@ -22,11 +22,6 @@ from tidegate.model.errors import Misuse, shown, typed
 from tidegate.model.instants import MILLISECOND, STORE, Instant, instant
 from tidegate.model.values import check_int, check_type, error_state, field_names
 
-__all__ = [
-    "DEPTH_MAX", "ID", "INT64", "Document", "Field", "Fields", "V", "Value", "check_field_name", "check_held",
-    "checked", "exactly", "frozen", "has_lone_surrogate",
-]  # fmt: skip
-
 V = TypeVar("V")
 
 Value: TypeAlias = "bool | int | float | str | bytes | Instant | Foreign | tuple[Value, ...] | Document | None"

@@ -7,8 +7,6 @@ from typing import assert_never
 
 from tidegate.model.history import HISTORY_MAX, Change, Forgotten, NotYet, RequestOutcome, Superseded, Won
 
-__all__ = ["the_answer_is_true", "the_last_versions_are_remembered"]
-
 
 def the_answer_is_true(
     outcome: RequestOutcome, changes: Sequence[Change], decided_version: int, request_id: str

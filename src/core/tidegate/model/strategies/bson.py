@@ -12,11 +12,6 @@ from tidegate.model.documents import Document, Foreign, Value, numeric
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.strategies.documents import document_pairs, keys, pairs
 
-__all__ = [
-    "ODD_DECIMALS", "POWERS", "SIGNIFICAND_MAX", "binary", "decimal", "foreign_document_pairs", "foreign_pairs",
-    "foreigns", "javascript", "regex",
-]  # fmt: skip
-
 SIGNIFICAND_MAX: Final = 10**34 - 1
 POWERS: Final = range(-6176, 6112)
 

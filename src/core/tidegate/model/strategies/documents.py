@@ -13,8 +13,6 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.documents import INT64, Document, Value
 from tidegate.model.instants import MILLISECOND, Instant, instant
 
-__all__ = ["LAST", "document_pairs", "documents", "field_names", "instants", "keys", "pairs", "scalars", "values"]
-
 T = TypeVar("T")
 
 # A small stock, so that names meet: two documents share fields, and a path finds something.

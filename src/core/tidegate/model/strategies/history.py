@@ -7,8 +7,6 @@ from hypothesis.strategies import DrawFn
 
 from tidegate.model.history import HISTORY_MAX, Change, RequestOutcome, outcome_of
 
-__all__ = ["histories", "outcomes"]
-
 
 @st.composite
 def histories(draw: DrawFn) -> tuple[Change, ...]:

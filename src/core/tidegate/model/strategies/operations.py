@@ -64,8 +64,6 @@ from tidegate.model.operations import (
 )
 from tidegate.model.strategies.documents import field_names, instants, values
 
-__all__ = ["filters", "inserted", "operations", "sorts", "updates"]
-
 _HOUR: Final = 60 * MINUTE
 _YEAR: Final = 365 * 24 * _HOUR
 _IDS: Final[SearchStrategy[str | int | Foreign]] = st.sampled_from(

@@ -10,8 +10,6 @@ from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record
 from tidegate.model.strategies.documents import LAST
 
-__all__ = ["records"]
-
 
 def records(topic: str = "topic", partition: int = 0) -> SearchStrategy[Record]:
     """Records of one partition as a broker delivers them: with and without a key, a value, headers and a time.

@@ -6,8 +6,6 @@ from collections.abc import Collection
 
 from tidegate.payloads.upload_records import Damaged, UploadRecord, chunk_id
 
-__all__ = ["changes_by_switches", "is_what_was_inserted", "only_what_is_referred_to_is_left", "refers_to_what_is_there"]
-
 
 def changes_by_switches(before: UploadRecord, after: UploadRecord, decided: int | None) -> bool:
     """Law UR1: a content changes only by a switch decided on the version before, in chunks only while it is announced.

@@ -8,8 +8,6 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.history import Change
 from tidegate.payloads.upload_records import Content, UploadRecord
 
-__all__ = ["contents", "records", "torn", "uploads"]
-
 
 def uploads() -> SearchStrategy[str]:
     """Ids of a few uploads."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidegate.model.documents import Value, exactly
 from tidegate.reactive.change_stream.commands import DocumentChange, HandleChanged, HandleDeleted, Pass
 
-__all__ = ["apart", "collected", "free", "passes"]
-
 
 def collected(before: tuple[DocumentChange, ...], more: tuple[DocumentChange, ...]) -> tuple[DocumentChange, ...]:
     """The last change of each document, which its collection and its id name, in the order in which they were reported."""

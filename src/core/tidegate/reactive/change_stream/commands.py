@@ -14,12 +14,6 @@ from tidegate.model.effects import Effect
 from tidegate.model.instants import Duration, seconds
 from tidegate.model.values import check_name, check_tuple, check_type
 
-__all__ = [
-    "CANNOT_RESUME", "POSITIONS", "After", "Again", "Broken", "DocumentChange", "Flush", "From", "HandleChanged",
-    "HandleDeleted", "Locate", "Page", "Pass", "Position", "Read", "Reconcile", "Request", "ResetHistory", "Save",
-    "SaveIdle", "StartTimer", "StreamCommand",
-]  # fmt: skip
-
 CANNOT_RESUME: Final = frozenset({260, 280, 286, 10334})
 """MongoDB's codes after which a stream never goes on from that position: InvalidResumeToken, ChangeStreamFatalError,
 ChangeStreamHistoryLost, and BSONObjectTooLarge, for the event that is too large is still the next.

@@ -49,11 +49,6 @@ from tidegate.reactive.change_stream.events import (
     check_event,
 )
 
-__all__ = [
-    "ChangeStreamConsumer", "Consuming", "Flushing", "Following", "Stopped", "StreamState", "StreamStep", "is_followed",
-]  # fmt: skip
-
-
 # --- states -----------------------------------------------------------------------------------------------------------
 
 

@@ -31,11 +31,6 @@ from tidegate.reactive.change_stream.commands import (
     StartTimer,
 )
 
-__all__ = [
-    "Answer", "CommandDone", "CommandFailed", "Elected", "Fenced", "LeadershipLost", "Located", "PassLeft", "Received",
-    "StopRequested", "StreamEvent", "StreamFailed", "TimerFired", "check_event", "event_for",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen

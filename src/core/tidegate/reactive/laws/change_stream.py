@@ -40,13 +40,6 @@ from tidegate.reactive.change_stream import (
     TimerFired,
 )
 
-__all__ = [
-    "Looks", "a_position_is_a_promise", "asked_up_to", "asks_for_each_once", "awaits_something", "cleans_up_first",
-    "each_change_is_looked_at", "flushes_in_time", "has_had_its_pass", "ignores_what_is_not_awaited", "is_looked_at_later",
-    "is_not_lost", "is_silent_when_over", "keeps_the_position", "may_be_saved", "one_save_is_under_way", "reads_no_further",
-    "reconciles_in_time", "rests_between_saves", "starts_its_time_once", "tries_again", "what_is_reconciled_was_looked_at",
-]  # fmt: skip
-
 Looks: TypeAlias = Collection[int]
 """Which changes of a document were looked at."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidegate.model.instants import Instant
 from tidegate.reactive.debounce import Debounce
 
-__all__ = ["is_due_no_earlier", "waits_for_quiet", "waits_no_longer_than_the_maximum"]
-
 
 def waits_for_quiet(debounce: Debounce, first: Instant, last: Instant, due: Instant) -> bool:
     """Law RE21: not due before it was quiet, unless the maximum is reached."""

@@ -6,10 +6,6 @@ from collections.abc import Collection
 
 from tidegate.reactive.reconciliation import TaskTrigger
 
-__all__ = [
-    "flags_follow_the_position", "never_goes_back", "planned_is_what_is_led", "runs_again_once", "what_is_remembered_was_done",
-]  # fmt: skip
-
 
 def what_is_remembered_was_done(version: int, asks: int, runs: Collection[int]) -> bool:
     """Law DEP1: once a version is remembered that asks for it, each record that was over runs again.

@@ -8,8 +8,6 @@ from tidegate.model.documents import Document, Field
 from tidegate.reactive.desk import Retried
 from tidegate.reactive.task_documents import NEXT_RUN_AT
 
-__all__ = ["a_reset_takes_nothing", "reset_is_what_is_said", "what_is_said_stays", "what_was_reset_runs"]
-
 _OWNER = Field[str]("owner")
 
 

@@ -13,10 +13,6 @@ from tidegate.reactive.evolution import (
     Reprocess,
 )
 
-__all__ = [
-    "asks_again_after_a_crash", "does_no_more_than_asked", "leaves_nothing_to_do", "never_goes_back", "stored_after",
-]  # fmt: skip
-
 
 def leaves_nothing_to_do(again: tuple[Action, ...]) -> bool:
     """Law RE31: asked again after all of it was carried out, there is nothing to do."""

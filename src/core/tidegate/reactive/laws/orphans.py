@@ -6,11 +6,6 @@ from tidegate.model.instants import Instant
 from tidegate.reactive.orphans import ORPHANED, CleanUp, RemoveRecord, Source, SweepVerdict
 from tidegate.reactive.task_records import PROCESSED, TaskRecord
 
-__all__ = [
-    "leaves_what_is_held", "leaves_what_is_unknown", "removes_every_orphan", "removes_orphans_only",
-    "removes_what_was_noted",
-]  # fmt: skip
-
 
 def removes_orphans_only(
     record: TaskRecord, source: Source, policy: CleanUp, now: Instant, verdict: SweepVerdict

@@ -6,8 +6,6 @@ from tidegate.model.documents import in_order
 from tidegate.reactive.plan_queries import PlanPage
 from tidegate.reactive.tasks import Leave, PlanVerdict
 
-__all__ = ["is_cut", "is_for_all", "no_more_is_looked_at", "what_is_not_looked_at_is_left"]
-
 
 def what_is_not_looked_at_is_left(verdict: PlanVerdict, *, must_look: bool) -> bool:
     """Law PQ1: what need not be looked at is what a look would leave as it is.

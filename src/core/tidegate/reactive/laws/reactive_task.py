@@ -8,12 +8,6 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.reactive.task_records import FINISHED, PROCESSED, TaskRecord, TaskStatus
 from tidegate.reactive.tasks import Claim
 
-__all__ = [
-    "a_lease_is_not_taken", "an_outdated_run_changes_nothing", "attempts_are_bounded", "finished_is_not_due",
-    "no_change_is_lost", "nothing_is_astray", "nothing_is_left_of_what_is_gone", "one_runs_under_a_claim",
-    "what_waits_has_a_limit",
-]  # fmt: skip
-
 
 def no_change_is_lost(record: TaskRecord | None, said: object, handled: Iterable[object]) -> bool:
     """Law RT1: at rest, what a document says was handled, or its run was given up.

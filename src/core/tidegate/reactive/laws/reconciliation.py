@@ -26,13 +26,6 @@ from tidegate.reactive.reconciliation import (
     WriteProgress,
 )
 
-__all__ = [
-    "all_was_looked_at", "counts_in_its_history", "ends_its_own_sweep", "flags_in_one_write", "goes_on_after_an_interruption",
-    "goes_on_from_its_own_checkpoint", "is_due", "keeps_other_tasks", "leaves_others_alone", "one_sweep_runs", "only_of_these",
-    "passes_no_failure",
-    "scans_what_is_not_reconciled", "task_is_forgotten",
-]  # fmt: skip
-
 
 def goes_on_from_its_own_checkpoint(progress: Progress, scan: Scan) -> bool:
     """Law RL1: a scan goes on from a checkpoint of the very same tasks and triggers, and otherwise from the start."""

@@ -6,12 +6,6 @@ from tidegate.model.documents import Document, Field, Value, equal, exactly
 from tidegate.model.patches import Patch, applied
 from tidegate.reactive.snapshot import Changed, NotComputed, Projection, SnapshotVerdict, Unchanged
 
-__all__ = [
-    "a_change_tells_all", "a_digest_notices_the_same", "a_failure_is_reported", "a_patch_leads_to_what_came_after",
-    "a_snapshot_is_its_own", "equal_documents_are_unchanged", "no_watched_change_is_lost", "nothing_is_lost_in_json",
-    "only_the_same_have_no_difference", "the_server_sees_the_same", "the_unwatched_is_not_seen",
-]  # fmt: skip
-
 
 def only_the_same_have_no_difference(before: Value, after: Value, patch: Patch) -> bool:
     """Law N1: the patch between two values is empty exactly when they are the same."""

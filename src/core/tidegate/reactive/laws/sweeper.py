@@ -5,8 +5,6 @@ from __future__ import annotations
 from tidegate.model.instants import Duration, Instant
 from tidegate.reactive.reconciliation import Sweeps
 
-__all__ = ["begins_in_time", "leaves_no_orphan", "one_leader_after_the_other"]
-
 
 def leaves_no_orphan(sweeps: Sweeps, left: int) -> bool:
     """Law SW1: when a sweep is stored as ended, each record that was an orphan when it began has had its look.

@@ -39,16 +39,6 @@ from tidegate.reactive.tasks import (
     claim,
 )
 
-__all__ = [
-    "Began", "Completed", "Left", "Noticed", "TaskVerdict", "a_failure_is_in_the_streak", "a_success_ends_the_streak",
-    "asks_the_policy", "begins_with_what_is_there", "carried_out", "claims_as_if_planned_before", "claims_the_latest", "completes_what_left",
-    "counts_attempts_at_claim", "counts_the_end", "every_change_was_run", "follows_the_policy",
-    "forgets_what_cannot_be_computed", "is_due_as_debounced", "is_guarded", "is_kept_in_milliseconds",
-    "keeps_the_streak", "no_change_is_lost", "ran_with_the_latest", "remembers_the_last_runs",
-    "runs_again_after_a_change", "runs_again_as_debounced", "stale_runs_change_nothing", "takes_what_is_due",
-    "what_comes_back_is_another", "write_of",
-]  # fmt: skip
-
 TaskVerdict: TypeAlias = PlanVerdict | ClaimVerdict | BeginVerdict
 """What any of the decisions answers."""
 

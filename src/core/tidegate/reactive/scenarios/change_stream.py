@@ -49,11 +49,6 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.streams import AFTER, EPOCH, FROM, Forgetful, Stream
 from tidegate.sim.world import BUDGET, Cell, Meaning, Outcomes, Plain, Reads, World, document, world_with
 
-__all__ = [
-    "BOTH", "DELETE", "LATER", "LOOKED", "LOST_DURING_A_PASS", "PASSED", "PASSES_FAIL", "PROMISE", "SAME_ID", "SCENARIOS", "USERS", "Saving",
-    "change_stream", "total",
-]  # fmt: skip
-
 ORDERS: Final = "orders"
 USERS: Final = "users"
 LOOKS: Final = "looks"

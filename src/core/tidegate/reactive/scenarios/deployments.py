@@ -40,8 +40,6 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, document, world_with
 
-__all__ = ["DONE", "FLAGGED", "HIGHEST", "KEPT", "ONCE", "PLANNED", "SCENARIOS", "deployments"]
-
 STREAMS: Final = "streams"
 STREAM: Final = "stream"
 RECORDS: Final = "orders_tasks"

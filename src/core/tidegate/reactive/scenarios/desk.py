@@ -29,8 +29,6 @@ from tidegate.sim.scenario import Actor, Clock, Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, document, perform, world_with
 
-__all__ = ["NO_PAUSE", "ONCE", "PAUSED", "RUNS", "SCENARIOS", "TAKEN", "pausing", "retrying"]
-
 ONCE: Final = "a record is reset once at most, and counted once"
 RUNS: Final = "what was reset runs again"
 TAKEN: Final = "a reset takes nothing from who processes the record"

@@ -41,8 +41,6 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.variants import variant
 from tidegate.sim.world import Meaning, Outcomes, World, contents, world_with
 
-__all__ = ["ALONE", "SCENARIOS", "indexed", "inserted", "planners"]
-
 INDEX: Final[Unique] = {RECORDS: ((DOCUMENT, TASK),)}
 PLANNERS: Final = ("planner 1", "planner 2")
 

@@ -52,12 +52,6 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.transactions import OPEN, known
 from tidegate.sim.world import CLOCK, Cell, Meaning, Outcomes, World, document, perform, pinned, world_with
 
-__all__ = [
-    "AGAIN", "BACK_AND_FORTH", "BOTH", "BOUNDED", "DELETE", "DUE", "FAULTS", "GONE", "HELD", "INSERT", "KEPT", "KEY", "LEASE", "ONE",
-    "ONE_CHANGE", "PARTLY", "PENDING", "RECORDS", "SCENARIOS", "SOURCE", "TAKEN", "TOTAL", "UNHINDERED", "UNREADABLE", "around",
-    "asking", "batches", "bill", "edit", "edits_first", "held_up", "is_write", "last_pass", "leading", "leads", "reactive_task", "renewing", "said", "taking", "total",
-]  # fmt: skip
-
 T = TypeVar("T")
 
 SOURCE: Final = "orders"

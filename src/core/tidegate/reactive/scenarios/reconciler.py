@@ -26,8 +26,6 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import document, world_with
 
-__all__ = ["KEPT", "LATER", "LOOKED", "SCENARIOS", "Version", "asking", "reconciler"]
-
 STREAMS: Final = "streams"
 STREAM: Final = "stream"
 LOOKS: Final = "looks"

@@ -27,8 +27,6 @@ from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import CLOCK, contents, document, world_with
 
-__all__ = ["IN_TURN", "ONCE", "SCENARIOS", "SWEPT", "sweeper"]
-
 STREAMS: Final = "streams"
 STREAM: Final = "stream"
 RECORDS: Final = "orders_tasks"

@@ -22,8 +22,6 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 
-__all__ = ["ONCE", "SCENARIOS", "WRITTEN", "settled", "unconfirmed"]
-
 WRITTEN: Final = "what its worker has run is in its name no more"
 ONCE: Final = "who has run once is not called again"
 

@@ -18,8 +18,6 @@ from tidegate.sim.faults import Fault, Faults
 from tidegate.sim.scenario import Scenario, State
 from tidegate.sim.shipping import Shipped
 
-__all__ = ["FOUND", "SCENARIOS", "unheard"]
-
 FOUND: Final = "what its worker does not know of is in its name no more"
 LOST: Final = Faults.of(Fault.DROPPED, Fault.LOST_REPLY, Fault.LATE, on=is_write)
 

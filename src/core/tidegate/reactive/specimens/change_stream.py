@@ -29,8 +29,6 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def saving(made: Saving, *, summary: str) -> Scenario:
     """Of a position."""

@@ -10,8 +10,6 @@ from tidegate.reactive.scenarios.deployments import DONE, FLAGGED, HIGHEST, KEPT
 from tidegate.sim.shipping import Specimen, specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, str]) -> Specimen:
     """Of two versions that lead in turn."""

@@ -15,8 +15,6 @@ from tidegate.reactive.task_records import TaskStatus
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 async def asks_until_known(desk: Desk) -> object:
     """An operator's tool that asks again from the beginning where a reply is lost."""

@@ -13,8 +13,6 @@ from tidegate.reactive.scenarios.reactive_task import KEPT
 from tidegate.reactive.task_records import TaskRecord
 from tidegate.sim.shipping import specimen
 
-__all__ = ["SPECIMENS"]
-
 
 async def refusal_is_done(store: RecordStore, new: tuple[tuple[Value, TaskRecord], ...]) -> bool:
     """There is a record, but of what another one saw."""

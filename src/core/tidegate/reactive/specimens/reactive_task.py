@@ -54,8 +54,6 @@ from tidegate.sim.scenario import Scenario
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 
 async def one_name(task: ReactiveTask, name: str) -> None:
     """A worker that leaves its number and its life out of its name."""

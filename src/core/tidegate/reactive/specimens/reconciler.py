@@ -10,8 +10,6 @@ from tidegate.reactive.scenarios.reconciler import KEPT, LOOKED, asking, reconci
 from tidegate.sim.shipping import Specimen, specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 READ: Final = "progress = progress_of(record)\n"
 OWN: Final = "next((own.trigger for own in self.tasks if own.trigger.task == by.task), by)"
 RENAMED: Final = (

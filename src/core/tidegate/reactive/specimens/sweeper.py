@@ -10,8 +10,6 @@ from tidegate.reactive.sweeper import Sweeper
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 SPECIMENS: Final = (
     specimen(
         "sweeper.errors_are_swallowed", SWEPT,

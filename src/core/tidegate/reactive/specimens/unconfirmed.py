@@ -9,8 +9,6 @@ from tidegate.reactive.scenarios.unconfirmed import ONCE, WRITTEN, settled, unco
 from tidegate.sim.shipping import specimen
 from tidegate.sim.variants import variant
 
-__all__ = ["SPECIMENS"]
-
 AGAIN: Final = "        ended = tuple(each for each, verdict in zip(ended, verdicts, strict=True) if verdict is None)\n"
 GIVEN_BACK: Final = """        if None in verdicts:
             await task.fetcher.give_back(name, ())

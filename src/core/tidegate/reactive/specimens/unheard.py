@@ -10,8 +10,6 @@ from tidegate.reactive.scenarios.unheard import FOUND, unheard
 from tidegate.reactive.specimens.reactive_task import fetched
 from tidegate.sim.shipping import specimen
 
-__all__ = ["SPECIMENS"]
-
 KNOWN: Final = "known = frozenset(_claim_of(run.record) for run in hands)"
 
 SPECIMENS: Final = (

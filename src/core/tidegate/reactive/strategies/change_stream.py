@@ -40,8 +40,6 @@ from tidegate.reactive.change_stream import (
     TimerFired,
 )
 
-__all__ = ["changes", "commands", "consumers", "events", "pages", "passes", "positions", "reads", "stores", "waits"]
-
 _IDS = st.sampled_from((1, 2, 1.0, "1", None))
 _COLLECTIONS = st.sampled_from(("orders", "users"))
 _EPOCHS = st.integers(1, 3)

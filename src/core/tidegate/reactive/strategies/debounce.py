@@ -8,8 +8,6 @@ from hypothesis.strategies import DrawFn
 from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.reactive.debounce import Debounce
 
-__all__ = ["bursts", "debounces"]
-
 
 @st.composite
 def debounces(draw: DrawFn) -> Debounce:

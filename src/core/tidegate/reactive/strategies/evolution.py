@@ -16,8 +16,6 @@ from tidegate.reactive.evolution import (
 )
 from tidegate.reactive.task_records import TaskStatus
 
-__all__ = ["actions", "definitions", "evolution_policies"]
-
 _TRIGGERS = ("status = 'new'", 1, 1.0, True, None)
 
 

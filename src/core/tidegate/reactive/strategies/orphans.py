@@ -9,8 +9,6 @@ from tidegate.model.instants import SECOND
 from tidegate.reactive.orphans import CleanUp, DeleteWhen, KeepRecord, RemoveRecord, SweepVerdict, WhyKept
 from tidegate.reactive.strategies.tasks import guards
 
-__all__ = ["clean_up_verdicts", "clean_ups"]
-
 
 def clean_ups() -> SearchStrategy[CleanUp]:
     """When records go: never, or after up to two seconds."""

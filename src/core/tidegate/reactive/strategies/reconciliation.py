@@ -22,8 +22,6 @@ from tidegate.reactive.reconciliation import (
     TaskTrigger,
 )
 
-__all__ = ["COLLECTIONS", "checkpoints", "deployments", "outcomes", "progresses", "runs", "sweeps", "triggers"]
-
 COLLECTIONS: Final = ("orders", "users")
 _TRIGGERS: Final[tuple[Value, ...]] = (1, 1.0, "status = 'new'")
 _IDS = st.one_of(st.integers(0, 9), st.sampled_from((None, "a", 1.0)))

@@ -22,8 +22,6 @@ from tidegate.reactive.snapshot import (
     digest,
 )
 
-__all__ = ["COMPUTED", "FAILING", "computed_projections", "digests", "kept", "verdicts"]
-
 _A, _B = Field[Value]("a"), Field[Value]("b")
 
 

@@ -34,11 +34,6 @@ from tidegate.reactive.tasks import (
     plan,
 )
 
-__all__ = [
-    "Situation", "claimings", "claims", "guards", "outcomes", "plans", "records", "retries", "seens", "situations",
-    "snapshots", "task_rules", "times",
-]  # fmt: skip
-
 _T = TypeVar("_T")
 
 # A small stock, so that what is seen is now and then what was seen, and a claim now and then holds the record.

@@ -9,8 +9,6 @@ from tidegate.model.instants import MILLISECOND, Instant
 from tidegate.reactive.snapshot import Kept, digest
 from tidegate.reactive.task_records import TaskRecord
 
-__all__ = ["counted_anew", "is_same", "later", "rounded_down", "rounded_up"]
-
 
 def is_same(known: Kept | None, snapshot: Document | None) -> bool:
     """Tell whether a snapshot is the one that was kept, by MongoDB's equality or by its digest."""

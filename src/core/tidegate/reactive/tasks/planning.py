@@ -27,8 +27,6 @@ from tidegate.reactive.tasks.vocabulary import (
     WhyNot,
 )
 
-__all__ = ["plan", "reset"]
-
 
 def plan(record: TaskRecord | None, seen: Seen, *, rules: TaskRules, now: Instant, new_id: str) -> PlanVerdict:
     """What a look at a document means for its record.

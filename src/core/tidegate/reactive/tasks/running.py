@@ -43,9 +43,6 @@ from tidegate.reactive.tasks.vocabulary import (
     WhyNot,
 )
 
-__all__ = ["begin", "claim", "claim_of", "claim_planned", "finalise", "renew"]
-
-
 # --- claim, begin, renew ----------------------------------------------------------------------------------------------
 
 

@@ -19,12 +19,6 @@ from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.snapshot import Kept, NotComputed
 from tidegate.reactive.task_records import Guard, TaskRecord
 
-__all__ = [
-    "ERROR_MAX", "Adopt", "BeginVerdict", "CannotRun", "Claim", "ClaimVerdict", "Claimed", "Deferred", "Failed",
-    "GiveUp", "Go", "Gone", "HandlerOutcome", "InsertRecord", "Lapsed", "Leave", "Matching", "NextAttempt",
-    "NotMatching", "PlanVerdict", "Seen", "Succeeded", "TaskRules", "TryAgain", "UpdateRecord", "Wait", "Why", "WhyNot",
-]  # fmt: skip
-
 ERROR_MAX: Final = 1_000
 """How many characters of an error's text are kept."""
 

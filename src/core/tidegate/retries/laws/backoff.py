@@ -20,11 +20,6 @@ from tidegate.retries.backoff import (
     Series,
 )
 
-__all__ = [
-    "attempts_are_bounded", "follows_the_formula", "gives_up_for_a_reason", "grows_up_to_its_cap", "is_next",
-    "moved_in_time", "takes_no_more_than_its_part", "time_is_bounded",
-]  # fmt: skip
-
 
 def attempts_are_bounded(policy: Policy, attempts: int, verdict: RetryVerdict) -> bool:
     """Law BO1: another attempt is made only below the maximum."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tidegate.retries.budget import Budget
 
-__all__ = ["is_free_when_answered", "is_paid_for", "is_sent_again", "is_within"]
-
 
 def is_within(budget: Budget, left: int) -> bool:
     """Law BU1: there are never less than 0 tokens, nor more than the bucket holds."""

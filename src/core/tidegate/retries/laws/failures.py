@@ -19,8 +19,6 @@ from tidegate.retries.failures import (
     Tried,
 )
 
-__all__ = ["a_refusal_is_final", "counts_once", "is_of_its_class", "knows_its_own", "knows_no_less"]
-
 
 def a_refusal_is_final(failure: Failure, verdict: FailureVerdict) -> bool:
     """Law FA1: what was refused is not sent again; at most it is read back."""

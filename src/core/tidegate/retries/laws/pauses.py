@@ -7,8 +7,6 @@ from tidegate.model.instants import Duration
 from tidegate.retries.backoff import delay_after
 from tidegate.retries.pauses import Pauses
 
-__all__ = ["goes_on_as_long_as_it_may", "is_after_its_pause", "is_of"]
-
 
 def is_after_its_pause(pauses: Pauses, attempts: int, elapsed: Duration) -> bool:
     """Law PA1: the next attempt does not come before the delay after that many is over, but for its jitter.

@@ -8,11 +8,6 @@ from itertools import accumulate, repeat
 from tidegate.model.instants import Duration, Instant
 from tidegate.retries.polling import Ask, NoSource, Pace, PollingBounds, S, Turn, Wait
 
-__all__ = [
-    "asks_who_is_due_longest", "bears_a_clock_set_back", "gaps_double", "is_taken", "makes_it_due", "stays_due",
-    "stays_within", "waits_for_the_first",
-]  # fmt: skip
-
 
 def stays_within(bounds: PollingBounds, pace: Pace, now: Instant) -> bool:
     """Law PO1: least <= interval <= most, and a look is due within most + jitter."""

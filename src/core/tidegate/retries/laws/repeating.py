@@ -9,8 +9,6 @@ from tidegate.retries.laws.pauses import goes_on_as_long_as_it_may
 from tidegate.retries.pauses import Pauses
 from tidegate.retries.repeating import PASSING
 
-__all__ = ["begins_anew_where_it_may", "is_raised_at_last", "is_what_the_last_has_come_to"]
-
 
 def is_what_the_last_has_come_to(ends: Sequence[object], end: object) -> bool:
     """Law AN1: it ends as its last run has.

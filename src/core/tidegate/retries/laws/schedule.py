@@ -8,11 +8,6 @@ from typing import TypeAlias
 from tidegate.model.instants import Instant
 from tidegate.retries.schedule import Broken, Due, FirstSeen, Look, Missed, Schedule, ScheduleCell, TooLate
 
-__all__ = [
-    "Written", "each_is_due", "first_sight_is_not_due", "looked_at_once", "moves_by_one_version",
-    "nonsense_changes_nothing", "only_late_ones_are_skipped", "the_next_is_due",
-]  # fmt: skip
-
 Written: TypeAlias = tuple[ScheduleCell, Due | TooLate]
 """A look whose cell was written, and the cell that it was made at."""
 

@@ -26,11 +26,6 @@ from tidegate.retries.backoff import (
     delay_after,
 )
 
-__all__ = [
-    "EachPeriod", "attempts", "backoffs", "clock_times", "crons", "delaying", "delays", "draws", "exponential",
-    "growing", "policies",
-]  # fmt: skip
-
 
 @final
 @attrs.frozen

@@ -11,8 +11,6 @@ from tidegate.model.effects import DUPLICATE_KEY, Ambiguous, Failure, NotApplied
 from tidegate.retries.failures import Tried, failed
 from tidegate.retries.strategies.backoff import clock_times
 
-__all__ = ["failures", "tried"]
-
 _FAILURES: Final[SearchStrategy[Failure]] = st.one_of(
     st.builds(Refused, st.sampled_from(("not authorised", DUPLICATE_KEY))),
     st.builds(NotApplied, st.just("not the primary")),

@@ -10,8 +10,6 @@ from tidegate.retries.backoff import LONGEST, Delays, delay_after
 from tidegate.retries.pauses import Pauses
 from tidegate.retries.strategies.backoff import delaying, draws
 
-__all__ = ["pauses"]
-
 
 def pauses() -> SearchStrategy[Pauses]:
     """What lies between attempts: nothing, the same each time, ever more; for ever, or as long as the first delay and more."""

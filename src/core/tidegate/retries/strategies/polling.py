@@ -11,8 +11,6 @@ from tidegate.model.instants import WALL, Instant
 from tidegate.retries.backoff import LONGEST
 from tidegate.retries.polling import Pace, PollingBounds
 
-__all__ = ["bounds", "paces"]
-
 _LENGTHS: Final = st.one_of(st.integers(1, 9), st.integers(1, LONGEST))
 _BOUNDS: Final = st.tuples(_LENGTHS, _LENGTHS, st.one_of(st.just(0), _LENGTHS)).map(
     lambda drawn: PollingBounds(least=min(drawn[:2]), most=max(drawn[:2]), jitter=drawn[2])

@@ -13,8 +13,6 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.instants import Instant
 from tidegate.retries.schedule import Missed, NextAfter, Schedule, ScheduleCell
 
-__all__ = ["cells", "port", "schedules", "timelines"]
-
 _EXPRESSIONS: Final = st.sampled_from(("* * * * *", "*/5 * * * *", "0 12 * * *", "0 0 1 1 *"))
 
 

@@ -22,12 +22,6 @@ from tidegate.services.atomic_service import (
     Window,
 )
 
-__all__ = [
-    "a_poll_leads_to_a_run", "cleared", "every_runner_is_cleared", "gaps_are_the_margin", "moved_by_whole_cycles",
-    "newcomers_are_spared", "no_start_is_late", "one_runner_is_cleared", "refused_beyond_what_it_bears",
-    "the_assigned_is_cleared", "tolerates_just_that",
-]  # fmt: skip
-
 
 def cleared(claims: Iterable[AtomicServiceClaim]) -> frozenset[str]:
     """The runners that may start."""

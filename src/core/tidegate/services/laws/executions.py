@@ -18,12 +18,6 @@ from tidegate.services.executions import (
     Released,
 )
 
-__all__ = [
-    "exactly_the_gone_are_reaped", "is_the_range", "only_the_run_in_the_gate_leaves", "the_first_end_counts",
-    "the_gone_block_nobody", "the_living_are_not_replaced", "tokens_grow", "who_leaves_is_recorded",
-    "work_has_its_margin",
-]  # fmt: skip
-
 
 def the_living_are_not_replaced(gate: Gate, admission: GateVerdict, live: Collection[str]) -> bool:
     """Law EX1: a run whose runner is alive is never replaced in the gate."""

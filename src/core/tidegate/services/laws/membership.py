@@ -10,11 +10,6 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.services.atomic_service import Runner
 from tidegate.services.membership import Alive, Liveness, Member, Membership, Unseen
 
-__all__ = [
-    "a_restart_moves_nobody", "an_instant_keeps_its_list", "deleted", "gone_is_gone", "nobody_overtakes",
-    "only_the_forgotten_go", "runners_are_the_living", "the_forgotten_were_silent", "they_stand_by_creation", "who_beats_is_alive", "written",
-]  # fmt: skip
-
 
 def written(membership: Membership, member: Member) -> Membership:
     """The members with this one inserted, or in the place of the one that has its id."""

@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from tidegate.model.instants import Instant
 from tidegate.services.retention import Retention, Row
 
-__all__ = ["goes_for_a_reason", "nothing_more_goes", "stays_within_bounds", "the_oldest_go"]
-
 
 def goes_for_a_reason(
     rows: Collection[Row], retention: Retention, protected: Collection[str], now: Instant, gone: Collection[str]

@@ -22,8 +22,6 @@ from tidegate.services.atomic_service import (
     decide_atomic_service_claim,
 )
 
-__all__ = ["atomic_services", "claimings", "claims", "runners", "runs", "start_ups", "windows"]
-
 _EPOCH: Final = Instant(0)
 _RUN_IDS: Final = st.sampled_from(("x", "y", "z"))
 _LENGTHS: Final = st.one_of(st.integers(1, 24), st.sampled_from((7 * SECOND, MINUTE, 5 * MINUTE)))

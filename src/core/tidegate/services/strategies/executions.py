@@ -26,8 +26,6 @@ from tidegate.services.executions import (
 )
 from tidegate.services.strategies.atomic_service import runs
 
-__all__ = ["admissions", "endings", "executions", "gates", "histories", "margins", "releases"]
-
 _NAMES: Final = ("x", "y", "z")
 _RUNNERS: Final = ("r0", "r1", "r2")
 _TIMES: Final = st.integers(0, 20)

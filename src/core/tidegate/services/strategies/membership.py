@@ -23,8 +23,6 @@ from tidegate.services.membership import (
     liveness,
 )
 
-__all__ = ["answers_to_members", "livenesses", "members", "memberships", "short_times"]
-
 _NAMES: Final = ("a", "b", "c")
 _TIMES: Final = st.integers(-20, 20)
 _IDS: Final = st.tuples(st.sampled_from(_NAMES), st.integers(1, 3), st.sampled_from((None, None, "a-1", "a-2", "b-1")))

@@ -8,8 +8,6 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tidegate.model.instants import Instant
 from tidegate.services.retention import Retention, Row
 
-__all__ = ["retentions", "rows"]
-
 
 def retentions() -> SearchStrategy[Retention]:
     """By age, by count, by both and by neither; of the size of `rows`."""

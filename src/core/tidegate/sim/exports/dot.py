@@ -20,9 +20,6 @@ from tidegate.sim.trace import Trace
 from tidegate.sim.tracing import is_at_rest, is_sound
 from tidegate.sim.ways import Way, event, ways
 
-__all__ = ["dot", "happens_before"]
-
-
 _STATES_MAX: Final = 500
 _LABEL_MAX: Final = 60
 _TOOLTIP_MAX: Final = 1_000

@@ -26,9 +26,6 @@ from tidegate.model.instants import Instant
 from tidegate.model.patches import Json
 from tidegate.sim.trace import Option, Trace, TraceStep
 
-__all__ = ["ACTION", "NEXT", "WHO", "itf", "itf_value", "variable"]
-
-
 _NULL: Final[Json] = {"tag": "Null", "value": "U_OF_UNIT"}
 ACTION: Final = "mbt::actionTaken"
 """What Quint calls it, and its tools look for."""

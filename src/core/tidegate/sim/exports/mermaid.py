@@ -17,9 +17,6 @@ from tidegate.model.documents import one_line
 from tidegate.sim.exports.text import cut
 from tidegate.sim.trace import Done, Trace, TraceStep
 
-__all__ = ["CHARACTERS_MAX", "mermaid"]
-
-
 CHARACTERS_MAX: Final = 50_000
 _TEXT_MAX: Final = 160
 _ENTITIES: Final = str.maketrans({char: f"#{ord(char)};" for char in "#;<>&%$"})

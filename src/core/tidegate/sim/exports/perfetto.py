@@ -14,9 +14,6 @@ from typing import Final, cast
 from tidegate.model.patches import Json, patch_to_json
 from tidegate.sim.trace import Trace, TraceStep
 
-__all__ = ["perfetto"]
-
-
 _STEP_US: Final = 1_000
 _SLICE_US: Final = 900
 """Shorter than a step, so no slice touches another one of its track."""

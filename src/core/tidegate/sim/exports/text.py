@@ -13,9 +13,6 @@ from tidegate.model.instants import seconds
 from tidegate.sim.rendering import is_routine, patch_line
 from tidegate.sim.trace import Trace, TraceStep
 
-__all__ = ["cut", "text"]
-
-
 _TITLES: Final = ("#", "t", "process", "event", "fault", "change")
 
 

@@ -8,11 +8,6 @@ from itertools import pairwise
 from tidegate.model.instants import Instant
 from tidegate.sinks.circuit_breaker import Admit, AttemptOutcome, CircuitBreaker, CircuitState, Closed, Open
 
-__all__ = [
-    "does_not_stay_shut", "has_its_own_era", "ignores_other_eras", "opens_at_the_threshold", "probes_one_by_one",
-    "waits_out_the_cooldown",
-]  # fmt: skip
-
 
 def opens_at_the_threshold(
     breaker: CircuitBreaker, before: CircuitState, era: int, outcome: AttemptOutcome, after: CircuitState

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from tidegate.sinks.dead_letters import DeadLetter, Undecodable
 
-__all__ = ["comes_back", "notices_a_change", "shows_nothing"]
-
 
 def comes_back(letter: DeadLetter, decoded: DeadLetter | Undecodable) -> bool:
     """Law DE1: decoding an encoded dead letter gives the same one."""

@@ -6,8 +6,6 @@ from tidegate.model.records import Record, Send
 from tidegate.sinks.dead_records import PREFIX
 from tidegate.sinks.delivery import ERROR_MAX
 
-__all__ = ["adds_little", "keeps_the_record"]
-
 
 def keeps_the_record(record: Record, sent: Send) -> bool:
     """Law DT1: key, value and headers are sent as they came, and what is added stands behind them."""

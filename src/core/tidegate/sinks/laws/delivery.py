@@ -28,11 +28,6 @@ from tidegate.sinks.delivery import (
     Skipped,
 )
 
-__all__ = [
-    "comes_to_rest", "completes_only_what_is_done", "decided_to_skip", "ignores_the_past", "is_never_dropped",
-    "is_sent_again_as_allowed", "is_true_of_the_past", "stays_complete", "stays_settled",
-]  # fmt: skip
-
 
 def decided_to_skip(rules: DeliveryRules, events: Iterable[DeliveryEvent], reason: Reason) -> bool:
     """Whether the events of a payload contain the decision to skip it for that reason."""

@@ -7,8 +7,6 @@ from itertools import pairwise
 
 from tidegate.sinks.letter_writing import LONGEST, Attempt, Settled, WriteAgain, WriteVerdict
 
-__all__ = ["counts_each_failure", "settles_what_is_written", "waits_longer"]
-
 
 def settles_what_is_written(attempts: Sequence[Attempt], verdicts: Sequence[WriteVerdict]) -> bool:
     """Law LW1: only what is written is settled, however often it has failed."""

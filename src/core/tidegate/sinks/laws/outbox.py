@@ -8,11 +8,6 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.sinks.circuit_breaker import CircuitBreaker, CircuitState, Closed, HalfOpen, Open
 from tidegate.sinks.outbox import Deliver, HandBack, OutboxCommand, OutboxState, OutboxStep
 
-__all__ = [
-    "counts_in_a_row", "ignores_other_eras", "ignores_what_nobody_asked", "ignores_withdrawn", "is_probed_by_one", "is_woken",
-    "settled_was_answered", "waits_for_its_time", "waits_while_open",
-]  # fmt: skip
-
 
 def open_numbers(outbox: OutboxState) -> frozenset[int]:
     """The payloads that wait or are under way."""

@@ -10,8 +10,6 @@ from hypothesis.strategies import SearchStrategy
 from tidegate.model.instants import WALL, Instant
 from tidegate.sinks.circuit_breaker import CircuitBreaker, CircuitState, Closed, HalfOpen, Open
 
-__all__ = ["breakers", "circuits"]
-
 _SOON: Final = st.integers(0, 60).map(lambda at: Instant(at, WALL))
 _BREAKERS: Final = st.builds(CircuitBreaker, threshold=st.integers(1, 4), cooldown=st.integers(1, 20))
 _ERAS: Final = st.integers(0, 4)

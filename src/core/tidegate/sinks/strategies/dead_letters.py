@@ -12,8 +12,6 @@ from tidegate.model.instants import WALL, Instant
 from tidegate.model.strategies.records import records
 from tidegate.sinks.dead_letters import DeadLetter
 
-__all__ = ["dead_letters"]
-
 _SOON: Final = st.integers(0, 60).map(lambda at: Instant(at, WALL))
 _BLOBS: Final = st.one_of(
     st.none(),

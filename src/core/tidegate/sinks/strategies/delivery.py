@@ -36,8 +36,6 @@ from tidegate.sinks.delivery import (
     Skipped,
 )
 
-__all__ = ["delivery_events", "offset_deliveries", "payloads", "rules"]
-
 _COUNTS: Final = st.integers(1, 4)
 _SOON: Final = st.integers(0, 60).map(lambda at: Instant(at, WALL))
 _POLICIES: Final = st.builds(

@@ -24,8 +24,6 @@ from tidegate.sim.shipping import Shipped
 from tidegate.sim.world import contents, world_with
 from tidegate.transactions.transacting import in_transaction
 
-__all__ = ["SCENARIOS", "SOMEBODY", "leaving", "on_call"]
-
 STAFF: Final = "staff"
 IS_ON_CALL: Final = Field[bool]("is_on_call")
 RELIED_ON: Final = Field[int]("relied_on")

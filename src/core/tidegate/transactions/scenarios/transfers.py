@@ -28,11 +28,6 @@ from tidegate.transactions import laws
 from tidegate.transactions.transacting import in_transaction
 from tidegate.transactions.transfers import BALANCE, Transfer, Transferred, account, transfer
 
-__all__ = [
-    "ACCOUNTS", "ENDS", "ENTRIES", "FAILOVERS", "FAULTS", "NOT_BELOW", "POLICY", "SCENARIOS", "SUM", "TRUTH", "WHOLE", "Make",
-    "Read", "read_both", "transferring",
-]  # fmt: skip
-
 ACCOUNTS: Final = "accounts"
 ENTRIES: Final = "entries"
 BEGAN: Final = {"a": 1, "b": 1}

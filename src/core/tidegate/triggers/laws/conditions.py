@@ -15,11 +15,6 @@ from tidegate.triggers.contexts import (
     StatusContext,
 )
 
-__all__ = [
-    "answers_as_kleene", "conditions_are_named_by_all", "contexts_are_named_by_what_happened",
-    "holds_of_its_sources_only", "only_a_plain_true_holds",
-]  # fmt: skip
-
 _TRUTH: Final = {Fails: 0, CannotTell: 1, Holds: 2}
 
 

@@ -7,12 +7,6 @@ from collections.abc import Collection, Iterable
 from tidegate.model.instants import Duration, Instant
 from tidegate.triggers.firing import Fired, Firing, GivenUp, Held, TriggerRun
 
-__all__ = [
-    "a_claim_is_not_taken", "all_have_noticed_or_none", "instants_are_due", "instants_are_invoked_once",
-    "is_kept_with_the_rest", "no_occurrence_is_invoked_twice", "nothing_is_dropped_unfired", "nothing_waits", "others_find_what_they_wait_for", "runs_are_numbered", "what_fired_is_invoked",
-    "what_is_forgotten_is_over",
-]  # fmt: skip
-
 
 def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[str]]]) -> bool:
     """Law TE1: no occurrence has two invocations of one trigger.

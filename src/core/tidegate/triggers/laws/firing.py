@@ -26,12 +26,6 @@ from tidegate.triggers.firing import (
 )
 from tidegate.triggers.trigger import Occurrence, Trigger
 
-__all__ = [
-    "a_purge_leaves_what_is_needed", "a_run_is_complete", "attempts_are_bounded", "dropped_when_done",
-    "held_claims_are_kept", "no_occurrence_fires_twice", "only_its_own_attempt_fails", "order_does_not_matter",
-    "what_is_set_aside_carries_nothing", "what_is_settled_stays", "when_it_is_planned_does_not_matter",
-]  # fmt: skip
-
 
 def no_occurrence_fires_twice(firings: Iterable[Firing]) -> bool:
     """Law FI1: no occurrence is in two runs of one trigger.

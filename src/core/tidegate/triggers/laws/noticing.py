@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable
 from tidegate.invocations.record_documents import NOTICE
 from tidegate.model.documents import Document
 
-__all__ = ["a_filter_is_asked_about_all", "no_notice_is_left", "nothing_else_is_heard_of", "what_happened_is_heard_of"]
-
 
 def what_happened_is_heard_of(happened: Iterable[str], noticed: Collection[str], pending: Collection[str]) -> bool:
     """Law NO1: what happened has an occurrence, or a notice that leads to one.

@@ -9,12 +9,6 @@ from tidegate.triggers.conditions import CannotTell, ConditionVerdict, Holds
 from tidegate.triggers.contexts import context_id
 from tidegate.triggers.trigger import Noticed, NotProvided, Occurrence, Provided, Registration, Trigger
 
-__all__ = [
-    "all_that_holds_is_noticed", "drops_what_nobody_waits_for", "occurrences_are_named_by_both",
-    "provides_a_document_or_reasons", "registered", "registers_what_is_wanted", "the_first_decides",
-    "triggers_are_named_by_all",
-]  # fmt: skip
-
 
 def triggers_are_named_by_all(left: Trigger, right: Trigger) -> bool:
     """Law TG1: triggers have the same id exactly if they are equal, functions going by name."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-__all__ = ["nobody_who_is_gone_owns_anything"]
-
 
 def nobody_who_is_gone_owns_anything(owners: Iterable[str | None], gone: Collection[str]) -> bool:
     """Law TU1: at rest nothing stands still whose runner is gone.

@@ -59,12 +59,6 @@ from tidegate.triggers.trigger_documents import (
     stored_run,
 )
 
-__all__ = [
-    "ALL_OR_NONE", "BOTH", "CLAIMED", "DROPPED", "EACH", "FORGOTTEN", "INSTANTS", "INVOKED", "MINUTE", "NUMBERED", "ON_A_BROKEN", "ON_BOTH", "ON_MINUTE",
-    "POLICY", "SCENARIOS", "SETTLED", "SIZE_MAX_ONE", "SIZE_MAX_SMALL", "THEIRS", "TOGETHER", "TWICE", "beside", "packed", "purges", "reporting", "rolling",
-    "triggers",
-]  # fmt: skip
-
 Purging: TypeAlias = Callable[[Evaluator], Program[object]]
 
 Ids: TypeAlias = tuple[str, ...]

@@ -25,8 +25,6 @@ from tidegate.triggers.conditions import OnException, OnStatus
 from tidegate.triggers.noticing import Noticer, happened
 from tidegate.triggers.trigger import noticed
 
-__all__ = ["HEARD", "LEFT", "NOTHING", "RECORDS", "SCENARIOS", "Writing", "notices", "noticing", "written"]
-
 Ids: TypeAlias = tuple[str, ...]
 Writing: TypeAlias = Callable[[StatusRecord, Accepted, tuple[Update, ...]], Program[None]]
 """How a runner writes a change, and that triggers are to hear of it."""

@@ -27,8 +27,6 @@ from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
 
-__all__ = ["CORE", "FREE", "SCENARIOS", "turn"]
-
 RECORDS: Final = "invocations"
 MEMBERS: Final = "members"
 CORE: Final = "recover"

@@ -51,8 +51,6 @@ from tidegate.triggers.scenarios.evaluator import (
 from tidegate.triggers.trigger import NotProvided, provided
 from tidegate.triggers.trigger_documents import VERSION, loaded_run
 
-__all__ = ["SPECIMENS"]
-
 
 async def forgets_the_last_run(evaluator: Evaluator) -> None:
     """All runs that are over are forgotten, the last one of a trigger of all conditions included."""

@@ -14,8 +14,6 @@ from tidegate.sim.variants import variant
 from tidegate.triggers.noticing import Noticer
 from tidegate.triggers.scenarios.noticing import HEARD, LEFT, NOTHING, RECORDS, notices, noticing
 
-__all__ = ["SPECIMENS"]
-
 
 async def told_afterwards(before: StatusRecord, made: Accepted, updates: tuple[Update, ...]) -> None:
     """The status is written, and then triggers are told: a crash in between, and they never hear of it."""

@@ -10,8 +10,6 @@ from tidegate.sim.variants import variant
 from tidegate.triggers.scenarios.turn import FREE, turn
 from tidegate.triggers.turn import duties
 
-__all__ = ["SPECIMENS"]
-
 SPECIMENS: Final = (
     specimen(
         "turn.recovers_by_a_task_alone", FREE,

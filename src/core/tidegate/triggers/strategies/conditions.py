@@ -38,8 +38,6 @@ from tidegate.triggers.contexts import (
     StatusContext,
 )
 
-__all__ = ["JUDGES", "composites", "conditions", "contexts", "contexts_of", "filters", "no", "raises", "truthy", "yes"]
-
 _TASKS: Final = st.sampled_from(("a", "b"))
 _STATUSES: Final = ("success", "failed", "retry")
 _ERRORS: Final = ("ValueError", "KeyError")

@@ -15,8 +15,6 @@ from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.firing import Claims, Failed, Fired, Firing, GivenUp, Held, RunState, TriggerRun, plan
 from tidegate.triggers.trigger import Occurrence, Trigger
 
-__all__ = ["Found", "claims", "event", "event_triggers", "events", "found", "runs", "states"]
-
 _CODES: Final = ("a", "b", "c")
 _ON: Final = {code: Trigger(task="t", conditions=(OnEvent(code),)).condition_ids[0] for code in _CODES}
 

@@ -14,8 +14,6 @@ from tidegate.triggers.contexts import Context, Kind
 from tidegate.triggers.strategies.conditions import conditions, contexts, contexts_of
 from tidegate.triggers.trigger import FirstOf, FromAll, FromContext, Occurrence, Provider, Static, Trigger
 
-__all__ = ["counted", "described", "fails", "nothing", "occurrences", "providers", "triggers"]
-
 
 def described(context: Context) -> object:
     """Answer a dict that says what happened."""
