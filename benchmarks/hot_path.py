@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import attrs
 
-from tidegate.consumer import consumer, partition
+from tidegate.consumer import _record_work, _window_work, consumer, partition
 from tidegate.consumer.backpressure import Thresholds
 from tidegate.consumer.commands import (
     Assigned,
@@ -152,18 +152,18 @@ def noted(course: Course) -> Calls:
     """The calls that the course makes from one layer into another."""
     calls: Calls = {}
     with ExitStack() as stack:
-        for user in (partition, consumer):
-            stack.enter_context(patch.dict(vars(user), noting(user, calls)))
-        for name in ("_told", "_begun"):  # what a consumer calls
+        for user in (consumer, partition, _record_work, _window_work):
+            name = "consumer" if user is consumer else "partition"
+            stack.enter_context(patch.dict(vars(user), noting(name, user, calls)))
+        for name in ("_apply", "_start_work"):  # what a consumer calls
             step = note(("consumer", STEPS), vars(PartitionRules)[name], calls)
             stack.enter_context(patch.object(PartitionRules, name, step))
         course.run()
     return calls
 
 
-def noting(user: ModuleType, calls: Calls) -> dict[str, object]:
+def noting(name: str, user: ModuleType, calls: Calls) -> dict[str, object]:
     """What the user imports of the layers, such that each call is noted."""
-    name = user.__name__.rpartition(".")[2]
     found: dict[str, object] = {}
     for imported, value in vars(user).items():
         if isinstance(value, ModuleType) and value.__name__ in LAYERS:

@@ -90,7 +90,7 @@ def test_every_decision_of_the_readme_is_measured() -> None:
     )
     listed = [name for row in ROOMS for name in re.findall(r"`(\w+)`", row.split("|")[3])]
 
-    assert len(ROOMS) == 12
+    assert len(ROOMS) == 13
     assert {*json.loads(printed.stdout)} == {*listed}
 
 
