@@ -14,6 +14,8 @@ import pytest
 from pymongo import MongoClient
 from tests.integration.command_lines import said_here
 
+from tidegate.catalogue import CATALOGUE
+
 ROOT: Final = Path(__file__).parents[2]
 README: Final = (ROOT / "README.md").read_text("utf-8")
 REFERENCE: Final = (ROOT / "docs" / "reference.md").read_text("utf-8")
@@ -163,3 +165,14 @@ def test_what_a_page_names_is_there(page: Path) -> None:
     for name in {*NAMES.findall(page.read_text("utf-8"))} - SPANS:
         file, _, test = name.removeprefix("tests/").partition("::")
         assert f"def {test}(" in (ROOT / "tests" / file).read_text("utf-8") if test else resolve_name(name), name
+
+
+def test_each_weakness_is_answered_by_what_is_there() -> None:
+    """By specimens, scenarios and tests; or a sentence says why by none."""
+    page = (ROOT / "docs" / "weaknesses.md").read_text("utf-8")
+    answers = re.findall(r"^\| [WO]?\d+ \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
+    named = [re.findall(r"`([^`]+)`", each) for each in answers]
+
+    assert len(answers) > 80
+    assert [each for each, names in zip(answers, named, strict=True) if not names and not each.startswith("No: ")] == []
+    assert {name for names in named for name in names if "::" not in name} <= {*CATALOGUE}
