@@ -87,6 +87,7 @@ CACHES: Final = {
     "sim.log.log": "the cells of logs, by partition",
     "sim.log.made_anew": "the cells of how often logs were made anew",
     "sim.world.paused": "the cells of what consumers have paused",
+    "model.immutable._reader": "what reads the fields of a class, once per class",
     "model.immutable.frozen_fields": "the fields of a class, once per class",
     "model.sealed._fields_of": "what reads the fields of a class, once per class",
     "work.vocabulary.places": "where each queue stands, once per rules",

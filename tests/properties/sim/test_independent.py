@@ -121,8 +121,8 @@ def in_its_first_life(start: Callable[..., int]) -> Callable[..., int]:
     return lambda self, life: start(self, min(life, 0))
 
 
-def takes_one_for_zero(key: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, item: key(self, 0 if type(item) is int and item == 1 else item)
+def takes_one_for_zero(keys: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, items: keys(self, [0 if type(item) is int and item == 1 else item for item in items])
 
 
 def never_dies_after(steps: Callable[..., Any]) -> Callable[..., Any]:
@@ -468,7 +468,7 @@ PLANTED: Mapping[str, Patch] = {
     "requests under way are counted": (Slot, "key", summary_of(FLIGHT.name[0], len)),
     "notes are known by their names": (Slot, "key", summary_of(NOTES, lambda notes: tuple(name for name, _ in notes))),
     "all sleepers share an alarm": (module("actors"), "wakes", one_cell_for_all),
-    "two programs are taken for one": (Canon, "key", takes_one_for_zero),
+    "two programs are taken for one": (Canon, "keys", takes_one_for_zero),
     "a variable is forgotten": (module("fingerprint"), "_kept", forgets_a_variable),
     "the place in a loop is forgotten": (module("fingerprint"), "_resting", by_type),
     "a failure in hand is forgotten": (module("fingerprint"), "_being_handled", instead(lambda _: "failure")),

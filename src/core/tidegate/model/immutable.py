@@ -9,7 +9,7 @@ neither is a class made in a function that holds data or closures. Everything el
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import is_dataclass
 from datetime import date, time, timedelta
@@ -17,7 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cache, cached_property
 from inspect import getattr_static
-from operator import is_
+from operator import attrgetter, is_
 from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Final, cast
 
@@ -32,7 +32,8 @@ _UNSET: Final = object()
 _ATOMS: Final = (Document, type(None), bool, int, float, str, bytes)
 _CONTENT: Final = (str, int, float, complex, bytes, tuple, frozenset, BaseException, Decimal, date, time, timedelta)
 """Kinds that hold something besides fields and attributes."""
-_PLAIN: Final = frozenset({Document, type(None), bool, int, float, str, bytes, Decimal, Fraction})
+_LEAVES: Final = frozenset({type(None), bool, int, float, str, bytes, Decimal, Fraction})
+_PLAIN: Final = frozenset({Document, *_LEAVES})
 """What most values are; looked for first."""
 
 
@@ -117,6 +118,25 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
     return names if is_frozen else None
 
 
+def parts_of(item: object) -> tuple[object, ...] | None:
+    """The values of the fields of an item that can hold nothing else; None if it is of another kind, or a field is not set."""
+    read = _reader(type(item))  # type: ignore[arg-type]  # a class is hashable
+    try:
+        return None if read is None else read(item)
+    except AttributeError:
+        return None
+
+
+@cache
+def _reader(kind: type) -> Callable[[object], tuple[object, ...]] | None:
+    """What reads the fields of a frozen class whose values can hold nothing else; None for any other."""
+    names, (has_dict, slots, _) = frozen_fields(kind), _attributes(kind)
+    if not names or has_dict or slots:
+        return None
+    read = attrgetter(*names)
+    return read if len(names) > 1 else lambda item: (read(item),)
+
+
 def may_hold_more(item: object) -> bool:
     """Can the item have attributes besides the fields of its class?"""
     has_dict, slots, _ = _attributes(type(item))  # type: ignore[arg-type]  # a class is hashable
@@ -189,6 +209,8 @@ def _is_immutable(item: object) -> bool:
         return True
     if kind is tuple:
         return all(map(_is_immutable, cast("tuple[object, ...]", item)))
+    if (parts := parts_of(item)) is not None:
+        return all(map(_is_immutable, parts))
     if (names := frozen_fields(kind)) is not None:  # type: ignore[arg-type]  # a class is hashable
         held = [getattr(item, name, _UNSET) for name in names]
         return all(map(_is_immutable, held)) and not holds_more(item)
@@ -251,11 +273,11 @@ def _mapped(value: object, change: Callable[[object], object], name: Callable[[s
     if kind in _PLAIN:
         return change(value)
     if isinstance(value, (tuple, frozenset)):
-        parts = [_mapped(item, change, name) for item in value]
+        parts = _each(value, change, name)
         return value if all(map(is_, parts, value)) else _container(value, parts)
     if isinstance(value, BaseException):
         args, state = _mapped(value.args, change, name), error_state(value)
-        parts = [_mapped(item, change, name) for item in state.values()]
+        parts = _each(state.values(), change, name)
         if args is value.args and all(map(is_, parts, state.values())):
             return value
         error = cast("BaseException", kind.__new__(kind, *cast("tuple[object, ...]", args)))
@@ -280,10 +302,12 @@ def _mapped(value: object, change: Callable[[object], object], name: Callable[[s
     fields = frozen_fields(kind)  # type: ignore[arg-type]  # a class is hashable
     if not fields:
         return value
-    held = [getattr(value, field, _UNSET) for field in fields]
-    if _UNSET in held:
-        return value
-    parts = [_mapped(item, change, name) for item in held]
+    held = parts_of(value)
+    if held is None:
+        held = tuple(getattr(value, field, _UNSET) for field in fields)
+        if _UNSET in held:
+            return value
+    parts = _each(held, change, name)
     if all(map(is_, parts, held)):
         return value
     copy = object.__new__(kind)
@@ -292,6 +316,12 @@ def _mapped(value: object, change: Callable[[object], object], name: Callable[[s
     if hasattr(kind, _CACHED_HASH):
         object.__setattr__(copy, _CACHED_HASH, None)
     return copy
+
+
+def _each(
+    items: Iterable[object], change: Callable[[object], object], name: Callable[[str], str] | None
+) -> list[object]:
+    return [change(item) if type(item) in _LEAVES else _mapped(item, change, name) for item in items]
 
 
 _CACHED_HASH: Final = "_attrs_cached_hash"

@@ -36,7 +36,7 @@ import attrs
 from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
 from tidegate.model.errors import Misuse, typed
-from tidegate.model.immutable import frozen_fields, holds_more, is_value, may_hold_more, mutable_part
+from tidegate.model.immutable import frozen_fields, holds_more, is_value, may_hold_more, mutable_part, parts_of
 
 SLASH, BACKSLASH = "/", "\\"
 _UNBOUND: Final = object()
@@ -54,6 +54,8 @@ _IMPLICIT: Final = ".0"
 """What a comprehension iterates over is a local of its frame, by a name that nobody can write."""
 _UNSET: Final = object()
 _KNOWN_MAX: Final = 10_000
+_OWN_KEYS: Final = frozenset({str, int, Document})
+"""Whose values are their own keys."""
 _Key: TypeAlias = Hashable
 _Met: TypeAlias = dict[int, tuple[int, object]]
 """By its id: the number of what was met, and itself, so that nothing else gets that id meanwhile."""
@@ -277,7 +279,7 @@ class Canon:
 
     def key(self, item: object) -> _Key | None:
         kind = type(item)
-        if kind is str or kind is int or kind is Document:
+        if kind in _OWN_KEYS:
             return item
         if kind is tuple:
             return self.keys(cast("tuple[object, ...]", item))
@@ -286,8 +288,13 @@ class Canon:
             if len(self.known) >= _KNOWN_MAX:  # a key of many parts adds them all
                 self.known.clear()
             before, self.lasts = self.lasts, True
-            found = (item, self.looked_through(item))
-            has_more = may_hold_more(item) and not isinstance(item, _CONSTANT)
+            parts = parts_of(item)
+            if parts is not None:
+                keys = self.keys(parts)
+                found, has_more = (item, None if keys is None else (kind, *keys)), False
+            else:
+                found = (item, self.looked_through(item))
+                has_more = may_hold_more(item) and not isinstance(item, _CONSTANT)
             if self.lasts and not has_more:
                 self.known[id(item)] = found
             self.lasts = self.lasts and before and (not has_more or kind is FunctionType)
@@ -295,7 +302,7 @@ class Canon:
 
     def keys(self, items: Iterable[object]) -> tuple[_Key, ...] | None:
         try:
-            keys = tuple([self.key(item) for item in items])
+            keys = tuple([item if type(item) in _OWN_KEYS else self.key(item) for item in items])
         except RecursionError:
             raise Misuse("a value is nested too deep to be compared", todo="keep a flat one") from None
         return None if None in keys else keys
