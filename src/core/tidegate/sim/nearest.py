@@ -14,20 +14,23 @@ is large, the search gives up (`NEAREST_STATES_MAX`) and there is none to show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 from tidegate.sim.aging import InstantRefused
-from tidegate.sim.judging import Grew
+from tidegate.sim.judging import Always, Grew
 from tidegate.sim.packing import Overflow, Packed
 from tidegate.sim.replay import Reproduced, followed, replaying
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.search import Search
 from tidegate.sim.trace import Passing, Trace
-from tidegate.sim.tracing import Path, is_sound, steps_of, unchosen
-from tidegate.sim.ways import Way, ways
+from tidegate.sim.tracing import Path, steps_of, unchosen
 
 NEAREST_STATES_MAX: Final = 1_000
+
+_Step: TypeAlias = tuple[bool, bool, Packed]
+"""Is it a fault; may it stay away; and where does it lead?"""
 
 
 def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = NEAREST_STATES_MAX) -> Passing | None:
@@ -56,11 +59,11 @@ def _passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int,
     seen: set[Packed] = set()
     for number in range(len(path) - 1, 0, -1):
         begin, wrong = path[number - 1], path[number]
-        could = _ways(search, begin)
+        could = _following(search, begin)
         for after in _sound(search, begin, could or (), {wrong}):
             if rest := _to_rest(search, after, seen, states_max):
                 yield number, (*path[:number], *rest)
-        if could is not None and not any(way.step.must for way in could) and _rests_well(search, begin):
+        if _rests_well(search, begin, could):
             yield number, path[:number]  # nothing had to come then
 
 
@@ -77,44 +80,59 @@ def _to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) 
             continue
         seen.add(following)
         way.append(following)
-        could = _ways(search, following)
-        if could is not None and not any(each.step.must for each in could) and _rests_well(search, following):
+        could = _following(search, following)
+        if _rests_well(search, following, could):
             return tuple(way)
         todo.append(_sound(search, following, could or (), seen))
     return ()
 
 
-def _ways(search: Search, state: Packed) -> tuple[Way, ...] | None:
+def _following(search: Search, state: Packed) -> list[_Step] | None:
     """The steps from a state; None where one of them meets what is wrong, to which the search for the broken law never came."""
+    kinds = search.space.kinds
+    found: list[_Step] = []
     try:
-        return tuple(ways(search, state))
+        for stepper in search.steppers:
+            kind, steps = stepper.unjudged(state)
+            faults, musts = kinds.faults[kind], kinds.musts[kind]
+            found += [
+                (fault is not None, not must, state + step)
+                for fault, must, step in zip(faults, musts, steps, strict=True)
+            ]
     except _OURS:
         raise
     except (InstantRefused, Exception):  # noqa: BLE001  it is the user's
         return None
+    return found
 
 
-def _sound(search: Search, state: Packed, could: tuple[Way, ...], seen: set[Packed]) -> Iterator[Packed]:
+def _sound(search: Search, state: Packed, could: Sequence[_Step], seen: set[Packed]) -> Iterator[Packed]:
     """Where steps lead that break no law and that were not seen, those first that must happen and faults last."""
-    for way in sorted(could, key=lambda way: (way.step.fault is not None, not way.step.must)):
-        if way.after not in seen and _holds(search, state, way.after, is_at_rest=False):
-            yield way.after
+    for _, _, after in sorted(could, key=itemgetter(0, 1)):
+        if after not in seen and _holds(search, state, after):
+            yield after
 
 
-def _holds(search: Search, state: Packed, after: Packed, *, is_at_rest: bool) -> bool:
+def _holds(search: Search, state: Packed, after: Packed, rest_laws: Sequence[Always] = ()) -> bool:
     """Whether laws hold; not where one raises, to which the search for the broken law never came."""
     try:
-        return is_sound(search, state, after, is_at_rest=is_at_rest)
+        if any(law.broken_by([after]) is not None for law in (*search.laws, *rest_laws)):
+            return False
+        for between in search.step_laws:
+            between.judge_views(state, after, search.space.view(after, between.looked), between.good)
     except _OURS:
         raise
-    except (InstantRefused, Exception):  # noqa: BLE001  it is the user's
+    except (InstantRefused, Exception):  # noqa: BLE001  it is the user's, or a broken law
         return False
+    return True
 
 
 _OURS: Final = (Grew, Overflow)
 """What ends a search that is not fit for what it meets; another one is begun."""
 
 
-def _rests_well(search: Search, state: Packed) -> bool:
-    """Does a state from which nothing must happen break no law about rest? Time cut short is not rest."""
-    return _holds(search, state, state, is_at_rest=not search.space.is_cut_short(state))
+def _rests_well(search: Search, state: Packed, could: Sequence[_Step] | None) -> bool:
+    """Must nothing happen in the state, and does it break no law about rest? Time cut short is not rest."""
+    if could is None or not all(may for _, may, _ in could):
+        return False
+    return _holds(search, state, state, () if search.space.is_cut_short(state) else search.rest_laws)

@@ -64,6 +64,14 @@ class Remembering:
                 self.own[state & mask] = known
         return known
 
+    def unjudged(self, state: Packed) -> KnownSteps:
+        """The steps as they are remembered, without judging them."""
+        if self.laws:
+            return self.own_steps(state)[0]
+        at = (state >> self.shift) & self.low
+        known = self.memo.get(state & self.masks[at]) if at < len(self.masks) else None
+        return known or self.learn(state)
+
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         return self.space.steps(self.actor, state, looked)
 
@@ -136,12 +144,15 @@ class Aging(dict[int, KnownSteps]):
         return self
 
     def learn(self, state: Packed) -> KnownSteps:
-        difference = self.later(state)
+        entry = self.unjudged(state)
         for law in self.laws:
-            law.judge_time(state, state + difference)
-        if not difference:
-            return IDLE
-        return self.space.kinds.number((None,), (True,)), (difference,)
+            law.judge_time(state, state + sum(entry[1]))
+        return entry
+
+    def unjudged(self, state: Packed) -> KnownSteps:
+        """The steps as they are remembered, without judging them."""
+        difference = self.later(state)
+        return (self.space.kinds.number((None,), (True,)), (difference,)) if difference else IDLE
 
     def later(self, state: Packed) -> int:
         slots = self.space.packing.slots
