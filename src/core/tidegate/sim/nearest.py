@@ -29,7 +29,7 @@ from tidegate.sim.tracing import Path, steps_of, unchosen
 
 NEAREST_STATES_MAX: Final = 1_000
 
-_Step: TypeAlias = tuple[bool, bool, Packed]
+_Move: TypeAlias = tuple[bool, bool, Packed]
 """Is it a fault; may it stay away; and where does it lead?"""
 
 
@@ -87,18 +87,15 @@ def _to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) 
     return ()
 
 
-def _following(search: Search, state: Packed) -> list[_Step] | None:
+def _following(search: Search, state: Packed) -> list[_Move] | None:
     """The steps from a state; None where one of them meets what is wrong, to which the search for the broken law never came."""
     kinds = search.space.kinds
-    found: list[_Step] = []
+    found: list[_Move] = []
     try:
         for stepper in search.steppers:
             kind, steps = stepper.unjudged(state)
-            faults, musts = kinds.faults[kind], kinds.musts[kind]
-            found += [
-                (fault is not None, not must, state + step)
-                for fault, must, step in zip(faults, musts, steps, strict=True)
-            ]
+            for fault, must, step in zip(kinds.faults[kind], kinds.musts[kind], steps, strict=True):
+                found.append((fault is not None, not must, state + step))
     except _OURS:
         raise
     except (InstantRefused, Exception):  # noqa: BLE001  it is the user's
@@ -106,7 +103,7 @@ def _following(search: Search, state: Packed) -> list[_Step] | None:
     return found
 
 
-def _sound(search: Search, state: Packed, could: Sequence[_Step], seen: set[Packed]) -> Iterator[Packed]:
+def _sound(search: Search, state: Packed, could: Sequence[_Move], seen: set[Packed]) -> Iterator[Packed]:
     """Where steps lead that break no law and that were not seen, those first that must happen and faults last."""
     for _, _, after in sorted(could, key=itemgetter(0, 1)):
         if after not in seen and _holds(search, state, after):
@@ -131,7 +128,7 @@ _OURS: Final = (Grew, Overflow)
 """What ends a search that is not fit for what it meets; another one is begun."""
 
 
-def _rests_well(search: Search, state: Packed, could: Sequence[_Step] | None) -> bool:
+def _rests_well(search: Search, state: Packed, could: Sequence[_Move] | None) -> bool:
     """Must nothing happen in the state, and does it break no law about rest? Time cut short is not rest."""
     if could is None or not all(may for _, may, _ in could):
         return False

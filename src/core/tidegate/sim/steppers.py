@@ -18,7 +18,7 @@ from tidegate.sim.aging import InstantRefused, aged
 from tidegate.sim.judging import Between, judge_steps
 from tidegate.sim.packing import Lens, Looked, Packed, Slot
 from tidegate.sim.scenario import CLOCK_LANE, Actor, ActorStep, Clock, Label
-from tidegate.sim.space import IDLE, KnownSteps, Space, in_order
+from tidegate.sim.space import IDLE, KnownSteps, Space, in_order, remembered
 from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, QUANTUM
 
 UNAGED: Final = frozenset({BUDGET, IDS, LIFE, CLOCK.name[0], QUANTUM.name[0]})
@@ -66,11 +66,7 @@ class Remembering:
 
     def unjudged(self, state: Packed) -> KnownSteps:
         """The steps as they are remembered, without judging them."""
-        if self.laws:
-            return self.own_steps(state)[0]
-        at = (state >> self.shift) & self.low
-        known = self.memo.get(state & self.masks[at]) if at < len(self.masks) else None
-        return known or self.learn(state)
+        return self.own_steps(state)[0] if self.laws else remembered(self, state)
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         return self.space.steps(self.actor, state, looked)
