@@ -118,7 +118,7 @@ def frozen_fields(kind: type) -> tuple[str, ...] | None:
     return names if is_frozen else None
 
 
-def parts_of(item: object) -> tuple[object, ...] | None:
+def field_values(item: object) -> tuple[object, ...] | None:
     """The values of the fields of an item that can hold nothing else; None if it is of another kind, or a field is not set."""
     read = _reader(type(item))  # type: ignore[arg-type]  # a class is hashable
     try:
@@ -209,7 +209,7 @@ def _is_immutable(item: object) -> bool:
         return True
     if kind is tuple:
         return all(map(_is_immutable, cast("tuple[object, ...]", item)))
-    if (parts := parts_of(item)) is not None:
+    if (parts := field_values(item)) is not None:
         return all(map(_is_immutable, parts))
     if (names := frozen_fields(kind)) is not None:  # type: ignore[arg-type]  # a class is hashable
         held = [getattr(item, name, _UNSET) for name in names]
@@ -302,7 +302,7 @@ def _mapped(value: object, change: Callable[[object], object], name: Callable[[s
     fields = frozen_fields(kind)  # type: ignore[arg-type]  # a class is hashable
     if not fields:
         return value
-    held = parts_of(value)
+    held = field_values(value)
     if held is None:
         held = tuple(getattr(value, field, _UNSET) for field in fields)
         if _UNSET in held:

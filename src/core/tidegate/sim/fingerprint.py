@@ -36,7 +36,7 @@ import attrs
 from tidegate.model.bytecode import PYTHON, Suspension, is_known_python, suspensions
 from tidegate.model.documents import Document, exactly
 from tidegate.model.errors import Misuse, typed
-from tidegate.model.immutable import frozen_fields, holds_more, is_value, may_hold_more, mutable_part, parts_of
+from tidegate.model.immutable import field_values, frozen_fields, holds_more, is_value, may_hold_more, mutable_part
 
 SLASH, BACKSLASH = "/", "\\"
 _UNBOUND: Final = object()
@@ -288,7 +288,7 @@ class Canon:
             if len(self.known) >= _KNOWN_MAX:  # a key of many parts adds them all
                 self.known.clear()
             before, self.lasts = self.lasts, True
-            parts = parts_of(item)
+            parts = field_values(item)
             if parts is not None:
                 keys = self.keys(parts)
                 found, has_more = (item, None if keys is None else (kind, *keys)), False
