@@ -1,6 +1,7 @@
-"""An object of Python as a snapshot sees it: whose class it is of, what it holds, and that as a value.
+"""Python objects as a snapshot sees them: the origin of the class, the contents, and those as a
+value.
 
-No code of the user's is run, no property, descriptor or `__getattr__`.
+This module runs no user code: no property, no descriptor, no `__getattr__`.
 """
 
 from __future__ import annotations
@@ -30,16 +31,18 @@ from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
 
 TOKENS_MAX: Final = 2_000
-"""How many values a snapshot holds of one place, besides those of collections of nothing but numbers and texts."""
+"""The maximum number of values in one place's snapshot, without collections of numbers and texts
+alone.
+"""
 _WIDE_MAX: Final = 20_000
-"""And how many of one such collection."""
+"""The maximum number in one such collection."""
 _BYTES_MAX: Final = 1_000_000
-"""How many bytes of a buffer."""
+"""The maximum size of a buffer, in bytes."""
 _LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
-"""Where the standard library lies."""
+"""The folder of the standard library."""
 INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(\w+)")
 _HEAP_TYPE: Final = 1 << 9
-"""The flag of a class that Python code, rather than C, has made."""
+"""The flag of a class made by Python code rather than C."""
 
 
 def state_of(generator: object) -> object:
@@ -50,7 +53,9 @@ def state_of(generator: object) -> object:
 
 
 def is_library(module: str, file: str | None, own: frozenset[str]) -> bool:
-    """Is it code of the standard library, of an installed package, or of tidegate? Programs keep no state there."""
+    """Is it code of the standard library, an installed package or tidegate? Programs keep no state
+    there.
+    """
     if file is None:
         return module != "__main__"
     place, is_ours = file.replace("\\", "/"), module.partition(".")[0] == "tidegate"
@@ -70,7 +75,7 @@ def is_library_class(kind: type, own: frozenset[str]) -> bool:
 
 
 def _is_made_by_a_library(function: FunctionType) -> bool:
-    """Does its code lie elsewhere than its class? So it is with methods that a decorator has made."""
+    """Is its code outside the module of its class, as for a method made by a decorator?"""
     file = function.__code__.co_filename.replace("\\", "/")
     top = function.__module__.partition(".")[0]
     return file.startswith("<") or (top not in _MAKERS and any(f"/{maker}" in file for maker in _MAKERS.values()))
@@ -79,11 +84,13 @@ def _is_made_by_a_library(function: FunctionType) -> bool:
 _MAKERS: Final[Mapping[str, str]] = {
     "attr": "attr/_", "contextlib": "contextlib.py", "dataclasses": "dataclasses.py", "functools": "functools.py",
 }  # fmt: skip
-"""Modules that make methods for classes of others, and how their files end."""
+"""Modules that make methods for classes of others, and parts of their file names."""
 
 
 def fields_of(item: object, own: frozenset[str]) -> Iterator[tuple[str, object]]:
-    """The attributes of an instance of a class of the user's, or of one that holds whatever is put there, or calls it."""
+    """The attributes of an instance of a user's class, or of a library class that holds or calls
+    user objects.
+    """
     module = type(item).__module__
     is_calling = module.partition(".")[0] == "tidegate" and callable(item)
     if is_library_class(type(item), own) and module not in _HOLDERS and not is_calling:
@@ -103,7 +110,7 @@ def attributes_of(item: object) -> Iterator[tuple[str, object]]:
 
 @cache
 def _form_of(kind: type) -> tuple[bool, tuple[tuple[type, str, MemberDescriptorType], ...]]:
-    """Whether it looks attributes up as any class does, and its slots."""
+    """Whether its attribute lookup is standard, and its slots."""
     is_plain = not any(isinstance(getattr_static(kind, name, None), FunctionType) for name in _LOOKING_UP)
     return is_plain, tuple(
         (base, name, member)
@@ -134,12 +141,12 @@ def is_random(item: object) -> bool:
 
 
 def is_iterator(item: object) -> bool:
-    """Is it an iterator of C code, such as `map` or what itertools makes?"""
+    """Is it a C iterator, such as `map` or one from itertools?"""
     return issubclass(type(item), Iterator) and type(item).__module__ in ("builtins", "itertools", "collections")
 
 
 def is_constant(item: object, own: frozenset[str]) -> bool:
-    """Is there nothing in it that can change, and that the walk does not visit by itself?"""
+    """Does it contain nothing changeable that the walk would not visit anyway?"""
     match item:
         case partial():
             return all(is_constant(each, own) for each in (item.func, *item.args, *item.keywords.values()))
@@ -151,11 +158,11 @@ def is_constant(item: object, own: frozenset[str]) -> bool:
             return isinstance(item, CONSTANT) or is_value(item)
 
 
-# --- what it holds ------------------------------------------------------------------------------------------------------
+# --- what it holds --------------------------------------------------------------------------------
 
 
 def token_of(item: object, left: list[int], deep: int, inside: tuple[int, ...], own: frozenset[str]) -> object:
-    """A value as another one that is equal as long as nothing in it changes."""
+    """A value that stays equal as long as nothing in the item changes."""
     left[0] -= 1
     kind = type(item)
     if kind in ATOMS:
@@ -201,7 +208,7 @@ def token_of(item: object, left: list[int], deep: int, inside: tuple[int, ...], 
         case count():
             return (kind, repr(item))  # such as count(3)
         case cycle():
-            return (kind, object())  # where it stands is not seen
+            return (kind, object())  # its position is not visible
         case _ if is_iterator(item):
             return (kind, length_hint(item, 0), parts(referents(item)))
         case _:
@@ -215,15 +222,17 @@ _FILES_IN_MEMORY: Final = frozenset({"BytesIO", "StringIO"})
 
 
 def _text_or_bytes(item: object, left: list[int]) -> object:
-    """What a buffer holds, such as an array or what ctypes makes, or a file in memory; None for anything else."""
+    """The contents of a buffer (such as an array or a ctypes object) or of a file in memory; else
+    None.
+    """
     try:
         for kind in type(item).__mro__:
             if kind.__module__ == "_io" and kind.__name__ in _FILES_IN_MEMORY:
                 return vars(kind)["getvalue"](item), vars(kind)["tell"](item)
-        if isinstance(getattr_static(type(item), "__buffer__", None), FunctionType):  # it is the user's
+        if isinstance(getattr_static(type(item), "__buffer__", None), FunctionType):  # a user's own method
             return None
         view = memoryview(cast("bytes", item))
-    except (TypeError, ValueError, BufferError):  # it is none, or closed
+    except (TypeError, ValueError, BufferError):  # not a buffer, or closed
         return None
     if view.nbytes > _BYTES_MAX:
         left[0] = -1

@@ -1,21 +1,24 @@
 """Programs, the network and the clock, as actors over cells.
 
-A program meets its faults where its effects happen: what may become of one request is in `tidegate.sim.requests`. Besides,
-of the process itself:
+A program meets faults at its effects; `tidegate.sim.requests` has the possible outcomes of one
+request. Faults of the process itself:
 
-    crash            it is dead; its next effect is not done
-    cancelled        the program is closed; what it asked for is done or not, or, where it may be late, under way
-    never returns    user code does not come to an end; the program stands until it crashes or is cancelled
-    stall            it stands while the store's time goes on
+    crash            It dies before its next effect.
+    cancelled        The program is closed. Its request is done or not, or, if it may be late, in
+                     flight.
+    never returns    User code never ends. The program waits until it crashes or is cancelled.
+    stall            It pauses while the store's time passes.
 
-A process may crash before any effect and after its last one (double execution hides there). If its request may be late, and the
-program ends by an `Ambiguous`, it may also crash while the request is under way, which takes both faults.
+A process may crash before any effect and after its last one (double execution hides there). If its
+request may be late and the program ends by an `Ambiguous`, it may also crash with the request in
+flight. That takes both faults.
 
-A restart is a new life: the program starts again with the number of its life, so that it uses new request ids. What was
-cancelled can be started again, too.
+A restart begins a new life: the program starts again with its life's number, so it uses new request
+ids. A cancelled program can restart too.
 
-A restart is a fault of its own (`Fault.RESTART`), so a run in which the dead stay dead is one, too, and `eventually` is asked
-there. A process that `comes_back` always starts again in the end, at no cost, as whatever a supervisor watches over does.
+A restart is a fault of its own (`Fault.RESTART`). So runs without it also exist, and `eventually`
+applies to them. A process with `comes_back` always restarts in the end, at no cost, as under a
+supervisor.
 """
 
 from __future__ import annotations
@@ -70,13 +73,13 @@ P = ParamSpec("P")
 def factory(
     program: Callable[P, Coroutine[Effect[object], object, object]], *arguments: P.args, **named: P.kwargs
 ) -> Birth:
-    """A program that is the same in every life."""
+    """A birth that runs the same program in every life."""
     check_callable(program, "a program", 'write factory(program, "argument"), which calls it in each life')
     return partial(_begun, partial(program, *arguments, **named))
 
 
 def _begun(run: Callable[[], Program[object]], life: int) -> Program[object]:  # noqa: ARG001  it is the same in each
-    """A new run; a function of the module, so that it can be sent to another process."""
+    """A module-level function, so that it can be pickled for another process."""
     return run()
 
 
@@ -87,13 +90,13 @@ class Process:
 
     Attributes:
         name: Its lane.
-        birth: Which life -> a new run of the program.
-        faults: What may strike it.
-        meaning: What its effects mean.
-        host: The machine that it runs on.
-        comes_back: Whether it must start again, however often it crashes or is cancelled.
-        raises: Whether its caller expects an `Ambiguous` or a `NotDurable` of it, and finds out what was done; otherwise a
-            report tells where it ends by one.
+        birth: Maps a life to a new run of the program.
+        faults: The faults that may strike it.
+        meaning: The meaning of its effects.
+        host: Its machine.
+        comes_back: It must restart after every crash or cancellation.
+        raises: Its caller expects an `Ambiguous` or `NotDurable` and finds out the outcome;
+            otherwise a report lists where it ends by one.
     """
 
     name: str
@@ -147,11 +150,11 @@ class Process:
         return self.behaviour.has_raised
 
     def in_time(self, *, is_relative: bool) -> None:
-        """It runs in relative time, or, unless it did so before, in another one."""
+        """Set relative time. Once set, it stays."""
         self.behaviour.is_relative |= is_relative
 
     def forget(self) -> Callable[[], None]:
-        """Begin with a program of which nothing is known; returns what brings back what was."""
+        """Begin with an unknown program; returns a function that restores the known one."""
         known = self.behaviour
         self.remember(ProgramAutomaton(self.birth, self.name, is_checked=bool(known.births)))
         return lambda: self.remember(known)
@@ -164,12 +167,12 @@ class Process:
         return (self.behaviour,)
 
     def asked_at(self, world: World) -> str:
-        """Which line of its program asks for what comes next."""
+        """The source line of its next request."""
         node = self.behaviour.nodes[cast("int", world.read(self.place))]
         return f"{node.src}, where it is {plain_text(node.status)}"
 
     def goes(self, world: World, node: int) -> World:
-        """Stand at the node; to stand before a sleep is to sleep, if the clock can tell."""
+        """Move to the node. At a sleep that the clock can measure, set the wake-up time."""
         awake = self.behaviour.slept(node, world.read(QUANTUM), self.host.lasts)
         if awake != node and (last := self.last_sleep(node, awake)) is not None:
             return world.write(self.place, last)
@@ -181,7 +184,9 @@ class Process:
                 return world
 
     def last_sleep(self, node: int, awake: int) -> int | None:
-        """The last sleep on the way to where it is awake in which it may die as it cannot die there; None if there is none."""
+        """The last skipped sleep at which it can die in a way it cannot at the awake node; None if
+        there is none.
+        """
         status, last = self.behaviour.status(awake), None
         then = status.effect if isinstance(status, Asking) else None
         may_crash = then is None and self.faults.allows(Fault.CRASH_BEFORE)
@@ -225,7 +230,9 @@ class Process:
                 pass
 
     def ended_by_late(self, world: World, node: int, asker: Asker, effect: Effect[object]) -> World | None:
-        """The world with its request under way, if the program ends by that: so it cannot crash afterwards, and start again."""
+        """The world with its request in flight, if that ends the program: it then could not crash
+        afterwards and restart.
+        """
         is_late = (
             asker.at is None and not isinstance(effect, (Now, Sleep, Note)) and self.faults.strikes(Fault.LATE, effect)
         )
@@ -241,7 +248,9 @@ class Process:
         return isinstance(status, Asking) or (self.comes_back and isinstance(status, (Crashed, Cancelled)))
 
     def advances(self, world: World) -> bool:
-        """Does it go on, whatever others do? Who waits for them does not, nor who stands in user code that never returns."""
+        """Does it go on regardless of others? Not if it waits for them, or in user code that never
+        returns.
+        """
         match self.status(world.read(self.place)):
             case Asking(effect):
                 if self.is_stuck(world):
@@ -257,7 +266,7 @@ class Process:
                 return self.is_busy(world)
 
     def asking(self, world: World, effect: Effect[object]) -> Asker:
-        """Who asks, and how far the request has come."""
+        """Its asker, with the progress of the request."""
         return self.asker.come(world.read(come(self.name))) if isinstance(effect, IN_STEPS) else self.asker
 
     def is_stuck(self, world: World) -> bool:
@@ -282,17 +291,17 @@ class Process:
         yield from self.stands(world, effect)
 
     def halfway(self, world: World, effect: Effect[object], at: Halfway | None, outcomes: Answers) -> Steps:
-        """What the store does of several steps, after which it is not at its end."""
+        """The steps of the store that do not complete the request."""
         if isinstance(effect, IN_STEPS):
             yield from stepping(effect, world, self.name, self.meaning, at, outcomes)
 
     def unasked(self, world: World, effect: Effect[object]) -> World:
-        """The world in which the request is over."""
+        """The world with the request over."""
         is_halfway = isinstance(effect, IN_STEPS) and world.read(come(self.name)) is not None
         return world.write(come(self.name), None) if is_halfway else world
 
     def stands(self, world: World, effect: Effect[object]) -> Iterator[ActorStep]:
-        """It stays where it is: for a while, or for ever."""
+        """It pauses for a while, or for ever."""
         may_stall = self.host.stall and self.faults.strikes(Fault.STALL, effect) and not isinstance(effect, Sleep)
         if may_stall and (after := spent(world, Fault.STALL)):
             label = Label(f"stands for {seconds(self.host.stall)}")
@@ -317,7 +326,7 @@ class Process:
                 yield self.ends(ended, Label(effect, Trouble(f"cancelled {when}")), Fault.CANCELLED, effect)
 
     def ends(self, world: World, label: Label, fault: Fault, undone: Effect[object] | None = None) -> ActorStep:
-        """All that it has in memory is gone; `undone` is what it awaits."""
+        """It dies and loses its memory. `undone` is the awaited effect."""
         node = ProgramAutomaton.CANCELLED if fault is Fault.CANCELLED else ProgramAutomaton.CRASHED
         dead = world.write(self.place, node).write(notes(self.name), ())
         if isinstance(undone, Sleep):
@@ -330,19 +339,21 @@ class Process:
 
 
 _AT_ONCE: Final = (Now, Sleep, Note, InTransaction, CommitTransaction, AbortTransaction, FindOne, FindAll)
-"""What waits for nobody else."""
+"""Effects that wait for no other process."""
 
 
 QUIET: Final = Call("all is quiet")
-"""To wait until the others are done: for a program that looks, or tidies up, at the end of every run (`when_quiet`)."""
+"""Wait until all others are done: for a program that checks or cleans up at the end of every run
+(`when_quiet`).
+"""
 
 
 def when_quiet(processes: tuple[Process, ...], otherwise: Meaning = perform) -> Meaning:
-    """A meaning in which `QUIET` is answered when none of the processes does anything any more, and nothing is under way.
+    """A meaning that answers `QUIET` once no process acts any more and no request is in flight.
 
     Args:
-        processes: Whoever must have returned, failed, or died for good.
-        otherwise: What everything else means.
+        processes: All of them must have returned, failed, or died for good.
+        otherwise: The meaning of all other effects.
     """
     check_tuple(processes, Process, "a process")
     check_callable(otherwise, "a meaning")
@@ -357,7 +368,7 @@ class _WhenQuiet:
 
     @property
     def delivered(self) -> Meaning:
-        """What a request means that arrives late: `QUIET` never does."""
+        """The meaning of a late request, which `QUIET` never is."""
         return self.otherwise
 
     def __call__(self, effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -369,22 +380,23 @@ class _WhenQuiet:
 
 @lru_cache(CELLS_KEPT)
 def stuck(process: str) -> Cell[bool]:
-    """Does user code never return to the process?"""
+    """Is the process in user code that never returns?"""
     return Cell(("stuck", process), empty=False)
 
 
 @lru_cache(CELLS_KEPT)
 def come(process: str) -> Cell[Halfway | None]:
-    """How far the store has come with what the process asks."""
+    """The store's progress with the request of the process."""
     return Cell(("halfway", process), None)
 
 
 @final
 @attrs.frozen(eq=False)
 class Network:
-    """Delivers what is under way, in any order, at any time; nobody gets the reply.
+    """Delivers requests in flight in any order, at any time; their replies are lost.
 
-    Without a meaning it has that of the processes of its scenario whose requests may be late, if they have but one.
+    Without a meaning, it takes the meaning of the scenario's processes with late requests, if they
+    share one.
     """
 
     meaning: Meaning | None = None
@@ -413,7 +425,7 @@ class Network:
             yield from self.arrives(request, left)
 
     def arrives(self, request: Flying, left: World) -> Iterator[ActorStep]:
-        """It is done and a majority has it, or it goes behind what no majority has."""
+        """The request is done with a majority, or becomes the latest unconfirmed write."""
         asker = Asker(request.sender, self.meaning or perform, Faults()).come(request.come)
         if not (writes := left.read(UNCONFIRMED)):
             for done, reply in replies(request.effect, left, asker):
@@ -430,7 +442,9 @@ class Network:
 @final
 @attrs.frozen(eq=False)
 class Ticks:
-    """The clock in absolute time: one quantum at any point, a bounded number of times."""
+    """The clock in absolute time: it moves by one quantum at any point, a bounded number of
+    times.
+    """
 
     quantum: Duration
     name: str = CLOCK_LANE

@@ -1,37 +1,39 @@
-"""Relative time: every instant is kept as its age, so that time has no bound and the states are finite.
+"""Relative time: the search keeps each instant as its age, so time is unbounded and the states
+finite.
 
-A state keeps an instant as its distance to now, which is always 0. When time passes, every instant in the state moves back by
-one quantum (`aged`), but no further back than the horizon. So one state stands for many: an instant at the horizon is any
-instant that is at least so long ago, and each of them may be another one.
+Now is always 0. As time passes, `aged` moves every instant back, but not beyond the horizon. An
+instant at the horizon represents all instants at least that old.
 
-That is exact if no code ever sees more than what all of these have in common. So the search never hands out the instants of
-a state. It hands out a `RelativeInstant` in place of each, and code may use that as follows, and in no other way:
+This is exact only if code sees no more than these have in common. So code gets a `RelativeInstant`
+in place of each instant, with these uses only:
 
-    keep          Pass it on, put it into a document or a state, drop it, test whether it is there and `isinstance(it, Instant)`.
-                  A copy in a state grows old as the original does.
-    stamp         Let the store write the time (`PutServerTime`) or ask for it (`StoreTime`): that is 0, exactly.
+    keep          Pass it on, store it, drop it, test for its presence or `isinstance(it, Instant)`.
+                  A stored copy ages too.
+    stamp         Let the store write the time (`PutServerTime`) or ask for it (`StoreTime`):
+                  exactly 0.
     plus          Add a duration to an instant within the horizon: both move alike.
-    minus         Subtract two instants of which one is within the horizon. If both are, the difference is a number that does
-                  not depend on when time began. If one is not, the difference is an `Unknown`: at least so long.
-    compare       Compare an `Unknown` with a number. The answer is the same for all instants that it stands for, or the use
-                  is refused: "at least 40 s" is more than 30 s, and nobody knows whether it is more than 50 s.
-    equal         Compare two instants, where one is within the horizon.
+    minus         Subtract two instants, one of them within the horizon. If both are, the result is
+                  exact. Otherwise it is an `Unknown`: at least so long.
+    compare       Compare an `Unknown` with a number. The use is refused if the answer is open: "at
+                  least 40 s" exceeds 30 s, and perhaps 50 s.
+    equal         Compare two instants, one of them within the horizon.
 
-`OlderThan`, `Sleep` and `NoLongerThan` are made of these. Everything else (a number or a text of an instant, an order by
-instants, a unique index over instants, an instant that is a constant) is refused where it happens (`InstantRefused`), also if
-the code catches what it raises. The remedy is absolute time, in which instants are what they are and the number of moves of the
-clock is bounded.
+`OlderThan`, `Sleep` and `NoLongerThan` are built from these. Any other use stops the search with
+`InstantRefused`, even if the code catches it: an instant as number or text, an order or a unique
+index over instants, a constant instant. The remedy is absolute time, with a bounded number of clock
+moves.
 
-Two more uses are refused elsewhere: a program that holds an instant across an await, for its locals are not part of the state
-(`tidegate.sim.automaton`), and a program that reads the clock of its machine (`Now`).
+Programs also may not hold an instant across an await (`tidegate.sim.automaton`) or read their
+machine's clock (`Now`).
 
 Laws
-    AG1  What code answers in a relative state, it answers in each absolute state for which the relative one stands.
-    AG2  To age twice is to age once by the sum.
-    AG3  A value keeps its type and all that is no instant as time passes.
+    AG1  Code that gives an answer in a relative state gives it in each absolute state it
+         represents.
+    AG2  Ageing twice equals ageing once by the sum.
+    AG3  As time passes, a value keeps its type and every part that is not an instant.
 
-Known not to work: a step law sees no change where a step overwrites one instant beyond the horizon with another one;
-`type(at) is Instant` is false.
+Known not to work: a step law sees no change where a step overwrites one instant beyond the horizon
+with another; `type(at) is Instant` is false.
 """
 
 from __future__ import annotations
@@ -52,13 +54,14 @@ _USES: Final = "compare ages up to the horizon: OlderThan in a filter, NoLongerT
 
 @final
 class InstantRefused(ControlFlow):
-    """Relative time does not fit: control flow of the search, never seen outside.
+    """Relative time does not fit. The search handles this error, and it never leaves the search.
+
+    It is not an `Exception`, so no `except Exception` of a program or law hides it.
 
     Args:
-        what: What was done with an instant.
-        todo: What to write instead.
-        where: At which line; "" if the caller knows better.
-    It is no `Exception`, so that no `except Exception` of a program or a law hides it.
+        what: The refused use.
+        todo: The fix.
+        where: The source line; "" if the caller knows it better.
     """
 
     def __init__(self, what: str, todo: str, where: str = "") -> None:
@@ -67,12 +70,10 @@ class InstantRefused(ControlFlow):
         self.horizon: Horizon | None = None
 
     def forget(self) -> None:
-        """The simulator itself used an instant so, and finds another way."""
         if self.horizon is not None and self.horizon.refused is self:
             self.horizon.refused = None
 
     def of(self, whom: str, where: str) -> InstantRefused:
-        """The same, with who did it, and where."""
         return InstantRefused(f"{whom} {self.what}", self.todo, self.where or where)
 
     def __str__(self) -> str:
@@ -80,15 +81,15 @@ class InstantRefused(ControlFlow):
 
 
 def aged(value: object, by: Duration, horizon: Duration) -> object:
-    """The value with every instant in it moved back.
+    """The value with every instant moved back.
 
     Args:
         value: Any value.
-        by: How far, in microseconds.
-        horizon: How far back an instant lies at most, in microseconds before now, which is 0.
+        by: Distance in microseconds.
+        horizon: Maximum distance before now (0), in microseconds.
 
     Raises:
-        InstantRefused: Two instants of a set would become one.
+        InstantRefused: Two instants in a set would become equal.
     """
 
     def older(each: object) -> object:
@@ -101,7 +102,7 @@ def aged(value: object, by: Duration, horizon: Duration) -> object:
 
 
 def holds_instant(value: object) -> bool:
-    """Tell whether there is an instant anywhere in the value; a list, a set and a dict are looked through as well."""
+    """Tell whether the value contains an instant, also inside a list, set or dict."""
     match value:
         case Instant():
             return True
@@ -117,15 +118,15 @@ def holds_instant(value: object) -> bool:
             return any(holds_instant(getattr(value, name)) for name in field_names(type(value)) or ())
 
 
-# --- what code sees of it ----------------------------------------------------------------------------------------------
+# --- code's view -------------------------------------------------------------------------------
 
 
 @final
 class Horizon:
-    """The relative time of one search: how far back instants are told apart, and which use of one was refused.
+    """The relative time of one search: its horizon, and the first refused use.
 
     Args:
-        length: The largest age that is ever compared, in microseconds.
+        length: The largest age that code compares, in microseconds.
     """
 
     def __init__(self, length: Duration) -> None:
@@ -133,21 +134,20 @@ class Horizon:
         self.refused: InstantRefused | None = None
 
     def seen(self, value: object) -> object:
-        """What code sees of a value of a state."""
         return mapped(value, lambda each: self.relative(each) if type(each) is Instant else each)
 
     def relative(self, at: Instant) -> RelativeInstant:
         return RelativeInstant(self, at.at, at.clock, is_exact=at.at > -self.length)
 
     def now(self, at: Instant) -> RelativeInstant:
-        """What the store's clock shows: that is exact, even if no age is ever compared."""
+        """The store's time. It is exact, even if no code compares ages."""
         return RelativeInstant(self, at.at, at.clock, is_exact=True)
 
     def stored(self, value: object) -> object:
-        """A value that code has made, as a state keeps it.
+        """The form in which a state keeps a value made by code.
 
         Raises:
-            InstantRefused: There is an instant in it that is not from this world.
+            InstantRefused: The value contains a constant instant.
         """
         return mapped(value, self._stored)
 
@@ -159,14 +159,13 @@ class Horizon:
         return each
 
     def refuse(self, what: str, todo: str = _USES) -> NoReturn:
-        """Refuse a use of an instant, once and for all."""
         refused = InstantRefused(what, todo)
         refused.horizon = self
         self.refused = self.refused or refused
         raise refused
 
     def check(self) -> None:
-        """Raise what was refused, although the code that did it has caught it."""
+        """Raise a pending refusal, even if the code that caused it caught the error."""
         if (refused := self.refused) is not None:
             self.refused = None
             raise refused
@@ -174,13 +173,13 @@ class Horizon:
 
 @final
 class RelativeInstant(Instant):  # type: ignore[misc]  # final for everybody else
-    """An instant in relative time, as code sees it. It has the operations of the module's list, and no others.
+    """An instant in relative time, as code sees it. It supports the operations listed above only.
 
     Args:
-        horizon: Of which search.
+        horizon: The horizon of its search.
         at: Its distance to now, in microseconds.
-        clock: Whose time it is.
-        is_exact: Is it just then? Otherwise it is then or any time earlier.
+        clock: The name of its clock.
+        is_exact: False if it represents this instant and every earlier one.
     """
 
     __slots__ = ("_at", "_horizon", "_is_exact")
@@ -201,7 +200,6 @@ class RelativeInstant(Instant):  # type: ignore[misc]  # final for everybody els
         return self._horizon.relative(raw(self))
 
     def checked(self) -> RelativeInstant:
-        """Itself, if no use of an instant was refused since the last check."""
         self._horizon.check()
         return self
 
@@ -258,17 +256,18 @@ class RelativeInstant(Instant):  # type: ignore[misc]  # final for everybody els
         if not isinstance(other, RelativeInstant):
             self._horizon.refuse("compares an instant with a constant")
         if other.clock != self.clock:
-            _ = Instant(0, self.clock) - Instant(0, other.clock)  # which says why that is no use
+            _ = Instant(0, self.clock) - Instant(0, other.clock)  # raises, and says why the clocks differ
         return other
 
 
 def raw(at: RelativeInstant) -> Instant:
-    """The instant as the search keeps it."""
     return Instant(at._at, at.clock)  # noqa: SLF001  only the search may look
 
 
 def packed(at: RelativeInstant) -> tuple[object, tuple[object, ...]]:
-    """How an instant is made in another process, as `pickle` wants it: no code of the user's may do so."""
+    """The parts for `pickle`, to rebuild the instant in another process. User code may not copy
+    it.
+    """
     return _unpacked, (at._horizon.length, at._at, at.clock, at._is_exact)  # noqa: SLF001  only the search may look
 
 
@@ -277,17 +276,17 @@ def _unpacked(length: Duration, at: int, clock: ClockName, is_exact: bool) -> Re
 
 
 def plain(value: object) -> object:
-    """The value with the instants that the search keeps: for people, and for keys."""
+    """The value with the search's own instants, for messages and keys."""
     return mapped(value, lambda each: raw(each) if isinstance(each, RelativeInstant) else each)
 
 
 def settled(value: object) -> object:
-    """A value that code has made, as code will see it once it has been in a state."""
+    """A value made by code, as code will see it after a state has kept it."""
     return mapped(value, lambda each: each.settled() if isinstance(each, RelativeInstant) else each)
 
 
 def horizon_of(value: object) -> Duration | None:
-    """How far back instants are told apart in the search that the value is of; None if it holds none of relative time."""
+    """The horizon of the search that made the value; None if it contains no relative instant."""
     found: list[Duration] = []
 
     def look(each: object) -> object:
@@ -300,19 +299,19 @@ def horizon_of(value: object) -> Duration | None:
 
 
 def check_use(reply: object) -> None:
-    """Raise what was refused to code that was given this value, although the code has caught it.
+    """Raise a refusal pending for this reply, even if the code that got the reply caught the error.
 
     Raises:
-        InstantRefused: There is an instant in it, and it was used in a way that is not permitted.
+        InstantRefused: The code used an instant of the reply in a refused way.
     """
     mapped(reply, lambda each: each.checked() if isinstance(each, RelativeInstant) else each)
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two values are the same, types and all.
+    """Compare two values, types included.
 
     Raises:
-        InstantRefused: They differ in nothing but instants beyond the horizon, and nobody knows whether in these.
+        InstantRefused: They differ only in instants beyond the horizon, so the answer is unknown.
     """
     try:
         return exactly(one) == exactly(other)
@@ -324,28 +323,23 @@ def same(one: object, other: object) -> bool:
 
 
 def unchanged(one: object, other: object) -> bool:
-    """Whether the search keeps two values as one."""
     return _computed(lambda both: exactly(both[0]) == exactly(both[1]), (one, other))
 
 
 def plain_text(value: object) -> str:
-    """The one-line form of a value that code sees."""
     return _computed(show, value)
 
 
 def by_text(values: Iterable[V]) -> tuple[V, ...]:
-    """Sorted by their one-line forms."""
     found = tuple(values)
     return found if len(found) < 2 else tuple(sorted(found, key=plain_text))
 
 
 def plain_str(value: object) -> str:
-    """The text of a value that code sees."""
     return _computed(str, value)
 
 
 def _computed(compute: Callable[[V], T], value: V) -> T:
-    """What is computed of a value, without its relative instants where these are in the way: few values hold any."""
     try:
         return compute(value)
     except InstantRefused as refused:
@@ -355,12 +349,12 @@ def _computed(compute: Callable[[V], T], value: V) -> T:
 
 @final
 class Unknown:
-    """The difference of two instants, one of which lies beyond the horizon: a number that is only known on one side.
+    """A difference of two instants, one beyond the horizon: a number known on one side only.
 
     Args:
-        horizon: Of which search.
+        horizon: The horizon of its search.
         bound: In microseconds.
-        is_least: Is it the bound or more? Otherwise the bound or less.
+        is_least: True if the number is the bound or more; False if it is the bound or less.
     """
 
     __slots__ = ("bound", "horizon", "is_least")
@@ -369,7 +363,6 @@ class Unknown:
         self.horizon, self.bound, self.is_least = horizon, bound, is_least
 
     def _is_above(self, number: object, *, or_equal: bool) -> bool:
-        """Whether it is above a number, or that number."""
         if type(number) is int:
             if self.is_least and (number < self.bound or (or_equal and number == self.bound)):
                 return True
@@ -394,7 +387,7 @@ class Unknown:
         return not self._is_above(number, or_equal=False)
 
     def __eq__(self, number: object) -> bool:
-        self._is_above(number, or_equal=not self.is_least)  # or it is refused
+        self._is_above(number, or_equal=not self.is_least)  # raises if the answer is unknown
         return False
 
     def __hash__(self) -> int:  # noqa: PLE0309  it returns nothing at all

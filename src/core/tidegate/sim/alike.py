@@ -1,7 +1,7 @@
-"""Processes that a scenario calls interchangeable are compared by what they are made of, before anything is explored.
+"""Compares the parts of interchangeable processes before a search.
 
-Functions are the same if their code is: what they are given may hold names. Programs are not compared here, for what they ask
-is (`tidegate.sim.symmetry`).
+Functions are equal if their code is, because their arguments may contain names. Programs are
+compared by their effects (`tidegate.sim.symmetry`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from tidegate.sim.faults import Faults
 
 
 def check_alike(groups: Iterable[tuple[str, ...]], actors: Mapping[str, object], where: str) -> None:
-    """Raise Misuse unless those of a group are processes, and differ in nothing but their names and programs.
+    """Raise Misuse unless the members of a group are processes that differ only in names and
+    programs.
 
     Args:
-        groups: Which processes are interchangeable.
-        actors: Whatever moves, by name.
+        groups: The interchangeable processes.
+        actors: All actors, by name.
         where: The scenario, for the message.
     """
     for first, other in ((group[0], name) for group in groups for name in group):
@@ -47,7 +48,7 @@ def check_alike(groups: Iterable[tuple[str, ...]], actors: Mapping[str, object],
 
 
 def _parts(actor: object) -> dict[str, object]:
-    """What a process is made of, as far as it can be compared."""
+    """The comparable parts of a process."""
     kind = type(actor)
     if not attrs.has(kind):
         return {}

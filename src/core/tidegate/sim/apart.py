@@ -1,11 +1,12 @@
-"""Processes share nothing but the world. A list that two programs reach would be a channel between them that no effect
-uses, so no step would show what goes through it. Nor is a program given what its runs use up, or what equality does not see:
-each run of it would get something else, or two runs be taken for one.
+"""Checks that processes share only the world.
 
-What is looked through is what a program is made of: the arguments that it is given, the variables around it, its defaults,
-and the attributes of classes that were made in a function.
-Globals are not, for a table that nobody changes is one, too; what is hidden there shows where merges are confirmed
-(`tidegate.sim.automaton`).
+A list reachable by two programs would be a channel without effects, invisible in any step. A
+program also must not receive an object that its runs use up, or with state that equality ignores:
+its runs would differ, or two runs would count as one.
+
+The check covers a program's arguments, its closure and defaults, and the attributes of classes
+defined in a function. It skips globals, because a constant table is a global too. Confirming merges
+detects state hidden there (`tidegate.sim.automaton`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _CHANGEABLE: Final = (list, dict, set, bytearray, deque)
 
 
 def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
-    """Raise Misuse if two programs share something that can change, or one is given what is used up or not seen.
+    """Raise Misuse if two programs share mutable state, or one gets an iterator or hidden state.
 
     Args:
-        births: By the name of its process, what makes a run of it.
+        births: By process name, the function that starts a run.
         where: The scenario, for the message.
     """
     owners: dict[int, tuple[str, str]] = {}
@@ -67,7 +68,7 @@ def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
 
 
 def _reached(item: object, name: str, seen: set[int]) -> Iterator[tuple[str, object]]:
-    """What can change, of all that a function is made of, with the variable that holds it."""
+    """The mutable parts of an object, each with the variable that holds it."""
     if id(item) in seen:
         return
     seen.add(id(item))
@@ -78,7 +79,7 @@ def _reached(item: object, name: str, seen: set[int]) -> Iterator[tuple[str, obj
             for variable, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
                 try:
                     held: object = cell.cell_contents
-                except ValueError:  # nothing is in it yet
+                except ValueError:  # the cell is empty
                     continue
                 yield from _reached(held, variable, seen)
             for default in (*(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()):
@@ -104,7 +105,9 @@ def _reached(item: object, name: str, seen: set[int]) -> Iterator[tuple[str, obj
 
 
 def _hidden(item: object) -> tuple[str, ...]:
-    """What an atom, or a frozen attrs value, holds besides what it is compared by; what it has worked out of that is none."""
+    """Attributes of an atom or frozen attrs value outside its equality, without cached
+    properties.
+    """
     kind = type(item)
     fields = frozen_fields(kind)  # type: ignore[arg-type]  # a class is hashable
     if isinstance(item, Enum) or (fields is None and not isinstance(item, _ATOMS)):

@@ -1,10 +1,11 @@
-"""A search is attempted, and once more where an attempt shows that it must be another one.
+"""Attempts a search, and repeats it with other settings if the attempt shows the need.
 
-    a value does not fit into its slot          the slot becomes wider
-    a step law looks at more than was known     what it looks at is known from then on
-    relative time does not fit                  time is absolute instead, if the clock has moves (`tidegate.sim.aging`)
+    a value does not fit into its slot          The slot becomes wider.
+    a step law reads bits not known before      They are known from then on.
+    relative time does not fit                  Time becomes absolute, if the clock has moves
+    (`tidegate.sim.aging`).
 
-Nothing of an attempt is kept but what it has shown, so the last one is the whole search.
+An attempt keeps only these findings, so the last one is the whole search.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 def attempt(scenario: Scenario, run: Callable[[Search], T], reductions: Reductions = PLAIN) -> T:
-    """Run a search; again with wider slots, larger footprints or absolute time where an attempt shows the need."""
+    """Run a search. Repeat it with wider slots, larger footprints or absolute time if needed."""
     clock = scenario.clock
     attempts = Attempts(scenario, None if clock is None or clock.horizon is not None else "", reductions)
     try:
@@ -40,19 +41,20 @@ def attempt(scenario: Scenario, run: Callable[[Search], T], reductions: Reductio
 
 
 def let_go(scenario: Scenario) -> None:
-    """Close the programs that were left standing: one that awaits in a `finally` does not like to be dropped."""
+    """Close suspended programs. Dropping one that awaits in a `finally` would cause warnings."""
     for automaton in chain.from_iterable(getattr(actor, "automata", ()) for actor in scenario.actors):
         automaton.let_go()
 
 
 @final
 class Attempts:
-    """Searches of one scenario in one kind of time. One serves until a run shows the need for wider slots or larger footprints.
+    """Searches of one scenario in one kind of time. Each is reused until slots or footprints must
+    grow.
 
     Args:
-        scenario: What is searched.
-        absolute: Why time is absolute ("" where the scenario says so); None for relative time.
-        reductions: What is left out.
+        scenario: The scenario.
+        absolute: Why time is absolute ("" if the scenario says so); None for relative time.
+        reductions: What the search omits.
     """
 
     def __init__(self, scenario: Scenario, absolute: str | None, reductions: Reductions = PLAIN) -> None:
@@ -64,10 +66,10 @@ class Attempts:
         self.search: Search | None = None
 
     def run(self, run: Callable[[Search], T]) -> T:
-        """Run it, and again in a search that is fit for it where this one is not.
+        """Run it, and repeat it in a wider search if this one does not fit.
 
         Raises:
-            InstantRefused: Time is relative, and an instant is used in a way that this does not permit.
+            InstantRefused: Relative time forbids a use of an instant.
         """
         while True:
             try:
@@ -94,7 +96,7 @@ def why_absolute(scenario: Scenario, refused: InstantRefused) -> str:
     """Why the scenario must run in absolute time.
 
     Raises:
-        Misuse: it cannot.
+        Misuse: It cannot.
     """
     if scenario.clock is None or not scenario.clock.moves:
         raise Misuse(
@@ -107,7 +109,7 @@ def why_absolute(scenario: Scenario, refused: InstantRefused) -> str:
 
 
 def timing(search: Search) -> str:
-    """Which kind of time the verdict rests on, and why."""
+    """The kind of time that the verdict rests on, and why."""
     clock = search.scenario.clock
     if clock is None:
         return "time stands"

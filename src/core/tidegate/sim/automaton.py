@@ -1,16 +1,17 @@
-"""What a program does, learned lazily: an automaton whose nodes are suspended programs.
+"""The behaviour of a program, learned lazily: an automaton whose nodes are suspended programs.
 
-`after(node, reply)` really runs the program, once per distinct (node, reply), and answers a node again: an earlier one
-if both are the same value (`tidegate.sim.fingerprint`), else a new one. So the program that is explored is the program
-that runs; nothing is re-implemented. Programs that stand at one node are interchangeable, so they are parked there
-and used again; a program is replayed from its replies only when none is left. A replay that asks for something else than
-before shows state hidden outside of the program, and is an error (`Nondeterministic`).
+`after(node, reply)` runs the real program once per distinct (node, reply). It returns an earlier
+node if both are the same value (`tidegate.sim.fingerprint`), else a new one. So the explored
+program is the real one. Programs at one node are interchangeable: the automaton parks and reuses
+them, and replays a program from its replies only when none is parked. A replay that awaits a
+different effect reveals state outside the program and raises `Nondeterministic`.
 
-State outside of the frames (a global, a class, a cache, a context variable, what `is` compares) makes a merge wrong without any
-replay. So where a search has ended, fresh programs execute whole runs again (`tidegate.sim.rerun`).
+State outside the frames (a global, a class, a cache, a context variable, an `is` comparison) can
+make a merge wrong without any replay. So at the end of a search, fresh programs execute whole runs
+again (`tidegate.sim.rerun`).
 
-In relative time a program may use the instants of a reply until its next await, as `tidegate.sim.aging` permits, and must
-not hold one across it: its locals are no part of the state, so an instant there would not grow old with the others.
+In relative time a program may use a reply's instants only until its next await
+(`tidegate.sim.aging`). Its locals are not part of the state, so an instant there would not age.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Asking:
 @final
 @attrs.frozen
 class Returned:
-    """The program has finished with a result."""
+    """The program returned a result."""
 
     value: object
 
@@ -65,7 +66,7 @@ class Returned:
 @final
 @attrs.frozen
 class Failed:
-    """The program passed a failure on: what the world said to it last."""
+    """The program let a failure, the last reply, propagate."""
 
     failure: Failure
 
@@ -76,11 +77,12 @@ class Failed:
 @final
 @attrs.frozen
 class Raised:
-    """The program raised an error of its own: a bug, and against the law `NO_ERROR` of every scenario.
+    """The program raised an error of its own. This is a bug and breaks `NO_ERROR`, a law of every
+    scenario.
 
     Attributes:
-        error: Its type and what it says.
-        where: Which line raised it, and from which lines of the program it was called, the innermost first.
+        error: Its type and message.
+        where: The line that raised it and the program's calling lines, innermost first.
     """
 
     error: str
@@ -93,7 +95,7 @@ class Raised:
 @final
 @attrs.frozen
 class Crashed:
-    """The process is dead; what it held in memory is gone."""
+    """The process died and lost its memory."""
 
     def __str__(self) -> str:
         return "crashed"
@@ -102,7 +104,9 @@ class Crashed:
 @final
 @attrs.frozen
 class Cancelled:
-    """The await was cancelled and the program closed; what it asked for last may have been done."""
+    """The await was cancelled and the program closed. Its last request may have been carried
+    out.
+    """
 
     def __str__(self) -> str:
         return "cancelled"
@@ -110,18 +114,16 @@ class Cancelled:
 
 _SLEEPS_MAX: Final = 1_000
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
-"""Of an object, in the text of an error: another one each time."""
-"""How many sleeps that no clock can tell are followed in a row."""
+"""Removes the address of an object from an error text: it differs in each run."""
+"""The maximum number of consecutive untimed sleeps that the automaton follows."""
 _NO_LOOP: Final = "RuntimeError: no running event loop"
 
 ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
 Birth: TypeAlias = Callable[[int], Program[object]]
-"""Which life (0, then 1 after a restart, ...) -> a new run of the program."""
+"""Maps a life (0, then 1 after a restart, ...) to a new run of the program."""
 
 
 class _Came(NamedTuple):
-    """From which node, by which reply."""
-
     node: int
     reply: object
 
@@ -129,7 +131,7 @@ class _Came(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Node:
-    """A suspended program, and how it was first reached: from which node by which reply; None where it begins."""
+    """A suspended program and the way it was first reached; None at its start."""
 
     status: ProcessStatus
     exact: object
@@ -137,21 +139,20 @@ class _Node:
     came: _Came | None
     unmerged: str
     src: str
-    """Which line asks."""
+    """The line that awaits."""
     parked: list[Program[object]] = attrs.field(factory=list)
     edges: dict[Hashable, tuple[object, int]] = attrs.field(factory=dict)
-    """By the key of a reply: the reply, and the node where the program stands after it."""
+    """Maps the key of a reply to the reply and the next node."""
 
 
 @final
 class ProgramAutomaton:
     """The automaton of one program. The first nodes are Crashed and Cancelled.
 
-
     Args:
         birth: Starts a run of the program.
         process: The name of its process, for messages.
-        is_checked: Whether another automaton has looked for forgotten awaits in the same programs.
+        is_checked: Another automaton has already checked these programs for forgotten awaits.
     """
 
     def __init__(self, birth: Birth, process: str = "", *, is_checked: bool = False) -> None:
@@ -164,12 +165,14 @@ class ProgramAutomaton:
         self.is_relative = False  # has it ever run in relative time?
         self.slept_to: dict[tuple[int, Duration], int] = {}
         self.cut_off: set[str] = set()
-        """Where it sleeps more often in a row than is followed."""
-        self.has_raised = False  # has any run of it raised an error so far?
+        """The sleeps after which the automaton stopped following."""
+        self.has_raised = False  # has any run raised an error so far?
         self.is_sent = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        """In another process it knows where its programs stand, and has none."""
+        """Sent to another process, an automaton knows the statuses of its nodes and has no
+        programs.
+        """
         return _recorded, (self.birth, self.process, [node.status for node in self.nodes])
 
     CRASHED: Final = 0
@@ -179,7 +182,6 @@ class ProgramAutomaton:
         return self.nodes[node].status
 
     def start(self, life: int) -> int:
-        """The node where a new run of the program first stands."""
         if life not in self.births:
             self.must_be_here()
             program = self.begun(life)
@@ -191,13 +193,12 @@ class ProgramAutomaton:
         return self.births[life]
 
     def begun(self, life: int) -> Program[object]:
-        """A new run of the program."""
         todo = f'write Process({self.process!r}, factory(program, "argument")), with an `async def` as the program'
         try:
             program = self.birth(life)
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise  # from inside of it
+                raise  # raised inside the factory
             raise Misuse(
                 f"no program begins: {error}", why="it is called with the number of its life", todo=todo
             ) from None
@@ -206,7 +207,6 @@ class ProgramAutomaton:
         return program
 
     def after(self, node: int, reply: object) -> int:
-        """The node where the program stands after the reply."""
         try:
             key: Hashable = self.canon.key(plain(reply) if self.is_relative else reply)
         except Misuse as deep:
@@ -215,7 +215,7 @@ class ProgramAutomaton:
         if key is None:
             must_be_value(reply, "a reply")
         if self.is_relative and (horizon := horizon_of(reply)) is not None:
-            key = (horizon, key)  # with another one, or in absolute time, the program may do what this does not permit
+            key = (horizon, key)  # under another horizon, or in absolute time, the program may do more than here
         edges = self.nodes[node].edges
         found = edges.get(key)
         if found is None:
@@ -224,15 +224,15 @@ class ProgramAutomaton:
         return found[1]
 
     def slept(self, node: int, quantum: Duration, lasts: Callable[[Duration], Duration]) -> int:
-        """The node where the program stands once it has slept for what no clock can tell.
+        """The node of the program after all sleeps shorter than a quantum.
 
-        That is less than a quantum, and any time at all where time stands (0): it is as if the program were slow. A program
-        that only ever sleeps again stays asleep.
+        No clock observes such a sleep, nor any sleep at quantum 0. A program that only sleeps stays
+        asleep.
 
         Args:
-            node: Where it stands.
-            quantum: The step in which time passes, in microseconds.
-            lasts: How long a sleep takes by the store's clock.
+            node: The node where it begins.
+            quantum: The step of the clock, in microseconds.
+            lasts: Converts a sleep to the store's clock.
         """
         at, passed = node, set[int]()
         while at not in passed:
@@ -251,7 +251,7 @@ class ProgramAutomaton:
 
     @property
     def unexplored(self) -> tuple[str, ...]:
-        """What the program may do that no search has seen, and why."""
+        """Possible behaviour that no search explored, with the reason."""
         many = f"more than {_SLEEPS_MAX:,} sleeps in a row, and what comes after them was not explored"
         return tuple(
             f"{many}, at {src}: give the scenario a clock, or let it sleep less" for src in sorted(self.cut_off)
@@ -259,12 +259,12 @@ class ProgramAutomaton:
 
     @property
     def unmerged(self) -> tuple[str, ...]:
-        """Where the program could not be merged, and why."""
+        """The places where the program could not be merged, with the reasons."""
         return tuple(dict.fromkeys(node.unmerged for node in self.nodes if node.unmerged))
 
     @property
     def unsure(self) -> tuple[str, ...]:
-        """By which failures it ended that leave open what was done, and after which await."""
+        """The failures that ended the program with an unknown outcome, each with its last await."""
         ends = (
             f"{type(end.failure).__name__} after the await at {node.src}"
             for node in self.nodes
@@ -274,7 +274,6 @@ class ProgramAutomaton:
         return tuple(dict.fromkeys(ends))
 
     def must_be_here(self) -> None:
-        """Raise NotSentError in another process, which has no programs."""
         if self.is_sent:
             raise NotSentError(f"the programs of {self.process} are not sent along")
 
@@ -287,7 +286,7 @@ class ProgramAutomaton:
         return self.park(program, status, life, _Came(number, reply))
 
     def standing(self, number: int) -> list[Program[object]]:
-        """At least one program that stands at the node, for whoever looks at it or takes it away."""
+        """The programs parked at the node: at least one, which the caller may take."""
         node = self.nodes[number]
         assert isinstance(node.status, Asking), node.status
         if not node.parked:
@@ -295,23 +294,23 @@ class ProgramAutomaton:
         return node.parked
 
     def way(self, number: int) -> list[int]:
-        """The nodes through which the program first came to one, that one included."""
+        """The nodes on the program's first way to this one, inclusive."""
         way = [number]
         while (came := self.nodes[way[-1]].came) is not None:
             way.append(came.node)
         return way[::-1]
 
     def replayed(self, way: Sequence[int], life: int) -> Program[object]:
-        """A fresh program that went the same way.
+        """A fresh program, replayed along the same nodes.
 
         Raises:
-            Nondeterministic: It asks for something else than it did.
+            Nondeterministic: It behaves differently than before.
         """
         program = self.birth(life)
         status = resume(program, None)
         for nth, number in enumerate(way):
             node = self.nodes[number]
-            if nth and node.came is not None:  # the first one is where it begins, wherever others came from
+            if nth and node.came is not None:  # the first node is the start, even if another run first reached it later
                 status = resume(program, node.came.reply)
             self.compare(node, status)
         return program
@@ -325,24 +324,26 @@ class ProgramAutomaton:
             raise differs(what, self.process, line, reached(self.birth))
 
     def placed(self) -> Iterator[tuple[_Node, Hashable]]:
-        """The nodes, each with its place in the program and all that it holds; its number where that is not known."""
+        """The nodes, each with its position in the program and its locals; with its number where
+        these are unknown.
+        """
         places = {number: key for key, number in self.known.items()}
         for number, node in enumerate(self.nodes):
             yield node, places.get(number, number)
 
     def let_go(self) -> None:
-        """Close the programs that stand anywhere; whoever needs one later has it replayed."""
         for node in self.nodes:
             while node.parked:
                 close_quietly(node.parked.pop())
 
     def park_again(self, number: int, program: Program[object]) -> None:
-        """Keep a program that stands at the node: it serves whoever needs one, and may not like to be dropped there."""
+        """Keep a program that stopped at the node: dropping it may have side effects, and it can be
+        reused.
+        """
         if isinstance(self.nodes[number].status, Asking):
             self.nodes[number].parked.append(program)
 
     def park(self, program: Program[object], status: ProcessStatus, life: int, came: _Came | None) -> int:
-        """Let the program stand where it is; `came` is how it came there."""
         try:
             exact = self.canon.key(status)
             place: object = fingerprint(program, self.canon) if isinstance(status, Asking) else ()
@@ -354,7 +355,7 @@ class ProgramAutomaton:
         if self.is_relative and came is not None and plain(came.reply) is not came.reply:
             _check_held(program, status, place)
         if isinstance(place, Unmergeable):
-            number = len(self.nodes)  # each (node, reply) leads to a node of its own
+            number = len(self.nodes)  # each (node, reply) leads to its own node
         else:
             number = self.known.setdefault((exact, place), len(self.nodes))
         if number == len(self.nodes):
@@ -367,11 +368,11 @@ class ProgramAutomaton:
 
 
 _CLOSES_MAX: Final = 100
-"""How often a program is closed that awaits again each time, as in a `finally`."""
+"""How often to close a program that awaits again each time, as in a `finally`."""
 
 
 def close_quietly(program: Program[object]) -> None:
-    """Close a suspended program, so that Python does not complain of it when it is dropped."""
+    """Close a suspended program, so that Python does not warn when it is dropped."""
     for _ in range(_CLOSES_MAX):
         try:
             program.close()
@@ -381,7 +382,7 @@ def close_quietly(program: Program[object]) -> None:
 
 
 def check_again(first: ProcessStatus, then: ProcessStatus, line: str) -> None:
-    """Raise Misuse if two runs differ in a class that each of them made, or in how deep a recursion came."""
+    """Raise Misuse if two runs differ in a class that each created, or in recursion depth."""
     for each in (first, then):
         if isinstance(each, Raised) and each.error.startswith("RecursionError"):
             raise Misuse(
@@ -402,7 +403,6 @@ def check_again(first: ProcessStatus, then: ProcessStatus, line: str) -> None:
 
 
 def _classes(value: object) -> Iterator[type]:
-    """Of a value, and of all that it is made of."""
     yield type(value)
     if isinstance(value, type):
         yield value
@@ -413,7 +413,9 @@ def _classes(value: object) -> Iterator[type]:
 
 
 def _check_held(program: Program[object], status: ProcessStatus, place: object) -> None:
-    """Raise InstantRefused if the program, which was given an instant just now, holds one across its next await."""
+    """Raise InstantRefused if the program holds an instant of its last reply across its next
+    await.
+    """
     if not isinstance(status, Asking):
         if plain(status) is not status:
             raise InstantRefused(f"is {plain_text(status)}, which holds an instant", "return an age, or nothing of it")
@@ -445,7 +447,7 @@ def _recorded(birth: Birth, process: str, statuses: Sequence[ProcessStatus]) -> 
 
 @final
 class NotSentError(ControlFlow):
-    """A program is needed where only its statuses are known; no code of the user's may catch it."""
+    """Code needs a program where only its statuses are known. User code must not catch it."""
 
 
 def _is_relative(value: object) -> bool:
@@ -453,7 +455,7 @@ def _is_relative(value: object) -> bool:
 
 
 def _must_be_immutable(status: ProcessStatus) -> None:
-    """Only what a program awaits or returns may be of any kind."""
+    """Check immutability: only awaited and returned values can be of any type."""
     match status:
         case Asking(effect):
             must_be_value(effect, "what a program awaits")
@@ -462,7 +464,7 @@ def _must_be_immutable(status: ProcessStatus) -> None:
 
 
 def _names_instant(key: object) -> bool:
-    """Is there an instant in the fingerprint of a program?"""
+    """Does the fingerprint of a program contain an instant?"""
     match key:
         case tuple():
             return (len(key) > 0 and key[0] is RelativeInstant) or any(map(_names_instant, key))
@@ -473,11 +475,11 @@ def _names_instant(key: object) -> bool:
 
 
 def resume(program: Program[object], reply: object) -> ProcessStatus:
-    """Feed a reply (None to begin) and say where the program stands then.
+    """Send a reply (None to begin) and return the program's next status.
 
     Raises:
-        UnknownEffect: the program awaits something that is not an effect.
-        TidegateError: the program used tidegate wrongly, or returns an effect.
+        UnknownEffect: The program awaits a value that is not an effect.
+        TidegateError: The program uses tidegate wrongly, or returns an effect.
     """
     try:
         asked = program.throw(reply.fresh()) if isinstance(reply, Failure) else program.send(reply)
@@ -507,7 +509,7 @@ def resume(program: Program[object], reply: object) -> ProcessStatus:
 
 
 def _without_effects(error: BaseException) -> str:
-    """What to write where a program has called asyncio or pymongo; "" where the error is of its own."""
+    """The advice for a program that called asyncio or pymongo; "" for its own errors."""
     frames, at = [], error.__traceback__
     while at is not None:
         frames.append(at.tb_frame)

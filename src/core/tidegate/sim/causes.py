@@ -1,11 +1,11 @@
-"""Which earlier steps a step depends on, and what its effects are on.
+"""The earlier steps that a step depends on, and the cells that its effects concern.
 
-What an effect looks at is seen through the same lens that the search remembers steps by, so nobody declares it. A step
-depends on the step of its own actor before it, and on the last one that wrote a cell that it looks at. Budgets are left
-out: that one fault leaves fewer to come is a bound of the exploration and no cause.
+The search's own lens records the cells that an effect reads, so no declaration is needed. A step
+depends on the previous step of its actor, and on the last writer of each cell it reads. Budgets are
+omitted: they bound the exploration and cause nothing.
 
-Known not to work: what an actor of another kind than a process, a reducer or the network looks at is known for all that it
-may do next together, so such a step may name more causes than it has.
+Known not to work: for actors other than processes, reducers and the network, reads are known only
+for all their next steps together, so such a step may list too many causes.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tidegate.sim.world import BUDGET, CLOCK, DOCUMENTS, FLIGHT, IDS, WAKES
 
 _Name: TypeAlias = tuple[str, ...]
 _BESIDES: Final = frozenset({WAKES, FLIGHT.name[0]})
-"""What an effect writes on its way is not what it is on."""
+"""An effect writes these on its way; it does not concern them."""
 
 
 @final
 @attrs.frozen
 class _Touched:
-    """The cells that a step looked at, those that it changed, and those that its effect is on."""
+    """The cells that a step read, those it changed, and those its effect concerns."""
 
     looked: frozenset[_Name]
     wrote: frozenset[_Name]
@@ -43,8 +43,7 @@ class _Touched:
 
 
 def touched_by(search: Search, state: Packed, way: Way) -> _Touched:
-    """What a step looks at, and what it changes."""
-    if lane_of(way.stepper) is Lane.CLOCK:  # in relative time it moves every instant; that changes no document
+    if lane_of(way.stepper) is Lane.CLOCK:  # in relative time a tick moves every instant, which changes no document
         moved = frozenset({CLOCK.name}) | (_changed(search, state, way.after) & _timers(search))
         return _Touched(moved, moved)
     wrote = _changed(search, state, way.after)
@@ -55,17 +54,17 @@ def touched_by(search: Search, state: Packed, way: Way) -> _Touched:
 
 
 def _timers(search: Search) -> frozenset[_Name]:
-    """Where reducers stand: what they command says when, so time changes it."""
+    """The places of reducers. Their commands contain times, so the clock changes them."""
     return frozenset(actor.place.name for actor in search.scenario.actors if isinstance(actor, ReducerProcess))
 
 
 def _looked_at(state: Packed, way: Way) -> int:
-    """The bits that the step looks at.
+    """The bits that the step reads.
 
-    An actor is asked for all of its steps, one after the other. What it looks at before it tells the first of those that
-    are about one thing (an effect that happens, and the faults that may strike it) serves all of these.
+    An actor yields all its steps in turn. Bits read before the first step of a group (an effect and
+    the faults that may strike it) count for the whole group.
     """
-    happened = event(way.step)  # in words, for a value need not equal itself
+    happened = event(way.step)  # compared as text, because a value need not equal itself
     return next(
         bits
         for step, after, bits in _looking(state, way)
@@ -95,11 +94,11 @@ def _changed(search: Search, before: Packed, after: Packed) -> frozenset[_Name]:
 
 
 def caused_by(actors: Sequence[str], touched: Sequence[_Touched]) -> tuple[tuple[int, ...], ...]:
-    """For each step the numbers of those that it depends on directly.
+    """For each step, the numbers of the steps that it depends on directly.
 
     Args:
-        actors: Who took each step.
-        touched: What each step looked at, and changed.
+        actors: The actor of each step.
+        touched: The cells that each step read and changed.
     """
     own: dict[str, int] = {}
     wrote: dict[_Name, int] = {}
@@ -113,14 +112,14 @@ def caused_by(actors: Sequence[str], touched: Sequence[_Touched]) -> tuple[tuple
     return tuple(found)
 
 
-# --- effects ------------------------------------------------------------------------------------------------------------
+# --- effects --------------------------------------------------------------------------------------
 
 
 def done_in(search: Search, state: Packed, way: Way, touched: _Touched) -> tuple[Done, ...]:
-    """The effect that happens in the step; or the commands that a reducer emits after an event."""
+    """The effect of the step, or the commands that a reducer emits after an event."""
     effect, label = effect_of(way.step.label), way.step.label
     if effect is not None:
-        reply = str(label)[len(f"{label.what} -> ") :]  # as it is shown
+        reply = str(label)[len(f"{label.what} -> ") :]  # as displayed
         return (Done(one_line(str(effect)), on(touched.on), one_line(reply)),)
     return tuple(Done(one_line(str(command))) for command in _new_commands(search, state, way))
 
@@ -140,7 +139,9 @@ def commands_of(machine: object) -> tuple[Effect[object], ...]:
 
 
 def on(cells: tuple[_Name, ...]) -> tuple[str, ...]:
-    """The way in the tree of the state to what an effect is on: its document, its collection where there are several."""
+    """The path in the state tree of an effect's object: its document, or its collection if there
+    are several.
+    """
     places = [(DOCUMENTS, *name[1:]) if name[0] == IDS else name for name in cells]
     documents = {place for place in places if place[0] == DOCUMENTS}
     whole = {place for place in documents if len(place) > 2}

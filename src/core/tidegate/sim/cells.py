@@ -1,7 +1,7 @@
-"""Cells: the named places that a world is made of, and how one is looked at.
+"""Cells: the named places of a world, and the protocols to read and write them.
 
-A cell is the grain of interference: one document, the ids of one collection, a clock, a budget. A meaning reads and
-writes cells through `World` and nothing else (`tidegate.sim.world`).
+A cell is the unit of interference: one document, the ids of one collection, a clock, a budget. A
+meaning accesses cells through `World` only (`tidegate.sim.world`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ V = TypeVar("V")
 @final
 @attrs.frozen(cache_hash=True)
 class Cell(Generic[V]):
-    """A named place; `empty` is what it holds before anything is written there.
+    """A named place; `empty` is its value before the first write.
 
-    The first word of the name says what kind of cell it is, and the simulator treats some kinds apart, so these words are
-    its own: `BUDGET` (only ever `taken` from), `PROCESS` (where a process stands, as a node of its behaviour), `DOCUMENTS`
-    and `IDS` (what a server stores: it may be lost with a primary, and streams read it), `LIFE`, `WAKES`, `NOTES`,
-    `UNIQUE`, and those of `CLOCK` and `FLIGHT`. By them a slot begins wide or narrow (`packing`), a value grows older with
-    time or does not (`steppers.UNAGED`), is renamed (`symmetry`) and is shown (`picture`).
+    The first word of the name is the kind of the cell. The simulator reserves these kinds: `BUDGET`
+    (only ever `taken` from), `PROCESS` (the node of a process), `DOCUMENTS` and `IDS` (the store's
+    data, which a failover may lose and streams read), `LIFE`, `WAKES`, `NOTES`, `UNIQUE`, and those
+    of `CLOCK` and `FLIGHT`. The kind decides a slot's initial width (`packing`), ageing
+    (`steppers.UNAGED`), renaming (`symmetry`) and display (`picture`).
 
-    Invariant: `empty` holds no instant, for in relative time that would always be now.
+    Invariant: `empty` holds no instant, which in relative time would always be now.
     """
 
     name: tuple[str, ...]
@@ -46,43 +46,47 @@ class Cell(Generic[V]):
 
 
 class Reads(Protocol):
-    """Whatever has cells to look at."""
+    """An object with readable cells."""
 
     def read(self, cell: Cell[V], /) -> V: ...
 
 
 class World(Reads, Protocol):
-    """Whatever has cells."""
+    """An object with readable and writable cells."""
 
     def write(self, cell: Cell[V], value: V) -> World: ...
     def taken(self, budget: Cell[int], /) -> World | None:
-        """One less of what is left; None if nothing is. How much is left is not looked at, so few states differ in it."""
+        """Take one from the budget; None if none is left. The amount is not read, so few states
+        differ in it.
+        """
         ...
 
 
 Outcomes: TypeAlias = Iterator[tuple[World, object]]
 Meaning: TypeAlias = Callable[[Effect[object], World, str], Outcomes]
 
-# The first parts of the names of cells that hold what a store has.
+# The first words of the names of cells with a store's data.
 DOCUMENTS: Final = "documents"
 IDS: Final = "ids"
 
 Overwritten: TypeAlias = tuple[tuple[Cell[object], object], ...]
-"""Cells that a write has changed, each with what it held before."""
+"""The changed cells of a write, with their old values."""
 
 UNCONFIRMED: Final = Cell[tuple[Overwritten, ...]](("unconfirmed",), ())
-"""What the newest writes have overwritten, oldest first, as long as no majority has them (`tidegate.sim.failover`)."""
+"""The old values at the newest unconfirmed writes, oldest first (`tidegate.sim.failover`)."""
 
 EARLIER: Final = Cell[tuple[Overwritten, ...]](("earlier",), ())
-"""What was stored before the newest writes, the newest first: each holds what it and those after it have overwritten."""
+"""The stored values before the newest writes, newest first. Each covers all cells overwritten
+since.
+"""
 
 
 Key: TypeAlias = str | int | Foreign
-"""What the id of a document may be (`is_key`); of what only BSON has, an ObjectId or a UUID."""
+"""The possible ids of a document (`is_key`); of BSON's own types, an ObjectId or a UUID."""
 
 
 class Order(Protocol):
-    """Ids in natural order, where a tuple of all of them would be too long to copy."""
+    """Ids in natural order, where copying a tuple of all would be too slow."""
 
     def __iter__(self) -> Iterator[Key]: ...
     def __add__(self, keys: tuple[Key, ...], /) -> Order: ...
@@ -91,17 +95,17 @@ class Order(Protocol):
 
 @final
 class First(str):
-    """The id of a document that has been there since the beginning, where interchangeable processes are renamed.
+    """The id of a document of the initial world, under symmetry.
 
-    In the order of those documents nobody but a scan can tell processes apart. One that was deleted and inserted again is
-    another one: its id is plain text, as that of whatever comes later.
+    Only a scan of these documents reveals their order, and thus tells processes apart. A deleted
+    and reinserted document is another one: its id is plain text, like that of any later document.
 
     Attributes:
         order: All of them, in natural order.
     """
 
     __slots__ = ("order",)
-    _is_sealed = True  # as `model.sealed` has it: the slot never changes
+    _is_sealed = True  # as in `model.sealed`: the slot never changes
     order: tuple[str, ...]
 
     def __new__(cls, key: str, order: tuple[str, ...]) -> First:
@@ -111,7 +115,7 @@ class First(str):
 
 
 def natural(keys: tuple[Key, ...] | Order) -> tuple[Key, ...] | Order:
-    """The ids under other names: those of the beginning in the order that these have, before all others."""
+    """The renamed ids: initial ones first, in their original order."""
     first = [each for each in keys if type(each) is First]
     if not first:
         return keys
@@ -122,7 +126,9 @@ def natural(keys: tuple[Key, ...] | Order) -> tuple[Key, ...] | Order:
 
 
 def by_name(held: Overwritten) -> Overwritten:
-    """What cells held, in the order of their names: a set has one form, under all names."""
+    """Cell values in the order of the cells' names, so that each set has one form under all
+    names.
+    """
     return tuple(sorted(((cell, _in_order(cell, had)) for cell, had in held), key=lambda each: each[0].name))
 
 
@@ -136,5 +142,4 @@ def _in_order(cell: Cell[object], had: object) -> object:
 
 
 def without(keys: tuple[Key, ...] | Order, key: Key) -> tuple[Key, ...] | Order:
-    """The ids but for that one, in their order."""
     return tuple(each for each in keys if each != key) if isinstance(keys, tuple) else keys.without(key)

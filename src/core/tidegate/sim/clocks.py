@@ -1,23 +1,27 @@
-"""The clocks of machines. The store's clock is another one: it moves by quanta (`tidegate.sim.scenario.Clock`).
+"""The clocks of machines, as opposed to the store's clock, which moves by quanta
+(`tidegate.sim.scenario.Clock`).
 
-A machine's clock shows the store's time, plus how far it is ahead, plus what it has drifted by then. How far it is ahead
-is a duration, so it is the same whether instants are kept absolute or relative to now. Only who reads a clock can tell
-(`Now`), and that makes time absolute. So skew and jumps need no steps of their own: they strike when the clock is read.
+A machine's clock shows the store's time plus its offset plus its drift so far. The offset is a
+duration, so absolute and relative instants share it. Only a reader of a clock (`Now`) can observe
+it, and that makes time absolute. So skew and jumps need no steps: they strike when the clock is
+read.
 
-    skew             ahead or behind by `skew`, since before it was first read
-    clock_forward    set forward by `jump` since it was last read
-    clock_back       set back by `jump` since it was last read
-    drift            it runs fast or slow: no fault, but how the machine is
+    skew             ahead or behind by `skew` since before the first reading
+    clock_forward    set forward by `jump` since the last reading
+    clock_back       set back by `jump` since the last reading
+    drift            fast or slow: a property of the machine, not a fault
 
-A sleep is measured by the machine that sleeps, which sets do not change, and drift does.
+The sleeping machine measures a sleep. Drift affects the length; setting the clock does not.
 
-A stall is a machine that stands while the store's time goes on. Where the clock of the scenario moves, that is free: time
-may pass at any point while anybody stands. Where it stands still, or its moves are few, `stall` counts it as a fault.
+In a stall the machine pauses while the store's time passes. If the scenario's clock moves, a stall
+is free: time may pass while any process pauses. If the clock is still or has few moves, `stall`
+counts it as a fault.
 
 Laws
     CL1  Without faults and drift a machine's clock shows the store's time.
-    CL2  A machine sleeps for as long as it asked for by its own clock: on the store's, for as long if it does not drift.
-    CL3  With a clock that is ahead by s all that its machine reads is later by s, and nothing else changes.
+    CL2  A machine sleeps as long as requested by its own clock; without drift, also by the store's.
+    CL3  If a clock is ahead by s, every reading of its machine is later by s, and nothing else
+         changes.
 """
 
 from __future__ import annotations
@@ -35,22 +39,23 @@ from tidegate.sim.world import CLOCK, Cell, World
 
 _MILLION: Final = 1_000_000
 DRIFT_MAX: Final = 100_000
-"""A tenth. Clocks of computers drift by less than 500 parts per million."""
+"""A tenth. Computer clocks drift by less than 500 parts per million."""
 
 
 @final
 @attrs.frozen
 class Host:
-    """The machine that a process runs on, as far as its clock is concerned.
+    """The machine of a process, as far as its clock matters.
 
-    Invariants: 0 <= skew, jump, stall; |drift| <= DRIFT_MAX. What is 0 does not strike.
+    Invariants: 0 <= skew, jump, stall; |drift| <= DRIFT_MAX. A value of 0 never strikes.
 
     Attributes:
-        name: Processes on hosts of one name share the clock, so all else of them is equal too; "" for a host of one's own.
-        skew: How far it may be ahead or behind.
-        jump: How far it may be set.
-        drift: By how many parts per million it is fast.
-        stall: How long it may stand.
+        name: Processes on hosts of one name share the clock and all settings; "" for an unshared
+            host.
+        skew: Maximum initial offset, ahead or behind.
+        jump: How far the clock may be set.
+        drift: Parts per million by which it is fast.
+        stall: Length of a stall.
     """
 
     name: str = ""
@@ -65,11 +70,11 @@ class Host:
         check_int(self.drift, "a drift in parts per million", -DRIFT_MAX, DRIFT_MAX)
 
     def lasts(self, duration: Duration) -> Duration:
-        """How long a sleep of that duration takes by the store's clock."""
+        """The length of a sleep by the store's clock."""
         return duration * _MILLION // (_MILLION + self.drift)
 
     def shows(self, at: int, ahead_by: Duration) -> Instant:
-        """What its clock shows at that time of the store's, if it was set ahead by so much."""
+        """The clock's reading at a time of the store, with that offset."""
         return Instant(at + ahead_by + at * self.drift // _MILLION, WALL)
 
 
@@ -77,7 +82,7 @@ HOST: Final = Host()
 
 
 def check_hosts(hosts: Iterable[Host], where: str) -> None:
-    """Raise Misuse if two hosts of one name differ: one machine has one clock, which is skewed and drifts in one way."""
+    """Raise Misuse if two hosts of one name differ: one machine has one clock."""
     known: dict[str, Host] = {}
     for host in hosts:
         if host.name and known.setdefault(host.name, host) != host:
@@ -90,33 +95,33 @@ def check_hosts(hosts: Iterable[Host], where: str) -> None:
 
 
 def ahead(process: str, host: str = "") -> Cell[Duration | None]:
-    """By how much the clock that the process reads was set; None until it is first read.
+    """The offset of the clock that the process reads; None before its first reading.
 
     Args:
         process: Its name.
-        host: The name of its machine; "" for a machine of its own, which may be called as a named one is.
+        host: The name of its machine; "" for an unshared one, which may have the same name as a
+            shared one.
     """
     return Cell(("ahead", "host", host) if host else ("ahead", process), None)
 
 
 def _read_clock(host: Host, process: str, world: World, ahead_by: Duration) -> tuple[World, Instant]:
-    """What the clock of the host shows that is so far ahead, apart from its drift."""
+    """The clock's reading with that offset."""
     cell = ahead(process, host.name)
     at, known = world.read(CLOCK).at, world.read(cell)
-    if ahead_by != (known or 0) or (known is None and host.skew):  # by now it is known whether it is skewed
+    if ahead_by != (known or 0) or (known is None and host.skew):  # from now on it is known whether the clock is skewed
         world = world.write(cell, ahead_by)
     return world, host.shows(at, ahead_by)
 
 
 def readings(host: Host, process: str, world: World) -> tuple[World, Instant]:
-    """What the clock of the machine of the process shows."""
     return _read_clock(host, process, world, world.read(ahead(process, host.name)) or 0)
 
 
 def troubled_readings(
     host: Host, process: str, world: World, faults: Faults
 ) -> Iterator[tuple[Fault, str, World, Instant]]:
-    """What its clock may show if something has happened to it: which fault, in words, world after, reading."""
+    """The faulty readings of the clock: the fault, its description, the next world, the reading."""
     known = world.read(ahead(process, host.name))
     for fault, by, happened in (
         (Fault.SKEW, host.skew, "is ahead by"),

@@ -1,4 +1,4 @@
-"""Two runs beside each other: how far they take the same decisions, and what each does first that the other does not."""
+"""Compares two runs: how many decisions they share, and the first step of each that differs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidegate.sim.trace import TraceStep
 @final
 @attrs.frozen
 class RunDifference:
-    """Where two runs part.
+    """The point where two runs diverge.
 
     Attributes:
-        alike: How many steps are the same in both from the beginning on, in what is decided and what it changes.
-        left: The first step of the one that differs; None where it has ended.
-        right: The first of the other; None where it has ended. If both have, the runs are the same.
+        alike: The number of initial steps with the same decisions and changes.
+        left: The first different step of one run; None if it has ended.
+        right: That of the other run; None if it has ended. If both are None, the runs are equal.
     """
 
     alike: int
@@ -26,7 +26,6 @@ class RunDifference:
 
 
 def compared(left: tuple[TraceStep, ...], right: tuple[TraceStep, ...]) -> RunDifference:
-    """Where two runs of one beginning part."""
     pairs = zip(map(decision, left), map(decision, right), strict=False)
     same = next((number for number, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(left), len(right)))
     return RunDifference(same, *(steps[same] if same < len(steps) else None for steps in (left, right)))

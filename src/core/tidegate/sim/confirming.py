@@ -1,13 +1,16 @@
-"""What a search has learned is confirmed before it is reported: nothing of a scenario may depend on what lies outside of it.
+"""Confirms what a search learned before it is reported: nothing in a scenario may depend on outside
+state.
 
-    programs    whole runs are executed again with fresh programs (`tidegate.sim.rerun`)
-    reducers    a sample of the steps of reducers, of meanings and of actors of the user's is taken again
-    outside     what their code reaches besides that must not change while they run (`tidegate.sim.outside`); where it does, or
-                where they use a clock or a random number, they are executed thousands of times
-    elsewhere   a second process with another PYTHONHASHSEED executes the same; where the order of a set may matter, several
+    programs    Fresh programs execute whole runs again (`tidegate.sim.rerun`).
+    reducers    A sample of the steps of reducers, meanings and user's actors is repeated.
+    outside     Other state that their code reaches must not change while they run
+                (`tidegate.sim.outside`). If it does, or if they use a clock or random number, they
+                run thousands of times.
+    elsewhere   A second process with another PYTHONHASHSEED executes the same; several do if the
+                order of a set may matter.
 
-Whatever does otherwise raises `Nondeterministic`. State outside that changes, although thousands of replies showed no
-difference, is a `doubt`: the search is not complete then, for what was merged may differ after more of them.
+Any different result raises `Nondeterministic`. Outside state that changes without a difference in
+thousands of replies is a `doubt`. The search is then incomplete: merged states may differ later.
 """
 
 from __future__ import annotations
@@ -49,12 +52,12 @@ class _Effort:
     """How much is executed again where nothing is suspect.
 
     Attributes:
-        replies: How many replies are given to confirm merges.
-        is_all: As many as the search gave, where these are more.
-        left: How many along the edges that are left.
-        loops: How many cycles are repeated, in case it is not seen that something outside changes.
-        loop_replies: How many replies each is given.
-        sent: How many replies a program is given in a second process.
+        replies: The number of replies sent to confirm merges.
+        is_all: Send as many as the search did, if more.
+        left: The number of replies along the remaining edges.
+        loops: The number of cycles repeated, in case a change outside goes unseen.
+        loop_replies: The number of replies to each.
+        sent: The number of replies to a program in a second process.
     """
 
     replies: int
@@ -67,28 +70,30 @@ class _Effort:
 
 _USERS: Final = _Effort(replies=REPLIES_MIN, is_all=True, left=REPLIES_MIN, loops=4, loop_replies=200, sent=400)
 _SHIPPED: Final = _Effort(replies=40, is_all=False, left=0, loops=1, loop_replies=30, sent=12)
-"""For programs of tidegate alone: a test of its own shows that they keep no state."""
+"""For tidegate's own programs: a separate test shows that they keep no state."""
 _SUSPECT_LOOPS: Final = 32
 _SUSPECT_REPLIES: Final = 12_000
-"""And where something does: so many replies for all loops together, and as many for the runs again."""
+"""For suspects: this many replies for all loops together, and as many for repeated runs."""
 _LONG_S: Final = 2.0
-"""How long that may take."""
+"""The time limit for this."""
 _SNAPSHOTS: Final = 300
-"""How many snapshots are taken of what a program reaches."""
+"""The maximum number of snapshots of the state that a program reaches."""
 _WATCHED_MAX: Final = 2_000_000
-"""How many values all snapshots look at: beyond, they are taken at the ends of runs alone, and beyond twice that no more."""
+"""The maximum number of values in all snapshots. Beyond it, snapshots are taken at the ends of runs
+only; beyond twice that, not at all.
+"""
 _SECOND: Final = "tidegate_adapters.second_process"
 
 
 @final
 @attrs.frozen
 class Confirmed:
-    """What was not shown.
+    """What could not be shown.
 
     Attributes:
-        doubts: State outside of programs that changes and may decide later.
-        unsure: What no second process has executed, and why; and what uses a clock or random numbers;
-            and what a scenario declares as written only.
+        doubts: Changing state outside programs that may decide later.
+        unsure: Code that no second process executed, with the reason; uses of clocks or random
+            numbers; and state declared as written only.
     """
 
     doubts: tuple[str, ...] = ()
@@ -97,7 +102,7 @@ class Confirmed:
 
 @cache
 def second_process() -> SecondProcess | None:
-    """The adapter, if it is installed beside the core."""
+    """The adapter, if installed."""
     try:
         adapter = import_module(_SECOND)
     except ModuleNotFoundError as error:
@@ -115,18 +120,18 @@ def confirmed(
     *,
     is_over: bool = False,
 ) -> Confirmed:
-    """Execute again what a search has learned.
+    """Execute again what a search learned.
 
     Args:
-        space: Of the search.
-        steppers: Its actors, with what was remembered of their steps.
-        states: Some states that it has seen.
-        is_at_rest: Is a state one where laws about rest are asked?
-        is_over: The search is not complete: a law is broken, and the trace will be replayed, or a bound was reached. So
-            nothing rests on what was merged.
+        space: The space of the search.
+        steppers: Its actors with their remembered steps.
+        states: Some states it has seen.
+        is_at_rest: Do laws about rest apply to the state?
+        is_over: The verdict does not rest on merges: a law is broken and its trace will be
+            replayed, or a bound was reached.
 
     Raises:
-        Nondeterministic: Something does otherwise.
+        Nondeterministic: A result differs.
     """
     subjects = [
         *_programs(space.processes.values(), is_over=is_over),
@@ -146,7 +151,7 @@ def confirmed(
 
 
 def _executed_at_length(subjects: Sequence[_Subject]) -> list[str]:
-    """Execute suspects thousands of times, for some seconds at most; says which were cut short."""
+    """Execute suspects thousands of times, with a time limit; returns those cut short."""
     second = second_process()
     end = None if second is None else second.seconds() + _LONG_S
     names: dict[str, None] = {}
@@ -158,23 +163,23 @@ def _executed_at_length(subjects: Sequence[_Subject]) -> list[str]:
     return [f"{name} was re-executed for {_LONG_S:g} s only, so fewer runs than usual were compared" for name in names]
 
 
-# --- what is executed ---------------------------------------------------------------------------------------------------
+# --- what is executed -----------------------------------------------------------------------------
 
 
 @final
 @attrs.define(eq=False)
 class _Subject:
-    """What is executed again.
+    """A recorded piece of code to execute again.
 
     Attributes:
         case: The recorded executions.
-        reach: What its code reaches.
-        automaton: Of a program.
-        sent: How many replies it is given in a second process.
-        is_asked: It is a law, a goal or a predicate, which is asked once in each state.
-        left: How many values all subjects together may still look at.
+        reach: The state that its code reaches.
+        automaton: The automaton of a program.
+        sent: The number of replies to it in a second process.
+        is_asked: A law, a goal or a predicate, evaluated once per state.
+        left: The number of values that all subjects may still read.
         is_watched: All snapshots were taken.
-        changes: What changed outside while it ran.
+        changes: Outside state that changed while it ran.
     """
 
     case: Case
@@ -192,7 +197,6 @@ class _Subject:
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
         case = self.case
         if self.is_asked and case.process and isinstance(case, CallCase):
             return f"{case.what} of {case.process}"
@@ -200,16 +204,18 @@ class _Subject:
 
     @property
     def is_sent(self) -> bool:
-        """Is it executed in a second process as well? A law is not where nothing but state outside may make it differ."""
+        """Does a second process execute it too? Not a law that only outside state could make
+        differ.
+        """
         return not self.is_asked or bool(self.reach.has_sets or self.reach.clocks or self.reach.randoms)
 
     @property
     def is_merged(self) -> bool:
-        """May what it does next differ, although the search took it for the same?"""
+        """May it behave differently next time although the search merged it?"""
         return self.automaton is None or any(True for _ in merging(self.automaton))
 
     def execute(self) -> None:
-        """Execute it, and note what changes outside: at the first awaits, and at the end of each run."""
+        """Execute it, and record outside changes at the first awaits and at the end of each run."""
         before, awaits, ends = self.reach.snapshot(), repeat(None, _SNAPSHOTS), repeat(None, _SNAPSHOTS)
 
         def see(left: Iterator[None], least: int = 0) -> None:
@@ -231,7 +237,7 @@ class _Subject:
         self.raise_mismatch(found)
 
     def execute_at_length(self) -> Iterator[None]:
-        """Execute it thousands of times, a part at each step."""
+        """Execute it thousands of times, one part per step."""
         if isinstance(self.case, CallCase):
             for _ in range(-(-_SUSPECT_REPLIES // max(1, len(self.case.calls)))):
                 self.raise_mismatch(self.case.execute())
@@ -247,7 +253,7 @@ class _Subject:
             yield
 
     def park(self, node: int, program: Program[object]) -> None:
-        """A program may not like to be dropped where it awaits, and serves whoever stands there."""
+        """Keep the program: dropping it at an await may have side effects, and it can be reused."""
         assert self.automaton is not None, "a program has one"
         self.automaton.park_again(node, program)
 
@@ -270,7 +276,7 @@ def _programs(processes: Iterable[ProcessActor], *, is_over: bool) -> Iterator[_
 
 
 def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iterator[str]:
-    """State outside that may decide later: of what was merged, or of what several processes reach."""
+    """Outside state that may decide later: for merged programs, or shared by several processes."""
     owners = Counter(
         place for subject in subjects for place in {(id(holder), name) for _, holder, name in subject.reach.named}
     )
@@ -302,7 +308,9 @@ def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iter
 
 
 def _assumed(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iterator[str]:
-    """The declared state that changed, which is not checked, and the names that match nothing."""
+    """Declared state that changed, which is assumed unread; and declared names that match
+    nothing.
+    """
     changed = {label for subject in subjects for label in subject.changes}
     places = {label for subject in subjects for label, _, _ in subject.reach.places}
     for label in dict.fromkeys(written_only):
@@ -313,7 +321,7 @@ def _assumed(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Ite
 
 
 def _read(places: Sequence[tuple[str, object, str, frozenset[int]]], reach: Reach) -> list[str]:
-    """The labels of the places that code names, or of whose objects it reaches one."""
+    """The labels of the places that the code names, or of whose objects it reaches one."""
     return [
         label
         for label, holder, name, objects in places
@@ -322,7 +330,9 @@ def _read(places: Sequence[tuple[str, object, str, frozenset[int]]], reach: Reac
 
 
 def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
-    """What uses clocks or random numbers, which changed nothing as often as it was executed."""
+    """Uses of clocks or random numbers that caused no difference so far; and state not fully
+    watched.
+    """
     users: dict[str, dict[str, None]] = {}
     for subject in subjects:
         if sources := (*subject.reach.clocks, *subject.reach.randoms):
@@ -344,11 +354,11 @@ def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
         )
 
 
-# --- in a second process ------------------------------------------------------------------------------------------------
+# --- in a second process --------------------------------------------------------------------------
 
 
 def _begin_elsewhere(subjects: Sequence[_Subject]) -> list[Callable[[], list[str]]]:
-    """Begin to execute in a second process; each answer waits for it and says what was not executed."""
+    """Start a second process. Each answer waits for it and returns what it did not execute."""
     second = second_process()
     return (
         []

@@ -1,23 +1,29 @@
-"""What a search, or random runs, did not cover: states, faults, goals, laws. A verdict that hides it would promise more than was seen.
+"""The states, faults, goals and laws that a search or random runs did not cover. Without them a
+verdict promises too much.
 
-    states   that were reached and not looked beyond, where a bound stopped the search; and what grows, if that is why
-    faults   that some process allows or another actor makes, that the budgets allow, and that never struck; that cannot, as the
-             budget is one; or that nobody brings to an end
-    goals    that were never reached
-    writes   of so many documents that most of them were written in one step, and that a meaning does at once (`tidegate.sim.halfway`)
-    ages     in filters that nothing reaches, and sleeps that never end, because time stands or the clock has too few moves
-    laws     that read a collection, or the notes of a process, that no state has: a misspelled name reads as empty;
-             about steps that no step ever touched; about rest, where nothing came to rest, or where that was only because
-             the clock had no moves left; all, where none is stated, or where nothing ever happens
+    states   Reached but not expanded, where a bound stopped the search; with the growing cell, if
+             that is the cause.
+    faults   Allowed by a process or made by another actor, within budget, and never struck; or
+             unable to strike within a budget of one; or never ended by any actor.
+    goals    Never reached.
+    writes   Of many documents, mostly written in one step, or done at once by a meaning
+             (`tidegate.sim.halfway`).
+    ages     In filters, never reached; and sleeps that never end, because time stands still or the
+             clock has too few moves.
+    laws     Reading a collection, or a process's notes, that no state has: a misspelled name reads
+             as empty. Step laws that no step touched. Rest laws without a state at rest, or with
+             rest only because the clock ran out of moves. All laws, if none is stated or no step
+             ever happens.
 
-Beside what was not covered it tells which programs end by a failure that leaves open what was done, and that nobody catches
-(`unsure`): no law needs to speak of it, and all looks well.
+It also lists programs that end by an uncaught failure with an unknown outcome (`unsure`). No law
+needs to mention these.
 
-That some states rest only because the clock has no moves left is reported, and is nothing that `missed` counts: where the clock is
-bounded there are always some, unless everything is over before.
+Rest caused by a clock without moves is reported but not in `missed`: with a bounded clock it occurs
+unless everything ends earlier.
 
-Known not to work: a fault that strikes only effects that no program awaits is reported as one that never struck, whether it was
-meant to or not. An actor that has neither `faults` nor says which it `makes`, as a `Crash` does, says nothing of those it makes.
+Known not to work: a fault that strikes only effects no program awaits counts as never struck,
+intended or not. The faults of an actor are unknown if it has neither `faults` nor `makes` (as
+`Crash` has).
 """
 
 from __future__ import annotations
@@ -56,12 +62,14 @@ from tidegate.sim.world import CLOCK, DOCUMENTS, FLIGHT, IDS, MANY, NOTES, Flyin
 
 
 def uncovered(found: Explored) -> tuple[str, ...]:
-    """Each in words."""
+    """Descriptions of all gaps in coverage."""
     return (*_unlooked(found), *never(found), *_alone(found), *_untimely(found), *_between(found), *_in_one_step(found))
 
 
 def _alone(found: Explored) -> tuple[str, ...]:
-    """Who says one may mean it, so nothing is `missed`; `budgets` says it of a kind."""
+    """An explicit budget of one may be deliberate, so `missed` omits these; `budgets` declares it
+    per kind.
+    """
     return tuple(
         f"fault {kind} cannot strike: it takes another fault before it, and the budget is one; budgets={{Fault.{kind.name}: 0}} "
         "says that this is meant"
@@ -70,7 +78,7 @@ def _alone(found: Explored) -> tuple[str, ...]:
 
 
 def cannot_follow(scenario: Scenario) -> tuple[Fault, ...]:
-    """The faults that a process allows and that strike only after another one, where one is all that was said to strike."""
+    """Allowed faults that strike only after another one, under an explicit budget of one."""
     if scenario.budget != 1 or scenario.budget_is_default:
         return ()
     named = {kind for actor in scenario.actors for kind in getattr(getattr(actor, "faults", None), "kinds", ())}
@@ -78,7 +86,6 @@ def cannot_follow(scenario: Scenario) -> tuple[Fault, ...]:
 
 
 def _unlooked(found: Explored) -> tuple[str, ...]:
-    """States that were reached, and not looked beyond."""
     if not found.frontier:
         return ()
     left = "" if found.expected is None else f"; about {rounded(found.expected)} states were expected in all"
@@ -88,7 +95,6 @@ def _unlooked(found: Explored) -> tuple[str, ...]:
 
 
 def _untimely(found: Explored) -> tuple[str, ...]:
-    """States where laws about rest were not judged."""
     if not found.cut_short or not found.search.scenario.eventually:
         return ()
     rest = f"{found.cut_short:,} state{' rests or loops' if found.cut_short == 1 else 's rest or loop'}"
@@ -97,7 +103,7 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 
 
 def _between(found: Explored) -> tuple[str, ...]:
-    """Lengths of time that end between two moves of the clock, sleeps that never end, and ages that nothing reaches."""
+    """Durations that end between two clock moves, endless sleeps, and ages never reached."""
     scenario, ages, lengths = found.search.scenario, set[Duration](), set[Duration]()
     slept: dict[tuple[str, Duration], dict[object, bool]] = {}
 
@@ -144,7 +150,9 @@ def _between(found: Explored) -> tuple[str, ...]:
 
 
 def _timeless(place: object) -> object:
-    """Where a program stands, whatever the time: who keeps an instant stands elsewhere at each move of the clock."""
+    """A program's position regardless of time. One that keeps an instant is elsewhere after each
+    clock move.
+    """
     match place:
         case (kind, *_) if kind is Instant:
             return Instant
@@ -159,7 +167,7 @@ def _timeless(place: object) -> object:
 
 
 def _never_reached(found: Explored, ages: set[Duration]) -> tuple[str, ...]:
-    """Ages that no document has in any state, where all were seen and time is absolute."""
+    """Ages that no document reaches, if the search saw all states in absolute time."""
     space, clock = found.search.space, found.search.scenario.clock
     if space.relative or found.stopped:
         return ()
@@ -193,11 +201,13 @@ def _never_reached(found: Explored, ages: set[Duration]) -> tuple[str, ...]:
 
 
 _HOLDING: Final = frozenset({DOCUMENTS, "session"})
-"""Kinds of cells that hold documents: also an open transaction does."""
+"""Kinds of cells with documents; an open transaction holds some too."""
 
 
 def _in_one_step(found: Explored) -> tuple[str, ...]:
-    """Writes of so many documents that not all orders were tried, and those that a meaning of the user's does at once."""
+    """Writes of too many documents to try all orders, and those that a user's meaning does at
+    once.
+    """
     packing, most, stated = found.search.space.packing, dict[_Told, int](), dict[_Told, int]()
     at_once: dict[_Told, None] = {}
     there = {
@@ -255,13 +265,15 @@ def _in_one_step(found: Explored) -> tuple[str, ...]:
 
 
 _Told: TypeAlias = tuple[str, str, str]
-"""At which line, what kind of request, and of which collection."""
+"""The source line, the request type and its collection."""
 _Asked: TypeAlias = tuple[str, Many | UpsertOne | InTransaction[object], str]
-"""Who asks the store to write, what, and at which line, if that is known."""
+"""The process, its write request, and the source line if known."""
 
 
 def _in_steps(asked: Iterable[tuple[str, object, str]], there: Mapping[str, int], some: int) -> list[_Asked]:
-    """Those that may write more than so many documents; `there` is how many a collection ever had. An upsert writes one."""
+    """The requests that may write more than `some` documents. `there` is the largest size of each
+    collection.
+    """
     found: list[_Asked] = []
     for who, effect, where in asked:
         written = effect.operation if isinstance(effect, InTransaction) else effect
@@ -280,7 +292,7 @@ def _in_steps(asked: Iterable[tuple[str, object, str]], there: Mapping[str, int]
 
 
 def _asked(actor: Actor, held: object) -> Iterator[tuple[str, Effect[object], str]]:
-    """What was asked and has not begun; `held` is where an actor stands, or all that is under way."""
+    """The requests not yet begun. `held` is an actor's node, or everything in flight."""
     match actor, held:
         case Process(), int():
             node = actor.behaviour.nodes[held]
@@ -300,7 +312,7 @@ def _asked(actor: Actor, held: object) -> Iterator[tuple[str, Effect[object], st
 
 
 def _asked_at(found: Explored, who: str, effect: Effect[object]) -> str:
-    """The lines where it may have asked for that, or where a reducer decides it."""
+    """The lines that may have made the request, or where a reducer decides it."""
     process = found.search.space.processes.get(who)
     nodes = [node for each in (process.automata if process else ()) for node in each.nodes]
     asks = (node for node in nodes if isinstance(node.status, Asking) and same(node.status.effect, effect))
@@ -309,7 +321,7 @@ def _asked_at(found: Explored, who: str, effect: Effect[object]) -> str:
 
 
 def missed(found: Explored | Sampled) -> tuple[str, ...]:
-    """That nothing can be found; goals that were never reached, and faults that never struck."""
+    """Why no violation could be found; goals never reached; faults that never struck."""
     goals = [f"goal never reached: {name}" for name, reached in found.goals.items() if not reached]
     possible = _possible(found.search.scenario)
     kinds = [f"fault {kind} never struck{_remedy(kind, found)}" for kind in possible if not found.faults.get(kind)]
@@ -323,7 +335,7 @@ def missed(found: Explored | Sampled) -> tuple[str, ...]:
 
 
 def _remedy(kind: Fault, found: Explored | Sampled) -> str:
-    """What the fault takes and the scenario has not, if that is known."""
+    """What the fault requires and the scenario lacks, if known."""
     search, scenario = found.search, found.search.scenario
     if kind in _AFTER_ANOTHER and scenario.budget == 1:
         return ": it strikes only after another fault, so it takes a budget of two: Scenario(..., budget=2)"
@@ -346,11 +358,10 @@ _OF_HOST: Final = {
     Fault.CLOCK_FORWARD: "jump",
     Fault.CLOCK_BACK: "jump",
 }
-"""How far it goes is said by the host."""
+"""The field of the host that sets its size."""
 
 
 def _vacuous(found: Explored | Sampled) -> tuple[str, ...]:
-    """Why nothing that is wrong could be found."""
     search, scenario = found.search, found.search.scenario
     view = search.space.view(search.first, Looked())
     is_over = all(isinstance(view.status(name), Returned) for name in search.space.processes)
@@ -367,18 +378,18 @@ def _vacuous(found: Explored | Sampled) -> tuple[str, ...]:
 
 
 def never(found: Explored) -> tuple[str, ...]:
-    """Those, and laws that were never asked."""
+    """As `missed`, with laws that were never evaluated."""
     scenario = found.search.scenario
-    untouched = dict.fromkeys(law.name for law in found.search.step_laws if not law.good)  # a law in parts once
+    untouched = dict.fromkeys(law.name for law in found.search.step_laws if not law.good)  # a law in parts counts once
     steps = [f"no step touches what the law is about: {name}" for name in untouched]
     rest = [f"nothing came to rest for the law: {name}" for name in scenario.eventually if not found.resting]
     return (*missed(found), *_unknown(found), *steps, *rest)
 
 
 def _unknown(found: Explored) -> tuple[str, ...]:
-    """Collections, and processes with notes, that laws and goals read and that no state has: each reads as empty.
+    """Collections and notes that laws or goals read and no state has, so they are always empty.
 
-    A collection of the world to begin with is one that there is, even if it is empty.
+    An empty collection of the initial world exists.
     """
     search, scenario = found.search, found.search.scenario
     slots = search.space.packing.slots
@@ -415,7 +426,7 @@ def _unknown(found: Explored) -> tuple[str, ...]:
 
 
 def _looked(found: Explored) -> list[tuple[str, int]]:
-    """The laws and goals, in words, and the bits that each has read."""
+    """The laws and goals, with the bits that each has read."""
     search = found.search
     return [
         *((f"law {law.name!r}", law.looked.bits) for law in (*search.stated, *search.rest_laws)),
@@ -425,12 +436,12 @@ def _looked(found: Explored) -> list[tuple[str, int]]:
 
 
 def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault]) -> tuple[str, ...]:
-    """Which of the kinds that somebody asked for are not there, with those that are.
+    """Requested kinds of faults that the scenario lacks.
 
     Args:
-        scenario: As it is, whatever was asked for.
-        kinds: What was asked for.
-        struck: What struck; an actor that has no `faults` may make more.
+        scenario: The scenario without the requested restriction.
+        kinds: The requested kinds.
+        struck: Kinds that struck; an actor without `faults` may make more.
     """
     there = _possible(scenario)
     has = ", ".join(there) or "none"
@@ -441,7 +452,9 @@ def absent(scenario: Scenario, kinds: Iterable[Fault], struck: Container[Fault])
 
 
 def unsure(found: Explored | Sampled) -> tuple[str, ...]:
-    """Whose programs end by a failure that leaves open what was done, where nobody says that its caller finds out."""
+    """Programs that end by a failure with an unknown outcome, unless declared as handled by the
+    caller.
+    """
     ends: dict[str, list[str]] = {}
     for name, process in found.search.space.processes.items():
         for end in process.behaviour.unsure if isinstance(process, Process) and not process.raises else ():
@@ -454,22 +467,24 @@ def unsure(found: Explored | Sampled) -> tuple[str, ...]:
 
 
 _AFTER_ANOTHER: Final = frozenset({Fault.RESTART, Fault.ROLLED_BACK})
-"""What strikes only where a fault has struck before: who starts again has crashed, what is taken back was not durable."""
+"""Faults that need an earlier fault: only a crashed process restarts, only a non-durable write
+rolls back.
+"""
 
 
 _DELIVERED: Final = (Fault.LATE, Fault.DUPLICATE)
-"""What leaves a request under way, which a network delivers."""
+"""Faults that leave a request in flight, for a network to deliver."""
 
 
 def _possible(scenario: Scenario) -> tuple[Fault, ...]:
-    """The kinds that some process allows or another actor makes, and the budgets allow too."""
+    """The kinds that a process allows or an actor makes, and that the budgets permit."""
     allowed: set[Fault] = set()
     for actor in scenario.actors:
         faults: Faults | None = getattr(actor, "faults", None)
         allowed.update(faults.kinds if faults is not None else getattr(actor, "makes", ()))
 
     def is_in_budget(kind: Fault) -> bool:
-        least = 1 if scenario.budget_is_default else 1 + (kind in _AFTER_ANOTHER)  # who says one means it
+        least = 1 if scenario.budget_is_default else 1 + (kind in _AFTER_ANOTHER)  # an explicit budget of one is meant
         return scenario.budget >= least and scenario.budgets.get(kind, scenario.budget) > 0
 
     return tuple(kind for kind in Fault if kind in allowed and is_in_budget(kind))

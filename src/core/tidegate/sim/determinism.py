@@ -1,19 +1,20 @@
-"""Does a program always decide alike? It is run again and again along the same schedules, and every look at it is compared.
+"""Does a program always decide alike? Runs it repeatedly along the same schedules and compares all
+snapshots.
 
-A program may depend on its arguments and on the replies it gets, and on nothing else: no clock, no random number, no order of a
-set, no global that it, or anybody, changes. Where it does, a search merges what is not the same, and a trace cannot be
-replayed. The search notices some of it by itself (`Nondeterministic`); this looks for the rest.
+A program may depend only on its arguments and replies: no clock, no random number, no set order, no
+global that changes. Otherwise a search merges different states, and a trace cannot be replayed. The
+search detects some cases itself (`Nondeterministic`); this module looks for the rest.
 
-A schedule is drawn at random, so it is the same for the same seed. A look is where every process stands: the effect that
-it is about to ask for, or how it ended. What differs first between two executions is reported, with the line of the program
-that asks; and which executions differ tells why:
+A schedule is random but fixed by its seed. A snapshot records where every process is: its next
+effect, or how it ended. The first difference between two executions is reported with the program's
+line. The pair that differs suggests the cause:
 
-    again in the same process     a global, or whatever else outlives a run
-    a fresh process each time     a clock or a random number; the names that the program uses tell which
+    again in the same process     a global, or other state that outlives a run
+    a fresh process each time     a clock or a random number; the names in the program tell which
     another PYTHONHASHSEED        the order of a set, or hash()
 
-Known not to work: a clock that is only compared with what lies far away never differs; what reads the environment or the
-file system is found only if that changes; a cause is likely, not proven.
+Known not to work: a clock compared only with distant times never differs; reads of the environment
+or file system are found only if these change; a cause is likely, not proven.
 """
 
 from __future__ import annotations
@@ -51,14 +52,14 @@ _CALLS_DEEP_MAX: Final = 3
 @final
 @attrs.frozen
 class Stand:
-    """Where a process stands.
+    """The position of a process.
 
     Attributes:
         process: Its name.
-        what: What it asks for, or how it ended, in words.
-        src: The line of its program that asks.
+        what: Its next effect, or how it ended, as text.
+        src: The line of its program that awaits.
         names: Clocks and random numbers that its code names.
-        is_torn: It asked for something else when it was run again within one execution.
+        is_torn: It awaited another effect when run again within one execution.
     """
 
     process: str
@@ -70,27 +71,27 @@ class Stand:
 
 _Look: TypeAlias = tuple[Stand, ...]
 Runs: TypeAlias = tuple[tuple[_Look, ...], ...]
-"""Of each schedule, a look before the first step and after each."""
+"""For each schedule, the snapshots before the first step and after each."""
 
 
 _Known: TypeAlias = "dict[tuple[str, int], Stand]"
-"""By process and the node of its automaton."""
+"""By process and node of its automaton."""
 
 
 @final
 @attrs.frozen
 class Difference:
-    """What differs first between two executions.
+    """The first difference between two executions.
 
     Attributes:
-        run: Of which schedule, counted from 0.
-        step: After how many steps of it.
-        process: Who.
-        first: What it did in the one.
-        second: What it did in the other.
+        run: The schedule, counted from 0.
+        step: The number of its steps taken.
+        process: The process that differs.
+        first: Its behaviour in the first execution.
+        second: Its behaviour in the second.
         src: `file.py:line function` of its program.
-        names: Clocks and random numbers that the program names, as far as can be seen.
-        is_torn: Within one execution, where it was run again on the same replies.
+        names: Clocks and random numbers named by the program, as far as visible.
+        is_torn: It differed within one execution, on the same replies.
     """
 
     run: int
@@ -107,14 +108,14 @@ class Difference:
 
 
 def scheduled_runs(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: Seeding) -> Runs:
-    """Run every program of the scenario along random schedules, from its beginning.
+    """Run every program along random schedules, from the start.
 
     Args:
-        scenario: Whose programs are run; nothing of an earlier execution is used.
-        seed: Of all schedules.
-        runs: How many there are.
-        steps_max: How long the longest is.
-        seeding: Makes a generator of a seed, for example `random.Random`.
+        scenario: The scenario; no earlier execution is reused.
+        seed: The seed of all schedules.
+        runs: The number of schedules.
+        steps_max: The maximum number of steps of each.
+        seeding: Makes a generator from a seed, for example `random.Random`.
     """
     anew = attrs.evolve(
         scenario,
@@ -129,7 +130,6 @@ def scheduled_runs(scenario: Scenario, *, seed: str, runs: int, steps_max: int, 
 
 
 def _walk(search: Search, generator: Generator, steps_max: int, known: _Known) -> Iterator[_Look]:
-    """Look at all processes along one schedule."""
     state = search.first
     seen = look(search, state, known)
     yield seen
@@ -174,7 +174,7 @@ def stand_at(process: Process, node: int) -> Stand:
 
 
 def _torn(search: Search, state: Packed, seen: _Look, error: Nondeterministic) -> _Look:
-    """Whose program asked for something else when it was run again on the same replies."""
+    """The process whose program awaited another effect when run again on the same replies."""
     for stepper in search.steppers:
         try:
             tuple(stepper.steps(state))
@@ -185,7 +185,9 @@ def _torn(search: Search, state: Packed, seen: _Look, error: Nondeterministic) -
 
 
 def _named_by(program: Coroutine[Effect[object], object, object]) -> tuple[str, ...]:
-    """The clocks and random numbers that the code of a program names, and that of the functions that it calls."""
+    """The clocks and random numbers named in the code of a program and of the functions it
+    calls.
+    """
     found: set[str] = set()
     inner: object = program
     while (frame := getattr(inner, "cr_frame", None)) is not None:
@@ -207,7 +209,7 @@ def _names_in(code: CodeType, space: dict[str, object], deep: int) -> Iterator[s
 
 
 def difference(one: Runs, other: Runs) -> Difference | None:
-    """What differs first between two executions along the same schedules, or None if nothing does."""
+    """The first difference between two executions along the same schedules, or None."""
     for run, (left, right) in enumerate(zip(one, other, strict=True)):
         for step, (before, after) in enumerate(zip(left, right, strict=False)):
             for mine, theirs in zip(before, after, strict=False):
@@ -234,12 +236,12 @@ def _differs(run: int, step: int, mine: Stand, theirs: Stand) -> Difference | No
 def judged(
     again: Difference | None, fresh: Difference | None, reseeded: Difference | None
 ) -> tuple[Difference, Cause] | None:
-    """What differs, and why, most likely.
+    """The difference and its most likely cause.
 
     Args:
         again: Between two executions in one process.
-        fresh: Between two processes that have one PYTHONHASHSEED.
-        reseeded: Between processes that have others.
+        fresh: Between two processes with one PYTHONHASHSEED.
+        reseeded: Between processes with different ones.
     """
     if fresh is not None:
         return fresh, _changing(fresh)
@@ -269,7 +271,7 @@ def to_plain(runs: Runs) -> list[list[list[list[object]]]]:
 
 
 def from_plain(plain: list[list[list[list[object]]]]) -> Runs:
-    """The executions that another process reported of ours."""
+    """The executions reported by another process."""
     return tuple(
         tuple(
             tuple(

@@ -1,13 +1,15 @@
-"""What ends the transactions that nobody ends.
+"""Ends abandoned transactions.
 
-A store ends a transaction that has been open for too long (MongoDB: transactionLifetimeLimitSeconds, 60 s). So whoever waits
-for it waits no longer, and its owner is answered that there is no such transaction.
+A store aborts a transaction that is open too long (MongoDB: transactionLifetimeLimitSeconds, 60 s).
+Waiting processes then continue, and the owner gets the reply that the transaction does not exist.
 
-    its owner does nothing any more    it is aborted at some time, as it must be
-    its owner waits                    so it is, unless the owner of another one goes on, for whom he may wait
-    its owner goes on                  it may be aborted, which is a stall of the owner's: he stood for so long (`Fault.STALL`)
+    its owner is inactive    It must be aborted at some time.
+    its owner waits          The same, unless the owner of another transaction continues, since it
+                             may be waiting for that.
+    its owner continues      It may be aborted. That is a stall of the owner (`Fault.STALL`).
 
-Who stands in user code that never returns waits, too. A reducer does something as long as it has commands or programs of any kind.
+A process in user code that never returns counts as waiting. A reducer is active as long as it has
+commands or programs.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tidegate.sim.world import World
 @final
 @attrs.frozen(eq=False)
 class Expiry:
-    """Ends transactions that have been open for too long.
+    """Ends transactions that are open too long.
 
     Attributes:
         processes: Their owners.
@@ -60,10 +62,10 @@ class Expiry:
                 yield ActorStep(label, aborted(after, over), must=False, fault=Fault.STALL)
 
     def owner(self, name: str) -> Process | ReducerProcess:
-        """Who has begun a transaction.
+        """The owner of a transaction, by name.
 
         Raises:
-            Misuse: Nobody knows whether he goes on with it.
+            Misuse: It is not among the owners, so whether it continues is unknown.
         """
         for each in self.processes:
             if each.name == name:

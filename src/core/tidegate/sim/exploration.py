@@ -1,6 +1,7 @@
-"""How a scenario is explored, as one value: exhaustively up to some bounds, or by random runs; and which faults may strike.
+"""How to explore a scenario, as one value: exhaustively within bounds, or by random runs; and with
+which faults.
 
-explore(scenario)                                              all there is, or until 3,000,000 states were seen
+explore(scenario)                                              everything, up to 3,000,000 states
 explore(scenario, Exploration(states_max=10_000))
 explore(scenario, Exploration(runs=500, seed="7"), seeding=Random)
 """
@@ -21,21 +22,22 @@ from tidegate.sim.search import ALL, STATES_MAX, Bounds, Reductions
 @final
 @attrs.frozen
 class Exploration:
-    """How a scenario is explored.
+    """How to explore a scenario.
 
     Attributes:
         states_max: Stop an exhaustive search after this many distinct states.
-        depth_max: And after this many steps from the beginning; None for any number.
-        memory_max: And when its states take this many bytes; None for any number.
-        reductions: What an exhaustive search leaves out because it would find nothing else there.
-        require_sometimes: A goal that is never reached, a fault that could strike and never does, or a law that is never
-            asked makes it inconclusive; without, each is only reported.
-        runs: How many random runs to make instead of an exhaustive search; 0 for none.
-        steps_max: The length of the longest random run.
-        seed: Of the random runs; None where it does not matter, or where the caller draws one.
-        policies: Pick the steps of the random runs, in turns.
-        faults: Which kinds may strike; None for whatever the scenario allows.
-        faults_max: How many faults a run may have, where the scenario allows more; None for as many as it allows.
+        depth_max: Stop it after this many steps from the start; None for no limit.
+        memory_max: Stop it when its states take this many bytes; None for no limit.
+        reductions: What an exhaustive search omits without missing a violation.
+        require_sometimes: A goal never reached, a possible fault that never strikes, or a law never
+            evaluated makes the result inconclusive; by default each is only reported.
+        runs: The number of random runs instead of an exhaustive search; 0 for none.
+        steps_max: The maximum length of a random run.
+        seed: The seed of the random runs; None if it does not matter or the caller draws one.
+        policies: They choose the steps of the random runs, in turns.
+        faults: The kinds that may strike; None for all that the scenario allows.
+        faults_max: The maximum number of faults in a run, if the scenario allows more; None for its
+            own limit.
     """
 
     states_max: int = STATES_MAX
@@ -51,7 +53,7 @@ class Exploration:
     faults_max: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        _ = self.bounds, self.plan  # which check their own
+        _ = self.bounds, self.plan  # they check their arguments
         check_type(self.reductions, Reductions, "what a search leaves out")
         check_int(self.runs, "a number of random runs", 0)
         if self.faults is not None:
@@ -61,12 +63,12 @@ class Exploration:
 
     @property
     def bounds(self) -> Bounds:
-        """Where an exhaustive search ends at the latest."""
+        """The limits of an exhaustive search."""
         return Bounds(self.states_max, self.depth_max, self.memory_max)
 
     @property
     def plan(self) -> Plan:
-        """Which random runs it makes."""
+        """The plan of the random runs."""
         return Plan("0" if self.seed is None else self.seed, self.policies, self.steps_max)
 
 

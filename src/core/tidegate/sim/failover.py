@@ -1,29 +1,31 @@
-"""What a failover takes back, and what a member of the store that is behind answers.
+"""Rollback by a failover, and stale reads from a member that lags behind.
 
-A write takes effect on the primary first. Until a majority has it, a failover may take it back, and with it all writes
-after it. Whoever reads meanwhile sees it. A majority that has a write has all writes before it: so a write that is
-confirmed confirms whatever was written before it, by anybody, and only the newest writes can ever be taken back. What the
-network delivers confirms nothing of necessity: it may go behind what no majority has, and be taken back with it.
+A write takes effect on the primary first, and readers see it. Until a majority has it, a failover
+may roll it back with all later writes. A majority that has a write has all earlier ones. So a
+confirmed write confirms every earlier write of any process, and only the newest writes can be
+rolled back. A write delivered by the network need not confirm anything: it may follow an
+unconfirmed write and be rolled back with it.
 
-A scenario allows that by the faults NOT_DURABLE and ROLLED_BACK of its processes, and a `Failover` among its actors.
-Without ROLLED_BACK nothing is kept, and nothing is taken back. No transaction is open after it, for the new primary knows none.
+A scenario enables this by the faults NOT_DURABLE and ROLLED_BACK of its processes and a `Failover`
+actor. Without ROLLED_BACK, no earlier values are kept and nothing is rolled back. A failover ends
+all open transactions, because the new primary knows none.
 
-A member that is behind shows the whole store as it was before one of the newest writes, and nothing later. How far it is behind
-is kept to one version: of each document, and of the order of ids, its last write is such a write, and a commit is one write
-of many. What was there before any other is forgotten. That takes the meaning `recalling` for all who write, a network
-among them, and STALE_READ for the find.
+A member that lags shows the whole store as before one of the newest writes. The lag is limited to
+one version: the last write of each document and of the order of ids counts, and a commit is one
+write of many. Older versions are forgotten. Stale reads require the meaning `recalling` for all
+writers, including a network, and STALE_READ for the find.
 
 Laws
-    FO1  A write that a majority has confirmed is never taken back.
-    FO2  What is taken back is seen by nobody afterwards, and so are all writes after it.
-    FO3  A stale read answers what the store held at one time.
+    FO1  A write confirmed by a majority is never rolled back.
+    FO2  No process sees a rolled-back write afterwards, nor any write after it.
+    FO3  A stale read returns the contents of the store at one time.
 
 Known not to work
-    - Reads are local: a find shows what no majority has. The adapters read what a majority has, so a write that is done may
-      not be seen there yet, and one that was seen is not taken back.
-    - A majority has a write whose reply is lost. If it could be taken back, each program that reads back after an `Ambiguous`
-      would break here, and with the reads of the adapters it is right.
-    - What arrives late is not taken back alone, only with a write before it that no majority has.
+    - Reads are local: a find shows unconfirmed writes. The adapters read with majority concern, so
+      a finished write may be invisible there, and a visible one is never rolled back.
+    - A write whose reply is lost is confirmed. If it could be rolled back, every program that reads
+      back after an `Ambiguous` would break here, although it is right with the adapters' reads.
+    - A late write is rolled back only together with an earlier unconfirmed one.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ V = TypeVar("V")
 
 _STORED: Final = frozenset({DOCUMENTS, IDS})
 _APART: Final = frozenset({UNCONFIRMED.name, OPEN.name})
-"""What is made anew, and not taken back."""
+"""A failover recreates these instead of rolling them back."""
 
 
 @final
 @attrs.frozen(eq=False)
 class _Noting:
-    """A world that notes what is overwritten in it, and what was there."""
+    """A world that records overwritten cells and their old values."""
 
     world: World
     overwritten: Overwritten = ()
@@ -71,17 +73,16 @@ class _Noting:
 
 
 def noting(world: World) -> World:
-    """The same, which notes what is overwritten in it."""
     return _Noting(world)
 
 
 def noted_in(world: World) -> World:
-    """The world that is noted, or the same."""
+    """The recorded world; any other is returned unchanged."""
     return world.world if isinstance(world, _Noting) else world
 
 
 def overwritten_in(world: World) -> Overwritten:
-    """What was overwritten since it was noted, and what was there."""
+    """The cells overwritten since recording began, with their old values."""
     assert isinstance(world, _Noting), "a meaning makes worlds of the one that it is given"
     return world.overwritten
 
@@ -89,19 +90,21 @@ def overwritten_in(world: World) -> Overwritten:
 def noted(
     meaning: Meaning, effect: Effect[object], world: World, who: str
 ) -> Iterator[tuple[World, object, Overwritten]]:
-    """The outcomes of the effect, each with what it overwrites."""
+    """The outcomes of the effect, each with the cells it overwrites."""
     for after, reply in meaning(effect, noting(world), who):
         written = overwritten_in(after)
         yield cast("_Noting", after).world, reply, written
 
 
 def _changed(after: World, overwritten: Overwritten) -> Iterator[tuple[Cell[object], object]]:
-    """What holds something else than it had: a server has no entry in its log of a write that changes nothing."""
+    """The cells with a new value: a server logs no entry for a write that changes nothing."""
     return ((cell, had) for cell, had in overwritten if not same(after.read(cell), had))
 
 
 def unconfirmed(before: World, after: World, overwritten: Overwritten, *, alone: bool) -> World:
-    """The world in which the write was done, and may be taken back: alone, or only with the one before it."""
+    """The world with the write done but unconfirmed: a write of its own, or part of the last
+    one.
+    """
     writes = before.read(UNCONFIRMED)
     kept = by_name(tuple((cell, closed(had)) for cell, had in _changed(after, overwritten) if cell.name not in _APART))
     if kept and alone:
@@ -115,7 +118,7 @@ def unconfirmed(before: World, after: World, overwritten: Overwritten, *, alone:
 @final
 @attrs.frozen(eq=False)
 class Failover:
-    """Takes back the newest writes that no majority has confirmed: one, or some, or all of them."""
+    """Rolls back the newest unconfirmed writes: one, some or all."""
 
     name: str = "failover"
     place: None = None
@@ -136,11 +139,13 @@ class Failover:
             yield ActorStep(label, after.write(UNCONFIRMED, writes[:kept]), must=False, fault=Fault.ROLLED_BACK)
 
 
-# --- members that are behind --------------------------------------------------------------------------------------------
+# --- members that lag behind ----------------------------------------------------------------------
 
 
 def recalling(otherwise: Meaning) -> Meaning:
-    """A meaning that keeps what was stored before the last write of each document, and of each order of ids."""
+    """A meaning that keeps the old value at the last write of each document and of each order of
+    ids.
+    """
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         for after, reply, overwritten in noted(otherwise, effect, world, who):
@@ -151,18 +156,20 @@ def recalling(otherwise: Meaning) -> Meaning:
 
 
 def _earlier(versions: tuple[Overwritten, ...], changed: Overwritten) -> tuple[Overwritten, ...]:
-    """What was there before the newest write, and before those since which not all that they wrote was written again."""
+    """The versions before the newest write, and before each earlier write not yet fully
+    overwritten.
+    """
     kept = [changed]
     for version in versions:
         names = {cell.name for cell, _ in version}
         older = by_name((*version, *(each for each in changed if each[0].name not in names)))
-        if len(older) > len(kept[-1]):  # it holds all that the one after it does
+        if len(older) > len(kept[-1]):  # else the next version holds all of it
             kept.append(older)
     return tuple(kept)
 
 
 def behind(world: World) -> Iterator[Behind]:
-    """The world as each member shows it that is behind, the nearest first."""
+    """The world as shown by each lagging member, nearest first."""
     for version in world.read(EARLIER):
         yield Behind(world, version)
 
@@ -170,11 +177,11 @@ def behind(world: World) -> Iterator[Behind]:
 @final
 @attrs.frozen(eq=False)
 class Behind:
-    """The world as a member shows it that has not got the newest writes.
+    """The world as shown by a member without the newest writes.
 
     Attributes:
-        world: As it is.
-        version: What they have overwritten.
+        world: The current world.
+        version: The values overwritten by those writes.
     """
 
     world: World

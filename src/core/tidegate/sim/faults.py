@@ -1,11 +1,12 @@
-"""What may go wrong, each kind with a meaning in one line, and the budget that it spends.
+"""The kinds of faults, each with a one-line meaning, and their budgets.
 
-Every occurrence of a fault spends one of the scenario's faults, and one of its own kind where that kind has a bound of
-its own. So the search sees every run with up to that many faults, and a scenario can allow two faults of which one at
-most is a crash.
+Each fault spends one of the scenario's budget, and one of its kind's if the kind has a bound. So
+the search covers every run with up to that many faults. A scenario can allow two faults of which at
+most one is a crash.
 
-A budget is a cell whose number only falls and that is only ever `taken` from, never read: whether anything is left is all
-that a step depends on, so one memory of a step serves however much is left. A kind without a bound of its own has no cell.
+A budget is a cell whose number only falls. Code only takes from it (`taken`) and never reads it. A
+step depends only on whether any is left, so one remembered step serves for all amounts. A kind
+without a bound has no cell.
 """
 
 from __future__ import annotations
@@ -84,21 +85,21 @@ class Fault(StrEnum):
 
 
 FAULTS: Final = Cell[int]((BUDGET, "faults"), 0)
-"""How many may still strike, all kinds together."""
+"""How many faults of all kinds may still strike."""
 
 
 REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
-"""How many rebalances may still begin in a group: they do not count among all kinds together."""
+"""How many rebalances may still begin in a group, outside the total."""
 
 
 @cache
 def bound(kind: Fault) -> Cell[int]:
-    """How many of this kind may still strike, where it has a bound of its own."""
+    """How many faults of this kind may still strike, if it has a bound."""
     return Cell((BUDGET, "faults", kind.value), UNBOUNDED)
 
 
 def spent(world: World, fault: Fault) -> World | None:
-    """The world with one fault less to come, of all and of its kind; None if none is left."""
+    """The world with one fault fewer left, in total and of its kind; None if none is left."""
     after = world.taken(FAULTS)
     return None if after is None else after.taken(bound(fault))
 
@@ -115,7 +116,7 @@ def no_effects(effect: Effect[object]) -> bool:  # noqa: ARG001  the predicate t
 
 
 def check_which(which: object, what: str) -> None:
-    """Raise Misuse if it chooses no effects, or all of them whatever they are: what an `async def` returns counts as true."""
+    """Raise Misuse for an `async def` or generator: its result always counts as true."""
     check_callable(which, "a choice of effects")
     if iscoroutinefunction(which) or isgeneratorfunction(which) or isasyncgenfunction(which):
         raise Misuse(
@@ -128,10 +129,10 @@ def check_which(which: object, what: str) -> None:
 @final
 @attrs.frozen
 class Faults:
-    """Which faults may strike a process, and which of its effects.
+    """The faults that may strike a process, and at which effects.
 
     Attributes:
-        kinds: Each with the effects that it may strike; crashes and restarts strike whatever comes.
+        kinds: Maps each kind to its choice of effects; crashes and restarts strike at any effect.
     """
 
     kinds: Mapping[Fault, Which] = attrs.field(factory=dict)
@@ -145,7 +146,7 @@ class Faults:
 
     @classmethod
     def of(cls, *kinds: Fault, on: Which = all_effects) -> Faults:
-        """These kinds, each on the effects that `on` picks."""
+        """These kinds, each at the effects that `on` selects."""
         return cls(dict.fromkeys(kinds, on))
 
     def strikes(self, kind: Fault, effect: Effect[object]) -> bool:

@@ -1,24 +1,29 @@
-"""A suspended program as a value: for each frame of its `await` chain, where it stands and its live locals.
+"""A suspended program as a value: the position and live locals of each frame of its `await` chain.
 
-Two runs of a deterministic program that agree in this behave alike from here on, so the explorer may merge them. That
-turns polling and retry loops into finite cycles. Liveness comes from the bytecode; without it, locals that are never
-read again would keep states apart (24 to 44 times more states on the array-push lock).
+Two runs of a deterministic program with equal fingerprints behave alike from here on, so the search
+may merge them. That turns polling and retry loops into finite cycles. Liveness comes from the
+bytecode. Without it, locals that are never read again would keep states apart (24 to 44 times more
+states on the array-push lock).
 
 A program is not a value (`Unmergeable`, with the reason) where
-    - an exception that is not a value is being handled across the await: one with a cause, a context, or state of its own;
-    - a frame keeps something on its value stack across the await that is no value: a context manager, say. What it iterates
-      over, and a list, set or dict that it is about to fill, is read as what it holds, for nobody else can name it;
-    - a live local is not known to be immutable: a list, a dict, an object of a class that is not frozen. A program that this one
-      steps by itself is one more suspended program;
-    - the chain ends in something other than a coroutine or a generator, or the code is compiled;
-    - the Python version is not one whose bytecode is known here (3.11 to 3.13).
-The caller then falls back to the history of replies, which is sound for every deterministic program but never merges.
+    - it handles an exception across the await that is not a value: one with a cause, a context, or
+      state of its own;
+    - a frame's value stack holds an object across the await that is not a value, such as a context
+      manager. An iterator, and a list, set or dict under construction, counts by its contents,
+      because no other code can refer to it;
+    - a live local is not known to be immutable: a list, a dict, an object of an unfrozen class. A
+      program that this one steps itself counts as a suspended program;
+    - the chain ends in an object that is neither coroutine nor generator, or the code is compiled;
+    - this module does not know the bytecode of the Python version (it knows 3.11 to 3.13).
+The caller then falls back to the history of replies. That is sound for every deterministic program
+but never merges.
 
 Things that do not work:
     - hashing all locals: sound, but dead ones keep states apart;
-    - reading the whole value stack: a stale entry trails it, so it is read only up to its static height;
-    - trusting globals: state outside the frames is not seen here; the explorer notices it by comparing the effects
-      of every replay.
+    - reading the whole value stack: a stale entry follows the live ones, so only the static height
+      is read;
+    - trusting globals: this module does not see state outside the frames; the explorer detects it
+      by comparing the effects of every replay.
 """
 
 from __future__ import annotations
@@ -47,24 +52,26 @@ _ITERATORS: Final[tuple[type, ...]] = (
     *(type(reversed(each)) for each in _REVERSIBLE),
     *(enumerate, filter, map, zip),
 )
-"""What is rebuilt from its arguments and its position; `__reduce__` tells both, and moves nothing."""
+"""Rebuilt from arguments and position. `__reduce__` gives both without advancing the iterator."""
 _CONSTANT: Final = (Enum, type, ModuleType)
-"""What counts as immutable whatever attributes it has."""
+"""Immutable whatever attributes it has."""
 _IMPLICIT: Final = ".0"
-"""What a comprehension iterates over is a local of its frame, by a name that nobody can write."""
+"""The iterable of a comprehension: a local of its frame under a name that no code can write."""
 _UNSET: Final = object()
 _KNOWN_MAX: Final = 10_000
 _OWN_KEYS: Final = frozenset({str, int, Document})
-"""Whose values are their own keys."""
+"""Types whose values are their own keys."""
 _Key: TypeAlias = Hashable
 _Met: TypeAlias = dict[int, tuple[int, object]]
-"""By its id: the number of what was met, and itself, so that nothing else gets that id meanwhile."""
+"""Maps an id to the number of an object and to the object itself, which keeps the id from being
+reused.
+"""
 
 
 @final
 @attrs.frozen
 class Unmergeable:
-    """Why a suspended program cannot be compared with another one."""
+    """The reason why a suspended program has no comparable value."""
 
     reason: str
 
@@ -72,12 +79,12 @@ class Unmergeable:
 def fingerprint(
     program: Coroutine[Any, Any, Any] | Generator[Any, Any, Any], canon: Canon, met: _Met | None = None
 ) -> tuple[_Key, ...] | Unmergeable:
-    """The value of a suspended program, or why it has none: for each frame its code, its position, its live locals, and the rest.
+    """The value of a suspended program, or the reason why it has none.
 
     Args:
         program: A coroutine that awaits an effect.
         canon: Makes keys of its locals.
-        met: What was met in the program that keeps this one, for it matters whether the two share it.
+        met: The objects met in the enclosing program, because sharing between the two matters.
     """
     if not is_known_python():
         return Unmergeable(f"the bytecode of Python {PYTHON.rpartition('.')[0]} is not known")
@@ -106,7 +113,8 @@ def fingerprint(
             for cell in _cells(inner):
                 _number(cell, seen)
         lying = _stacked(inner, code, _bound(code, held), point) if point.hidden else ()
-        # What is awaited lies on top: the collector sees no empty places, so what seems to lie above it may be stale.
+        # The awaited object is on top. The collector skips empty slots, so entries that seem to be
+        # above it may be stale.
         if awaited is not None:
             lying = lying[: max((nth for nth, item in enumerate(lying, 1) if item is awaited), default=len(lying))]
         stack = tuple(("awaited",) if item is awaited is not None else _resting(item, canon, seen) for item in lying)
@@ -117,7 +125,7 @@ def fingerprint(
             local = point.live[keys.index(None)]
             place, part = mutable_part(held[local], local)
             return Unmergeable(f"{name}: local {place} is {typed(part)}, which is not immutable")
-        # Code is equal wherever it says the same, so what it finds by name is told, too.
+        # Equal code objects may have different globals, so these are part of the value.
         caught = None if handled is None else _kept("", handled, canon, seen)
         frames.append((code, point.at, *keys, stack, caught, frame.f_globals.get))
         inner = awaited
@@ -125,17 +133,16 @@ def fingerprint(
 
 
 def referents(item: object) -> list[object]:
-    """What an object of an extension type refers to, such as a cache of functools."""
+    """The referents of an object of an extension type, such as a functools cache."""
     return gc.get_referents(item)
 
 
 def _being_handled(program: object) -> object:
-    """The exception that a bare `raise` would pass on: the collector sees it last."""
+    """The exception that a bare `raise` would re-raise: the collector visits it last."""
     return gc.get_referents(program)[-1]
 
 
 def _raised_on(error: BaseException) -> Iterator[int]:
-    """The lines that it was raised on, for if it is raised again the report says where."""
     at = error.__traceback__
     while at is not None:
         yield at.tb_lineno
@@ -143,13 +150,15 @@ def _raised_on(error: BaseException) -> Iterator[int]:
 
 
 def _bound(code: CodeType, held: Mapping[str, object]) -> int:
-    """How many locals the collector sees: those that are bound, and every cell, whether anything is in it or not."""
+    """The number of locals that the collector visits: the bound ones, and every cell, even an empty
+    one.
+    """
     cells = {*code.co_cellvars, *code.co_freevars}
     return len(cells) + sum(name in held and name not in cells for name in code.co_varnames)
 
 
 def _stacked(program: object, code: CodeType, bound: int, point: Suspension) -> tuple[object, ...]:
-    """The value stack: what the collector sees of the frame after its code and its bound locals."""
+    """The value stack: the collector visits it after the frame's code and bound locals."""
     seen = gc.get_referents(program)
     start = [index for index, item in enumerate(seen) if item is code][_HEADS - 1] + 1 + bound
     return tuple(seen[start : start + point.height])
@@ -160,11 +169,11 @@ def _empty() -> Iterator[None]:
 
 
 _HEADS: Final = sum(item is _empty.__code__ for item in gc.get_referents(_empty()))
-"""How often the collector sees the code of a frame before its locals, which may hold it, too."""
+"""How often the collector visits a frame's code before its locals, which may also hold the code."""
 
 
 def _cells(program: object) -> list[object]:
-    """What its frame shares with functions that were made in it, or with the function that it was made in."""
+    """The cells that its frame shares with inner functions or with the enclosing function."""
     return [item for item in gc.get_referents(program) if isinstance(item, CellType)]
 
 
@@ -173,7 +182,11 @@ def _number(item: object, seen: _Met) -> int:
 
 
 def _kept(local: str, item: object, canon: Canon, seen: _Met) -> _Key | None:
-    """A local. An error is also where it was raised. A function is what it does: its code, and what it closes over, as number where frames of the program share it."""
+    """The key of a local.
+
+    An error includes the lines that raised it. A function counts by its code and closure; a cell
+    shared between frames counts by its number.
+    """
     if item is _UNBOUND:
         return item
     if local == _IMPLICIT:
@@ -191,26 +204,32 @@ def _kept(local: str, item: object, canon: Canon, seen: _Met) -> _Key | None:
 
 
 def _function(item: FunctionType, canon: Canon) -> tuple[_Key, ...] | None:
-    """What a function does by itself. A bound method is equal to that of the same dictionary, so it stands for the globals."""
+    """The key of a function without its closure. `__globals__.get` represents the globals: a bound
+    method equals that of the same dictionary.
+    """
     defaults = canon.key(item.__defaults__)
     named = item.__module__, item.__name__, item.__qualname__
     return None if defaults is None else (FunctionType, item.__code__, item.__globals__.get, *named, defaults)
 
 
 def _shared(cell: CellType, canon: Canon, seen: _Met) -> _Key | None:
-    """What a function closes over: a number if it was met before, as a local whose contents are looked at; else its contents."""
+    """The key of a closure cell: its number if met before (its contents are compared as a local),
+    else its contents.
+    """
     if id(cell) in seen:
         return seen[id(cell)][0]
     _number(cell, seen)
     try:
         contents = _kept("", cell.cell_contents, canon, seen)
-    except ValueError:  # nothing is in it yet
+    except ValueError:  # the cell is empty
         contents = _UNBOUND
     return None if contents is None else ("contents", contents)
 
 
 def _carried(program: CoroutineType[Any, Any, Any], canon: Canon, seen: _Met) -> _Key | None:
-    """A program that another one steps by itself, as what it is; None where it awaits nothing, so is not begun, or over."""
+    """The key of a program that another one steps itself; None if it has not begun or is
+    finished.
+    """
     if program.cr_await is None:
         return None
     number = _number(program, seen)
@@ -219,26 +238,25 @@ def _carried(program: CoroutineType[Any, Any, Any], canon: Canon, seen: _Met) ->
 
 
 def _hashes_alike(item: object) -> bool:
-    """Is its hash the same in every run? Not that of what holds a text, nor that of an address."""
+    """Is the hash equal in every run? Not for text, addresses, or values containing them."""
     if isinstance(item, (tuple, frozenset)):
         return all(map(_hashes_alike, item))
     return isinstance(item, (int, float, complex, Decimal, Fraction)) and not isinstance(item, Enum)
 
 
 def _across(item: object) -> str:
-    """What a frame keeps on its value stack, for people."""
     if getattr(item, "__name__", "") in {"__exit__", "__aexit__"}:
         return f"it awaits inside a `with` of a {type(getattr(item, '__self__', item)).__name__}"
     return f"it keeps {typed(item)} across the await, which is not known to be immutable"
 
 
 def _resting(item: object, canon: Canon, seen: _Met) -> _Key | None:
-    """An iterator, or what is being filled, as what it would be rebuilt from; None if it is not known to be a value.
+    """The key of an iterator, or of a collection under construction, by its parts; None if unknown.
 
     Args:
-        item: It.
+        item: The object.
         canon: Makes keys of values.
-        seen: Those that were met in this program, for it matters whether two are one.
+        seen: The objects met in this program, because sharing matters.
     """
     parts: Iterable[object]
     builder: object = type(item)
@@ -251,7 +269,9 @@ def _resting(item: object, canon: Canon, seen: _Met) -> _Key | None:
             parts = [part for pair in item.items() for part in pair]
         case GeneratorType():
             number = _number(item, seen)
-            inside = () if item.gi_frame is None else fingerprint(item, canon, seen)  # what is exhausted has no frame
+            inside = (
+                () if item.gi_frame is None else fingerprint(item, canon, seen)
+            )  # an exhausted generator has no frame
             return None if isinstance(inside, Unmergeable) else ("generator", number, inside)
         case _ if isinstance(item, _ITERATORS):
             builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
@@ -266,16 +286,18 @@ def _resting(item: object, canon: Canon, seen: _Met) -> _Key | None:
 
 @final
 class Canon:
-    """Values as keys: equal exactly if the values are, types and all. None for what is not known to be immutable.
+    """Values as keys, equal exactly if the values and their types are. None for objects not known
+    to be immutable.
 
-    Objects are remembered by identity, so a table that every frame refers to is not looked through each time; but not if
-    something in it, a function apart, may have attributes besides its fields, which may be others at the next look.
+    The cache is by identity, so a table that every frame refers to is traversed once. An object is
+    not cached if it, or a part other than a function, may have attributes besides its fields, since
+    these may change.
     """
 
     def __init__(self) -> None:
         self.known: dict[int, tuple[object, _Key | None]] = {}
         self.lasts = True
-        """Has all that was looked at so far in this value none?"""
+        """No part of the current value so far may have extra attributes."""
 
     def key(self, item: object) -> _Key | None:
         kind = type(item)
@@ -308,7 +330,6 @@ class Canon:
         return None if None in keys else keys
 
     def looked_through(self, item: object) -> _Key | None:
-        """A function is the same as another one that would do the same."""
         names = frozen_fields(type(item))  # type: ignore[arg-type]  # a class is hashable
         if names is not None and not holds_more(item):
             keys = self.keys([getattr(item, name, _UNSET) for name in names])
@@ -325,7 +346,8 @@ class Canon:
             keys = self.keys(frozenset.__iter__(item))
             if keys is None:
                 return None
-            # Sets that are equal may be iterated in different orders. Where that differs from run to run, it is no part of the value.
+            # Equal sets may iterate in different orders. If the order differs from run to run, it
+            # is not part of the value.
             ordered = all(map(_hashes_alike, frozenset.__iter__(item)))
             return (type(item), item.__sizeof__(), *keys) if ordered else (type(item), frozenset(keys))
         return exactly(item)

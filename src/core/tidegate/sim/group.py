@@ -1,35 +1,39 @@
 """The consumer group that shares a log, as cells and one actor.
 
-A rebalance is eager or cooperative (KIP-429). The eager one revokes every partition, and assigns all anew when the living
-members have released what they had. The cooperative one revokes only what moves, and assigns that when it is released;
-for what stays there is no event, and work on it goes on.
+A rebalance is eager or cooperative (KIP-429). An eager rebalance revokes every partition and
+assigns all of them after the living members have released theirs. A cooperative rebalance revokes
+only the partitions that move and assigns them once released. A partition that stays gets no event,
+and work on it continues.
 
-A commit is fenced: it is refused unless it is of the generation in which the partition came to its present owner, and to
-a member that was put out nothing belongs. A commit without a generation (`NO_GENERATION`) is what a consumer outside of any
-group makes: the broker takes it while the group has no members, whoever sends it (seen with Kafka 4.1: the position of a
-group that had left fell from 100 to 6). aiokafka sends one after its member was put out, until it has joined again; whoever
-carries out the commands of a consumer must make it hear `Lost` instead. Faults of a group:
+Commits are fenced. The broker refuses a commit unless its generation is the one in which the
+partition came to its present owner. An evicted member owns nothing. A commit without a generation
+(`NO_GENERATION`) is one made outside of any group. The broker accepts it from any sender while the
+group has no members (seen with Kafka 4.1: the position of an empty group fell from 100 to 6).
+aiokafka sends such a commit between eviction and rejoin; an adapter must deliver `Lost` instead.
+Faults of a group:
 
-    REBALANCE        it begins although nobody came or left. That is what groups do, so it spends nothing of what all faults
-                     may together: a budget of its own (`REBALANCES`) says how often, and the scenario's, if it bounds the kind
-    EVICTED          a member that stands beyond its session is put out: it goes on working until it gets the event (`Lost`),
-                     and joins again then
-    COMMIT_REFUSED   the broker refuses a commit for a reason of its own
+    REBALANCE        A rebalance without a change of membership. That is normal, so it has its own
+                     budget (`REBALANCES`) outside the total; the scenario may also bound the kind.
+    EVICTED          The group evicts a member that stalls beyond its session. It works on until it
+                     gets `Lost`, then rejoins.
+    COMMIT_REFUSED   The broker refuses a commit for a reason of its own.
 
-A topic may be deleted while nobody has a partition of it, and made anew with other records; then nothing is committed, and what its
-records were handled counts for nothing (`Recreation`). Whoever has one is told, and joins again. A consumer knows the records again
-that it was handed, where the meaning says so (`broker`).
+A topic may be deleted while its partition has no owner, and recreated with other records
+(`Recreation`). Its position then resets, and records handled earlier no longer count. With
+`broker(knows=True)`, a consumer recognizes records that it received before.
 
-A dead member is put out, too; that is not a fault of the group, for its death was one. One that starts again is a new member
+The group also evicts dead members, which is not a fault of its own. A restarted member is a new one
 (`Coordinator.rejoins`).
 
 Laws
     GR1  Generations grow.
-    GR2  No partition comes to another member before its owner has released it, is dead or was put out.
-    GR3  A commit is taken in the generation in which the partition came to its owner only, from whoever knows that; without
-         a generation, from anybody while there are no members.
-    GR4  In a cooperative rebalance, whoever keeps a partition gets no event.
-    GR5  Of a log that was made anew nothing is committed, and no record of it is known again until it was handed over once.
+    GR2  No partition moves to another member before its owner has released it, died or been
+         evicted.
+    GR3  A commit is accepted only in the generation in which the partition came to its owner, from
+         any sender that knows it; without a generation, from any sender while there are no members.
+    GR4  In a cooperative rebalance, a member gets no event for a partition it keeps.
+    GR5  A recreated log has no committed position, and a record of it is recognized only after it
+         was delivered once.
 
 Known not to work: static members; offsets that expire.
 """
@@ -78,10 +82,8 @@ STEP_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]]
     (StepKind.FETCH, (Fetch,)),
     (StepKind.COMMIT, (Commit,)),
 )
-"""What kind of step in a trace the commands of a consumer are."""
-
 NO_GENERATION: Final = -1
-"""Kafka's word for none."""
+"""Kafka's value for "no generation"."""
 
 
 @final
@@ -91,13 +93,14 @@ class Group:
 
     Attributes:
         generation: Grows with every assignment.
-        members: Who is alive, as far as the group knows.
-        owners: Who owns each partition; "" for nobody.
-        rebalancing: Is it waiting for releases?
-        released: Which partitions were released since then, and by which process.
-        since: In which generation each partition came to its owner; empty where all came in this one.
-        target: Who is to own each partition after a cooperative rebalance.
-        away: Who was put out and has not got the event.
+        members: The members that the group believes alive.
+        owners: The owner of each partition; "" for none.
+        rebalancing: The group is waiting for releases.
+        released: The partitions released since then, each with the releasing process.
+        since: The generation in which each partition came to its owner; empty if all came in this
+            one.
+        target: The planned owner of each partition in a cooperative rebalance.
+        away: Evicted members that have not received the event.
     """
 
     generation: int = 0
@@ -110,11 +113,9 @@ class Group:
     away: tuple[str, ...] = ()
 
     def generation_of(self, number: int) -> int:
-        """The one in which the partition came to its owner."""
         return self.since[number] if self.since else self.generation
 
     def takes(self, number: int, generation: int) -> bool:
-        """May the partition be committed under that generation?"""
         if generation == NO_GENERATION:
             return not self.members
         if self.owners and not self.owners[number]:
@@ -126,17 +127,15 @@ GROUP: Final = Cell[Group](("group",), Group())
 
 
 def committed(partition: int) -> Cell[int]:
-    """The group's position."""
     return Cell(("committed", str(partition)), 0)
 
 
 def _metadata(partition: int) -> Cell[str]:
-    """What was committed along with the position."""
     return Cell(("metadata", str(partition)), "")
 
 
 def end(partition: int) -> Cell[int]:
-    """One past the last offset of a log that never grows (`broker` with a number of records)."""
+    """One past the last offset of a log of fixed length (`broker` with a number of records)."""
     return Cell(("end", str(partition)), 0)
 
 
@@ -144,7 +143,7 @@ _Offsets: TypeAlias = tuple[int, ...]
 
 
 def processed(partition: int) -> Cell[_Offsets]:
-    """The offsets that user code has finished, at least once."""
+    """The offsets that user code has finished at least once."""
     return Cell(("processed", str(partition)), ())
 
 
@@ -153,12 +152,14 @@ def dead(consumer: str) -> Cell[bool]:
 
 
 def _handed(consumer: str, partition: int) -> Cell[_Handed]:
-    """The records of later lives of the log that the consumer was handed; what it was handed besides is of the first one."""
+    """The records of recreated logs that the consumer received. All others belong to the first
+    log.
+    """
     return Cell(("handed", consumer, str(partition)), ())
 
 
 _Handed: TypeAlias = tuple[tuple[int, int, int], ...]
-"""Generation, offset and life of each."""
+"""The generation, offset and life of each record."""
 _METADATA_MAX: Final = 4_096
 _RECORDS_MAX: Final = 500
 
@@ -171,15 +172,16 @@ def broker(
     knows: bool = False,
     otherwise: Meaning = perform,
 ) -> Meaning:
-    """What the commands of a partition mean.
+    """The meaning of a partition's commands.
 
     Args:
-        records: How many records each log has; None for logs that are cells (`tidegate.sim.log`), which grow.
-        metadata_max: How long the metadata of a commit may be.
-        most: How many records a fetch answers at most.
-        knows: Whether a consumer knows records again that it was handed, also where logs of so many records are made anew
-            (`Recreation`).
-        otherwise: What all other effects mean.
+        records: The number of records in each log; None for growing logs in cells
+            (`tidegate.sim.log`).
+        metadata_max: The maximum length of a commit's metadata.
+        most: The maximum number of records in a fetch.
+        knows: A consumer recognizes records that it received before, also in recreated logs of
+            fixed length (`Recreation`).
+        otherwise: The meaning of all other effects.
     """
     check_int(records or 0, "a number of records", 0)
     check_int(metadata_max, "the length of metadata", 0)
@@ -205,7 +207,7 @@ def broker(
             case StartRetryTimer() | WorkUnanswered() | CommitsUnanswered():
                 yield world, None
             case Interrupt():
-                yield world, None  # it may come true all the same, or fail
+                yield world, None  # the call may still complete, or fail
             case Commit(TopicPartition(_, number), generation, position, text):
                 if not world.read(GROUP).takes(number, generation):
                     yield world, Refused("illegal generation")
@@ -226,7 +228,7 @@ def broker(
 
 
 def _known(world: World, who: str, number: int, generation: int, offsets: _Offsets) -> tuple[World, Records]:
-    """Where the consumer was handed these, and which of them it was handed before."""
+    """The fetched records, with those marked that the consumer received before."""
     now, handed = world.read(made_anew(number)), _handed(who, number)
     again = _of_now(world, who, number, offsets)
     records = Records(offsets, again=again, is_anew=again != offsets)
@@ -237,7 +239,9 @@ def _known(world: World, who: str, number: int, generation: int, offsets: _Offse
 
 
 def _of_now(world: World, who: str, number: int, offsets: _Offsets, generation: int | None = None) -> _Offsets:
-    """Which of these are of this life of the log as the consumer was handed them, in that generation, or the last time."""
+    """The offsets that belong to the current log by what the consumer received: in that generation,
+    or most recently.
+    """
     handed, now = world.read(_handed(who, number)), world.read(made_anew(number))
     lives = {at: of for since, at, of in handed if generation in (None, since)}
     return tuple([each for each in offsets if lives.get(each, 0) == now])
@@ -246,11 +250,11 @@ def _of_now(world: World, who: str, number: int, offsets: _Offsets, generation: 
 @final
 @attrs.frozen(eq=False)
 class Recreation:
-    """Deletes the log of a partition that nobody has, and makes it anew with as many other records.
+    """Deletes the log of a partition without an owner and recreates it with as many other records.
 
     Attributes:
-        numbers: Of which partitions.
-        most: How often it does that with each.
+        numbers: The partitions.
+        most: The maximum number of recreations of each.
     """
 
     numbers: tuple[int, ...]
@@ -271,14 +275,15 @@ class Recreation:
 @final
 @attrs.frozen(eq=False)
 class Coordinator:
-    """Begins rebalances as far as their budget goes, puts members out, assigns when all that moves is released.
+    """Begins rebalances within their budget, evicts members, and assigns once all moving partitions
+    are released.
 
     Attributes:
-        topic: Whose partitions they are.
-        lane: Which process gets the events of a consumer's partition.
-        cooperative: Are its rebalances cooperative?
-        evicts: May it put out members that are alive?
-        at_end: Does a partition begin at the end of its log where nothing is committed, which -1 stands for?
+        topic: The topic of the partitions.
+        lane: Maps a member and a partition to the process that gets the events.
+        cooperative: Its rebalances are cooperative.
+        evicts: It may evict living members.
+        at_end: A partition without a committed position (-1) begins at the end of its log.
     """
 
     topic: str
@@ -318,9 +323,11 @@ class Coordinator:
             yield ActorStep(Label("begins a rebalance"), self.revoke(after, group), must=False, fault=Fault.REBALANCE)
 
     def rejoins(self, member: str) -> Callable[[World], World]:
-        """What a member that starts again is to do: `Restart(..., prepared=coordinator.rejoins("a"))`.
+        """The preparation of a restarting member: `Restart(...,
+        prepared=coordinator.rejoins("a"))`.
 
-        It is a new member. The group puts out the one that it was, whose partitions are free then.
+        The restarted member is a new one. The group evicts the old one, and its partitions become
+        free.
         """
 
         def joined(world: World) -> World:
@@ -333,18 +340,19 @@ class Coordinator:
         return joined
 
     def moving(self, group: Group) -> tuple[int, ...]:
-        """The partitions that a living member has to release."""
         owners = enumerate(group.owners)
         if not self.cooperative:
             return tuple(number for number, owner in owners if owner in group.members)
         return tuple(number for number, owner in owners if owner in group.members and owner != group.target[number])
 
     def is_released(self, group: Group, number: int) -> bool:
-        """By its owner: somebody who was put out may release what came to another one meanwhile."""
+        """True if the owner has released it. A release by an evicted former owner does not
+        count.
+        """
         return (number, self.lane(group.owners[number], number)) in group.released
 
     def puts_out(self, world: World, group: Group, member: str) -> World:
-        """The member owns nothing any more, and will get the event."""
+        """Take all partitions from the member, and send it the event."""
         for number, owner in enumerate(group.owners):
             if owner == member:
                 world = tell(world, self.lane(member, number), Lost(TopicPartition(self.topic, number)))
@@ -374,7 +382,8 @@ class Coordinator:
             owners = _completed(group)
             since = tuple(
                 group.generation_of(number)
-                if owner == group.owners[number] and not self.is_released(group, number)  # what was let go comes anew
+                if owner == group.owners[number]
+                and not self.is_released(group, number)  # a released partition counts as new
                 else generation
                 for number, owner in enumerate(owners)
             )
@@ -395,7 +404,7 @@ class Coordinator:
 
 
 def _begun(world: World) -> World | None:
-    """The world with one rebalance less to come; None if none is left, or none may be."""
+    """The world with one rebalance fewer in the budget; None if none is left or permitted."""
     after = world.taken(REBALANCES)
     return None if after is None else after.taken(bound(Fault.REBALANCE))
 
@@ -406,9 +415,9 @@ def _joined(group: Group, member: str) -> Group:
 
 
 def _balanced(group: Group) -> tuple[str, ...]:
-    """Who is to own each partition: whoever has it keeps it, as far as that is fair.
+    """The planned owner of each partition: owners keep theirs as far as that is fair.
 
-    Where it is fair already, one partition moves, or two change places: somebody wanted a rebalance.
+    If the assignment is already fair, one partition moves or two swap: a rebalance was requested.
     """
     if not group.members:
         return ("",) * len(group.owners)
@@ -424,7 +433,9 @@ def _is_fair(members: tuple[str, ...], owners: tuple[str, ...]) -> bool:
 
 
 def _completed(group: Group) -> tuple[str, ...]:
-    """The target, where those that nobody alive is to own go to who has fewest."""
+    """The target, with partitions of dead or missing owners given to the members with the
+    fewest.
+    """
     if not group.members:
         return ("",) * len(group.owners)
     owners = tuple(owner if owner in group.members else "" for owner in group.target)
@@ -435,12 +446,13 @@ def _completed(group: Group) -> tuple[str, ...]:
 
 
 def _by_load(members: tuple[str, ...], owners: tuple[str, ...]) -> list[str]:
-    """Who has fewest first."""
     return sorted(members, key=lambda member: (owners.count(member), member))
 
 
 def _given(owners: tuple[str, ...], members: tuple[str, ...]) -> tuple[str, ...]:
-    """The last partition of who has most goes to who has fewest; the first one of that comes back if they had as many."""
+    """Move the last partition of the most loaded member to the least loaded one. If both have
+    equally many, the first partition of the latter moves back.
+    """
     by_load = _by_load(members, owners)
     least, most = by_load[0], by_load[-1]
     if most == least:

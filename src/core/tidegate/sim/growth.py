@@ -1,14 +1,15 @@
-"""What grows in a search that does not end: locals of programs, states of reducers, and cells.
+"""Finds growth in a search that does not end: in locals of programs, states of reducers, and cells.
 
-A loop that counts or collects makes a new state each time around, so the search has no end and its depth has no bound. No
-scenario that ships is deeper than a hundred steps or so.
+A loop that counts or collects makes a new state in each round, so depth is unbounded. No scenario
+that ships is deeper than about a hundred steps.
 
-    locals   the last program that was suspended is followed back: a local has grown if its value was larger at each of the
-             last `_VISITS` visits of one await
-    cells    the values of a cell are compared in the order in which the search found them: it has grown if each of the last
-             eighth is larger than all of the first half
+    locals   The path of the last suspended program is followed back. A local grows if its value
+             increased at each of the last `_VISITS` visits of one await.
+    cells    The values of a cell are compared in order of discovery. A cell grows if each of the
+             last eighth is larger than all of the first half.
 
-This is evidence and no proof: a loop that ends after a thousand rounds looks the same until it ends.
+This is evidence, not proof: a loop that ends after a thousand rounds is indistinguishable until
+then.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from tidegate.sim.space import Space
 from tidegate.sim.world import BUDGET, PROCESS
 
 DEPTH_MIN: Final = 128
-"""Searches of fewer steps are not looked at."""
+"""Shorter searches are not examined."""
 _VISITS: Final = 32
 _VALUES: Final = 64
 _Place: TypeAlias = tuple[tuple[object, ...], ...]
 _Known: TypeAlias = tuple[object, _Place]
-"""A suspended program, as `tidegate.sim.fingerprint` tells it apart: its status, and its frames."""
+"""A suspended program by its fingerprint: its status and its frames."""
 
 
 def growing(space: Space) -> tuple[str, ...]:
-    """What has grown so far, each with the place and a remedy."""
+    """Everything that has grown so far, with its place and a remedy."""
     programs = {name: actor.behaviour for name, actor in space.processes.items() if isinstance(actor, Process)}
     found = [f"{name}: {each}" for name, behaviour in programs.items() for each in _of_program(behaviour)]
     for name, slot in space.packing.slots.items():
@@ -48,7 +49,6 @@ def growing(space: Space) -> tuple[str, ...]:
 
 
 def _of_program(behaviour: ProgramAutomaton) -> Iterator[str]:
-    """The locals that grow."""
     nodes = behaviour.nodes
     if len(nodes) < _VALUES:
         return
@@ -88,7 +88,7 @@ def _of_program(behaviour: ProgramAutomaton) -> Iterator[str]:
 
 
 def _takes_policy(code: CodeType) -> bool:
-    """Does the function try again as a policy says that its caller gives?"""
+    """Does the function retry by a policy that its caller passes?"""
     return "policy" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
@@ -116,13 +116,12 @@ def _of_cell(slot: Slot) -> Iterator[str]:
 
 
 def _grow(sizes: Iterable[int]) -> bool:
-    """Is each of the last eighth larger than all of the first half?"""
     found = list(sizes)
     return max(found[: len(found) // 2]) < min(found[-(len(found) // 8) :])
 
 
 def _size(value: object) -> int:
-    """A measure that is larger if a number, a text or a collection is; of values, and of their keys."""
+    """The size of a value: larger numbers, texts and collections have larger sizes."""
     match value:
         case bool() | type():
             return 0

@@ -1,31 +1,33 @@
-"""Requests that take the store several steps, between which others act.
+"""Requests that take the store several steps, with other actors' steps in between.
 
-    a write of many documents   is done at once, or one document after the other, in any order; any may end it
-                                where it comes first, also as a statement of a transaction, which is done at once
-    an upsert                   whose filter says more than the id: it finds one and updates it at once, or it finds none, and
-                                inserts later
+    a write of many documents   All at once, or one document after the other in any order. The first
+    refused document may end it, also in a statement of a transaction (done at once).
+    an upsert                   If its filter has more than the id: it updates at once, or finds
+                                none and inserts later.
 
-A write by a filter begins before it writes. What begins to match a write meanwhile is written, too, and may end it, or not;
-what it has written is not written again. A refusal ends an update of many, and a server that is told to end it
-(`Fault.PARTLY_DONE`) leaves it where it is.
+A write by a filter begins before it writes. A document that begins to match later may be written
+too, and may end the write. No document is written again. A refusal ends an update of many. A server
+told to end one (`Fault.PARTLY_DONE`) leaves it unfinished.
 
-A meaning does all of it at once. Whether it does so document by document is seen by comparing: where a meaning of the
-user's answers or writes otherwise than for one document after the other, or lets wait what they need not wait for, nothing is
-added; an exhaustive search tells (`uncovered`).
+A meaning does the whole at once. This module compares that with doing it document by document. It
+adds no steps where a user's meaning answers or writes differently then, or blocks without need; an
+exhaustive search reports this (`uncovered`).
 
-Laws, whatever others do in between
-    HW1  No document is written twice by one request; one that is inserted again is another one.
-    HW2  The reply counts the documents that its steps wrote; who is refused has written none.
-    HW3  If nobody else acts and no document is refused, it comes to what all of it at once comes to, in any order.
-    HW4  A refusal ends an update of many: nothing is written after it.
-    HW5  An upsert that found none inserts what it would have inserted then, or is refused.
+Laws, with any steps of others in between
+    HW1  One request writes no document twice; a reinserted document is another one.
+    HW2  The reply counts the documents written by its steps; a refused request has written none.
+    HW3  Without other actors and refusals, every order gives the result of doing all at once.
+    HW4  A refusal ends an update of many: it writes no further document.
+    HW5  An upsert that found none inserts the document it would have inserted then, or is refused.
 
 Known not to work
-    - Of more than `APART_MAX` documents all but the last ones are written in one step, in one order; an exhaustive search tells
-      (`uncovered`). The same goes for a statement of so many, where a unique index may refuse one.
-    - What begins to match only as time passes, or is deleted and inserted again under an update, is not met.
-    - What has been written halfway is not taken back unless something before it is; and a failover does not end it.
-    - A time that is put in is that of the document's own step; a server has one for all.
+    - Of more than `APART_MAX` documents, all but the last are written in one step and one order; an
+      exhaustive search reports it (`uncovered`). The same holds for a statement of so many, where a
+      unique index may refuse one.
+    - A write misses documents that begin to match by age alone, or that are deleted and reinserted
+      during an update.
+    - A half-done write is rolled back only if an earlier write is; a failover does not end it.
+    - A stamped time is that of the document's own step; a server uses one for all.
 """
 
 from __future__ import annotations
@@ -63,21 +65,21 @@ from tidegate.sim.world import (
 )
 
 APART_MAX: Final = 6
-"""Between how many documents, the last of a write, others may act."""
+"""Other actors may act between this many documents, the last of a write."""
 IN_STEPS: Final = (UpsertOne, *MANY)
-"""What the store may do in several steps."""
+"""Effects that the store may do in several steps."""
 
 Answers: TypeAlias = tuple[tuple[World, object], ...]
-"""What becomes of a request: worlds, each with the reply."""
+"""The outcomes of a request: each a world and a reply."""
 Steps: TypeAlias = Iterator[tuple[str, World, Halfway, bool]]
-"""What happens in words, the world after it, how far the request has come, and whether it must go on so."""
+"""Description, next world, progress of the request, and whether the step must happen."""
 
 
 def answers(meaning: Meaning, effect: Effect[object], world: World, who: str) -> Answers:
-    """What becomes of the request; nothing while it must wait.
+    """The outcomes of a request; empty while it must wait.
 
     Raises:
-        Misuse: The meaning yields something else.
+        Misuse: The meaning yields an invalid outcome.
     """
     outcomes: object = meaning(effect, world, who)
     found: tuple[object, ...] = tuple(outcomes) if isinstance(outcomes, Iterable) else (outcomes,)
@@ -96,15 +98,15 @@ def answers(meaning: Meaning, effect: Effect[object], world: World, who: str) ->
 def stepping(  # noqa: PLR0917
     effect: Effect[object], world: World, who: str, meaning: Meaning, at: Halfway | None, whole: Answers
 ) -> Steps:
-    """One step of a request, after which it is not at its end.
+    """The steps of a request that do not complete it.
 
     Args:
         effect: The request.
-        world: Where.
-        who: Who asks.
-        meaning: What its requests mean.
-        at: How far it has come; None before the first step.
-        whole: What becomes of it at once, before the first step.
+        world: The current world.
+        who: The requesting process.
+        meaning: The meaning of its requests.
+        at: Its progress; None before the first step.
+        whole: Its outcomes if done at once, before the first step.
     """
     if isinstance(effect, UpsertOne):
         insert = None if at is not None else _found_none(effect, world)
@@ -114,7 +116,7 @@ def stepping(  # noqa: PLR0917
         here = at
         if here is None:
             here = Halfway(parts(effect, world))
-            if len(whole) > 1:  # what ends it first is among it
+            if len(whole) > 1:  # includes the first one that ends it
                 whole = answers(meaning, effect, world, who)
             if not is_done_apart(effect, here.left, world, who, meaning, whole):
                 return
@@ -131,7 +133,9 @@ def stepping(  # noqa: PLR0917
 
 
 def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning, whole: Answers) -> Answers:
-    """What else becomes of a write of many at once, if others of its documents are refused than in natural order, or none."""
+    """Further outcomes of a write of many at once, in which other documents are refused than in
+    natural order.
+    """
     if isinstance(effect, InTransaction):
         return _ended_early_inside(effect, world, who, meaning, whole)
     if not isinstance(effect, MANY):
@@ -168,7 +172,7 @@ def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning
 
 
 def _packed(world: World) -> object:
-    """The state of a world that a search looks at; another one is itself alone."""
+    """The packed state of a search's world; the identity of any other."""
     inner = noted_in(world)
     return inner.state if isinstance(inner, Lens) else id(inner)
 
@@ -176,7 +180,9 @@ def _packed(world: World) -> object:
 def _ended_early_inside(
     effect: InTransaction[object], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> Answers:
-    """The same of a statement: it is refused, has a write conflict, or is done, and which of them may be up to the order."""
+    """As `ended_early`, of a statement: it is refused, conflicts or succeeds, perhaps depending on
+    the order.
+    """
     operation = effect.operation
     if not isinstance(operation, (UpdateMany, DeleteMany, BulkUpdate)):
         return ()
@@ -186,7 +192,7 @@ def _ended_early_inside(
         return ()
 
     def besides(done: World) -> object:
-        """What it leaves besides itself, such as the order in which a stream is to tell it."""
+        """Its side effects, such as the order in which a stream reports it."""
         return _packed(done.write(known(effect.transaction.session), None))
 
     ended, todo, met = list(whole), [(world, Halfway(each))], set[object]()
@@ -226,7 +232,6 @@ def _is_stated_apart(  # noqa: PLR0917
     meaning: Meaning,
     whole: tuple[World, object],
 ) -> bool:
-    """As `is_done_apart`, of a statement."""
     so_far = PartsDone()
     for nth, part in enumerate(each):
         found = answers(meaning, attrs.evolve(effect, operation=part, begins=effect.begins and not nth), world, who)
@@ -240,7 +245,7 @@ def _is_stated_apart(  # noqa: PLR0917
 
 
 def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning: Meaning) -> Outcomes:
-    """What becomes of a request with its last step, if the next one may be that."""
+    """The outcomes of a request whose next step may complete it."""
     if isinstance(effect, UpsertOne):
         yield from _inserting(cast("InsertOne", at.left[0]), world, who, meaning)
         return
@@ -257,9 +262,9 @@ def ending(at: Halfway, effect: Effect[object], world: World, who: str, meaning:
 
 
 def too_many(effect: Many | InTransaction[object], world: World, who: str, meaning: Meaning, known: int = 0) -> int:
-    """How many documents it writes, if those are so many that not all orders were tried; else what is known.
+    """The number of documents in a write, if too many to try all orders; else `known`.
 
-    The first step of a write of so many is that of several; the order of a statement matters where a unique index refuses.
+    The order of a statement matters only where a unique index can refuse.
     """
     if isinstance(effect, InTransaction):
         seen, operation = inside(effect, world, who), effect.operation
@@ -275,7 +280,7 @@ def too_many(effect: Many | InTransaction[object], world: World, who: str, meani
 
 
 def is_at_once(effect: Effect[object], world: World, who: str, meaning: Meaning) -> bool:
-    """Is it done at once, although a store takes several steps, for the meaning answers otherwise for one document after the other?"""
+    """Is it done at once because the meaning answers differently for single documents?"""
     whole = answers(meaning, effect, world, who)
     if isinstance(effect, UpsertOne):
         insert = _found_none(effect, world)
@@ -290,7 +295,7 @@ _BY_FILTER: Final = (UpdateMany, DeleteMany)
 def _onward(
     effect: Many, at: Halfway, world: World, who: str, meaning: Meaning
 ) -> Iterator[tuple[str, World, Halfway]]:
-    """After any of the documents; of too many, after all but the last ones."""
+    """The progress after any one document; of too many, after all but the last ones."""
     if (first := len(at.left) - APART_MAX) > 0:
         come = [(world, at)]
         for part in at.left[:first]:
@@ -314,7 +319,7 @@ def _onward(
 def _after(  # noqa: PLR0917
     effect: Many, at: Halfway, part: Part, world: World, who: str, meaning: Meaning
 ) -> Iterator[tuple[object, World, Halfway]]:
-    """The reply to that part, and what is there after it; a majority need not have it before the end."""
+    """The outcomes of one part. A majority need not confirm it before the end."""
     left = tuple(each for each in at.left if each is not part)
     passed = at.passed if isinstance(effect, DeleteMany) else (*at.passed, cast("Key", target(part)))
     if not world.read(UNCONFIRMED):
@@ -333,14 +338,16 @@ def _said(part: Part, reply: object) -> str:
 
 
 def _new(effect: UpdateMany | DeleteMany, at: Halfway, world: World) -> tuple[Part, ...]:
-    """What has begun to match since it began, other than by its age."""
+    """Documents that began to match after the start, other than by age."""
     if any(isinstance(each, OlderThan) for each in parts_of(effect.where)):
         return ()
     return parts(effect, world, frozenset((*at.passed, *map(target, at.left))))
 
 
 def _found_none(effect: UpsertOne, world: World) -> InsertOne | None:
-    """What it inserts if it finds none, and does not look again; a server does so only for a filter of the id alone."""
+    """The document to insert if none is found; None for a filter of the id alone, which a server
+    retries.
+    """
     if len(equalities(effect.where)) == 1 and all(isinstance(each, (AllOf, Eq)) for each in parts_of(effect.where)):
         return None
     try:
@@ -353,13 +360,13 @@ def _inserting(insert: InsertOne, world: World, who: str, meaning: Meaning) -> A
     return tuple((done, insert.doc if reply is None else reply) for done, reply in answers(meaning, insert, world, who))
 
 
-# --- whether a meaning does as the store does ---------------------------------------------------------------------------
+# --- does a meaning act as the store does? --------------------------------------------------------
 
 
 def _is_inserted_later(  # noqa: PLR0917
     effect: UpsertOne, insert: InsertOne, world: World, who: str, meaning: Meaning, whole: Answers
 ) -> bool:
-    """Does the meaning do with the insert what it does with the upsert?"""
+    """Does the meaning treat the insert as it treats the upsert?"""
     apart = _inserting(insert, world, who, meaning)
     if len(whole) != len(apart) or not all(same(one[1], other[1]) for one, other in zip(whole, apart, strict=True)):
         return False
@@ -376,7 +383,7 @@ def _is_inserted_later(  # noqa: PLR0917
 def is_done_apart(  # noqa: PLR0917
     effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> bool:
-    """Does the meaning do with one part after the other what it does with the whole?"""
+    """Does the meaning do part by part the same as at once?"""
     done, so_far, taken = world, Halfway(each), 0
     for part in each:
         found = answers(meaning, part, done, who)
@@ -406,11 +413,11 @@ def _are_one(one: World, other: World) -> bool:
 
 
 _KEPT_BY_WRITE: Final = frozenset({EARLIER.name, UNCONFIRMED.name})
-"""What is told of each write of one document."""
+"""Cells recorded for each write of one document."""
 
 
 def _is_alike(one: World, other: World) -> bool:
-    """Do two worlds hold the same, where either was written?"""
+    """Are the written cells of both worlds equal?"""
     return all(
         unchanged(one.read(cell), other.read(cell))
         for cell, _ in (*overwritten_in(one), *overwritten_in(other))

@@ -1,9 +1,10 @@
-"""Laws in a search: each is remembered, and run once per distinct value of the bits that it has been seen to look at.
+"""Evaluates laws in a search, once per distinct value of the bits that each law was seen to read.
 
-always, eventually   judged a layer at a time (`Always`), the latter over the states at rest
-step                 judged when a step is learned, where it touches what the law looks at (`Between`). What that is
-                     must be known before: so each is also run on (state, state) for all states, where it must hold,
-                     and if its footprint grows late, the search starts again (`Grew`).
+always, eventually   Judged a layer at a time (`Always`); the latter at states at rest.
+step                 Judged when a step is learned, if it touches bits that the law reads
+                     (`Between`). These must be known before. So each law also runs on (state,
+                     state) for all states, where it must hold. If its footprint grows late, the
+                     search starts again (`Grew`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from tidegate.sim.trace import Breach
 @final
 @attrs.define(eq=False)
 class Always:
-    """A predicate over states, run once per distinct value of the bits that it has been seen to look at."""
+    """A predicate over states, evaluated once per distinct value of the bits it was seen to
+    read.
+    """
 
     name: str
     holds: Law
@@ -37,9 +40,9 @@ class Always:
     good: set[int] = attrs.field(factory=set)
 
     def broken_by(self, states: list[Packed]) -> Packed | None:
-        """The first of the states that breaks it."""
+        """The first state that breaks it."""
         mask = -1
-        while mask != self.looked.bits:  # again if it looked at something new
+        while mask != self.looked.bits:  # repeat if it read new bits
             mask = self.looked.bits
             fresh = {state & mask for state in states} - self.good
             for state in states if fresh else ():
@@ -53,7 +56,7 @@ class Always:
 
 @final
 class Grew(Exception):  # noqa: N818  control flow of the search, never seen outside
-    """A step law looks at more than was known when steps were learned: start again."""
+    """A step law reads bits unknown when steps were learned: start again."""
 
 
 @final
@@ -73,7 +76,7 @@ class Between:
         self.good_later: set[tuple[int, int]] = set()
 
     def judge(self, before: Packed, after: Packed, looked: Looked) -> None:
-        """Judge one step, where it touches the footprint; what was looked at is added to `looked`.
+        """Judge a step that touches the footprint; adds the bits read to `looked`.
 
         Raises:
             BrokenStep: The step breaks the law.
@@ -87,7 +90,7 @@ class Between:
 
         Raises:
             BrokenStep: The step breaks the law.
-            InstantRefused: Likewise, where no state changes, so that it is no step.
+            InstantRefused: The same, but no state changes, so there is no step.
         """
         try:
             self.judge_views(before, after, self.space.later(before, self.looked), self.good_later)
@@ -106,10 +109,10 @@ class Between:
 
 
 def judge_steps(laws: Iterable[Between], before: Packed, successors: Iterable[Packed], looked: Looked) -> None:
-    """Judge the steps from a state; what the laws look at is added to `looked`.
+    """Judge the steps from a state; adds the bits read to `looked`.
 
     Raises:
-        BrokenStep: A step breaks one.
+        BrokenStep: A step breaks a law.
     """
     for law in laws:
         for after in successors:
@@ -119,14 +122,14 @@ def judge_steps(laws: Iterable[Between], before: Packed, successors: Iterable[Pa
 @final
 @attrs.frozen
 class Broken:
-    """A law is broken.
+    """A broken law.
 
     Attributes:
         law: Its name.
-        path: The states on a shortest way there.
-        breach: In which way, where the kind of law does not say.
-        why: Who waits, or goes round for ever; "" where the states say all.
-        loop: How many of the last steps repeat for ever; 0 if the run ends.
+        path: The states on a shortest path there.
+        breach: How it is broken, if the kind of law leaves that open.
+        why: The waiting or looping processes; "" if the states suffice.
+        loop: The number of final steps that repeat for ever; 0 if the run ends.
     """
 
     law: str
@@ -145,11 +148,11 @@ def negated(name: str, holds: Law | tuple[Law, ...]) -> Law:
 
 
 def judged(law: str, ask: Callable[[], object], space: Space) -> bool:
-    """What a law answers.
+    """The answer of a law.
 
     Raises:
-        InstantRefused: It uses an instant in a way that relative time does not permit.
-        Exception: Whatever the law raises, with a note that names it.
+        InstantRefused: The law uses an instant in a way that relative time forbids.
+        Exception: An error of the law, with a note that names it.
     """
     try:
         answer = answered(law, ask())
@@ -177,15 +180,16 @@ def judged(law: str, ask: Callable[[], object], space: Space) -> bool:
 
 
 def answered(law: str, answer: object) -> bool:
-    """What a law answered, which must be a bool: a coroutine, say, would count as true whatever it is about.
+    """The answer of a law, which must be a bool: a coroutine, for example, would always count as
+    true.
 
     Raises:
-        Misuse: It is anything else.
+        Misuse: The answer is not a bool.
     """
     if answer is True or answer is False:
         return answer
     if isinstance(answer, CoroutineType):
-        answer.close()  # it was never awaited, and need not say so
+        answer.close()  # never awaited, on purpose: avoid the warning
     raise Misuse(
         f"the law {law!r} answered {shown(answer)}",
         why="a law answers a bool: anything else would count as true or false whatever it is about",

@@ -1,25 +1,29 @@
-"""Is there an order in which the operations could have happened one by one? Linearizability of a recorded history.
+"""Linearizability of a recorded history: can its operations have happened one by one, in some
+order?
 
-A history is what processes asked and were answered, in the order of events: each operation lies between its beginning and its end.
-It is linearizable if every operation can be thought to happen at one point in between, so that a sequential model answers
-each as it was answered. An operation without an answer may have happened at any time after its beginning, or never.
+A history lists the requests and replies of processes in the order of events. Each operation lies
+between its beginning and its end. A history is linearizable if each operation can take effect at
+one point in between, so that a sequential model gives the recorded replies. An operation without a
+reply may take effect at any time after its beginning, or never.
 
-After Herlihy and Wing 1990; the search is that of Wing and Gong 1993 with the memory of Lowe 2017, as in Porcupine. Keys are
-judged apart, for a history is linearizable exactly if that of each key is (Herlihy and Wing, locality); so the model must
-not let one key depend on another. They are judged side by side, a little of each in turn: a key that is soon seen to fail
-does not wait for one that takes long.
+After Herlihy and Wing 1990; the search is that of Wing and Gong 1993 with the memory of Lowe 2017,
+as in Porcupine. A history is linearizable exactly if that of each key is (Herlihy and Wing,
+locality). So keys are judged separately, and the model must keep them independent. The searches
+alternate: a key that fails soon need not wait for a slow one.
 
-Programs record with notes, which adapters ignore: `await Note(BEGAN, what)` before an operation and `await Note(ENDED, reply)`
-after it. In the simulator the meaning `recording` keeps them in one cell, so that states with different histories stay
-different, and `Linearizable` is a law over that cell.
+Programs record with notes, which adapters ignore: `await Note(BEGAN, what)` before an operation and
+`await Note(ENDED, reply)` after it. In the simulator the meaning `recording` keeps them in one
+cell, so states with different histories stay different. `Linearizable` is a law over that cell.
 
 Laws
-    LI1  An order that is answered has every operation with an answer once, keeps apart what did not overlap, and the model
-         answers in it what was answered.
-    LI2  If there is such an order, one is answered; if there is none, that is.
-    LI3  Where there is none, the order that is answered with it satisfies LI1 for the operations in it, and none is longer.
+    LI1  A returned order has every completed operation once, respects the order of operations that
+         do not overlap, and the model gives the recorded replies in it.
+    LI2  If such an order exists, one is returned; if none exists, that is the answer.
+    LI3  If none exists, the order returned satisfies LI1 for its own operations, and no longer one
+         exists.
 
-Known not to work: a history with many operations that overlap and never end takes exponential time, as any such search does.
+Known not to work: a history with many overlapping operations that never end takes exponential time,
+as in any such search.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, life, perform
 
 _TURN: Final = 1_000
-"""How many steps a key is judged before it is another one's turn."""
+"""The number of search steps for one key before the next key's turn."""
 BEGAN: Final = "began"
 ENDED: Final = "ended"
 
@@ -44,7 +48,7 @@ ENDED: Final = "ended"
 @final
 @attrs.frozen
 class Began:
-    """A process asks for something."""
+    """A process begins an operation."""
 
     process: str
     what: object
@@ -61,7 +65,7 @@ class Ended:
 
 History: TypeAlias = tuple[Began | Ended, ...]
 Apply: TypeAlias = Callable[[Hashable, object], "tuple[Hashable, object]"]
-"""(state, what is asked) -> (next state, reply): what a single process would see."""
+"""Maps (state, request) to (next state, reply), as in a single process."""
 
 
 @final
@@ -70,10 +74,10 @@ class Operation:
     """One operation of a history.
 
     Attributes:
-        process: Whose it is.
-        what: What was asked.
-        begin: Which event of the history began it.
-        end: Which event ended it; None if none did.
+        process: The process that asked.
+        what: The request.
+        begin: The index of its first event in the history.
+        end: The index of its last event; None if it has not ended.
         reply: The reply, if it has ended.
     """
 
@@ -87,7 +91,7 @@ class Operation:
 @final
 @attrs.frozen
 class Linearized:
-    """It is linearizable, for example in this order."""
+    """The history is linearizable, for example in this order."""
 
     order: tuple[Operation, ...]
 
@@ -95,12 +99,12 @@ class Linearized:
 @final
 @attrs.frozen
 class NotLinearizable:
-    """It is not.
+    """The history is not linearizable.
 
     Attributes:
-        key: Of these operations.
-        longest: A longest order that is possible for some of them.
-        left: The operations that ended and are not in it.
+        key: The key of these operations.
+        longest: A longest valid order of some of them.
+        left: The completed operations that are not in it.
     """
 
     key: object
@@ -109,7 +113,7 @@ class NotLinearizable:
 
 
 class HistoryState(Protocol):
-    """What a law may look at."""
+    """The part of a state that the law reads."""
 
     def read(self, cell: Cell[History], /) -> History: ...
 
@@ -118,9 +122,9 @@ HISTORY: Final = Cell[History](("operations",), ())
 
 
 def recording(otherwise: Meaning = perform) -> Meaning:
-    """A meaning that keeps the history: the notes BEGAN and ENDED of all processes, in the order of events.
+    """A meaning that keeps the history: all notes BEGAN and ENDED, in order.
 
-    After a restart a process counts as another one: it gets no reply to what it asked for before.
+    A restarted process counts as another one: it gets no replies to earlier requests.
     """
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -137,7 +141,6 @@ def recording(otherwise: Meaning = perform) -> Meaning:
 
 
 def _whole(what: object) -> Hashable:  # noqa: ARG001  one key for all
-    """The key of a model that has no keys."""
     return None
 
 
@@ -147,9 +150,9 @@ class Linearizable:
     """The law that the history of a state is linearizable.
 
     Attributes:
-        first: The state that the model begins in, for each key.
-        apply: What the model does.
-        key: Which key an operation is about; operations on different keys do not concern each other.
+        first: The initial state of the model for each key.
+        apply: The model.
+        key: Maps a request to its key. Operations on different keys are independent.
     """
 
     first: Hashable
@@ -160,7 +163,7 @@ class Linearizable:
         return isinstance(self.judge(state.read(HISTORY)), Linearized)
 
     def judge(self, history: History) -> Linearized | NotLinearizable:
-        """Judge the operations of each key; the key that is first seen to fail is reported."""
+        """Judge each key's operations; report the first key seen to fail."""
         by_key: dict[object, list[Operation]] = {}
         for operation in operations(history):
             by_key.setdefault(exactly(self.key(operation.what)), []).append(operation)
@@ -181,10 +184,11 @@ class Linearizable:
 
 
 def operations(history: History) -> tuple[Operation, ...]:
-    """The operations of a history, in the order in which they began.
+    """The operations of a history, by beginning.
 
     Raises:
-        Misuse: a process begins a second operation before its first has ended, or ends one that it has not begun.
+        Misuse: A process begins an operation before its last one ended, or ends one that it has not
+            begun.
     """
     found: list[Operation] = []
     running: dict[str, int] = {}
@@ -206,10 +210,11 @@ def operations(history: History) -> tuple[Operation, ...]:
 def _longest_order(
     operations: list[Operation], first: Hashable, apply: Apply
 ) -> Iterator[tuple[tuple[Operation, ...], bool] | None]:
-    """A longest possible order of the operations, and whether all that have ended are in it; None for each step before.
+    """A longest valid order, and whether it has all completed operations; None for each step
+    before.
 
-    Depth first over (which are done, state of the model); what was tried in vain is not tried again. Replies and states are
-    compared with their types: 1 is not True.
+    Depth first over (operations done, model state), with failed combinations remembered. Comparison
+    includes types: 1 is not True.
     """
     ended = sum(1 << index for index, operation in enumerate(operations) if operation.end is not None)
     replies = [exactly(operation.reply) for operation in operations]
@@ -244,10 +249,10 @@ def _longest_order(
 
 
 def _following(operations: list[Operation], done: int) -> Iterator[int]:
-    """Which of those not done may come next: they began before any of the others had ended."""
+    """The operations that may come next: they began before any other unfinished one ended."""
     soonest: int | None = None
     could: list[int] = []
-    low = (~done & (done + 1)).bit_length() - 1  # those before it are done
+    low = (~done & (done + 1)).bit_length() - 1  # all operations before it are done
     for index in range(low, len(operations)):
         operation = operations[index]
         if soonest is not None and operation.begin > soonest:
@@ -260,7 +265,9 @@ def _following(operations: list[Operation], done: int) -> Iterator[int]:
 
 
 def _merged(orders: list[tuple[Operation, ...]]) -> tuple[Operation, ...]:
-    """One order of all, that keeps that of each key, and what did not overlap: who must come next is next."""
+    """One order of all that respects each key's order, and that of operations that do not
+    overlap.
+    """
     left = [list(order) for order in orders if order]
     found: list[Operation] = []
     while left:

@@ -1,6 +1,5 @@
-"""Which line of a program asks, and where a decision is written: the file as its module is named, the line, the function.
-
-Nothing of the directories of the machine is shown.
+"""Source locations: the file as its module is named, the line and the function. No directories
+appear.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _LIBRARIES: Final = frozenset(
     }
 )
 _CALLS_MAX: Final = 8
-"""How many calls are told of an error; of an endless recursion, say, there are a thousand."""
+"""The maximum number of calls listed for an error; an endless recursion has a thousand."""
 
 
 def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
-    """Where a program stands: the innermost frame that is a program's and not of a library; "" where it has ended."""
+    """The innermost frame of a program outside libraries; "" if the program has ended."""
     found, inner = "", cast("object", program)
     while (frame := getattr(inner, "cr_frame", None)) is not None:
         assert isinstance(frame, FrameType)
@@ -48,13 +47,13 @@ def awaited_at(program: Coroutine[Effect[object], object, object]) -> str:
 
 
 def defined_at(program: Coroutine[Effect[object], object, object]) -> str:
-    """Where a program is written, also after it has ended."""
+    """The definition of a program, also after it has ended."""
     code: object = getattr(program, "cr_code", None)
     return placed("", code, code.co_firstlineno) if isinstance(code, CodeType) else ""
 
 
 def holders(program: Coroutine[Effect[object], object, object], holds: Callable[[object], bool]) -> tuple[str, ...]:
-    """The names of the locals of a program, of all its frames, that hold something."""
+    """The locals in all frames of a program whose values satisfy `holds`."""
     found: list[str] = []
     inner = cast("object", program)
     while (frame := getattr(inner, "cr_frame", None)) is not None:
@@ -65,9 +64,9 @@ def holders(program: Coroutine[Effect[object], object, object], holds: Callable[
 
 
 def raised_at(error: BaseException) -> str:
-    """Which line raised it, and the lines from which that was called, the innermost first; "" for none.
+    """The line that raised it and its callers, innermost first; "" for none.
 
-    The frame that caught it is left out, and so are those that only pass an effect on.
+    The frame that caught it is omitted, as are frames that only pass an effect on.
     """
     trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
     found: list[str] = []
@@ -80,7 +79,7 @@ def raised_at(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """The type of an error and what it says."""
+    """The type and text of an error."""
     try:
         said = str(error)
     except Exception as other:  # noqa: BLE001  of the user's
@@ -89,7 +88,7 @@ def told(error: BaseException) -> str:
 
 
 def used_at(error: BaseException) -> str:
-    """The innermost line of the code of a user that led to an error; "" if none did."""
+    """The innermost line of user code that led to an error; "" if there is none."""
     found, trace = "", error.__traceback__
     while trace is not None:
         module = str(trace.tb_frame.f_globals.get("__name__", ""))
@@ -102,7 +101,6 @@ def used_at(error: BaseException) -> str:
 
 
 def decided_at(decide: object) -> str:
-    """Where a decision is written."""
     while isinstance(decide, partial):
         decide = decide.func
     function = decide.__func__ if isinstance(decide, MethodType) else decide

@@ -1,21 +1,25 @@
-"""Does everything come to rest? Deadlock and livelock, found on the finished graph of a search.
+"""Does everything come to rest? Finds deadlocks and livelocks in the finished graph of a search.
 
-A law of the kind `eventually` speaks of the states at rest, where no step must happen any more. It says nothing of runs that
-never rest, so they are looked for: a cycle of steps that must happen, from which no rest can be reached by steps that must.
-Whoever gets there never rests, however fairly everybody is let go on; and faults need not come to the rescue. It is a
-livelock where the law does not hold all the way round, and the run that is reported ends with a loop in which everybody takes a
-step who takes one in the cycle. A deadlock is a rest that breaks a law while somebody waits for what cannot come.
+An `eventually` law judges states at rest, where no step must happen. It does not cover runs that
+never rest. So this module looks for a cycle of must-steps from which no must-step leads to rest. A
+run in such a cycle never rests, however fair the schedule; faults need not rescue it. The cycle is
+a livelock if it breaks the law somewhere. The reported run ends with a loop in which every actor of
+the cycle moves. A deadlock is a state at rest that breaks a law while a process waits for an event
+that cannot come.
 
 Laws
-    LV1  A livelock is reported exactly if there is a cycle of steps that must happen from which no rest is reachable by such
-         steps, and in which the law does not always hold; where absolute time ran out, also when it is entered later.
-    LV2  The loop that is reported leads back to where it begins, all its steps must happen, and whoever takes a step in its
-         cycle takes one in it.
-    LV3  A deadlock is reported where a state at rest breaks the law and a process stands before an effect; it is named.
+    LV1  A livelock is reported exactly if there is a cycle of steps that must happen, from which
+         such steps reach no rest, and in which the law does not always hold; if absolute time ran
+         out, also when entered later.
+    LV2  The reported loop returns to its start, all its steps must happen, and every actor that
+         moves in its cycle moves in it.
+    LV3  A deadlock is reported, with its process, if a state at rest breaks the law and a process
+         awaits an effect.
 
-Known not to work: a process that polls for ever by design never rests, so a law about rest judges what holds all the way
-round its cycle. Where absolute time has no moves left, a cycle is entered again at later times, and is not judged if it ends at one of them. A cycle that can
-be left, but where somebody is unlucky for ever, is no livelock here: strong fairness is taken for granted.
+Known not to work: a process that polls for ever by design never rests, so a law about rest judges
+its whole cycle. If absolute time has no moves left, the cycle is entered again at later times, and
+is not judged if it ends at one of them. A cycle that can be left but never is, by bad luck, is no
+livelock here: strong fairness is assumed.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from tidegate.sim.world import CLOCK
 
 
 class Following(Protocol):
-    """States, and the steps between them that must happen."""
+    """States and the must-steps between them."""
 
     def following(self, state: Packed) -> Iterator[tuple[str, Packed]]: ...
 
@@ -48,12 +52,12 @@ class Following(Protocol):
 @final
 @attrs.frozen(eq=False)
 class Graph:
-    """The states of a search, and the steps between them that must happen.
+    """The states of a search and the must-steps between them.
 
     Attributes:
-        space: Of the states.
-        steppers: Whatever moves.
-        least: The one state that stands for all that are the same but for names, where there is symmetry.
+        space: The space of the states.
+        steppers: All actors.
+        least: Under symmetry, maps a state to the representative of those equal but for names.
     """
 
     space: Space
@@ -64,12 +68,14 @@ class Graph:
     )
 
     def __attrs_post_init__(self) -> None:
-        last = sorted(self.steppers, key=lambda each: not isinstance(each, Remembering))  # who works steps out anew
+        last = sorted(
+            self.steppers, key=lambda each: not isinstance(each, Remembering)
+        )  # steppers that compute their steps again
         known = [(each.memo, each.masks, each.shift, each.low, each.learn) for each in last]
         object.__setattr__(self, "known", known)
 
     def looks_at(self, states: Sequence[Packed], bits: int) -> bool:
-        """Do steps of the states look at these bits?"""
+        """Do steps of the states read these bits?"""
         ours = [each for each in self.steppers if each.name != CLOCK_LANE]
         known = [(each.masks, each.shift, each.low) for each in ours if isinstance(each, Remembering)]
         overwriting = [each.looked.bits for each in ours if isinstance(each, Overwriting)]
@@ -78,7 +84,7 @@ class Graph:
         )
 
     def following(self, state: Packed) -> Iterator[tuple[str, Packed]]:
-        """The steps that must happen: whose, and the state after."""
+        """The must-steps: the actor and the next state."""
         for stepper in self.steppers:
             kind, steps = remembered(stepper, state)
             for step, must in zip(steps, self.space.kinds.musts[kind], strict=True) if kind & 1 else ():
@@ -87,7 +93,7 @@ class Graph:
                     yield stepper.name, after if self.least is None else self.least(after)
 
     def ahead(self, state: Packed, restful: set[Packed]) -> list[Packed]:
-        """Where steps that must happen lead to; empty if one leads to where it is restful, or none must happen."""
+        """The targets of must-steps; empty if one of them is restful or no step must happen."""
         found: list[Packed] = []
         musts, least = self.space.kinds.musts, self.least
         for memo, masks, shift, low, learn in self.known:  # as in `Search.expand`
@@ -106,7 +112,7 @@ class Graph:
 
 
 def waiting(space: Space, state: Packed) -> tuple[str, ...]:
-    """Who stands before an effect, and what it is; those who sleep wait for time, which comes."""
+    """The processes awaiting an effect. Sleepers wait for time, which passes."""
     view = space.view(state, Looked())
     status = {name: view.status(name) for name in space.processes}
     return tuple(
@@ -117,7 +123,9 @@ def waiting(space: Space, state: Packed) -> tuple[str, ...]:
 
 
 def left_behind(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
-    """Open transactions that nobody ends, and which other processes are dead at the end of a path, and since which step."""
+    """Abandoned open transactions; and other processes dead at the end of a path, with the step of
+    death.
+    """
     owners = () if any(isinstance(actor, Expiry) for actor in space.scenario.actors) else _owners(space, path[-1])
     dead: dict[str, list[str]] = {}
     back = "if a supervisor restarts it, write Process(..., comes_back=True)"
@@ -148,7 +156,7 @@ def left_behind(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
 
 
 def _owners(space: Space, state: Packed) -> tuple[str, ...]:
-    """Whose transactions are open, and who do not go on with them."""
+    """The owners of open transactions that do not continue them."""
     world = Lens(space.packing, state, Looked())
     owners = dict.fromkeys(opened.owner for _, _, opened in open_transactions(world))
     actors = ((name, space.processes.get(name)) for name in owners)
@@ -158,10 +166,10 @@ def _owners(space: Space, state: Packed) -> tuple[str, ...]:
 
 
 def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
-    """The states from which no rest is reachable by steps that must happen, in the order in which they were found.
+    """The states from which must-steps reach no rest, in order of discovery.
 
-    Backwards through the layers, for most steps lead to the next one. A state whose steps lead only to where that is not
-    known yet waits until it is, so each is looked at once.
+    It runs backwards through the layers, because most steps lead to the next one. A state whose
+    targets are undecided waits for them, so each is examined once.
     """
     restful: set[Packed] = set()
     waiting_for: dict[Packed, list[Packed]] = {}
@@ -179,11 +187,11 @@ def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
 
 
 def cycles(graph: Following, among: list[Packed]) -> list[list[Packed]]:
-    """The cycles that are never left: strongly connected components that no step that must happen leads out of.
+    """The cycles that are never left: strongly connected components without outgoing must-steps.
 
     Args:
         graph: The steps.
-        among: States that steps do not lead out of.
+        among: A set of states that steps do not leave.
     """
     found: list[list[Packed]] = []
     numbers: dict[Packed, int] = {}
@@ -226,16 +234,17 @@ def cycles(graph: Following, among: list[Packed]) -> list[list[Packed]]:
 def may_end_later(
     graph: Graph, cycle: Sequence[Packed], looked: Looked, is_broken: Callable[[list[Packed]], bool]
 ) -> bool:
-    """Does a cycle perhaps go round for ever only because absolute time ran out?
+    """Might a cycle be endless only because absolute time ran out?
 
-    The cycle is entered again at later times. If a rest can be reached then, or the law holds in all cycles, or there are too
-    many states to tell, it may end. Where the clock had no moves to begin with, time is meant to stand.
+    It enters the cycle again at later times. The cycle may end if a rest is then reachable, the law
+    holds in all cycles, or there are too many states to decide. A clock without moves from the
+    start means that time stands still.
 
     Args:
         graph: The steps.
         cycle: States in which the clock has no moves left.
-        looked: What the law looks at.
-        is_broken: Does the law about rest not hold in all of these states?
+        looked: What the law reads.
+        is_broken: Does the law about rest fail in one of these states?
     """
     space, clock = graph.space, graph.space.scenario.clock
     slot = space.packing.slots.get(CLOCK.name)
@@ -261,13 +270,13 @@ def may_end_later(
 
 
 _LATER: Final = (1, 2, 4, 8, 16, 32, 64, 1 << 9, 1 << 14, *(n for n in range(3, 64) if n & (n - 1)))
-"""How many quanta later a cycle is entered again."""
+"""The number of quanta after which a cycle is entered again."""
 _LATER_STATES: Final = 30_000
 
 
 @final
 class _Later:
-    """What is reached by steps that must happen, and is not remembered by the search."""
+    """The states reached by must-steps, outside the search's memory."""
 
     def __init__(self, space: Space, start: Packed, most: int) -> None:
         self.after: dict[Packed, tuple[tuple[str, Packed], ...]] = {}
@@ -289,7 +298,7 @@ class _Later:
 
 
 def loop(graph: Graph, cycle: list[Packed], start: Packed) -> tuple[Packed, ...]:
-    """A way round the cycle and back to its start, on which everybody takes a step who takes one in the cycle."""
+    """A path around the cycle to its start, in which every actor of the cycle moves."""
     movers = {who for state in cycle for who, _ in graph.following(state)}
     way = [start]
     while movers:
@@ -303,10 +312,10 @@ def loop(graph: Graph, cycle: list[Packed], start: Packed) -> tuple[Packed, ...]
 
 
 def _shortest(graph: Graph, begin: Packed, movers: set[str], end: Packed | None) -> tuple[Packed, ...]:
-    """A shortest way to a step of one of the movers, that step included, or to the end."""
+    """A shortest path through a step of one of the movers, or to the end."""
     ways: dict[Packed, tuple[Packed, ...]] = {begin: ()}
     todo = [begin]
-    for state in todo:  # which grows on the way
+    for state in todo:  # grows during the loop
         for who, after in graph.following(state):
             if who in movers or after == end:
                 return (*ways[state], after)

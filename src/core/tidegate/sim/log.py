@@ -1,23 +1,25 @@
-"""A partitioned log: what producers append, what a consumer fetches, and offsets at which there is nothing.
+"""A partitioned log: appends by producers, fetches by a consumer, and offsets without a record.
 
-Each partition is a cell: its entries from offset 0 on. An entry is a record, or a hole: a control record (the mark of a
-transaction), or what compaction has removed. No consumer ever sees a hole, and no offset is ever used again, so the
-offsets that a consumer sees grow, and not by one each.
+Each partition is a cell with its entries from offset 0. An entry is a record or a hole: a control
+record (a transaction marker), or a compacted record. A consumer never sees holes, and offsets are
+never reused. So the offsets seen by a consumer grow, with gaps.
 
-    Append   a record goes to the end; replies its offset. Sent twice, it is there twice: producers are not idempotent here
-    Pause    a consumer gets no records of the partition until it resumes it, or gets it anew, or starts again; what it has
-             fetched it has
+    Append   Adds a record at the end; replies its offset. Sent twice, the record is there twice:
+             producers are not idempotent here.
+    Pause    The consumer gets no records of the partition until it resumes it, is assigned it
+             again, or restarts. It keeps records already fetched.
     Resume
 
-    world = begun(0, b"k", None, CONTROL, b"k")      # four offsets: two records of one key, one without, one hole
-    actors = (..., Compaction(numbers=(0,)))         # a step removes a record that has a later one of its key
+    world = begun(0, b"k", None, CONTROL, b"k")      # 2 records of one key, 1 without, 1 hole
+    actors = (..., Compaction(numbers=(0,)))         # removes older records of a key
 
-A topic may be deleted, and made anew with other records (`made_anew` counts that): `tidegate.sim.group.Recreation`.
+A topic may be deleted and recreated with other records (`made_anew` counts that):
+`tidegate.sim.group.Recreation`.
 
 Laws
-    LO1  What is fetched are the records from the position on, in order, none twice, holes left out.
-    LO2  In one life, an offset never holds another record than before; it may come to hold none.
-    LO3  Compaction leaves the last record of each key, and every record without a key.
+    LO1  A fetch returns the records from the position on, in order, each once, without holes.
+    LO2  In one life, an offset never gets another record; it may become empty.
+    LO3  Compaction keeps the last record of each key, and every record without a key.
 """
 
 from __future__ import annotations
@@ -46,12 +48,12 @@ __all__ = [
 @final
 @unique
 class Hole(Enum):
-    """An offset at which there is nothing to tell."""
+    """An offset without a record."""
 
     CONTROL = "control"
-    """The mark of a transaction."""
+    """A transaction marker."""
     COMPACTED = "compacted"
-    """There was a record, and a later one of its key."""
+    """A compacted record: a later one has its key."""
 
 
 CONTROL: Final = Hole.CONTROL
@@ -61,36 +63,36 @@ Entries: TypeAlias = tuple[LogEntry, ...]
 
 @lru_cache(CELLS_KEPT)
 def log(partition: int) -> Cell[Entries]:
-    """The entries of the partition, the key of each record."""
+    """The partition's entries: the key of each record, or a hole."""
     return Cell(("log", str(partition)), ())
 
 
 @lru_cache(CELLS_KEPT)
 def made_anew(partition: int) -> Cell[int]:
-    """How often it was made anew."""
+    """How often the partition was recreated."""
     return Cell(("life", str(partition)), 0)
 
 
 def begun(partition: int, *entries: LogEntry, world: Plain | None = None) -> Plain:
-    """A world in which the partition holds that."""
+    """A world in which the partition has these entries."""
     for entry in entries:
         check_type(entry, (bytes, Hole, NoneType), "the key of a record", 'write b"key", None or CONTROL')
     return (world or Plain()).write(log(partition), entries)
 
 
 def fetched(entries: Entries, position: int, most: int) -> Records | None:
-    """The next records from the position on, up to a number; None while there are none."""
+    """The next records from the position, up to `most`; None if there are none."""
     found = [(at, key) for at, key in enumerate(entries) if at >= position and not isinstance(key, Hole)][:most]
     return Records(tuple(at for at, _ in found), tuple(key for _, key in found)) if found else None
 
 
-# --- what is asked of it ------------------------------------------------------------------------------------------------
+# --- effects --------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Append(Effect[int]):
-    """Append a record of that key; replies its offset."""
+    """Append a record with that key; replies its offset."""
 
     partition: TopicPartition
     key: Key = None
@@ -106,7 +108,7 @@ class Append(Effect[int]):
 @final
 @attrs.frozen(cache_hash=True)
 class Pause(Effect[None]):
-    """Get no more records of the partition."""
+    """Stop fetching records of the partition."""
 
     partition: TopicPartition
 
@@ -117,7 +119,7 @@ class Pause(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Resume(Effect[None]):
-    """Get records of the partition again."""
+    """Fetch records of the partition again."""
 
     partition: TopicPartition
 
@@ -126,7 +128,6 @@ class Resume(Effect[None]):
 
 
 def perform_on_log(effect: Append | Pause | Resume, world: World, who: str) -> Outcomes:
-    """What it means."""
     number = effect.partition.partition
     match effect:
         case Append(_, key):
@@ -142,7 +143,7 @@ def perform_on_log(effect: Append | Pause | Resume, world: World, who: str) -> O
 @final
 @attrs.frozen(eq=False)
 class Compaction:
-    """Removes records that have a later one of their key, one after the other, at any time; the newest one stays."""
+    """Removes records that have a later one of their key, one at a time, at any time."""
 
     numbers: tuple[int, ...]
     name: str = "compaction"

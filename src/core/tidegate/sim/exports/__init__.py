@@ -1,4 +1,6 @@
-"""A trace in the words of other tools: text, Mermaid, Perfetto, ITF; and the states of a scenario as DOT.
+"""Traces in the formats of other tools: text, Mermaid, Perfetto, ITF; and a scenario's states as
+DOT.
 
-Each is a pure function of the trace. They say less than the trace does; only `tidegate.sim.trace_json` is read back.
+Each is a pure function of the trace and loses information. Only `tidegate.sim.trace_json` can be
+read back.
 """

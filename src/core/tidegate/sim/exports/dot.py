@@ -1,10 +1,10 @@
-"""The states of a scenario, and what happens before what in a trace, as graphs in DOT for Graphviz and its like.
+"""Graphs in DOT, for Graphviz: the states of a scenario, or the happens-before order of a trace.
 
-States are found breadth first, so those that are drawn are those nearest to the beginning. A graph of more states than
-anybody reads is cut, and says so. The first state has a double border, a state at rest is a box, one that breaks a law is
-filled and leads nowhere; a fault is a dashed edge. Each state has the number in which it was found; its tooltip says
-where processes stand. Of a trace, each step is a node, those of a process in one column, and leads to those that depend
-on it.
+States are found breadth first, so the drawn ones are those nearest to the start. A graph too large
+to read is cut, with a note. The first state has a double border; a state at rest is a box. A state
+that breaks a law is filled and has no edges; faults are dashed. Each state is labelled with its
+number in order of discovery, and its tooltip gives the positions of processes. In a trace each step
+is a node, one column per process, with edges to the steps that depend on it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def dot(search: Search, states_max: int = _STATES_MAX) -> str:
 
     Args:
         search: A search of the scenario; it need not have run.
-        states_max: How many states are drawn at most.
+        states_max: The maximum number of drawn states.
     """
     numbers: dict[Packed, int] = {search.first: 0}
     nodes, edges, cut_off = [], [], 0
@@ -53,7 +53,7 @@ def dot(search: Search, states_max: int = _STATES_MAX) -> str:
 
 
 def _led(search: Search, before: Packed, state: Packed) -> tuple[Way, ...] | None:
-    """Where the state leads; None for one that breaks a law: what comes after that explains nothing."""
+    """The steps from the state; None if it breaks a law, since later steps explain nothing."""
     if not is_sound(search, before, state, is_at_rest=False):
         return None
     could = ways(search, state)
@@ -80,7 +80,7 @@ def _edge(before: int, after: int, way: Way) -> str:
 
 
 def happens_before(trace: Trace) -> str:
-    """The steps of a trace, each with an edge to every one that depends on it directly."""
+    """The steps of a trace, each with edges to those that depend on it directly."""
     columns = {mover.name: f"c{number}" for number, mover in enumerate(trace.movers)}
     lines = [f"digraph {_quoted(trace.scenario)} {{", "  node [shape=box];"]
     for number, step in enumerate(trace.steps[:_STATES_MAX], 1):
@@ -97,6 +97,6 @@ def happens_before(trace: Trace) -> str:
 
 
 def _quoted(words: str) -> str:
-    """The words as a string of DOT; a backslash begins an escape there."""
+    """The words as a DOT string, with backslashes and quotes escaped."""
     escaped = one_line(words).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

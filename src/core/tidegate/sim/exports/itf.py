@@ -1,11 +1,11 @@
 """A trace in the Informal Trace Format, for the tools around Apalache and Quint (their ADR-015).
 
-A state is what the tree of the world holds at its top, each a variable; where one is not there, it is null. Three more say
-how the state came about: the process and the event, and the set of what could happen next.
+The top-level entries of the state tree are variables; a missing one is null. Three more variables
+give the process and event of the last step, and the set of possible next steps.
 
     tidegate                ITF
     bool, str               the same
-    int                     {"#bigint": "1"}, for JSON numbers are doubles to many
+    int                     {"#bigint": "1"}, because many read JSON numbers as doubles
     tuple                   a sequence
     Document                {"#map": [[key, value], ...]}
     null                    {"tag": "Null", "value": "U_OF_UNIT"}, as Apalache writes the unit
@@ -13,8 +13,9 @@ how the state came about: the process and the event, and the set of what could h
     Instant                 {"tag": "Instant", "value": {"at": ..., "clock": "store"}}
     Foreign                 {"tag": "Foreign", "value": {"kind": ..., "payload": "00ff"}}
 
-ITF has no null, no floats and no bytes; these are variants, so no text is taken for one. Known not to work: types are not
-annotated, so a map whose values are of several types is one that Apalache would not take for an argument.
+ITF has no null, floats or bytes. They are variants, so text cannot be mistaken for them. Known not
+to work: types are not annotated, so Apalache does not accept a map with values of several types as
+an argument.
 """
 
 from __future__ import annotations
@@ -28,13 +29,12 @@ from tidegate.sim.trace import Option, Trace, TraceStep
 
 _NULL: Final[Json] = {"tag": "Null", "value": "U_OF_UNIT"}
 ACTION: Final = "mbt::actionTaken"
-"""What Quint calls it, and its tools look for."""
+"""The name in Quint and its tools."""
 WHO: Final = "mbt::process"
 NEXT: Final = "mbt::enabled"
 
 
 def itf(trace: Trace) -> dict[str, Json]:
-    """The trace as an object of ITF."""
     states = [dict(state.items) for state in trace.states()]
     names = list(dict.fromkeys(name for state in states for name in state))
     steps: list[TraceStep | None] = [None, *trace.steps]
@@ -62,12 +62,12 @@ def itf(trace: Trace) -> dict[str, Json]:
 
 
 def _enabled(trace: Trace) -> list[tuple[Option, ...]]:
-    """What could happen in each state; after the last one nobody has asked."""
+    """The possible steps in each state; unknown after the last one."""
     return [*(tuple(dict.fromkeys(step.choice.enabled)) for step in trace.steps), ()]
 
 
 def variable(name: str) -> str:
-    """A variable's name: ITF keeps those for itself that begin with "#"."""
+    """A variable's name. ITF reserves names that begin with "#"."""
     return f"_{name}" if name.startswith(("#", "_", "mbt::")) else name
 
 
@@ -76,7 +76,6 @@ def _option(each: Option) -> Json:
 
 
 def itf_value(value: Value) -> Json:
-    """A value in ITF."""
     match value:
         case bool() | str():
             return value

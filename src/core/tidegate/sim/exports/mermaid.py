@@ -1,11 +1,12 @@
 """A trace as a Mermaid sequence diagram, for pull requests, step summaries and documents.
 
-A participant is a lane in which something happens, or something that effects are on. An effect is an arrow there and its
-reply a dotted one back; what the network loses ends in a cross, what may arrive late has an open head. All else is a note.
+A participant is an active lane or the object of effects. An effect is an arrow, its reply a dotted
+arrow back. A request lost in the network ends in a cross; one that may arrive late has an open
+head. Other steps are notes.
 
-Viewers refuse diagrams of more than 50,000 characters, so a longer one is cut, and says so. Whatever a trace says stands
-behind a number or a colon with its special characters written as entities, so it is text and no statement, no comment and
-no directive.
+Viewers refuse diagrams of more than 50,000 characters, so a longer one is cut, with a note. All
+text of a trace follows a number or a colon, with special characters as entities. It thus cannot
+form a statement, a comment or a directive.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ _TEXT_MAX: Final = 160
 _ENTITIES: Final = str.maketrans({char: f"#{ord(char)};" for char in "#;<>&%$"})
 _IN_NAMES: Final = str.maketrans({":": "#58;"})
 _ASIDE: Final = frozenset({"clock", "notes"})
-"""What is on these is drawn as a note: nobody else is asked."""
+"""Effects on these are notes, because they involve no other process."""
 _LOST: Final = frozenset({"unsent", "dropped"})
 _REPLY_LOST: Final = "lost_reply"
 _LATE: Final = "late"
 
 
 def mermaid(trace: Trace) -> str:
-    """The trace as a sequence diagram."""
     names = {mover.name: f"p{number}" for number, mover in enumerate(trace.movers)}
     places = dict.fromkeys(done.on for step in trace.steps for done in _asked(step))
     names_of_places = {on: f"s{number}" for number, on in enumerate(places)}
@@ -55,7 +55,6 @@ def mermaid(trace: Trace) -> str:
 
 
 def _drawn(number: int, step: TraceStep, names: dict[str, str], places: dict[tuple[str, ...], str]) -> Iterator[str]:
-    """The statements for a step."""
     who = names.get(step.process, "")
     if not who:
         return
@@ -67,7 +66,7 @@ def _drawn(number: int, step: TraceStep, names: dict[str, str], places: dict[tup
 
 
 def _asked(step: TraceStep) -> list[Done]:
-    """The effects that are an arrow."""
+    """The effects drawn as arrows."""
     return [done for done in step.effects if done.on and done.on[0] not in _ASIDE]
 
 
@@ -83,5 +82,5 @@ def _arrow(text: str, fault: str, who: str, place: str, done: Done) -> Iterator[
 
 
 def _said(words: str) -> str:
-    """The words as text of a diagram: on one line, cut, special characters as entities; a dash where there is none."""
+    """The words as diagram text: one line, cut, special characters as entities; a dash if empty."""
     return cut(one_line(words), _TEXT_MAX).translate(_ENTITIES).strip() or "-"

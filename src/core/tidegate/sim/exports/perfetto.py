@@ -1,9 +1,9 @@
 """A trace as JSON for Perfetto and chrome://tracing, for long runs of many processes.
 
-Each process is a track, each step one complete slice in it. Time is the order of the steps, a millisecond each, for many
-happen at one instant; when they happened stands in the slice. An arrow leads from a step of another process to the one
-that depends on it: it leaves inside of the one slice and enters inside of the other, for viewers bind arrows to the slice
-that encloses their ends.
+Each process is a track, and each step a complete slice on it. Time is the order of steps, one
+millisecond each, because many happen at one instant; the slice contains the real time. An arrow
+links a step to a dependent step of another process. Its ends lie inside the slices, because viewers
+bind an arrow to the enclosing slice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.sim.trace import Trace, TraceStep
 
 _STEP_US: Final = 1_000
 _SLICE_US: Final = 900
-"""Shorter than a step, so no slice touches another one of its track."""
+"""Shorter than a step, so slices on a track do not touch."""
 _PID: Final = 1
 
 

@@ -1,7 +1,7 @@
-"""A trace as a table: one line a step, in fixed columns, for a terminal, a log, an issue or `grep`.
+"""A trace as a table of one line per step, for a terminal, a log, an issue or `grep`.
 
-Columns: number, time, process, what happened, which fault, what changed. What happened is cut only where its reader asks
-for that; what changed stands last and in full. Nothing in a trace can make a line of its own.
+Columns: number, time, process, event, fault, change. Events are cut only on request; changes come
+last, in full. No text in a trace can start a line of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def text(trace: Trace, event_max: int | None = None) -> str:
 
     Args:
         trace: The run.
-        event_max: How many characters of what happened are shown; None for all.
+        event_max: The maximum length of an event; None for no limit.
     """
     rows = [_TITLES, *(_cells(number, step, event_max) for number, step in enumerate(trace.steps, 1))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES) - 1)]
