@@ -37,9 +37,7 @@ alone.
 _WIDE_MAX: Final = 20_000
 """The maximum number in one such collection."""
 _BYTES_MAX: Final = 1_000_000
-"""The maximum size of a buffer, in bytes."""
 _LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
-"""The folder of the standard library."""
 INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(\w+)")
 _HEAP_TYPE: Final = 1 << 9
 """The flag of a class made by Python code rather than C."""
@@ -110,7 +108,6 @@ def attributes_of(item: object) -> Iterator[tuple[str, object]]:
 
 @cache
 def _form_of(kind: type) -> tuple[bool, tuple[tuple[type, str, MemberDescriptorType], ...]]:
-    """Whether its attribute lookup is standard, and its slots."""
     is_plain = not any(isinstance(getattr_static(kind, name, None), FunctionType) for name in _LOOKING_UP)
     return is_plain, tuple(
         (base, name, member)

@@ -13,12 +13,9 @@ A process may crash before any effect and after its last one (double execution h
 request may be late and the program ends by an `Ambiguous`, it may also crash with the request in
 flight. That takes both faults.
 
-A restart begins a new life: the program starts again with its life's number, so it uses new request
-ids. A cancelled program can restart too.
-
-A restart is a fault of its own (`Fault.RESTART`). So runs without it also exist, and `eventually`
-applies to them. A process with `comes_back` always restarts in the end, at no cost, as under a
-supervisor.
+A crashed or cancelled program may restart in a new life. It gets its life's number and so uses new
+request ids. A restart is a fault (`Fault.RESTART`), so `eventually` also applies to runs without
+it. A process with `comes_back` always restarts in the end, at no cost, as under a supervisor.
 """
 
 from __future__ import annotations
@@ -89,11 +86,7 @@ class Process:
     """A process that runs a program. Its place holds the node of the program's automaton.
 
     Attributes:
-        name: Its lane.
         birth: Maps a life to a new run of the program.
-        faults: The faults that may strike it.
-        meaning: The meaning of its effects.
-        host: Its machine.
         comes_back: It must restart after every crash or cancellation.
         raises: Its caller expects an `Ambiguous` or `NotDurable` and finds out the outcome;
             otherwise a report lists where it ends by one.
@@ -150,7 +143,6 @@ class Process:
         return self.behaviour.has_raised
 
     def in_time(self, *, is_relative: bool) -> None:
-        """Set relative time. Once set, it stays."""
         self.behaviour.is_relative |= is_relative
 
     def forget(self) -> Callable[[], None]:
@@ -167,7 +159,6 @@ class Process:
         return (self.behaviour,)
 
     def asked_at(self, world: World) -> str:
-        """The source line of its next request."""
         node = self.behaviour.nodes[cast("int", world.read(self.place))]
         return f"{node.src}, where it is {plain_text(node.status)}"
 
@@ -266,7 +257,6 @@ class Process:
                 return self.is_busy(world)
 
     def asking(self, world: World, effect: Effect[object]) -> Asker:
-        """Its asker, with the progress of the request."""
         return self.asker.come(world.read(come(self.name))) if isinstance(effect, IN_STEPS) else self.asker
 
     def is_stuck(self, world: World) -> bool:
@@ -291,12 +281,10 @@ class Process:
         yield from self.stands(world, effect)
 
     def halfway(self, world: World, effect: Effect[object], at: Halfway | None, outcomes: Answers) -> Steps:
-        """The steps of the store that do not complete the request."""
         if isinstance(effect, IN_STEPS):
             yield from stepping(effect, world, self.name, self.meaning, at, outcomes)
 
     def unasked(self, world: World, effect: Effect[object]) -> World:
-        """The world with the request over."""
         is_halfway = isinstance(effect, IN_STEPS) and world.read(come(self.name)) is not None
         return world.write(come(self.name), None) if is_halfway else world
 
@@ -339,8 +327,6 @@ class Process:
 
 
 _AT_ONCE: Final = (Now, Sleep, Note, InTransaction, CommitTransaction, AbortTransaction, FindOne, FindAll)
-"""Effects that wait for no other process."""
-
 
 QUIET: Final = Call("all is quiet")
 """Wait until all others are done: for a program that checks or cleans up at the end of every run

@@ -32,8 +32,8 @@ Laws
     AG2  Ageing twice equals ageing once by the sum.
     AG3  As time passes, a value keeps its type and every part that is not an instant.
 
-Known not to work: a step law sees no change where a step overwrites one instant beyond the horizon
-with another; `type(at) is Instant` is false.
+Known not to work: a step law misses an overwrite of one instant beyond the horizon by another;
+`type(at) is Instant` is false.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _USES: Final = "compare ages up to the horizon: OlderThan in a filter, NoLongerT
 
 @final
 class InstantRefused(ControlFlow):
-    """Relative time does not fit. The search handles this error, and it never leaves the search.
+    """Relative time does not fit. The search handles this error itself.
 
-    It is not an `Exception`, so no `except Exception` of a program or law hides it.
+    Not an `Exception`, so that no `except Exception` hides it.
 
     Args:
         what: The refused use.
@@ -173,12 +173,10 @@ class Horizon:
 
 @final
 class RelativeInstant(Instant):  # type: ignore[misc]  # final for everybody else
-    """An instant in relative time, as code sees it. It supports the operations listed above only.
+    """An instant in relative time, as code sees it, with only the uses listed above.
 
     Args:
-        horizon: The horizon of its search.
         at: Its distance to now, in microseconds.
-        clock: The name of its clock.
         is_exact: False if it represents this instant and every earlier one.
     """
 
@@ -256,7 +254,7 @@ class RelativeInstant(Instant):  # type: ignore[misc]  # final for everybody els
         if not isinstance(other, RelativeInstant):
             self._horizon.refuse("compares an instant with a constant")
         if other.clock != self.clock:
-            _ = Instant(0, self.clock) - Instant(0, other.clock)  # raises, and says why the clocks differ
+            _ = Instant(0, self.clock) - Instant(0, other.clock)
         return other
 
 
@@ -265,9 +263,6 @@ def raw(at: RelativeInstant) -> Instant:
 
 
 def packed(at: RelativeInstant) -> tuple[object, tuple[object, ...]]:
-    """The parts for `pickle`, to rebuild the instant in another process. User code may not copy
-    it.
-    """
     return _unpacked, (at._horizon.length, at._at, at.clock, at._is_exact)  # noqa: SLF001  only the search may look
 
 
@@ -286,7 +281,6 @@ def settled(value: object) -> object:
 
 
 def horizon_of(value: object) -> Duration | None:
-    """The horizon of the search that made the value; None if it contains no relative instant."""
     found: list[Duration] = []
 
     def look(each: object) -> object:
@@ -352,7 +346,6 @@ class Unknown:
     """A difference of two instants, one beyond the horizon: a number known on one side only.
 
     Args:
-        horizon: The horizon of its search.
         bound: In microseconds.
         is_least: True if the number is the bound or more; False if it is the bound or less.
     """

@@ -55,7 +55,7 @@ class Asking:
 @final
 @attrs.frozen
 class Returned:
-    """The program returned a result."""
+    """The program returned."""
 
     value: object
 
@@ -139,7 +139,6 @@ class _Node:
     came: _Came | None
     unmerged: str
     src: str
-    """The line that awaits."""
     parked: list[Program[object]] = attrs.field(factory=list)
     edges: dict[Hashable, tuple[object, int]] = attrs.field(factory=dict)
     """Maps the key of a reply to the reply and the next node."""
@@ -150,8 +149,6 @@ class ProgramAutomaton:
     """The automaton of one program. The first nodes are Crashed and Cancelled.
 
     Args:
-        birth: Starts a run of the program.
-        process: The name of its process, for messages.
         is_checked: Another automaton has already checked these programs for forgotten awaits.
     """
 
@@ -162,11 +159,11 @@ class ProgramAutomaton:
         self.births: dict[int, int] = {}
         self.looked_through: set[CodeType | None] = set()
         self.canon = Canon()
-        self.is_relative = False  # has it ever run in relative time?
+        self.is_relative = False
         self.slept_to: dict[tuple[int, Duration], int] = {}
         self.cut_off: set[str] = set()
         """The sleeps after which the automaton stopped following."""
-        self.has_raised = False  # has any run raised an error so far?
+        self.has_raised = False
         self.is_sent = False
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -251,7 +248,6 @@ class ProgramAutomaton:
 
     @property
     def unexplored(self) -> tuple[str, ...]:
-        """Possible behaviour that no search explored, with the reason."""
         many = f"more than {_SLEEPS_MAX:,} sleeps in a row, and what comes after them was not explored"
         return tuple(
             f"{many}, at {src}: give the scenario a clock, or let it sleep less" for src in sorted(self.cut_off)
@@ -286,7 +282,6 @@ class ProgramAutomaton:
         return self.park(program, status, life, _Came(number, reply))
 
     def standing(self, number: int) -> list[Program[object]]:
-        """The programs parked at the node: at least one, which the caller may take."""
         node = self.nodes[number]
         assert isinstance(node.status, Asking), node.status
         if not node.parked:
@@ -294,7 +289,6 @@ class ProgramAutomaton:
         return node.parked
 
     def way(self, number: int) -> list[int]:
-        """The nodes on the program's first way to this one, inclusive."""
         way = [number]
         while (came := self.nodes[way[-1]].came) is not None:
             way.append(came.node)
@@ -368,7 +362,6 @@ class ProgramAutomaton:
 
 
 _CLOSES_MAX: Final = 100
-"""How often to close a program that awaits again each time, as in a `finally`."""
 
 
 def close_quietly(program: Program[object]) -> None:
@@ -455,7 +448,6 @@ def _is_relative(value: object) -> bool:
 
 
 def _must_be_immutable(status: ProcessStatus) -> None:
-    """Check immutability: only awaited and returned values can be of any type."""
     match status:
         case Asking(effect):
             must_be_value(effect, "what a program awaits")
@@ -464,7 +456,6 @@ def _must_be_immutable(status: ProcessStatus) -> None:
 
 
 def _names_instant(key: object) -> bool:
-    """Does the fingerprint of a program contain an instant?"""
     match key:
         case tuple():
             return (len(key) > 0 and key[0] is RelativeInstant) or any(map(_names_instant, key))

@@ -35,8 +35,6 @@ _BESIDES: Final = frozenset({WAKES, FLIGHT.name[0]})
 @final
 @attrs.frozen
 class _Touched:
-    """The cells that a step read, those it changed, and those its effect concerns."""
-
     looked: frozenset[_Name]
     wrote: frozenset[_Name]
     on: tuple[_Name, ...] = ()

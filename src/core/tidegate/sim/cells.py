@@ -82,7 +82,6 @@ since.
 
 
 Key: TypeAlias = str | int | Foreign
-"""The possible ids of a document (`is_key`); of BSON's own types, an ObjectId or a UUID."""
 
 
 class Order(Protocol):
@@ -115,7 +114,6 @@ class First(str):
 
 
 def natural(keys: tuple[Key, ...] | Order) -> tuple[Key, ...] | Order:
-    """The renamed ids: initial ones first, in their original order."""
     first = [each for each in keys if type(each) is First]
     if not first:
         return keys

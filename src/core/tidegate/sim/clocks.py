@@ -70,11 +70,9 @@ class Host:
         check_int(self.drift, "a drift in parts per million", -DRIFT_MAX, DRIFT_MAX)
 
     def lasts(self, duration: Duration) -> Duration:
-        """The length of a sleep by the store's clock."""
         return duration * _MILLION // (_MILLION + self.drift)
 
     def shows(self, at: int, ahead_by: Duration) -> Instant:
-        """The clock's reading at a time of the store, with that offset."""
         return Instant(at + ahead_by + at * self.drift // _MILLION, WALL)
 
 
@@ -106,7 +104,6 @@ def ahead(process: str, host: str = "") -> Cell[Duration | None]:
 
 
 def _read_clock(host: Host, process: str, world: World, ahead_by: Duration) -> tuple[World, Instant]:
-    """The clock's reading with that offset."""
     cell = ahead(process, host.name)
     at, known = world.read(CLOCK).at, world.read(cell)
     if ahead_by != (known or 0) or (known is None and host.skew):  # from now on it is known whether the clock is skewed

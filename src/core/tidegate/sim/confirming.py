@@ -1,4 +1,4 @@
-"""Confirms what a search learned before it is reported: nothing in a scenario may depend on outside
+"""Confirms what a search learned before it is reported: a scenario must not depend on outside
 state.
 
     programs    Fresh programs execute whole runs again (`tidegate.sim.rerun`).
@@ -49,7 +49,7 @@ from tidegate.sim.space import Space, Stepper
 @final
 @attrs.frozen
 class _Effort:
-    """How much is executed again where nothing is suspect.
+    """How much to execute again if no code is suspect.
 
     Attributes:
         replies: The number of replies sent to confirm merges.
@@ -75,7 +75,6 @@ _SUSPECT_LOOPS: Final = 32
 _SUSPECT_REPLIES: Final = 12_000
 """For suspects: this many replies for all loops together, and as many for repeated runs."""
 _LONG_S: Final = 2.0
-"""The time limit for this."""
 _SNAPSHOTS: Final = 300
 """The maximum number of snapshots of the state that a program reaches."""
 _WATCHED_MAX: Final = 2_000_000
@@ -91,7 +90,7 @@ class Confirmed:
     """What could not be shown.
 
     Attributes:
-        doubts: Changing state outside programs that may decide later.
+        doubts: Outside state that changes and may matter later.
         unsure: Code that no second process executed, with the reason; uses of clocks or random
             numbers; and state declared as written only.
     """
@@ -163,7 +162,7 @@ def _executed_at_length(subjects: Sequence[_Subject]) -> list[str]:
     return [f"{name} was re-executed for {_LONG_S:g} s only, so fewer runs than usual were compared" for name in names]
 
 
-# --- what is executed -----------------------------------------------------------------------------
+# --- subjects -------------------------------------------------------------------------------------
 
 
 @final
@@ -172,9 +171,6 @@ class _Subject:
     """A recorded piece of code to execute again.
 
     Attributes:
-        case: The recorded executions.
-        reach: The state that its code reaches.
-        automaton: The automaton of a program.
         sent: The number of replies to it in a second process.
         is_asked: A law, a goal or a predicate, evaluated once per state.
         left: The number of values that all subjects may still read.
@@ -215,7 +211,6 @@ class _Subject:
         return self.automaton is None or any(True for _ in merging(self.automaton))
 
     def execute(self) -> None:
-        """Execute it, and record outside changes at the first awaits and at the end of each run."""
         before, awaits, ends = self.reach.snapshot(), repeat(None, _SNAPSHOTS), repeat(None, _SNAPSHOTS)
 
         def see(left: Iterator[None], least: int = 0) -> None:
@@ -237,7 +232,6 @@ class _Subject:
         self.raise_mismatch(found)
 
     def execute_at_length(self) -> Iterator[None]:
-        """Execute it thousands of times, one part per step."""
         if isinstance(self.case, CallCase):
             for _ in range(-(-_SUSPECT_REPLIES // max(1, len(self.case.calls)))):
                 self.raise_mismatch(self.case.execute())
@@ -308,9 +302,6 @@ def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iter
 
 
 def _assumed(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iterator[str]:
-    """Declared state that changed, which is assumed unread; and declared names that match
-    nothing.
-    """
     changed = {label for subject in subjects for label in subject.changes}
     places = {label for subject in subjects for label, _, _ in subject.reach.places}
     for label in dict.fromkeys(written_only):
@@ -321,7 +312,6 @@ def _assumed(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Ite
 
 
 def _read(places: Sequence[tuple[str, object, str, frozenset[int]]], reach: Reach) -> list[str]:
-    """The labels of the places that the code names, or of whose objects it reaches one."""
     return [
         label
         for label, holder, name, objects in places
@@ -330,9 +320,6 @@ def _read(places: Sequence[tuple[str, object, str, frozenset[int]]], reach: Reac
 
 
 def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
-    """Uses of clocks or random numbers that caused no difference so far; and state not fully
-    watched.
-    """
     users: dict[str, dict[str, None]] = {}
     for subject in subjects:
         if sources := (*subject.reach.clocks, *subject.reach.randoms):
@@ -358,7 +345,6 @@ def _uses(subjects: Sequence[_Subject]) -> Iterator[str]:
 
 
 def _begin_elsewhere(subjects: Sequence[_Subject]) -> list[Callable[[], list[str]]]:
-    """Start a second process. Each answer waits for it and returns what it did not execute."""
     second = second_process()
     return (
         []

@@ -10,16 +10,14 @@ verdict promises too much.
              (`tidegate.sim.halfway`).
     ages     In filters, never reached; and sleeps that never end, because time stands still or the
              clock has too few moves.
-    laws     Reading a collection, or a process's notes, that no state has: a misspelled name reads
-             as empty. Step laws that no step touched. Rest laws without a state at rest, or with
-             rest only because the clock ran out of moves. All laws, if none is stated or no step
-             ever happens.
+    laws     That read a collection or notes that no state has (a misspelled name reads as empty);
+             step laws that no step touched; rest laws without rest, or with rest only because the
+             clock ran out of moves; all, if none is stated or no step happens.
 
-It also lists programs that end by an uncaught failure with an unknown outcome (`unsure`). No law
-needs to mention these.
+Also programs that end by an uncaught failure with an unknown outcome (`unsure`), which no law need
+mention.
 
-Rest caused by a clock without moves is reported but not in `missed`: with a bounded clock it occurs
-unless everything ends earlier.
+`missed` omits rest caused by a clock without moves: with a bounded clock it is normal.
 
 Known not to work: a fault that strikes only effects no program awaits counts as never struck,
 intended or not. The faults of an actor are unknown if it has neither `faults` nor `makes` (as
@@ -62,7 +60,6 @@ from tidegate.sim.world import CLOCK, DOCUMENTS, FLIGHT, IDS, MANY, NOTES, Flyin
 
 
 def uncovered(found: Explored) -> tuple[str, ...]:
-    """Descriptions of all gaps in coverage."""
     return (*_unlooked(found), *never(found), *_alone(found), *_untimely(found), *_between(found), *_in_one_step(found))
 
 
@@ -103,7 +100,6 @@ def _untimely(found: Explored) -> tuple[str, ...]:
 
 
 def _between(found: Explored) -> tuple[str, ...]:
-    """Durations that end between two clock moves, endless sleeps, and ages never reached."""
     scenario, ages, lengths = found.search.scenario, set[Duration](), set[Duration]()
     slept: dict[tuple[str, Duration], dict[object, bool]] = {}
 
@@ -335,7 +331,6 @@ def missed(found: Explored | Sampled) -> tuple[str, ...]:
 
 
 def _remedy(kind: Fault, found: Explored | Sampled) -> str:
-    """What the fault requires and the scenario lacks, if known."""
     search, scenario = found.search, found.search.scenario
     if kind in _AFTER_ANOTHER and scenario.budget == 1:
         return ": it strikes only after another fault, so it takes a budget of two: Scenario(..., budget=2)"

@@ -1,9 +1,9 @@
-"""Does a program always decide alike? Runs it repeatedly along the same schedules and compares all
+"""Checks that programs decide alike: runs them repeatedly along the same schedules and compares
 snapshots.
 
 A program may depend only on its arguments and replies: no clock, no random number, no set order, no
 global that changes. Otherwise a search merges different states, and a trace cannot be replayed. The
-search detects some cases itself (`Nondeterministic`); this module looks for the rest.
+search detects some cases itself (`Nondeterministic`); this module searches for the rest.
 
 A schedule is random but fixed by its seed. A snapshot records where every process is: its next
 effect, or how it ended. The first difference between two executions is reported with the program's
@@ -55,7 +55,6 @@ class Stand:
     """The position of a process.
 
     Attributes:
-        process: Its name.
         what: Its next effect, or how it ended, as text.
         src: The line of its program that awaits.
         names: Clocks and random numbers that its code names.
@@ -85,10 +84,7 @@ class Difference:
 
     Attributes:
         run: The schedule, counted from 0.
-        step: The number of its steps taken.
-        process: The process that differs.
-        first: Its behaviour in the first execution.
-        second: Its behaviour in the second.
+        step: The number of its steps before.
         src: `file.py:line function` of its program.
         names: Clocks and random numbers named by the program, as far as visible.
         is_torn: It differed within one execution, on the same replies.
@@ -104,7 +100,7 @@ class Difference:
     is_torn: bool = False
 
 
-# --- executing ----------------------------------------------------------------------------------------------------------
+# --- executing ------------------------------------------------------------------------------------
 
 
 def scheduled_runs(scenario: Scenario, *, seed: str, runs: int, steps_max: int, seeding: Seeding) -> Runs:
@@ -174,7 +170,6 @@ def stand_at(process: Process, node: int) -> Stand:
 
 
 def _torn(search: Search, state: Packed, seen: _Look, error: Nondeterministic) -> _Look:
-    """The process whose program awaited another effect when run again on the same replies."""
     for stepper in search.steppers:
         try:
             tuple(stepper.steps(state))
@@ -205,7 +200,7 @@ def _names_in(code: CodeType, space: dict[str, object], deep: int) -> Iterator[s
             yield from _names_in(called.__code__, called.__globals__, deep - 1)
 
 
-# --- comparing ----------------------------------------------------------------------------------------------------------
+# --- comparing ------------------------------------------------------------------------------------
 
 
 def difference(one: Runs, other: Runs) -> Difference | None:
@@ -259,11 +254,10 @@ def _changing(found: Difference) -> Cause:
     return Cause.CLOCK if is_clock else Cause.RANDOM
 
 
-# --- between processes --------------------------------------------------------------------------------------------------
+# --- between processes ----------------------------------------------------------------------------
 
 
 def to_plain(runs: Runs) -> list[list[list[list[object]]]]:
-    """Executions as plain JSON."""
     return [
         [[[stand.process, stand.what, stand.src, list(stand.names), stand.is_torn] for stand in each] for each in run]
         for run in runs
@@ -271,7 +265,6 @@ def to_plain(runs: Runs) -> list[list[list[list[object]]]]:
 
 
 def from_plain(plain: list[list[list[list[object]]]]) -> Runs:
-    """The executions reported by another process."""
     return tuple(
         tuple(
             tuple(

@@ -53,7 +53,7 @@ class Exploration:
     faults_max: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        _ = self.bounds, self.plan  # they check their arguments
+        _ = self.bounds, self.plan
         check_type(self.reductions, Reductions, "what a search leaves out")
         check_int(self.runs, "a number of random runs", 0)
         if self.faults is not None:
@@ -63,12 +63,10 @@ class Exploration:
 
     @property
     def bounds(self) -> Bounds:
-        """The limits of an exhaustive search."""
         return Bounds(self.states_max, self.depth_max, self.memory_max)
 
     @property
     def plan(self) -> Plan:
-        """The plan of the random runs."""
         return Plan("0" if self.seed is None else self.seed, self.policies, self.steps_max)
 
 

@@ -77,12 +77,10 @@ def noting(world: World) -> World:
 
 
 def noted_in(world: World) -> World:
-    """The recorded world; any other is returned unchanged."""
     return world.world if isinstance(world, _Noting) else world
 
 
 def overwritten_in(world: World) -> Overwritten:
-    """The cells overwritten since recording began, with their old values."""
     assert isinstance(world, _Noting), "a meaning makes worlds of the one that it is given"
     return world.overwritten
 
@@ -169,7 +167,6 @@ def _earlier(versions: tuple[Overwritten, ...], changed: Overwritten) -> tuple[O
 
 
 def behind(world: World) -> Iterator[Behind]:
-    """The world as shown by each lagging member, nearest first."""
     for version in world.read(EARLIER):
         yield Behind(world, version)
 
@@ -180,7 +177,6 @@ class Behind:
     """The world as shown by a member without the newest writes.
 
     Attributes:
-        world: The current world.
         version: The values overwritten by those writes.
     """
 

@@ -1,29 +1,27 @@
 """A suspended program as a value: the position and live locals of each frame of its `await` chain.
 
 Two runs of a deterministic program with equal fingerprints behave alike from here on, so the search
-may merge them. That turns polling and retry loops into finite cycles. Liveness comes from the
-bytecode. Without it, locals that are never read again would keep states apart (24 to 44 times more
-states on the array-push lock).
+may merge them. Polling and retry loops thus become finite cycles. Liveness comes from the bytecode.
+Without it, dead locals would keep states apart (24 to 44 times more states on the array-push lock).
 
 A program is not a value (`Unmergeable`, with the reason) where
     - it handles an exception across the await that is not a value: one with a cause, a context, or
       state of its own;
-    - a frame's value stack holds an object across the await that is not a value, such as a context
-      manager. An iterator, and a list, set or dict under construction, counts by its contents,
-      because no other code can refer to it;
-    - a live local is not known to be immutable: a list, a dict, an object of an unfrozen class. A
-      program that this one steps itself counts as a suspended program;
+    - a frame's value stack holds an object that is not a value, such as a context manager.
+      Iterators and collections under construction count by their contents, because no other code
+      can refer to them;
+    - a live local may be mutable: a list, a dict, an object of an unfrozen class. A coroutine that
+      the program steps itself counts by its own fingerprint;
     - the chain ends in an object that is neither coroutine nor generator, or the code is compiled;
     - this module does not know the bytecode of the Python version (it knows 3.11 to 3.13).
-The caller then falls back to the history of replies. That is sound for every deterministic program
-but never merges.
+The caller then uses the history of replies: sound for every deterministic program, without merges.
 
 Things that do not work:
     - hashing all locals: sound, but dead ones keep states apart;
     - reading the whole value stack: a stale entry follows the live ones, so only the static height
       is read;
-    - trusting globals: this module does not see state outside the frames; the explorer detects it
-      by comparing the effects of every replay.
+    - trusting globals: state outside the frames is invisible here; the explorer detects it by
+      comparing the effects of every replay.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ _ITERATORS: Final[tuple[type, ...]] = (
     *(type(reversed(each)) for each in _REVERSIBLE),
     *(enumerate, filter, map, zip),
 )
-"""Rebuilt from arguments and position. `__reduce__` gives both without advancing the iterator."""
+"""`__reduce__` gives their arguments and position without advancing them."""
 _CONSTANT: Final = (Enum, type, ModuleType)
 """Immutable whatever attributes it has."""
 _IMPLICIT: Final = ".0"
@@ -133,12 +131,10 @@ def fingerprint(
 
 
 def referents(item: object) -> list[object]:
-    """The referents of an object of an extension type, such as a functools cache."""
     return gc.get_referents(item)
 
 
 def _being_handled(program: object) -> object:
-    """The exception that a bare `raise` would re-raise: the collector visits it last."""
     return gc.get_referents(program)[-1]
 
 
@@ -150,15 +146,11 @@ def _raised_on(error: BaseException) -> Iterator[int]:
 
 
 def _bound(code: CodeType, held: Mapping[str, object]) -> int:
-    """The number of locals that the collector visits: the bound ones, and every cell, even an empty
-    one.
-    """
     cells = {*code.co_cellvars, *code.co_freevars}
     return len(cells) + sum(name in held and name not in cells for name in code.co_varnames)
 
 
 def _stacked(program: object, code: CodeType, bound: int, point: Suspension) -> tuple[object, ...]:
-    """The value stack: the collector visits it after the frame's code and bound locals."""
     seen = gc.get_referents(program)
     start = [index for index, item in enumerate(seen) if item is code][_HEADS - 1] + 1 + bound
     return tuple(seen[start : start + point.height])
@@ -173,7 +165,6 @@ _HEADS: Final = sum(item is _empty.__code__ for item in gc.get_referents(_empty(
 
 
 def _cells(program: object) -> list[object]:
-    """The cells that its frame shares with inner functions or with the enclosing function."""
     return [item for item in gc.get_referents(program) if isinstance(item, CellType)]
 
 
@@ -251,12 +242,8 @@ def _across(item: object) -> str:
 
 
 def _resting(item: object, canon: Canon, seen: _Met) -> _Key | None:
-    """The key of an iterator, or of a collection under construction, by its parts; None if unknown.
-
-    Args:
-        item: The object.
-        canon: Makes keys of values.
-        seen: The objects met in this program, because sharing matters.
+    """The key of an iterator, or of a collection under construction, by its parts; None if
+    unknown.
     """
     parts: Iterable[object]
     builder: object = type(item)
@@ -289,9 +276,8 @@ class Canon:
     """Values as keys, equal exactly if the values and their types are. None for objects not known
     to be immutable.
 
-    The cache is by identity, so a table that every frame refers to is traversed once. An object is
-    not cached if it, or a part other than a function, may have attributes besides its fields, since
-    these may change.
+    The cache is by identity, so a shared table is traversed once. An object is not cached if it, or
+    a part other than a function, may have attributes besides its fields: these may change.
     """
 
     def __init__(self) -> None:
@@ -307,7 +293,7 @@ class Canon:
             return self.keys(cast("tuple[object, ...]", item))
         found = self.known.get(id(item))
         if found is None:
-            if len(self.known) >= _KNOWN_MAX:  # a key of many parts adds them all
+            if len(self.known) >= _KNOWN_MAX:
                 self.known.clear()
             before, self.lasts = self.lasts, True
             parts = field_values(item)

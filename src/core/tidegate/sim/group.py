@@ -2,15 +2,13 @@
 
 A rebalance is eager or cooperative (KIP-429). An eager rebalance revokes every partition and
 assigns all of them after the living members have released theirs. A cooperative rebalance revokes
-only the partitions that move and assigns them once released. A partition that stays gets no event,
-and work on it continues.
+and reassigns only the partitions that move; work on the others continues without an event.
 
-Commits are fenced. The broker refuses a commit unless its generation is the one in which the
-partition came to its present owner. An evicted member owns nothing. A commit without a generation
-(`NO_GENERATION`) is one made outside of any group. The broker accepts it from any sender while the
-group has no members (seen with Kafka 4.1: the position of an empty group fell from 100 to 6).
-aiokafka sends such a commit between eviction and rejoin; an adapter must deliver `Lost` instead.
-Faults of a group:
+The broker fences commits: a commit needs the generation in which the partition got its present
+owner, and an evicted member has no partitions. A commit without a generation (`NO_GENERATION`)
+comes from outside any group. The broker accepts it while the group has no members (seen with Kafka
+4.1: the position of an empty group fell from 100 to 6). aiokafka sends such a commit between
+eviction and rejoin; an adapter must deliver `Lost` instead. Faults of a group:
 
     REBALANCE        A rebalance without a change of membership. That is normal, so it has its own
                      budget (`REBALANCES`) outside the total; the scenario may also bound the kind.
@@ -18,9 +16,9 @@ Faults of a group:
                      gets `Lost`, then rejoins.
     COMMIT_REFUSED   The broker refuses a commit for a reason of its own.
 
-A topic may be deleted while its partition has no owner, and recreated with other records
-(`Recreation`). Its position then resets, and records handled earlier no longer count. With
-`broker(knows=True)`, a consumer recognizes records that it received before.
+A partition without an owner may be deleted and recreated with other records (`Recreation`). Its
+position and handled records are then reset. With `broker(knows=True)`, a consumer recognizes
+records it received before.
 
 The group also evicts dead members, which is not a fault of its own. A restarted member is a new one
 (`Coordinator.rejoins`).
@@ -29,8 +27,8 @@ Laws
     GR1  Generations grow.
     GR2  No partition moves to another member before its owner has released it, died or been
          evicted.
-    GR3  A commit is accepted only in the generation in which the partition came to its owner, from
-         any sender that knows it; without a generation, from any sender while there are no members.
+    GR3  A commit is accepted only in the generation in which the partition got its owner, from any
+         sender that knows it; without a generation, from any sender while there are no members.
     GR4  In a cooperative rebalance, a member gets no event for a partition it keeps.
     GR5  A recreated log has no committed position, and a record of it is recognized only after it
          was delivered once.
@@ -93,11 +91,10 @@ class Group:
 
     Attributes:
         generation: Grows with every assignment.
-        members: The members that the group believes alive.
         owners: The owner of each partition; "" for none.
         rebalancing: The group is waiting for releases.
         released: The partitions released since then, each with the releasing process.
-        since: The generation in which each partition came to its owner; empty if all came in this
+        since: For each partition, the generation of its owner's assignment; empty if all are this
             one.
         target: The planned owner of each partition in a cooperative rebalance.
         away: Evicted members that have not received the event.
@@ -135,7 +132,6 @@ def _metadata(partition: int) -> Cell[str]:
 
 
 def end(partition: int) -> Cell[int]:
-    """One past the last offset of a log of fixed length (`broker` with a number of records)."""
     return Cell(("end", str(partition)), 0)
 
 
@@ -143,7 +139,6 @@ _Offsets: TypeAlias = tuple[int, ...]
 
 
 def processed(partition: int) -> Cell[_Offsets]:
-    """The offsets that user code has finished at least once."""
     return Cell(("processed", str(partition)), ())
 
 
@@ -253,7 +248,6 @@ class Recreation:
     """Deletes the log of a partition without an owner and recreates it with as many other records.
 
     Attributes:
-        numbers: The partitions.
         most: The maximum number of recreations of each.
     """
 
@@ -275,13 +269,10 @@ class Recreation:
 @final
 @attrs.frozen(eq=False)
 class Coordinator:
-    """Begins rebalances within their budget, evicts members, and assigns once all moving partitions
-    are released.
+    """Begins rebalances within budget, evicts members, and assigns after all releases.
 
     Attributes:
-        topic: The topic of the partitions.
         lane: Maps a member and a partition to the process that gets the events.
-        cooperative: Its rebalances are cooperative.
         evicts: It may evict living members.
         at_end: A partition without a committed position (-1) begins at the end of its log.
     """
@@ -326,8 +317,7 @@ class Coordinator:
         """The preparation of a restarting member: `Restart(...,
         prepared=coordinator.rejoins("a"))`.
 
-        The restarted member is a new one. The group evicts the old one, and its partitions become
-        free.
+        The group evicts the old member, and its partitions become free.
         """
 
         def joined(world: World) -> World:
@@ -346,9 +336,7 @@ class Coordinator:
         return tuple(number for number, owner in owners if owner in group.members and owner != group.target[number])
 
     def is_released(self, group: Group, number: int) -> bool:
-        """True if the owner has released it. A release by an evicted former owner does not
-        count.
-        """
+        """A release by an evicted former owner does not count."""
         return (number, self.lane(group.owners[number], number)) in group.released
 
     def puts_out(self, world: World, group: Group, member: str) -> World:
@@ -433,9 +421,6 @@ def _is_fair(members: tuple[str, ...], owners: tuple[str, ...]) -> bool:
 
 
 def _completed(group: Group) -> tuple[str, ...]:
-    """The target, with partitions of dead or missing owners given to the members with the
-    fewest.
-    """
     if not group.members:
         return ("",) * len(group.owners)
     owners = tuple(owner if owner in group.members else "" for owner in group.target)

@@ -39,7 +39,6 @@ _Known: TypeAlias = tuple[object, _Place]
 
 
 def growing(space: Space) -> tuple[str, ...]:
-    """Everything that has grown so far, with its place and a remedy."""
     programs = {name: actor.behaviour for name, actor in space.processes.items() if isinstance(actor, Process)}
     found = [f"{name}: {each}" for name, behaviour in programs.items() for each in _of_program(behaviour)]
     for name, slot in space.packing.slots.items():
@@ -88,12 +87,10 @@ def _of_program(behaviour: ProgramAutomaton) -> Iterator[str]:
 
 
 def _takes_policy(code: CodeType) -> bool:
-    """Does the function retry by a policy that its caller passes?"""
     return "policy" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _of_cell(slot: Slot) -> Iterator[str]:
-    """The cell, or the fields of its documents, if they grow."""
     values = slot.values[1:]
     if len(values) < _VALUES or not _grow(map(_size, values)):
         return

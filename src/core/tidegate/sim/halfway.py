@@ -9,9 +9,9 @@ A write by a filter begins before it writes. A document that begins to match lat
 too, and may end the write. No document is written again. A refusal ends an update of many. A server
 told to end one (`Fault.PARTLY_DONE`) leaves it unfinished.
 
-A meaning does the whole at once. This module compares that with doing it document by document. It
-adds no steps where a user's meaning answers or writes differently then, or blocks without need; an
-exhaustive search reports this (`uncovered`).
+A meaning does the whole at once. If a user's meaning answers or writes differently document by
+document, or blocks without need, this module adds no steps, and an exhaustive search reports it
+(`uncovered`).
 
 Laws, with any steps of others in between
     HW1  One request writes no document twice; a reinserted document is another one.
@@ -21,11 +21,10 @@ Laws, with any steps of others in between
     HW5  An upsert that found none inserts the document it would have inserted then, or is refused.
 
 Known not to work
-    - Of more than `APART_MAX` documents, all but the last are written in one step and one order; an
-      exhaustive search reports it (`uncovered`). The same holds for a statement of so many, where a
-      unique index may refuse one.
-    - A write misses documents that begin to match by age alone, or that are deleted and reinserted
-      during an update.
+    - Of more than `APART_MAX` documents, all but the last are written in one step and one order,
+      which `uncovered` reports. The same holds for a statement of that many, where a unique index
+      may refuse one.
+    - A write misses documents that begin to match by age, or are reinserted during an update.
     - A half-done write is rolled back only if an earlier write is; a failover does not end it.
     - A stamped time is that of the document's own step; a server uses one for all.
 """
@@ -67,8 +66,6 @@ from tidegate.sim.world import (
 APART_MAX: Final = 6
 """Other actors may act between this many documents, the last of a write."""
 IN_STEPS: Final = (UpsertOne, *MANY)
-"""Effects that the store may do in several steps."""
-
 Answers: TypeAlias = tuple[tuple[World, object], ...]
 """The outcomes of a request: each a world and a reply."""
 Steps: TypeAlias = Iterator[tuple[str, World, Halfway, bool]]
@@ -103,7 +100,7 @@ def stepping(  # noqa: PLR0917
     Args:
         effect: The request.
         world: The current world.
-        who: The requesting process.
+        who: The process.
         meaning: The meaning of its requests.
         at: Its progress; None before the first step.
         whole: Its outcomes if done at once, before the first step.
@@ -172,7 +169,6 @@ def ended_early(effect: Effect[object], world: World, who: str, meaning: Meaning
 
 
 def _packed(world: World) -> object:
-    """The packed state of a search's world; the identity of any other."""
     inner = noted_in(world)
     return inner.state if isinstance(inner, Lens) else id(inner)
 
@@ -192,7 +188,6 @@ def _ended_early_inside(
         return ()
 
     def besides(done: World) -> object:
-        """Its side effects, such as the order in which a stream reports it."""
         return _packed(done.write(known(effect.transaction.session), None))
 
     ended, todo, met = list(whole), [(world, Halfway(each))], set[object]()
@@ -366,7 +361,6 @@ def _inserting(insert: InsertOne, world: World, who: str, meaning: Meaning) -> A
 def _is_inserted_later(  # noqa: PLR0917
     effect: UpsertOne, insert: InsertOne, world: World, who: str, meaning: Meaning, whole: Answers
 ) -> bool:
-    """Does the meaning treat the insert as it treats the upsert?"""
     apart = _inserting(insert, world, who, meaning)
     if len(whole) != len(apart) or not all(same(one[1], other[1]) for one, other in zip(whole, apart, strict=True)):
         return False
@@ -413,7 +407,6 @@ def _are_one(one: World, other: World) -> bool:
 
 
 _KEPT_BY_WRITE: Final = frozenset({EARLIER.name, UNCONFIRMED.name})
-"""Cells recorded for each write of one document."""
 
 
 def _is_alike(one: World, other: World) -> bool:

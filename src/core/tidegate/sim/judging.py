@@ -42,7 +42,7 @@ class Always:
     def broken_by(self, states: list[Packed]) -> Packed | None:
         """The first state that breaks it."""
         mask = -1
-        while mask != self.looked.bits:  # repeat if it read new bits
+        while mask != self.looked.bits:
             mask = self.looked.bits
             fresh = {state & mask for state in states} - self.good
             for state in states if fresh else ():
@@ -125,7 +125,6 @@ class Broken:
     """A broken law.
 
     Attributes:
-        law: Its name.
         path: The states on a shortest path there.
         breach: How it is broken, if the kind of law leaves that open.
         why: The waiting or looping processes; "" if the states suffice.

@@ -40,7 +40,6 @@ from tidegate.model.errors import Misuse
 from tidegate.sim.world import Cell, Meaning, Outcomes, World, life, perform
 
 _TURN: Final = 1_000
-"""The number of search steps for one key before the next key's turn."""
 BEGAN: Final = "began"
 ENDED: Final = "ended"
 
@@ -74,11 +73,9 @@ class Operation:
     """One operation of a history.
 
     Attributes:
-        process: The process that asked.
-        what: The request.
+        process: Its process.
         begin: The index of its first event in the history.
         end: The index of its last event; None if it has not ended.
-        reply: The reply, if it has ended.
     """
 
     process: str
@@ -151,7 +148,6 @@ class Linearizable:
 
     Attributes:
         first: The initial state of the model for each key.
-        apply: The model.
         key: Maps a request to its key. Operations on different keys are independent.
     """
 

@@ -53,7 +53,6 @@ def defined_at(program: Coroutine[Effect[object], object, object]) -> str:
 
 
 def holders(program: Coroutine[Effect[object], object, object], holds: Callable[[object], bool]) -> tuple[str, ...]:
-    """The locals in all frames of a program whose values satisfy `holds`."""
     found: list[str] = []
     inner = cast("object", program)
     while (frame := getattr(inner, "cr_frame", None)) is not None:
@@ -79,7 +78,6 @@ def raised_at(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """The type and text of an error."""
     try:
         said = str(error)
     except Exception as other:  # noqa: BLE001  of the user's

@@ -1,16 +1,14 @@
-"""Does everything come to rest? Finds deadlocks and livelocks in the finished graph of a search.
+"""Finds deadlocks and livelocks in the finished graph of a search.
 
-An `eventually` law judges states at rest, where no step must happen. It does not cover runs that
-never rest. So this module looks for a cycle of must-steps from which no must-step leads to rest. A
-run in such a cycle never rests, however fair the schedule; faults need not rescue it. The cycle is
-a livelock if it breaks the law somewhere. The reported run ends with a loop in which every actor of
-the cycle moves. A deadlock is a state at rest that breaks a law while a process waits for an event
-that cannot come.
+An `eventually` law judges states at rest, where no step must happen. Runs that never rest need a
+second check: a cycle of must-steps from which no must-steps reach rest. Such a run never rests,
+however fair the schedule; faults need not rescue it. The cycle is a livelock if the law fails
+somewhere in it. A deadlock is a state at rest that breaks a law while a process waits in vain.
 
 Laws
     LV1  A livelock is reported exactly if there is a cycle of steps that must happen, from which
          such steps reach no rest, and in which the law does not always hold; if absolute time ran
-         out, also when entered later.
+         out, also if entered later.
     LV2  The reported loop returns to its start, all its steps must happen, and every actor that
          moves in its cycle moves in it.
     LV3  A deadlock is reported, with its process, if a state at rest breaks the law and a process
@@ -55,8 +53,6 @@ class Graph:
     """The states of a search and the must-steps between them.
 
     Attributes:
-        space: The space of the states.
-        steppers: All actors.
         least: Under symmetry, maps a state to the representative of those equal but for names.
     """
 
@@ -237,13 +233,13 @@ def may_end_later(
     """Might a cycle be endless only because absolute time ran out?
 
     It enters the cycle again at later times. The cycle may end if a rest is then reachable, the law
-    holds in all cycles, or there are too many states to decide. A clock without moves from the
-    start means that time stands still.
+    holds in all cycles, or there are too many states to decide. If the clock had no moves from the
+    start, the answer is no.
 
     Args:
         graph: The steps.
         cycle: States in which the clock has no moves left.
-        looked: What the law reads.
+        looked: The bits that the law reads.
         is_broken: Does the law about rest fail in one of these states?
     """
     space, clock = graph.space, graph.space.scenario.clock
@@ -270,7 +266,6 @@ def may_end_later(
 
 
 _LATER: Final = (1, 2, 4, 8, 16, 32, 64, 1 << 9, 1 << 14, *(n for n in range(3, 64) if n & (n - 1)))
-"""The number of quanta after which a cycle is entered again."""
 _LATER_STATES: Final = 30_000
 
 
@@ -315,7 +310,7 @@ def _shortest(graph: Graph, begin: Packed, movers: set[str], end: Packed | None)
     """A shortest path through a step of one of the movers, or to the end."""
     ways: dict[Packed, tuple[Packed, ...]] = {begin: ()}
     todo = [begin]
-    for state in todo:  # grows during the loop
+    for state in todo:
         for who, after in graph.following(state):
             if who in movers or after == end:
                 return (*ways[state], after)

@@ -63,7 +63,6 @@ Entries: TypeAlias = tuple[LogEntry, ...]
 
 @lru_cache(CELLS_KEPT)
 def log(partition: int) -> Cell[Entries]:
-    """The partition's entries: the key of each record, or a hole."""
     return Cell(("log", str(partition)), ())
 
 
