@@ -10,8 +10,8 @@ request. Faults of the process itself:
     stall            It pauses while the store's time passes.
 
 A process may crash before any effect and after its last one (double execution hides there). If its
-request may be late and the program ends by an `Ambiguous`, it may also crash with the request in
-flight. That takes both faults.
+request may be late and an `Ambiguous` ends the program, it may also crash with the request in
+flight, which takes both faults.
 
 A crashed or cancelled program may restart in a new life. It gets its life's number and so uses new
 request ids. A restart is a fault (`Fault.RESTART`), so `eventually` also applies to runs without
@@ -234,7 +234,6 @@ class Process:
         return under_way(after, self.name, effect)
 
     def is_busy(self, world: World) -> bool:
-        """Does it go on, as far as it depends on itself?"""
         status = self.status(world.read(self.place))
         return isinstance(status, Asking) or (self.comes_back and isinstance(status, (Crashed, Cancelled)))
 
@@ -289,7 +288,6 @@ class Process:
         return world.write(come(self.name), None) if is_halfway else world
 
     def stands(self, world: World, effect: Effect[object]) -> Iterator[ActorStep]:
-        """It pauses for a while, or for ever."""
         may_stall = self.host.stall and self.faults.strikes(Fault.STALL, effect) and not isinstance(effect, Sleep)
         if may_stall and (after := spent(world, Fault.STALL)):
             label = Label(f"stands for {seconds(self.host.stall)}")
@@ -366,7 +364,6 @@ class _WhenQuiet:
 
 @lru_cache(CELLS_KEPT)
 def stuck(process: str) -> Cell[bool]:
-    """Is the process in user code that never returns?"""
     return Cell(("stuck", process), empty=False)
 
 

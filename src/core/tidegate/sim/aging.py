@@ -59,8 +59,6 @@ class InstantRefused(ControlFlow):
     Not an `Exception`, so that no `except Exception` hides it.
 
     Args:
-        what: The refused use.
-        todo: The fix.
         where: The source line; "" if the caller knows it better.
     """
 

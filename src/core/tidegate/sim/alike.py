@@ -48,7 +48,6 @@ def check_alike(groups: Iterable[tuple[str, ...]], actors: Mapping[str, object],
 
 
 def _parts(actor: object) -> dict[str, object]:
-    """The comparable parts of a process."""
     kind = type(actor)
     if not attrs.has(kind):
         return {}

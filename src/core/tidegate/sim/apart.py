@@ -1,8 +1,8 @@
 """Checks that processes share only the world.
 
-A list reachable by two programs would be a channel without effects, invisible in any step. A
-program also must not receive an object that its runs use up, or with state that equality ignores:
-its runs would differ, or two runs would count as one.
+A list shared by two programs would be a channel invisible in any step. A program also must not
+receive an iterator, or state that equality ignores: its runs would differ, or two runs would count
+as one.
 
 The check covers a program's arguments, its closure and defaults, and the attributes of classes
 defined in a function. It skips globals, because a constant table is a global too. Confirming merges
@@ -68,7 +68,6 @@ def check_apart(births: Iterable[tuple[str, object]], where: str) -> None:
 
 
 def _reached(item: object, name: str, seen: set[int]) -> Iterator[tuple[str, object]]:
-    """The mutable parts of an object, each with the variable that holds it."""
     if id(item) in seen:
         return
     seen.add(id(item))

@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 
 def attempt(scenario: Scenario, run: Callable[[Search], T], reductions: Reductions = PLAIN) -> T:
-    """Run a search. Repeat it with wider slots, larger footprints or absolute time if needed."""
     clock = scenario.clock
     attempts = Attempts(scenario, None if clock is None or clock.horizon is not None else "", reductions)
     try:
@@ -109,7 +108,6 @@ def why_absolute(scenario: Scenario, refused: InstantRefused) -> str:
 
 
 def timing(search: Search) -> str:
-    """The kind of time that the verdict rests on, and why."""
     clock = search.scenario.clock
     if clock is None:
         return "time stands"

@@ -131,8 +131,6 @@ class _Came(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Node:
-    """A suspended program and the way it was first reached; None at its start."""
-
     status: ProcessStatus
     exact: object
     life: int
@@ -406,9 +404,6 @@ def _classes(value: object) -> Iterator[type]:
 
 
 def _check_held(program: Program[object], status: ProcessStatus, place: object) -> None:
-    """Raise InstantRefused if the program holds an instant of its last reply across its next
-    await.
-    """
     if not isinstance(status, Asking):
         if plain(status) is not status:
             raise InstantRefused(f"is {plain_text(status)}, which holds an instant", "return an age, or nothing of it")

@@ -1,10 +1,9 @@
 """The clocks of machines, as opposed to the store's clock, which moves by quanta
 (`tidegate.sim.scenario.Clock`).
 
-A machine's clock shows the store's time plus its offset plus its drift so far. The offset is a
-duration, so absolute and relative instants share it. Only a reader of a clock (`Now`) can observe
-it, and that makes time absolute. So skew and jumps need no steps: they strike when the clock is
-read.
+A machine's clock shows the store's time plus an offset plus its drift so far. Only a program that
+reads it (`Now`) can observe the offset, and reading makes time absolute. So skew and jumps need no
+steps: they strike at the reading.
 
     skew             ahead or behind by `skew` since before the first reading
     clock_forward    set forward by `jump` since the last reading
@@ -13,9 +12,8 @@ read.
 
 The sleeping machine measures a sleep. Drift affects the length; setting the clock does not.
 
-In a stall the machine pauses while the store's time passes. If the scenario's clock moves, a stall
-is free: time may pass while any process pauses. If the clock is still or has few moves, `stall`
-counts it as a fault.
+In a stall the machine pauses while the store's time passes. That is free if the scenario's clock
+moves. If the clock is still or has few moves, `stall` counts it as a fault.
 
 Laws
     CL1  Without faults and drift a machine's clock shows the store's time.

@@ -3,8 +3,8 @@ verdict promises too much.
 
     states   Reached but not expanded, where a bound stopped the search; with the growing cell, if
              that is the cause.
-    faults   Allowed by a process or made by another actor, within budget, and never struck; or
-             unable to strike within a budget of one; or never ended by any actor.
+    faults   Possible within budget, and never struck; or unable to strike within a budget of one;
+             or never ended by any actor.
     goals    Never reached.
     writes   Of many documents, mostly written in one step, or done at once by a meaning
              (`tidegate.sim.halfway`).
@@ -146,8 +146,8 @@ def _between(found: Explored) -> tuple[str, ...]:
 
 
 def _timeless(place: object) -> object:
-    """A program's position regardless of time. One that keeps an instant is elsewhere after each
-    clock move.
+    """A program that keeps an instant has a new position after each clock move; this removes the
+    time.
     """
     match place:
         case (kind, *_) if kind is Instant:
@@ -163,7 +163,6 @@ def _timeless(place: object) -> object:
 
 
 def _never_reached(found: Explored, ages: set[Duration]) -> tuple[str, ...]:
-    """Ages that no document reaches, if the search saw all states in absolute time."""
     space, clock = found.search.space, found.search.scenario.clock
     if space.relative or found.stopped:
         return ()
@@ -201,9 +200,6 @@ _HOLDING: Final = frozenset({DOCUMENTS, "session"})
 
 
 def _in_one_step(found: Explored) -> tuple[str, ...]:
-    """Writes of too many documents to try all orders, and those that a user's meaning does at
-    once.
-    """
     packing, most, stated = found.search.space.packing, dict[_Told, int](), dict[_Told, int]()
     at_once: dict[_Told, None] = {}
     there = {
@@ -308,7 +304,6 @@ def _asked(actor: Actor, held: object) -> Iterator[tuple[str, Effect[object], st
 
 
 def _asked_at(found: Explored, who: str, effect: Effect[object]) -> str:
-    """The lines that may have made the request, or where a reducer decides it."""
     process = found.search.space.processes.get(who)
     nodes = [node for each in (process.automata if process else ()) for node in each.nodes]
     asks = (node for node in nodes if isinstance(node.status, Asking) and same(node.status.effect, effect))

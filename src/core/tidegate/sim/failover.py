@@ -1,19 +1,18 @@
 """Rollback by a failover, and stale reads from a member that lags behind.
 
-A write takes effect on the primary first, and readers see it. Until a majority has it, a failover
-may roll it back with all later writes. A majority that has a write has all earlier ones. So a
-confirmed write confirms every earlier write of any process, and only the newest writes can be
-rolled back. A write delivered by the network need not confirm anything: it may follow an
-unconfirmed write and be rolled back with it.
+A write takes effect on the primary first, where readers see it. Until a majority has it, a failover
+may roll it back with all later writes. A confirmed write confirms every earlier one of any process,
+so only the newest can be rolled back. A write delivered late may follow an unconfirmed write and be
+rolled back with it.
 
 A scenario enables this by the faults NOT_DURABLE and ROLLED_BACK of its processes and a `Failover`
 actor. Without ROLLED_BACK, no earlier values are kept and nothing is rolled back. A failover ends
-all open transactions, because the new primary knows none.
+all open transactions: the new primary knows none.
 
-A member that lags shows the whole store as before one of the newest writes. The lag is limited to
-one version: the last write of each document and of the order of ids counts, and a commit is one
-write of many. Older versions are forgotten. Stale reads require the meaning `recalling` for all
-writers, including a network, and STALE_READ for the find.
+A lagging member shows the whole store as before one of the newest writes. Only the last write of
+each document and of the order of ids counts, and a commit is one write; older versions are
+forgotten. Stale reads require the meaning `recalling` for all writers, including a network, and
+STALE_READ for the find.
 
 Laws
     FO1  A write confirmed by a majority is never rolled back.
@@ -23,8 +22,8 @@ Laws
 Known not to work
     - Reads are local: a find shows unconfirmed writes. The adapters read with majority concern, so
       a finished write may be invisible there, and a visible one is never rolled back.
-    - A write whose reply is lost is confirmed. If it could be rolled back, every program that reads
-      back after an `Ambiguous` would break here, although it is right with the adapters' reads.
+    - A write with a lost reply is confirmed. Otherwise every program that reads back after an
+      `Ambiguous` would break here, though it is right with the adapters' reads.
     - A late write is rolled back only together with an earlier unconfirmed one.
 """
 

@@ -12,8 +12,8 @@ eviction and rejoin; an adapter must deliver `Lost` instead. Faults of a group:
 
     REBALANCE        A rebalance without a change of membership. That is normal, so it has its own
                      budget (`REBALANCES`) outside the total; the scenario may also bound the kind.
-    EVICTED          The group evicts a member that stalls beyond its session. It works on until it
-                     gets `Lost`, then rejoins.
+    EVICTED          The group evicts a member that stalls too long. It works on until it gets
+                     `Lost`, then rejoins.
     COMMIT_REFUSED   The broker refuses a commit for a reason of its own.
 
 A partition without an owner may be deleted and recreated with other records (`Recreation`). Its

@@ -101,9 +101,9 @@ def stepping(  # noqa: PLR0917
         effect: The request.
         world: The current world.
         who: The process.
-        meaning: The meaning of its requests.
+        meaning: Of its requests.
         at: Its progress; None before the first step.
-        whole: Its outcomes if done at once, before the first step.
+        whole: Its outcomes if done at once.
     """
     if isinstance(effect, UpsertOne):
         insert = None if at is not None else _found_none(effect, world)
@@ -176,7 +176,7 @@ def _packed(world: World) -> object:
 def _ended_early_inside(
     effect: InTransaction[object], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> Answers:
-    """As `ended_early`, of a statement: it is refused, conflicts or succeeds, perhaps depending on
+    """As `ended_early`, of a statement. Whether it is refused, conflicts or succeeds may depend on
     the order.
     """
     operation = effect.operation
@@ -333,7 +333,6 @@ def _said(part: Part, reply: object) -> str:
 
 
 def _new(effect: UpdateMany | DeleteMany, at: Halfway, world: World) -> tuple[Part, ...]:
-    """Documents that began to match after the start, other than by age."""
     if any(isinstance(each, OlderThan) for each in parts_of(effect.where)):
         return ()
     return parts(effect, world, frozenset((*at.passed, *map(target, at.left))))
@@ -410,7 +409,6 @@ _KEPT_BY_WRITE: Final = frozenset({EARLIER.name, UNCONFIRMED.name})
 
 
 def _is_alike(one: World, other: World) -> bool:
-    """Are the written cells of both worlds equal?"""
     return all(
         unchanged(one.read(cell), other.read(cell))
         for cell, _ in (*overwritten_in(one), *overwritten_in(other))

@@ -40,7 +40,6 @@ class Always:
     good: set[int] = attrs.field(factory=set)
 
     def broken_by(self, states: list[Packed]) -> Packed | None:
-        """The first state that breaks it."""
         mask = -1
         while mask != self.looked.bits:
             mask = self.looked.bits

@@ -1,19 +1,17 @@
 """Linearizability of a recorded history: can its operations have happened one by one, in some
 order?
 
-A history lists the requests and replies of processes in the order of events. Each operation lies
-between its beginning and its end. A history is linearizable if each operation can take effect at
-one point in between, so that a sequential model gives the recorded replies. An operation without a
-reply may take effect at any time after its beginning, or never.
+A history lists requests and replies in the order of events. It is linearizable if each operation
+can take effect at one point between its beginning and its end, so that a sequential model gives the
+recorded replies. An operation without a reply may take effect at any later time, or never.
 
 After Herlihy and Wing 1990; the search is that of Wing and Gong 1993 with the memory of Lowe 2017,
-as in Porcupine. A history is linearizable exactly if that of each key is (Herlihy and Wing,
-locality). So keys are judged separately, and the model must keep them independent. The searches
-alternate: a key that fails soon need not wait for a slow one.
+as in Porcupine. Keys are judged separately (Herlihy and Wing, locality), so the model must keep
+them independent. Their searches alternate, so a key that fails soon need not wait for a slow one.
 
 Programs record with notes, which adapters ignore: `await Note(BEGAN, what)` before an operation and
-`await Note(ENDED, reply)` after it. In the simulator the meaning `recording` keeps them in one
-cell, so states with different histories stay different. `Linearizable` is a law over that cell.
+`await Note(ENDED, reply)` after it. The meaning `recording` keeps them in one cell, so states with
+different histories stay different. `Linearizable` is a law over that cell.
 
 Laws
     LI1  A returned order has every completed operation once, respects the order of operations that
@@ -22,8 +20,8 @@ Laws
     LI3  If none exists, the order returned satisfies LI1 for its own operations, and no longer one
          exists.
 
-Known not to work: a history with many overlapping operations that never end takes exponential time,
-as in any such search.
+Known not to work: many overlapping operations that never end take exponential time, as in any such
+search.
 """
 
 from __future__ import annotations
@@ -121,7 +119,7 @@ HISTORY: Final = Cell[History](("operations",), ())
 def recording(otherwise: Meaning = perform) -> Meaning:
     """A meaning that keeps the history: all notes BEGAN and ENDED, in order.
 
-    A restarted process counts as another one: it gets no replies to earlier requests.
+    A restarted process counts as another one.
     """
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:

@@ -6,18 +6,18 @@ however fair the schedule; faults need not rescue it. The cycle is a livelock if
 somewhere in it. A deadlock is a state at rest that breaks a law while a process waits in vain.
 
 Laws
-    LV1  A livelock is reported exactly if there is a cycle of steps that must happen, from which
-         such steps reach no rest, and in which the law does not always hold; if absolute time ran
-         out, also if entered later.
-    LV2  The reported loop returns to its start, all its steps must happen, and every actor that
-         moves in its cycle moves in it.
+    LV1  A livelock is reported exactly if there is a cycle of must-steps, must-steps from it reach
+         no rest, and the law does not always hold in it; if absolute time ran out, also when it is
+         entered later.
+    LV2  The reported loop returns to its start and has must-steps only; every actor that moves in
+         its cycle moves in it.
     LV3  A deadlock is reported, with its process, if a state at rest breaks the law and a process
          awaits an effect.
 
 Known not to work: a process that polls for ever by design never rests, so a law about rest judges
-its whole cycle. If absolute time has no moves left, the cycle is entered again at later times, and
-is not judged if it ends at one of them. A cycle that can be left but never is, by bad luck, is no
-livelock here: strong fairness is assumed.
+its whole cycle. If absolute time ran out, the cycle is entered again at later times; if it ends at
+one of them, it is not judged. A cycle left only with luck is no livelock: strong fairness is
+assumed.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def _owners(space: Space, state: Packed) -> tuple[str, ...]:
 def restless(graph: Graph, layers: Sequence[Sequence[Packed]]) -> list[Packed]:
     """The states from which must-steps reach no rest, in order of discovery.
 
-    It runs backwards through the layers, because most steps lead to the next one. A state whose
-    targets are undecided waits for them, so each is examined once.
+    It goes backwards, because most steps lead to the next layer. A state waits for undecided
+    targets, so each is examined once.
     """
     restful: set[Packed] = set()
     waiting_for: dict[Packed, list[Packed]] = {}

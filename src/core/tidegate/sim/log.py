@@ -73,7 +73,6 @@ def made_anew(partition: int) -> Cell[int]:
 
 
 def begun(partition: int, *entries: LogEntry, world: Plain | None = None) -> Plain:
-    """A world in which the partition has these entries."""
     for entry in entries:
         check_type(entry, (bytes, Hole, NoneType), "the key of a record", 'write b"key", None or CONTROL')
     return (world or Plain()).write(log(partition), entries)

@@ -1,10 +1,10 @@
 """Graphs in DOT, for Graphviz: the states of a scenario, or the happens-before order of a trace.
 
-States are found breadth first, so the drawn ones are those nearest to the start. A graph too large
-to read is cut, with a note. The first state has a double border; a state at rest is a box. A state
-that breaks a law is filled and has no edges; faults are dashed. Each state is labelled with its
-number in order of discovery, and its tooltip gives the positions of processes. In a trace each step
-is a node, one column per process, with edges to the steps that depend on it.
+States are found breadth first, so the drawn ones are those nearest to the start. A large graph is
+cut, with a note. The first state has a double border; a state at rest is a box. A state that breaks
+a law is filled and has no edges; faults are dashed. Labels count the states in order of discovery;
+tooltips give the positions of processes. In a trace each step is a node, in its process's column,
+with edges to the steps that depend on it.
 """
 
 from __future__ import annotations
