@@ -221,8 +221,9 @@ class Process:
                 pass
 
     def ended_by_late(self, world: World, node: int, asker: Asker, effect: Effect[object]) -> World | None:
-        """The world with its request in flight, if that ends the program: it then could not crash
-        afterwards and restart.
+        """The world with its request in flight, if that ends the program and it may restart.
+
+        Such a program could not crash afterwards. Any other crashes in a later step.
         """
         is_late = (
             asker.at is None and not isinstance(effect, (Now, Sleep, Note)) and self.faults.strikes(Fault.LATE, effect)

@@ -113,9 +113,9 @@ class Cancelled:
 
 
 _SLEEPS_MAX: Final = 1_000
+"""The maximum number of consecutive untimed sleeps that the automaton follows."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 """Removes the address of an object from an error text: it differs in each run."""
-"""The maximum number of consecutive untimed sleeps that the automaton follows."""
 _NO_LOOP: Final = "RuntimeError: no running event loop"
 
 ProcessStatus: TypeAlias = Asking | Returned | Failed | Raised | Crashed | Cancelled
