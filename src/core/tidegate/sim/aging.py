@@ -1,5 +1,4 @@
-"""Relative time: the search keeps each instant as its age, so time is unbounded and the states
-finite.
+"""Relative time: the search keeps ages of instants, so time is unbounded and states are finite.
 
 Now is always 0. As time passes, `aged` moves every instant back, but not beyond the horizon. An
 instant at the horizon represents all instants at least that old.
@@ -18,17 +17,16 @@ in place of each instant, with these uses only:
                   least 40 s" exceeds 30 s, and perhaps 50 s.
     equal         Compare two instants, one of them within the horizon.
 
-`OlderThan`, `Sleep` and `NoLongerThan` are built from these. Any other use stops the search with
-`InstantRefused`, even if the code catches it: an instant as number or text, an order or a unique
-index over instants, a constant instant. The remedy is absolute time, with a bounded number of clock
-moves.
+`OlderThan`, `Sleep` and `NoLongerThan` are built from these. Any other use is refused
+(`InstantRefused`), even if the code catches the error: an instant as number or text, an order or a
+unique index over instants, a constant instant. The remedy is absolute time, with a bounded number
+of clock moves.
 
 Programs also may not hold an instant across an await (`tidegate.sim.automaton`) or read their
 machine's clock (`Now`).
 
 Laws
-    AG1  Code that gives an answer in a relative state gives it in each absolute state it
-         represents.
+    AG1  Code answers the same in a relative state and in each absolute state it represents.
     AG2  Ageing twice equals ageing once by the sum.
     AG3  As time passes, a value keeps its type and every part that is not an instant.
 

@@ -3,7 +3,7 @@
     a value does not fit into its slot          The slot becomes wider.
     a step law reads bits not known before      They are known from then on.
     relative time does not fit                  Time becomes absolute, if the clock has moves
-    (`tidegate.sim.aging`).
+                                                (`tidegate.sim.aging`).
 
 An attempt keeps only these findings, so the last one is the whole search.
 """

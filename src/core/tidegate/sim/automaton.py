@@ -66,7 +66,7 @@ class Returned:
 @final
 @attrs.frozen
 class Failed:
-    """The program let a failure, the last reply, propagate."""
+    """The program let its last reply, a failure, propagate."""
 
     failure: Failure
 
@@ -77,8 +77,7 @@ class Failed:
 @final
 @attrs.frozen
 class Raised:
-    """The program raised an error of its own. This is a bug and breaks `NO_ERROR`, a law of every
-    scenario.
+    """The program raised its own error: a bug that breaks `NO_ERROR`, a law of every scenario.
 
     Attributes:
         error: Its type and message.
@@ -104,9 +103,7 @@ class Crashed:
 @final
 @attrs.frozen
 class Cancelled:
-    """The await was cancelled and the program closed. Its last request may have been carried
-    out.
-    """
+    """The await was cancelled and the program closed. Its last request may have taken effect."""
 
     def __str__(self) -> str:
         return "cancelled"

@@ -256,9 +256,7 @@ def _resting(item: object, canon: Canon, seen: _Met) -> _Key | None:
             parts = [part for pair in item.items() for part in pair]
         case GeneratorType():
             number = _number(item, seen)
-            inside = (
-                () if item.gi_frame is None else fingerprint(item, canon, seen)
-            )  # an exhausted generator has no frame
+            inside = () if item.gi_frame is None else fingerprint(item, canon, seen)  # exhausted: no frame
             return None if isinstance(inside, Unmergeable) else ("generator", number, inside)
         case _ if isinstance(item, _ITERATORS):
             builder, arguments, *position = cast("tuple[object, tuple[object, ...], object]", item.__reduce__())
@@ -283,7 +281,7 @@ class Canon:
     def __init__(self) -> None:
         self.known: dict[int, tuple[object, _Key | None]] = {}
         self.lasts = True
-        """No part of the current value so far may have extra attributes."""
+        """True while no part of the current value may have extra attributes."""
 
     def key(self, item: object) -> _Key | None:
         kind = type(item)

@@ -370,8 +370,7 @@ class Coordinator:
             owners = _completed(group)
             since = tuple(
                 group.generation_of(number)
-                if owner == group.owners[number]
-                and not self.is_released(group, number)  # a released partition counts as new
+                if owner == group.owners[number] and not self.is_released(group, number)  # released counts as new
                 else generation
                 for number, owner in enumerate(owners)
             )

@@ -1,13 +1,14 @@
 """Requests that take the store several steps, with other actors' steps in between.
 
     a write of many documents   All at once, or one document after the other in any order. The first
-    refused document may end it, also in a statement of a transaction (done at once).
+                                refused document may end it, also in a statement of a transaction
+                                (done at once).
     an upsert                   If its filter has more than the id: it updates at once, or finds
                                 none and inserts later.
 
 A write by a filter begins before it writes. A document that begins to match later may be written
-too, and may end the write. No document is written again. A refusal ends an update of many. A server
-told to end one (`Fault.PARTLY_DONE`) leaves it unfinished.
+too, or end the write; none is written twice. A refusal ends an update of many. A server told to end
+one (`Fault.PARTLY_DONE`) leaves it unfinished.
 
 A meaning does the whole at once. If a user's meaning answers or writes differently document by
 document, or blocks without need, this module adds no steps, and an exhaustive search reports it

@@ -64,9 +64,7 @@ class Graph:
     )
 
     def __attrs_post_init__(self) -> None:
-        last = sorted(
-            self.steppers, key=lambda each: not isinstance(each, Remembering)
-        )  # steppers that compute their steps again
+        last = sorted(self.steppers, key=lambda each: not isinstance(each, Remembering))  # those without memory last
         known = [(each.memo, each.masks, each.shift, each.low, each.learn) for each in last]
         object.__setattr__(self, "known", known)
 
