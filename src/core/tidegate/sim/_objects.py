@@ -31,11 +31,8 @@ from tidegate.model.immutable import is_value
 from tidegate.sim.fingerprint import referents
 
 TOKENS_MAX: Final = 2_000
-"""The maximum number of values in one place's snapshot, without collections of numbers and texts
-alone.
-"""
+"""The limit of values in a place's snapshot; `_WIDE_MAX` is that of a plain collection."""
 _WIDE_MAX: Final = 20_000
-"""The maximum number in one such collection."""
 _BYTES_MAX: Final = 1_000_000
 _LIBRARY: Final = functools.__file__.replace("\\", "/").rpartition("/")[0] + "/"
 INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/(\w+)")
@@ -138,7 +135,6 @@ def is_random(item: object) -> bool:
 
 
 def is_iterator(item: object) -> bool:
-    """Is it a C iterator, such as `map` or one from itertools?"""
     return issubclass(type(item), Iterator) and type(item).__module__ in ("builtins", "itertools", "collections")
 
 

@@ -9,9 +9,9 @@ request. Faults of the process itself:
     never returns    User code never ends. The program waits until it crashes or is cancelled.
     stall            It pauses while the store's time passes.
 
-A process may crash before any effect and after its last one (double execution hides there). If its
-request may be late and an `Ambiguous` ends the program, it may also crash with the request in
-flight, which takes both faults.
+A process may crash before any effect and after its last one (double execution hides there). A late
+request that ends the program by an `Ambiguous` also permits a crash with it in flight. That takes
+both faults.
 
 A crashed or cancelled program may restart in a new life. It gets its life's number and so uses new
 request ids. A restart is a fault (`Fault.RESTART`), so `eventually` also applies to runs without

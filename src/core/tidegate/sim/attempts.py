@@ -51,9 +51,7 @@ class Attempts:
     grow.
 
     Args:
-        scenario: The scenario.
-        absolute: Why time is absolute ("" if the scenario says so); None for relative time.
-        reductions: What the search omits.
+        absolute: The reason for absolute time ("" if by choice); None for relative time.
     """
 
     def __init__(self, scenario: Scenario, absolute: str | None, reductions: Reductions = PLAIN) -> None:

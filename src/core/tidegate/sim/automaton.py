@@ -6,9 +6,9 @@ program is the real one. Programs at one node are interchangeable: the automaton
 them, and replays a program from its replies only when none is parked. A replay that awaits a
 different effect reveals state outside the program and raises `Nondeterministic`.
 
-State outside the frames (a global, a class, a cache, a context variable, an `is` comparison) can
-make a merge wrong without any replay. So at the end of a search, fresh programs execute whole runs
-again (`tidegate.sim.rerun`).
+Other state (a global, a class, a cache, a context variable, an `is` comparison) can make a merge
+wrong without any replay. So after a search, fresh programs execute whole runs again
+(`tidegate.sim.rerun`).
 
 In relative time a program may use a reply's instants only until its next await
 (`tidegate.sim.aging`). Its locals are not part of the state, so an instant there would not age.
@@ -136,7 +136,6 @@ class _Node:
     src: str
     parked: list[Program[object]] = attrs.field(factory=list)
     edges: dict[Hashable, tuple[object, int]] = attrs.field(factory=dict)
-    """Maps the key of a reply to the reply and the next node."""
 
 
 @final
@@ -157,7 +156,6 @@ class ProgramAutomaton:
         self.is_relative = False
         self.slept_to: dict[tuple[int, Duration], int] = {}
         self.cut_off: set[str] = set()
-        """The sleeps after which the automaton stopped following."""
         self.has_raised = False
         self.is_sent = False
 
@@ -250,7 +248,6 @@ class ProgramAutomaton:
 
     @property
     def unmerged(self) -> tuple[str, ...]:
-        """The places where the program could not be merged, with the reasons."""
         return tuple(dict.fromkeys(node.unmerged for node in self.nodes if node.unmerged))
 
     @property

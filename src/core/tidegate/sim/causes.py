@@ -4,8 +4,8 @@ The search's own lens records the cells that an effect reads, so no declaration 
 depends on the previous step of its actor, and on the last writer of each cell it reads. Budgets are
 omitted: they bound the exploration and cause nothing.
 
-Known not to work: for actors other than processes, reducers and the network, reads are known only
-for all their next steps together, so such a step may list too many causes.
+Known not to work: a step of an actor other than a process, a reducer or the network may list too
+many causes. Its reads are known only for all next steps of the actor together.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def _timers(search: Search) -> frozenset[_Name]:
 def _looked_at(state: Packed, way: Way) -> int:
     """The bits that the step reads.
 
-    An actor yields all its steps in turn. Bits read before the first step of a group (an effect and
-    the faults that may strike it) count for the whole group.
+    An actor yields all its steps in turn. An effect and the faults that may strike it form a group.
+    Bits read before the first step of a group count for the whole group.
     """
     happened = event(way.step)  # compared as text, because a value need not equal itself
     return next(

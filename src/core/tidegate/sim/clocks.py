@@ -1,5 +1,4 @@
-"""The clocks of machines, as opposed to the store's clock, which moves by quanta
-(`tidegate.sim.scenario.Clock`).
+"""The clocks of machines. The store's clock is `tidegate.sim.scenario.Clock`.
 
 A machine's clock shows the store's time plus an offset plus its drift so far. Only a program that
 reads it (`Now`) can observe the offset, and reading makes time absolute. So skew and jumps need no
@@ -78,7 +77,6 @@ HOST: Final = Host()
 
 
 def check_hosts(hosts: Iterable[Host], where: str) -> None:
-    """Raise Misuse if two hosts of one name differ: one machine has one clock."""
     known: dict[str, Host] = {}
     for host in hosts:
         if host.name and known.setdefault(host.name, host) != host:

@@ -1,5 +1,4 @@
-"""Confirms what a search learned before it is reported: a scenario must not depend on outside
-state.
+"""Confirms a search before its report: a scenario must not depend on state outside it.
 
     programs    Fresh programs execute whole runs again (`tidegate.sim.rerun`).
     reducers    A sample of the steps of reducers, meanings and user's actors is repeated.
@@ -52,12 +51,12 @@ class _Effort:
     """How much to execute again if no code is suspect.
 
     Attributes:
-        replies: The number of replies sent to confirm merges.
+        replies: Replies sent to confirm merges.
         is_all: Send as many as the search did, if more.
-        left: The number of replies along the remaining edges.
-        loops: The number of cycles repeated, in case a change outside goes unseen.
-        loop_replies: The number of replies to each.
-        sent: The number of replies to a program in a second process.
+        left: Replies along the remaining edges.
+        loops: Cycles to repeat, in case a change outside goes unseen.
+        loop_replies: Replies to each.
+        sent: Replies to a program in a second process.
     """
 
     replies: int
@@ -76,7 +75,6 @@ _SUSPECT_REPLIES: Final = 12_000
 """For suspects: this many replies for all loops together, and as many for repeated runs."""
 _LONG_S: Final = 2.0
 _SNAPSHOTS: Final = 300
-"""The maximum number of snapshots of the state that a program reaches."""
 _WATCHED_MAX: Final = 2_000_000
 """The maximum number of values in all snapshots. Beyond it, snapshots are taken at the ends of runs
 only; beyond twice that, not at all.
@@ -101,7 +99,6 @@ class Confirmed:
 
 @cache
 def second_process() -> SecondProcess | None:
-    """The adapter, if installed."""
     try:
         adapter = import_module(_SECOND)
     except ModuleNotFoundError as error:
@@ -171,11 +168,9 @@ class _Subject:
     """A recorded piece of code to execute again.
 
     Attributes:
-        sent: The number of replies to it in a second process.
         is_asked: A law, a goal or a predicate, evaluated once per state.
         left: The number of values that all subjects may still read.
-        is_watched: All snapshots were taken.
-        changes: Outside state that changed while it ran.
+        changes: Changes of outside state.
     """
 
     case: Case
@@ -270,7 +265,6 @@ def _programs(processes: Iterable[ProcessActor], *, is_over: bool) -> Iterator[_
 
 
 def _doubts(subjects: Sequence[_Subject], written_only: tuple[str, ...]) -> Iterator[str]:
-    """Outside state that may decide later: for merged programs, or shared by several processes."""
     owners = Counter(
         place for subject in subjects for place in {(id(holder), name) for _, holder, name in subject.reach.named}
     )

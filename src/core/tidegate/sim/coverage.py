@@ -1,5 +1,4 @@
-"""The states, faults, goals and laws that a search or random runs did not cover. Without them a
-verdict promises too much.
+"""The states, faults, goals and laws that a search or random runs did not cover.
 
     states   Reached but not expanded, where a bound stopped the search; with the growing cell, if
              that is the cause.
@@ -75,7 +74,6 @@ def _alone(found: Explored) -> tuple[str, ...]:
 
 
 def cannot_follow(scenario: Scenario) -> tuple[Fault, ...]:
-    """Allowed faults that strike only after another one, under an explicit budget of one."""
     if scenario.budget != 1 or scenario.budget_is_default:
         return ()
     named = {kind for actor in scenario.actors for kind in getattr(getattr(actor, "faults", None), "kinds", ())}
@@ -416,7 +414,6 @@ def _unknown(found: Explored) -> tuple[str, ...]:
 
 
 def _looked(found: Explored) -> list[tuple[str, int]]:
-    """The laws and goals, with the bits that each has read."""
     search = found.search
     return [
         *((f"law {law.name!r}", law.looked.bits) for law in (*search.stated, *search.rest_laws)),
@@ -467,7 +464,6 @@ _DELIVERED: Final = (Fault.LATE, Fault.DUPLICATE)
 
 
 def _possible(scenario: Scenario) -> tuple[Fault, ...]:
-    """The kinds that a process allows or an actor makes, and that the budgets permit."""
     allowed: set[Fault] = set()
     for actor in scenario.actors:
         faults: Faults | None = getattr(actor, "faults", None)

@@ -1,5 +1,4 @@
-"""Checks that programs decide alike: runs them repeatedly along the same schedules and compares
-snapshots.
+"""Checks that programs decide alike, by repeated runs along the same schedules.
 
 A program may depend only on its arguments and replies: no clock, no random number, no set order, no
 global that changes. Otherwise a search merges different states, and a trace cannot be replayed. The
@@ -74,7 +73,6 @@ Runs: TypeAlias = tuple[tuple[_Look, ...], ...]
 
 
 _Known: TypeAlias = "dict[tuple[str, int], Stand]"
-"""By process and node of its automaton."""
 
 
 @final
@@ -84,7 +82,7 @@ class Difference:
 
     Attributes:
         run: The schedule, counted from 0.
-        step: The number of its steps before.
+        step: The number of steps before it.
         src: `file.py:line function` of its program.
         names: Clocks and random numbers named by the program, as far as visible.
         is_torn: It differed within one execution, on the same replies.
@@ -180,9 +178,6 @@ def _torn(search: Search, state: Packed, seen: _Look, error: Nondeterministic) -
 
 
 def _named_by(program: Coroutine[Effect[object], object, object]) -> tuple[str, ...]:
-    """The clocks and random numbers named in the code of a program and of the functions it
-    calls.
-    """
     found: set[str] = set()
     inner: object = program
     while (frame := getattr(inner, "cr_frame", None)) is not None:

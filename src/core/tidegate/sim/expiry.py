@@ -33,11 +33,7 @@ from tidegate.sim.world import World
 @final
 @attrs.frozen(eq=False)
 class Expiry:
-    """Ends transactions that are open too long.
-
-    Attributes:
-        processes: Their owners.
-    """
+    """Ends transactions that are open too long."""
 
     processes: tuple[Process | ReducerProcess, ...]
     name: str = "expiry"

@@ -20,10 +20,10 @@ Laws
     FO3  A stale read returns the contents of the store at one time.
 
 Known not to work
-    - Reads are local: a find shows unconfirmed writes. The adapters read with majority concern, so
-      a finished write may be invisible there, and a visible one is never rolled back.
+    - Reads are local: a find shows unconfirmed writes. The adapters read what a majority has.
+      There, a finished write may be invisible, and a visible one is never rolled back.
     - A write with a lost reply is confirmed. Otherwise every program that reads back after an
-      `Ambiguous` would break here, though it is right with the adapters' reads.
+      `Ambiguous` would break here. With the adapters' reads it is right.
     - A late write is rolled back only together with an earlier unconfirmed one.
 """
 
@@ -87,7 +87,6 @@ def overwritten_in(world: World) -> Overwritten:
 def noted(
     meaning: Meaning, effect: Effect[object], world: World, who: str
 ) -> Iterator[tuple[World, object, Overwritten]]:
-    """The outcomes of the effect, each with the cells it overwrites."""
     for after, reply in meaning(effect, noting(world), who):
         written = overwritten_in(after)
         yield cast("_Noting", after).world, reply, written

@@ -85,8 +85,6 @@ class Fault(StrEnum):
 
 
 FAULTS: Final = Cell[int]((BUDGET, "faults"), 0)
-"""How many faults of all kinds may still strike."""
-
 
 REBALANCES: Final = Cell[int]((BUDGET, "rebalances"), 0)
 """How many rebalances may still begin in a group, outside the total."""
@@ -146,7 +144,6 @@ class Faults:
 
     @classmethod
     def of(cls, *kinds: Fault, on: Which = all_effects) -> Faults:
-        """These kinds, each at the effects that `on` selects."""
         return cls(dict.fromkeys(kinds, on))
 
     def strikes(self, kind: Fault, effect: Effect[object]) -> bool:

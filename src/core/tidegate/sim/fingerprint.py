@@ -52,13 +52,11 @@ _ITERATORS: Final[tuple[type, ...]] = (
 )
 """`__reduce__` gives their arguments and position without advancing them."""
 _CONSTANT: Final = (Enum, type, ModuleType)
-"""Immutable whatever attributes it has."""
 _IMPLICIT: Final = ".0"
 """The iterable of a comprehension: a local of its frame under a name that no code can write."""
 _UNSET: Final = object()
 _KNOWN_MAX: Final = 10_000
 _OWN_KEYS: Final = frozenset({str, int, Document})
-"""Types whose values are their own keys."""
 _Key: TypeAlias = Hashable
 _Met: TypeAlias = dict[int, tuple[int, object]]
 """Maps an id to the number of an object and to the object itself, which keeps the id from being
@@ -81,7 +79,7 @@ def fingerprint(
 
     Args:
         program: A coroutine that awaits an effect.
-        canon: Makes keys of its locals.
+        canon: For keys of its locals.
         met: The objects met in the enclosing program, because sharing between the two matters.
     """
     if not is_known_python():

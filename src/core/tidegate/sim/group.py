@@ -81,7 +81,6 @@ STEP_KINDS: Final[tuple[tuple[StepKind, tuple[type[Effect[object]], ...]], ...]]
     (StepKind.COMMIT, (Commit,)),
 )
 NO_GENERATION: Final = -1
-"""Kafka's value for "no generation"."""
 
 
 @final
@@ -112,7 +111,7 @@ class Group:
     def generation_of(self, number: int) -> int:
         return self.since[number] if self.since else self.generation
 
-    def takes(self, number: int, generation: int) -> bool:
+    def takes(self, number: int, generation: int) -> bool:  # GR3
         if generation == NO_GENERATION:
             return not self.members
         if self.owners and not self.owners[number]:
@@ -154,7 +153,6 @@ def _handed(consumer: str, partition: int) -> Cell[_Handed]:
 
 
 _Handed: TypeAlias = tuple[tuple[int, int, int], ...]
-"""The generation, offset and life of each record."""
 _METADATA_MAX: Final = 4_096
 _RECORDS_MAX: Final = 500
 
@@ -223,7 +221,6 @@ def broker(
 
 
 def _known(world: World, who: str, number: int, generation: int, offsets: _Offsets) -> tuple[World, Records]:
-    """The fetched records, with those marked that the consumer received before."""
     now, handed = world.read(made_anew(number)), _handed(who, number)
     again = _of_now(world, who, number, offsets)
     records = Records(offsets, again=again, is_anew=again != offsets)
@@ -335,12 +332,11 @@ class Coordinator:
             return tuple(number for number, owner in owners if owner in group.members)
         return tuple(number for number, owner in owners if owner in group.members and owner != group.target[number])
 
-    def is_released(self, group: Group, number: int) -> bool:
+    def is_released(self, group: Group, number: int) -> bool:  # GR2
         """A release by an evicted former owner does not count."""
         return (number, self.lane(group.owners[number], number)) in group.released
 
     def puts_out(self, world: World, group: Group, member: str) -> World:
-        """Take all partitions from the member, and send it the event."""
         for number, owner in enumerate(group.owners):
             if owner == member:
                 world = tell(world, self.lane(member, number), Lost(TopicPartition(self.topic, number)))
@@ -391,7 +387,6 @@ class Coordinator:
 
 
 def _begun(world: World) -> World | None:
-    """The world with one rebalance fewer in the budget; None if none is left or permitted."""
     after = world.taken(REBALANCES)
     return None if after is None else after.taken(bound(Fault.REBALANCE))
 

@@ -118,7 +118,6 @@ def _grow(sizes: Iterable[int]) -> bool:
 
 
 def _size(value: object) -> int:
-    """The size of a value: larger numbers, texts and collections have larger sizes."""
     match value:
         case bool() | type():
             return 0

@@ -10,8 +10,8 @@ A write by a filter begins before it writes. A document that begins to match lat
 too, or end the write; none is written twice. A refusal ends an update of many. A server told to end
 one (`Fault.PARTLY_DONE`) leaves it unfinished.
 
-A meaning does the whole at once. If a user's meaning answers or writes differently document by
-document, or blocks without need, this module adds no steps, and an exhaustive search reports it
+A meaning does the whole at once. This module adds no steps if a user's meaning answers or writes
+differently document by document, or blocks without need. An exhaustive search reports that
 (`uncovered`).
 
 Laws, with any steps of others in between
@@ -22,9 +22,8 @@ Laws, with any steps of others in between
     HW5  An upsert that found none inserts the document it would have inserted then, or is refused.
 
 Known not to work
-    - Of more than `APART_MAX` documents, all but the last are written in one step and one order,
-      which `uncovered` reports. The same holds for a statement of that many, where a unique index
-      may refuse one.
+    - Of more than `APART_MAX` documents, all but the last are written in one step and one order;
+      `uncovered` reports it. So is a statement of that many, where a unique index may refuse one.
     - A write misses documents that begin to match by age, or are reinserted during an update.
     - A half-done write is rolled back only if an earlier write is; a failover does not end it.
     - A stamped time is that of the document's own step; a server uses one for all.
@@ -68,7 +67,6 @@ APART_MAX: Final = 6
 """Other actors may act between this many documents, the last of a write."""
 IN_STEPS: Final = (UpsertOne, *MANY)
 Answers: TypeAlias = tuple[tuple[World, object], ...]
-"""The outcomes of a request: each a world and a reply."""
 Steps: TypeAlias = Iterator[tuple[str, World, Halfway, bool]]
 """Description, next world, progress of the request, and whether the step must happen."""
 
@@ -377,7 +375,6 @@ def _is_inserted_later(  # noqa: PLR0917
 def is_done_apart(  # noqa: PLR0917
     effect: Many, each: tuple[Part, ...], world: World, who: str, meaning: Meaning, whole: Answers
 ) -> bool:
-    """Does the meaning do part by part the same as at once?"""
     done, so_far, taken = world, Halfway(each), 0
     for part in each:
         found = answers(meaning, part, done, who)

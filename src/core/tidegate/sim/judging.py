@@ -149,7 +149,7 @@ def judged(law: str, ask: Callable[[], object], space: Space) -> bool:
     """The answer of a law.
 
     Raises:
-        InstantRefused: The law uses an instant in a way that relative time forbids.
+        InstantRefused: Relative time forbids a use of an instant.
         Exception: An error of the law, with a note that names it.
     """
     try:
@@ -178,11 +178,10 @@ def judged(law: str, ask: Callable[[], object], space: Space) -> bool:
 
 
 def answered(law: str, answer: object) -> bool:
-    """The answer of a law, which must be a bool: a coroutine, for example, would always count as
-    true.
+    """The answer of a law.
 
     Raises:
-        Misuse: The answer is not a bool.
+        Misuse: It is not a bool: a coroutine, for example, would always count as true.
     """
     if answer is True or answer is False:
         return answer

@@ -1,9 +1,8 @@
-"""Linearizability of a recorded history: can its operations have happened one by one, in some
-order?
+"""Linearizability of a recorded history: could its operations have happened one by one?
 
-A history lists requests and replies in the order of events. It is linearizable if each operation
-can take effect at one point between its beginning and its end, so that a sequential model gives the
-recorded replies. An operation without a reply may take effect at any later time, or never.
+A history lists requests and replies in the order of events. It is linearizable if a sequential
+model gives the recorded replies in some order. In it, each operation takes effect between its
+beginning and its end; an operation without a reply, at any later time or never.
 
 After Herlihy and Wing 1990; the search is that of Wing and Gong 1993 with the memory of Lowe 2017,
 as in Porcupine. Keys are judged separately (Herlihy and Wing, locality), so the model must keep
@@ -14,8 +13,8 @@ Programs record with notes, which adapters ignore: `await Note(BEGAN, what)` bef
 different histories stay different. `Linearizable` is a law over that cell.
 
 Laws
-    LI1  A returned order has every completed operation once, respects the order of operations that
-         do not overlap, and the model gives the recorded replies in it.
+    LI1  A returned order has every completed operation once and respects the order of operations
+         that do not overlap. The model gives the recorded replies in it.
     LI2  If such an order exists, one is returned; if none exists, that is the answer.
     LI3  If none exists, the order returned satisfies LI1 for its own operations, and no longer one
          exists.
@@ -157,7 +156,6 @@ class Linearizable:
         return isinstance(self.judge(state.read(HISTORY)), Linearized)
 
     def judge(self, history: History) -> Linearized | NotLinearizable:
-        """Judge each key's operations; report the first key seen to fail."""
         by_key: dict[object, list[Operation]] = {}
         for operation in operations(history):
             by_key.setdefault(exactly(self.key(operation.what)), []).append(operation)

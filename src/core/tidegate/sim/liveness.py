@@ -1,14 +1,14 @@
 """Finds deadlocks and livelocks in the finished graph of a search.
 
 An `eventually` law judges states at rest, where no step must happen. Runs that never rest need a
-second check: a cycle of must-steps from which no must-steps reach rest. Such a run never rests,
-however fair the schedule; faults need not rescue it. The cycle is a livelock if the law fails
-somewhere in it. A deadlock is a state at rest that breaks a law while a process waits in vain.
+second check: a cycle of must-steps (that must happen) from which no must-steps reach rest. Such a
+run never rests, however fair the schedule; faults need not rescue it. The cycle is a livelock if
+the law fails somewhere in it. A deadlock is a state at rest that breaks a law while a process waits
+in vain.
 
 Laws
-    LV1  A livelock is reported exactly if there is a cycle of must-steps, must-steps from it reach
-         no rest, and the law does not always hold in it; if absolute time ran out, also when it is
-         entered later.
+    LV1  A livelock is reported exactly for a cycle of must-steps that reach no rest and do not
+         always keep the law; if absolute time ran out, also when the cycle is entered later.
     LV2  The reported loop returns to its start and has must-steps only; every actor that moves in
          its cycle moves in it.
     LV3  A deadlock is reported, with its process, if a state at rest breaks the law and a process
@@ -69,7 +69,6 @@ class Graph:
         object.__setattr__(self, "known", known)
 
     def looks_at(self, states: Sequence[Packed], bits: int) -> bool:
-        """Do steps of the states read these bits?"""
         ours = [each for each in self.steppers if each.name != CLOCK_LANE]
         known = [(each.masks, each.shift, each.low) for each in ours if isinstance(each, Remembering)]
         overwriting = [each.looked.bits for each in ours if isinstance(each, Overwriting)]
@@ -78,7 +77,6 @@ class Graph:
         )
 
     def following(self, state: Packed) -> Iterator[tuple[str, Packed]]:
-        """The must-steps: the actor and the next state."""
         for stepper in self.steppers:
             kind, steps = remembered(stepper, state)
             for step, must in zip(steps, self.space.kinds.musts[kind], strict=True) if kind & 1 else ():
@@ -150,7 +148,6 @@ def left_behind(space: Space, path: Sequence[Packed]) -> tuple[str, ...]:
 
 
 def _owners(space: Space, state: Packed) -> tuple[str, ...]:
-    """The owners of open transactions that do not continue them."""
     world = Lens(space.packing, state, Looked())
     owners = dict.fromkeys(opened.owner for _, _, opened in open_transactions(world))
     actors = ((name, space.processes.get(name)) for name in owners)
@@ -230,9 +227,9 @@ def may_end_later(
 ) -> bool:
     """Might a cycle be endless only because absolute time ran out?
 
-    It enters the cycle again at later times. The cycle may end if a rest is then reachable, the law
-    holds in all cycles, or there are too many states to decide. If the clock had no moves from the
-    start, the answer is no.
+    It enters the cycle again at later times. The cycle may end if a rest is then reachable, if the
+    law holds in all cycles, or if the states are too many. If the clock never had moves, the answer
+    is no.
 
     Args:
         graph: The steps.

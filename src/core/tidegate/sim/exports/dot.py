@@ -97,6 +97,5 @@ def happens_before(trace: Trace) -> str:
 
 
 def _quoted(words: str) -> str:
-    """The words as a DOT string, with backslashes and quotes escaped."""
     escaped = one_line(words).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

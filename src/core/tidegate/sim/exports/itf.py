@@ -1,7 +1,7 @@
 """A trace in the Informal Trace Format, for the tools around Apalache and Quint (their ADR-015).
 
-The top-level entries of the state tree are variables; a missing one is null. Three more variables
-give the process and event of the last step, and the set of possible next steps.
+The top-level entries of the state tree are variables; a missing one is null. Three more give the
+last step's process and event, and the possible next steps.
 
     tidegate                ITF
     bool, str               the same
@@ -62,7 +62,6 @@ def itf(trace: Trace) -> dict[str, Json]:
 
 
 def _enabled(trace: Trace) -> list[tuple[Option, ...]]:
-    """The possible steps in each state; unknown after the last one."""
     return [*(tuple(dict.fromkeys(step.choice.enabled)) for step in trace.steps), ()]
 
 

@@ -66,7 +66,6 @@ def _drawn(number: int, step: TraceStep, names: dict[str, str], places: dict[tup
 
 
 def _asked(step: TraceStep) -> list[Done]:
-    """The effects drawn as arrows."""
     return [done for done in step.effects if done.on and done.on[0] not in _ASIDE]
 
 
