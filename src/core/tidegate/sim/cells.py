@@ -114,6 +114,7 @@ class First(str):
 
 
 def natural(keys: tuple[Key, ...] | Order) -> tuple[Key, ...] | Order:
+    """The order after a renaming: initial ids first, in their original order."""
     first = [each for each in keys if type(each) is First]
     if not first:
         return keys

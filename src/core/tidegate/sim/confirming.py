@@ -51,11 +51,9 @@ class _Effort:
     """How much to execute again if no code is suspect.
 
     Attributes:
-        replies: Replies sent to confirm merges.
-        is_all: Send as many as the search did, if more.
+        replies: Replies to confirm merges; with `is_all`, at least as many as the search gave.
         left: Replies along the remaining edges.
         loops: Cycles to repeat, in case a change outside goes unseen.
-        loop_replies: Replies to each.
         sent: Replies to a program in a second process.
     """
 

@@ -13,8 +13,7 @@
              step laws that no step touched; rest laws without rest, or with rest only because the
              clock ran out of moves; all, if none is stated or no step happens.
 
-Also programs that end by an uncaught failure with an unknown outcome (`unsure`), which no law need
-mention.
+The report also lists programs that end by an uncaught failure with an unknown outcome (`unsure`).
 
 `missed` omits rest caused by a clock without moves: with a bounded clock it is normal.
 

@@ -16,8 +16,8 @@ Laws
     LI1  A returned order has every completed operation once and respects the order of operations
          that do not overlap. The model gives the recorded replies in it.
     LI2  If such an order exists, one is returned; if none exists, that is the answer.
-    LI3  If none exists, the order returned satisfies LI1 for its own operations, and no longer one
-         exists.
+    LI3  If none exists, the order returned satisfies LI1 for its own operations, and none is
+         longer.
 
 Known not to work: many overlapping operations that never end take exponential time, as in any such
 search.
