@@ -17,11 +17,11 @@ from aiokafka.errors import LeaderNotAvailableError
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import Record, Send
 from tidegate.model.records import TopicPartition as Partition
-from tidegate_adapters.handlers import undecoded
-from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_ports import transactional_producer
-from tidegate_adapters.raw_records import batch_of
-from tidegate_adapters.undecodable import is_undecodable, read
+from tidegate_adapters.kafka.client import transactional_producer
+from tidegate_adapters.kafka.decoding import is_undecodable, read
+from tidegate_adapters.kafka.raw_batches import batch_of
+from tidegate_adapters.kafka.worker import OnFailure, Undecodable, Worker
+from tidegate_adapters.runtime.handlers import undecoded
 
 Topics = Callable[[int], str]
 IN_TIME_S: Final = 30.0
@@ -138,7 +138,7 @@ def test_it_is_skipped_and_said_so(kafka: str, make_topic: Topics, caplog: pytes
         )
         await consumed(worker, kafka, WHOLE)
 
-    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka"):
+    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka.worker"):
         asyncio.run(scenario())
     assert len(seen) == OTHERS
     skipped = [each for each in caplog.records if "cannot be decoded" in each.getMessage()]
@@ -202,7 +202,7 @@ def test_by_default_it_stops_its_partition_like_any_failure(
         worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}")
         await consumed(worker, kafka, {0: POISON[0], 1: RECORDS})
 
-    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka"):
+    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka.worker"):
         asyncio.run(scenario())
     assert handle.poison == []
     failures = [each for each in caplog.records if "handler failed" in each.getMessage()]

@@ -19,7 +19,7 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
-from tidegate_adapters.kafka import OnFailure, Worker
+from tidegate_adapters.kafka.worker import OnFailure, Worker
 
 IN_TIME_S = 30.0
 IN_TIME = 30 * SECOND
@@ -125,14 +125,14 @@ def places(topic: str, partitions: int, records: int) -> list[Place]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.name == "tidegate_adapters.kafka"]
+    return [each.getMessage() for each in caplog.records if each.name == "tidegate_adapters.kafka.worker"]
 
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     """The client says more than once that a topic is not there."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    caplog.set_level(logging.INFO, "tidegate_adapters.kafka")
+    caplog.set_level(logging.INFO, "tidegate_adapters.kafka.worker")
 
 
 @pytest.mark.parametrize("is_pattern", [False, True], ids=["name", "pattern"])

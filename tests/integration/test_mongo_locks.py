@@ -8,7 +8,7 @@ import sys
 import pytest
 from pymongo import lock
 
-from tidegate_adapters.mongo_locks import mend_locks
+from tidegate_adapters.mongo.locks import mend_locks
 
 
 async def _is_left_locked() -> bool:

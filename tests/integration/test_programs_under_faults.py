@@ -42,10 +42,10 @@ from tidegate.sim.actors import Process
 from tidegate.sim.recording import Same, executed, read
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.tagged import named_classes
-from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
 from tidegate_adapters.mongo import AsyncMongo, Mongo
-from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.recorder import Recorder
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.observe.recorder import Recorder
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]

@@ -158,7 +158,11 @@ def test_from_the_wheel_alone_the_command_says_what_to_install(alone: str) -> No
 
 @pytest.mark.parametrize(
     ("module", "extra"),
-    [("tidegate_adapters.mongo", "mongo"), ("tidegate_adapters.kafka", "kafka"), ("tidegate.strategies", "hypothesis")],
+    [
+        ("tidegate_adapters.mongo", "mongo"),
+        ("tidegate_adapters.kafka.worker", "kafka"),
+        ("tidegate.strategies", "hypothesis"),
+    ],
 )
 def test_from_the_wheel_alone_a_module_says_which_extra_it_needs(alone: str, module: str, extra: str) -> None:
     """An ImportError of tidegate's own, with what to install; whoever asks for nothing of it is not troubled."""

@@ -32,7 +32,7 @@ Position, flags and checkpoints of reconciliation are of one history: a stretch 
 the server cannot go on from a position (`CANNOT_RESUME`), the history is lost. The next one begins with an empty record, a
 position, and then a reconciliation.
 
-A real stream answers by `tidegate_adapters.change_streams`, a simulated one by `tidegate.sim.streams`.
+A real stream answers by `tidegate_adapters.mongo.change_stream`, a simulated one by `tidegate.sim.streams`.
 
 Read `commands` first (positions, changes, and what is asked of the world), then `events`, then `consumer`, the reducer.
 
