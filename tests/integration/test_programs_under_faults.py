@@ -214,7 +214,7 @@ FAULTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "not durable": unconfirmed(1),
     TWICE: unconfirmed(2),
 }
-"""What becomes of the n-th command, or of two from there on; each class of errors is among it (`mongo_codes`)."""
+"""What becomes of the n-th command, or of two from there on; each class of errors is among it (`mongo.error_codes`)."""
 CUTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "the request is cut": lambda n: Rule(None, Action.CUT_REQUEST, skip=n - 1, times=1),
     "the reply is cut": lambda n: Rule(None, Action.CUT_REPLY, skip=n - 1, times=1),

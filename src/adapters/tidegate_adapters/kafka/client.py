@@ -1,7 +1,7 @@
 """The calls of aiokafka that are used here, typed, since it ships no types; nothing else knows the private parts of its client.
 
-Its public classes stand elsewhere, too: in `undecodable` those that parse records, in `namesakes` those of the protocol. What it
-does with batches of records `raw_records` knows.
+Its public classes stand elsewhere, too: in `decoding` those that parse records, in `static_membership` those of the protocol. What it
+does with batches of records `raw_batches` knows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the commits of a member are sent, and what follows from their answers.
 
 When they are sent, and which of them together, `tidegate.consumer.commit_pacing` says; what an error means,
-`tidegate.consumer.commit_answers`. A commit with answers of handlers is a transaction (`exactly_once`).
+`tidegate.consumer.commit_answers`. A commit with answers of handlers is a transaction (`transactions`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Aiokafka raises at a name of a header that is not UTF-8, does not say at which record, and hands out nothing of what came
 along; of other partitions in that poll it takes for handed out what it was about to hand out. So whoever polls seeks all of
-them back, and reads the partition that holds such a record here: the same request for it alone, parsed by `raw_records`.
+them back, and reads the partition that holds such a record here: the same request for it alone, parsed by `raw_batches`.
 """
 
 from __future__ import annotations

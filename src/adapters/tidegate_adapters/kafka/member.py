@@ -4,10 +4,10 @@ What is to be done, and in which order, `tidegate.consumer.worker` says; `tidega
 what those two do not know: Kafka's calls for the commands, and the events that its client and the clock tell.
 
     command            what is done                                reply -> event
-    Work               `user_code`, on a runner                WorkReported, or WorkFailed
+    Work               `handler_calls`, on a runner                WorkReported, or WorkFailed
     Interrupt          that code is cancelled                      that of the work, once it has ended
-    Commit             `committing`, with those of others, or      Committed, CommitRefused, MetadataRefused, CommitUnknown
-                       `exactly_once`, with answers
+    Commit             `commits`, with those of others, or        Committed, CommitRefused, MetadataRefused, CommitUnknown
+                       `transactions`, with answers
     Start...Timer      a timer                                     ...TimerFired
     Cancel of Work     the same, and nobody waits for it           the same, so that it counts until then
     Cancel             that timer or call is cancelled             nothing
@@ -18,13 +18,13 @@ what those two do not know: Kafka's calls for the commands, and the events that 
 
 Its parts, each with a state of its own:
 
-    `lifecycle`       its machine, the tasks beside that, and the error that it ends with
-    `assignment`      which partitions it has, in which generation, and where each is read on; which topics are there
-    `namesakes`       whether another member has taken its name
-    `poll_loop`       its polls, one after the other
-    `committing`      its commits, and what follows from their answers
-    `user_code`       its handlers
-    `member_status`   how it is, for whoever asks
+    `lifecycle`           its machine, the tasks beside that, and the error that it ends with
+    `assignment`          which partitions it has, in which generation, and where each is read on; which topics are there
+    `static_membership`   whether another member has taken its name
+    `poll_loop`           its polls, one after the other
+    `commits`             its commits, and what follows from their answers
+    `handler_calls`       its handlers
+    `member_status`       how it is, for whoever asks
 
 A revocation that comes without a generation finds the partitions lost. A member with a name (`group_instance_id`) that was put out
 asks, before its client joins again, whether another has that name: then it ends, and its client joins no more, or it would take

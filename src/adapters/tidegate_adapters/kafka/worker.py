@@ -6,7 +6,7 @@ is in work has ended and is committed, or until the time to drain is over, and o
 promises: user code must bear repetition.
 
 Here is what a worker is told, and its life from without; what it does in its group, `tidegate_adapters.kafka.member` has, what
-user code is called with and what its answers mean, `user_code`, how handlers are called, `handlers`, and what is sent, `sending`.
+user code is called with and what its answers mean, `handler_calls`, how handlers are called, `handlers`, and what is sent, `producer`.
 
 User code may raise whatever it likes. CancelledError and other exceptions that are no `Exception` count as failures of their
 record; after SystemExit and KeyboardInterrupt the worker drains, commits, leaves its group, and raises them. Observers and

@@ -173,7 +173,7 @@ _OPEN: Final = {
     1: "the server failed",
     6: "a server within the cluster cannot be reached",
     7: "a server within the cluster is not known",
-    8: "the server failed",  # or JavaScript has thrown, which its words tell (`mongo_errors`)
+    8: "the server failed",  # or JavaScript has thrown, which its words tell (`errors`)
     24: "no lock in time",
     43: "the cursor is gone",
     46: "no lock",
@@ -270,7 +270,7 @@ LABELS: Final[Mapping[str, Meaning]] = {
 SILENT_LABELS: Final[Mapping[str, str]] = {
     "SystemOverloadedError": "ask again later, at growing intervals",
     "RetryableWriteError": "the driver may send it again under its number, by which the server recognises it",
-    "TransientTransactionError": "the whole transaction may be sent again",  # what the server says by it is in `mongo_errors`
+    "TransientTransactionError": "the whole transaction may be sent again",  # what the server says by it is in `errors`
     "UnknownTransactionCommitResult": "the commit may be sent again",
     "ResumableChangeStreamError": "the change stream may go on from its token",
     "NonResumableChangeStreamError": "the change stream may not go on from its token",

@@ -27,7 +27,7 @@ _MEASURED: Final[Handlers[object]] = {Now: lambda _: Instant(time.monotonic_ns()
 
 @final
 class SyncStore:
-    """Connects when something is first asked of it, with the client that all of a process share (`mongo_clients`).
+    """Connects when something is first asked of it, with the client that all of a process share (`mongo.clients`).
 
     Args:
         settings: Of the app.

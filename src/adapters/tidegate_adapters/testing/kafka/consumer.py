@@ -95,7 +95,7 @@ class SimulatedConsumer:
         self._client = SimpleNamespace(
             cluster=SimpleNamespace(add_listener=self._listeners.append), force_metadata_update=self._ask
         )
-        """Under aiokafka's names, for `kafka_ports` asks, and asks to be told, there."""
+        """Under aiokafka's names, for `client` asks, and asks to be told, there."""
         self._refresh: asyncio.TimerHandle | None = None
         self._subscription = Subscription()
         self._coordinator: Coordinator | None = None

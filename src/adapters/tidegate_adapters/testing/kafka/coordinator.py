@@ -299,7 +299,7 @@ class Coordinator:
     # --- requests -------------------------------------------------------------------------------------------------------
 
     async def ensure_coordinator_known(self) -> None:
-        """Under aiokafka's name, as the next, for `namesakes` asks by them."""
+        """Under aiokafka's name, as the next, for `static_membership` asks by them."""
         await self._link.find(self._closing)
 
     async def _send_req(self, request: NamedHeartbeat) -> SimpleNamespace:
@@ -312,7 +312,7 @@ class Coordinator:
         self.request_rejoin()
 
     def request_rejoin(self) -> None:
-        """Join the group again; under aiokafka's name, for `kafka_ports` asks for it."""
+        """Join the group again; under aiokafka's name, for `client` asks for it."""
         if not self._rejoin.done():
             self._rejoin.set_result(None)
 
@@ -477,7 +477,7 @@ class Coordinator:
                 return
 
     async def _do_commit_offsets(self, _assignment: object, offsets: Mapping[Partition, Position]) -> None:
-        """Under aiokafka's name, for `kafka_ports` stands in front of it."""
+        """Under aiokafka's name, for `client` stands in front of it."""
         request = OffsetCommit(self._member.group, self.generation, self.member_id, offsets)
         codes = cast("Mapping[Partition, Code]", await self._link.send(request))
         failed: list[errors.KafkaError] = []
