@@ -284,7 +284,7 @@ class ArrayPushLock:
         return ClaimedRecord(self.collection, self.key, self.request, self.attempts, self.pauses, self.stale)
 
     async def run(self) -> LockedOutcome:
-        """Take the lock and move the record."""
+        """The program."""
         return await self._lock.take(self._holding)
 
     async def _holding(self, claim: str) -> LockedOutcome:

@@ -187,7 +187,7 @@ class Transition:
             check_name(self.runner, "a runner")
 
     async def run(self) -> TransitionOutcome:
-        """Move the record; see the header."""
+        """The program."""
         known, missed = self.expected, False  # what is known need not be read, unless it is missed
         sent: Accepted | None = None  # what was decided by a request of ours that may have been applied
         expected: StatusRecord | None = None
