@@ -193,7 +193,7 @@ def reservation_id(purpose: Purpose, rule: Rule, call: Call) -> str | None:
     digest = sha256()
     for part in (rule.control.value, call.task, *_in_common(rule, call)):
         written = part.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:%b" % (len(written), written))  # its length before it, so that no two lists look the same
+        digest.update(b"%d:%b" % (len(written), written))  # length-prefixed, so that no two lists give the same bytes
     return f"{purpose.value}-{digest.hexdigest()}"
 
 
@@ -487,7 +487,7 @@ def decide_running(
         return AlreadyAdmitted()
     if any(place.invocation == invocation and place.version > record.version for place in reservation.places):
         return NotAvailable(record)  # it was admitted later: the record is an old one
-    # A place whose holder has not been looked for may be held: it counts until its record says otherwise.
+    # A place counts as held until its holder's record has been read and shows otherwise.
     held = tuple(
         place
         for place in reservation.places

@@ -222,7 +222,7 @@ class ClaimedRecord:
                 update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim)), (Ambiguous, NotApplied)
             )
         except NotDurable:
-            pass  # it is done; whether it stays, the read says
+            pass  # it is done; the read shows whether it stays
 
     async def _insist(
         self, effect: Effect[T], again: tuple[type[Failure], ...] = (Ambiguous, NotApplied, NotDurable)
@@ -289,7 +289,7 @@ class ArrayPushLock:
 
     async def _holding(self, claim: str) -> LockedOutcome:
         """Decide and write; finally clear the array, also after a failure."""
-        del claim  # what the protocol writes says nothing of it
+        del claim  # the protocol's writes do not contain it
         await Note(HOLDS, value=True)
         failure: Exception | None = None
         outcome: LockedOutcome = NoRecord()

@@ -493,7 +493,7 @@ class Asking:
             update_one(self.records, each.where, *each.updates) for each in decided if isinstance(each, Change)
         )
         if copies:
-            await insert_many(self.records, *copies)  # those that are there were made by somebody who asked before
+            await insert_many(self.records, *copies)  # existing copies were made by an earlier request
         return not updates or await bulk_update(*updates) == len(updates)
 
 

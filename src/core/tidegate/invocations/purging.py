@@ -141,7 +141,7 @@ def _is_spent(doc: Document, now: Instant) -> bool:
     try:
         return is_spent(meter_of(doc), now)
     except Misuse:
-        return False  # nobody knows
+        return False  # unreadable: keep it
 
 
 async def _is_past(until: Instant | None) -> bool:

@@ -165,7 +165,7 @@ class Recoverer:
                         owners += (step.expected.owner,)
                     if version and not step.frees:
                         version = await self._move(step.key, StatusRecord(step.target, None, version), REROUTED)
-                except Refused as refused:  # what is said of one must not keep the others
+                except Refused as refused:  # a refusal of one must not stop the others
                     skipped += (NotRecovered(step.key, refused.reason),)
                     version = 0
                 is_done = bool(version) and is_done

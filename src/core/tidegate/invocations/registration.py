@@ -233,7 +233,7 @@ class Registrar:
             case AlreadyAdmitted():
                 return HasPlace()
             case Ask():
-                return LookAgain()  # the call of one who has the place was not found
+                return LookAgain()  # a holder's call was not found
             case Reuse() | Differs():
                 return verdict
 
@@ -254,7 +254,7 @@ class Registrar:
         """Create the record, as registered; creating it twice is harmless."""
         call, job = self.call, self.job
         due = self.due if isinstance(self.due, Instant) else None
-        if key != self.key:  # of one who has the place and has not come to make it
+        if key != self.key:  # another holder has no record yet
             stored = await find_one(self.calls, Eq(ID, key))
             if stored is None:
                 raise NotApplied("its call is not there any more")

@@ -344,7 +344,7 @@ class Taker:
             await self._refuse(refused, placed)
             lined_up = await self._line_up(_without(others, refused), over)
         except Refused:
-            if not records:  # else what is taken is told, and the next look hears it again
+            if not records:  # otherwise report the runs; the next poll meets the refusal again
                 raise
             lined_up = 0
         docs = found if limit == most else await self._read(tuple(key for key, _ in records))

@@ -235,7 +235,7 @@ class Transition:
             except Refused as refused:
                 if sent is None:
                     raise
-                return Unknown(made, refused.reason)  # a refusal says nothing of the request before it
+                return Unknown(made, refused.reason)  # a refusal does not settle the previous request
             if applied:
                 return Granted(verdict.record)
             if unread is not None:
