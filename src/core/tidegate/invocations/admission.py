@@ -1,52 +1,61 @@
-"""May this call be registered, or run, now? Concurrency control as a reservation of a place, and not as a look around.
+"""Decides whether a call may be registered, or an invocation may run: concurrency by reservation.
 
-A task may say that its invocations exclude each other: all of them (TASK), those with the same arguments (ARGUMENTS), or
-those that agree in some (KEYS). Whoever looks whether another one is there, and goes on if not, races with everybody who
-looks at the same time. So there is one document for each set of invocations that exclude each other, named by what they
-have in common, which lists who holds a place. A decision takes it as it was read and answers what it becomes; it is
-carried out by one compare-and-set on the places that it was decided on. It is a semaphore whose holders are known
-(Dijkstra 1965), so that the place of a holder that is gone can be distinguished from that of one that works.
+A task may declare that its invocations exclude each other: all (TASK), those with the same
+arguments (ARGUMENTS), or those that agree in some (KEYS). Checking for others and then going on
+races with every concurrent check. So each set of mutually exclusive invocations has one document,
+named by what they have in common, that lists the holders of places. A decision maps the document
+as read to its successor; the caller writes it by compare-and-set on the places that were read.
+This is a semaphore with known holders (Dijkstra 1965), so a dead holder's place is recognized.
 
-A place is held by an invocation at the version at which it was admitted. It is held
+An invocation holds a place from the version at which it was admitted:
 
-    at that version           admitted, and about to be picked up (or, for registration, made: version 0 is not a record yet)
-    at a later version        while its status is one that counts: for running pending, running, paused; for registration all
-                              in which it waits to run: registered, refused, to be tried again, given back, recovered, killed
-    else                      no more: it ended, went back to the queue, or was recovered, and needs a new place
+    at that version     It is admitted and about to be picked up. For registration it is about to
+                        be created: version 0 is not a record yet.
+    at a later version  It holds the place while its status counts. Running: pending, running,
+                        paused. Registration: every status in which it waits to run (registered,
+                        refused, to be retried, given back, recovered, killed).
+    else                It does not hold the place. It ended, went back to the queue or was
+                        recovered, and needs a new place.
 
-Nobody needs to give a place back: one that is no longer held is taken over by whoever looks at the record of its holder,
-AFTER the document of places was read. For running, a status that counts is entered only from the version that the place
-names, and that version passes once; so a place that was seen to be free stays free until the document changes. A crash
-between any two of these writes leaves a place whose state is known.
+A holder need not give a place back. Another invocation may take over a place that is no longer
+held, once it has read the holder's record AFTER the document of places. For running, a counted
+status is entered only from the version that the place names, and a version passes once. So a place
+seen free stays free until the document changes. A crash between two writes leaves a place
+whose state is known.
 
-For registration one that runs may wait again: it fails and is to be tried again, or its process dies. While it runs another
-one may be registered, and then both wait. The place of whoever runs stays in the document beside that of the new one, so
-that a call is answered by the older one when the new one has ended, and it waits.
+For registration, a running invocation may wait again: it fails and is retried, or its process
+dies. While it runs another may be registered, and then both wait. The document keeps the place of
+the running one, so the older one answers calls after the new one has ended.
 
-A place names a version that was read, so the record has come at least as far. Who asks for the same invocation with an older
-record has read it before another one took it up again. It has no way in from there; if it were admitted, its place would
-displace the newer one, from which the other is about to begin.
+A place names a version that was read, so the record is at least at that version. A caller with an
+older record read it before another process picked the invocation up again. Admitting that caller
+would displace the newer place, from which the other process is about to begin.
 
 Laws
     AD1  At most `at_most` invocations of one set are pending, running or paused at any time.
     AD2  At most one invocation of one set is registered at any time.
-    AD3  Who asks for a place and knows the records of those who hold one is refused only if enough of them do hold it.
-    AD4  Who was admitted and asks again, at the same version, gets that answer, and nothing changes.
-    AD5  Who is refused has a legal way on, open to anybody; it leads back to where it may be picked up again, or ends it.
-    AD6  Two calls have one document of places exactly if they exclude each other by the rule.
-    AD7  A release takes away the place that it names, at its version, and only one that is no longer held.
-    AD8  A place gives way to none of an earlier version of its own invocation.
-    AD9  While one of those who have a place for registration waits to run, whatever for, no other one is registered.
+    AD3  A request that knows the holders' records is refused only if enough of them hold a place.
+    AD4  An admitted request that is repeated at the same version is answered so; no change.
+    AD5  A refused invocation has a legal transition that needs no owner. It ends the invocation,
+         or leads to where it may be picked up again.
+    AD6  Two calls share a document of places exactly if they exclude each other by the rule.
+    AD7  A release removes only the named place, at its version, and only if it is no longer held.
+    AD8  A place is never replaced by an earlier version of its own invocation.
+    AD9  While an invocation with a registration place waits to run, for any reason, no other is
+         registered.
 
 Known not to work
-    - Of more than KEPT_MAX that run at once the older ones are forgotten: one of those that waits again answers no call.
-    - A paused invocation that waits for another of its own set waits for ever.
-    - Who changes the rule of a task while it is in use changes the document too: the old ones and the new do not meet.
-    - Records and places are read by reads that see all majority writes. A record that is older than the place proves
-      nothing, and is noticed; one that is missing is taken for deleted.
-    - Records are deleted AFTER their registration was released: one that is missing is thought to be made yet, and made.
-    - Nobody waits in line: a place goes to whoever asks first.
-    - An admitted invocation whose message is lost keeps its place until recovery publishes the message again.
+    - If more than KEPT_MAX run at once, the older places are forgotten. One of those that waits
+      again answers no call.
+    - A paused invocation that waits for another one of its own set waits for ever.
+    - Changing a task's rule while it is in use changes the document: old and new calls do not
+      exclude each other.
+    - Reads of records and places must see all majority writes. A record older than its place
+      proves no release, and is detected; a missing record counts as deleted.
+    - Delete a record only AFTER its registration was released. A missing record counts as not yet
+      created, and is created.
+    - There is no queue: a place goes to the first request.
+    - An admitted invocation whose message is lost keeps its place until recovery republishes it.
 """
 
 from __future__ import annotations
@@ -75,7 +84,7 @@ from tidegate.model.values import check_int, check_name, check_type, check_types
 
 
 class Purpose(Enum):
-    """What a place is for."""
+    """The purpose of a place."""
 
     REGISTRATION = "registration"
     RUNNING = "running"
@@ -91,7 +100,7 @@ COUNTS: Final[Mapping[Purpose, frozenset[str]]] = {
 
 
 KEPT_MAX: Final = 16
-"""So many places of those that run stay beside that of a new one: whoever enqueues reads their records."""
+"""The limit of running holders' places kept beside a new one; enqueueing reads their records."""
 
 
 class Control(Enum):
@@ -106,13 +115,12 @@ class Control(Enum):
 @final
 @attrs.frozen
 class Rule:
-    """The concurrency control of a task, for one purpose.
-
-    Invariants: there are keys exactly with KEYS, each once.
+    """The concurrency control of a task, for one purpose. Invariants: only KEYS has keys, each
+    once.
 
     Attributes:
         control: Which invocations exclude each other.
-        keys: With KEYS, the names of the arguments in which they agree.
+        keys: With KEYS, the names of the arguments that must be equal.
     """
 
     control: Control = Control.DISABLED
@@ -134,7 +142,6 @@ class Rule:
 
 
 def _by_name(arguments: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The arguments in the order of their names; Misuse where they are not pairs."""
     check_types(arguments, tuple, "a name and a value")
     for argument in arguments:
         parts: tuple[object, ...] = argument
@@ -147,11 +154,11 @@ def _by_name(arguments: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...
 @final
 @attrs.frozen
 class Call:
-    """A task, and what it is called with. Invariants: the task is not empty; names are distinct.
+    """A task and its arguments. Invariants: the task is not empty; names are distinct.
 
     Attributes:
         task: The name of the task.
-        arguments: Name and serialized value of each, in the order of the names; not shown.
+        arguments: Name and serialized value of each, sorted by name; not shown.
     """
 
     task: str
@@ -164,16 +171,16 @@ class Call:
 
 
 def reservation_id(purpose: Purpose, rule: Rule, call: Call) -> str | None:
-    """The id of the document of places that a call needs one in.
+    """The id of the document in which a call needs a place.
 
     Args:
-        purpose: Whether it is to be registered or to run.
-        rule: The rule of its task for that purpose.
+        purpose: Registration or running.
+        rule: The task's rule for that purpose.
         call: The call.
 
     Returns:
-        The id, the same for all calls that exclude each other and for no others, and without their arguments in clear;
-        None if nothing excludes it.
+        The id, equal exactly for calls that exclude each other. It is a hash, so it reveals no
+        arguments. None if no call excludes this one.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -186,19 +193,18 @@ def reservation_id(purpose: Purpose, rule: Rule, call: Call) -> str | None:
     digest = sha256()
     for part in (rule.control.value, call.task, *_in_common(rule, call)):
         written = part.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:%b" % (len(written), written))  # its length before it, so that no two lists look the same
+        digest.update(b"%d:%b" % (len(written), written))  # length-prefixed, so that no two lists give the same bytes
     return f"{purpose.value}-{digest.hexdigest()}"
 
 
 def _in_common(rule: Rule, call: Call) -> Iterator[str]:
-    """The arguments in which calls agree that exclude each other."""
     for name, value in call.arguments:
         if rule.control is Control.ARGUMENTS or name in rule.keys:
             yield from (name, value)
 
 
 def differing(call: Call, other: Call) -> tuple[str, ...]:
-    """The names of the arguments that two calls do not have in common, in order.
+    """The sorted names of the arguments that two calls do not have in common.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -214,11 +220,11 @@ def differing(call: Call, other: Call) -> tuple[str, ...]:
 @final
 @attrs.frozen
 class Place:
-    """Who was admitted. Invariants: the invocation is not empty; 0 <= version.
+    """A place and its holder. Invariants: the invocation is not empty; 0 <= version.
 
     Attributes:
         invocation: Its id.
-        version: The version of its record when it was admitted; 0 where there was none.
+        version: The version of its record when admitted; 0 if there was none.
     """
 
     invocation: str
@@ -235,7 +241,7 @@ class Place:
 @final
 @attrs.frozen
 class Reservation:
-    """The places that are taken, oldest first; none where there is no document. Invariant: an invocation has one."""
+    """The taken places, oldest first. Empty if no document. Invariant: one per invocation."""
 
     places: tuple[Place, ...] = ()
 
@@ -253,13 +259,13 @@ def is_held(purpose: Purpose, place: Place, record: StatusRecord | None) -> bool
     """Whether a place is held, by the record of its holder.
 
     Args:
-        purpose: What it is for.
+        purpose: The purpose of the place.
         place: The place.
-        record: The record as it was read AFTER the document of places, by a read that sees all majority writes; None if
-            there is none.
+        record: The record, read AFTER the document of places by a read that sees all majority
+            writes; None if there is none.
 
     Returns:
-        False only if it is no longer held, which is for good: until the document changes nobody holds it again.
+        False only if the place is free for good: no one holds it again until the document changes.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -286,10 +292,10 @@ def _may_wait_again(record: StatusRecord | None) -> bool:
 @final
 @attrs.frozen
 class Admitted:
-    """It has a place, once the document is written, if it still is as it was read.
+    """It has a place once the caller writes the document, if that is still as it was read.
 
-    For running: it becomes pending from the version that was asked for, and from no other. A move that is tried again on
-    whatever the record is by then would enter without a place.
+    For running, it becomes pending only from the requested version. A move retried on a later
+    record would enter without a place.
     """
 
     reservation: Reservation
@@ -301,7 +307,7 @@ class Admitted:
 @final
 @attrs.frozen
 class AlreadyAdmitted:
-    """It has a place, and nothing need be written: it was admitted before."""
+    """It was admitted before and has its place; there is no write."""
 
     def __str__(self) -> str:
         return "admitted already"
@@ -310,7 +316,7 @@ class AlreadyAdmitted:
 @final
 @attrs.frozen
 class Ask:
-    """Whether they still hold their places decides: read their records, AFTER the document, and decide again."""
+    """Read the records of these invocations, AFTER the document, and decide again."""
 
     invocations: tuple[str, ...]
 
@@ -321,7 +327,7 @@ class Ask:
 @final
 @attrs.frozen
 class NoFreePlace:
-    """Others hold all places: these do, for certain. The way on of the one that asked is `target`."""
+    """These places are held for certain, and fill the set. The caller moves on to `target`."""
 
     by: tuple[Place, ...]
     target: str
@@ -333,7 +339,7 @@ class NoFreePlace:
 @final
 @attrs.frozen
 class NotAvailable:
-    """It may not be picked up as it is, or is no more what it was, so it needs no place."""
+    """It cannot be picked up as it is, or has changed, so it needs no place."""
 
     record: StatusRecord
 
@@ -344,12 +350,12 @@ class NotAvailable:
 @final
 @attrs.frozen
 class Reuse:
-    """Another one is registered for the same; the call is answered by that.
+    """Another invocation is registered for the same set and answers the call.
 
     Attributes:
         invocation: Its id.
-        is_made: It has a record. If not, whoever reserved for it has not come to make one, or never will: make it, as
-            registered and under this id, which is harmless if it is made twice.
+        is_made: It has a record. If not, its creator is late or dead: create the record under this
+            id, as registered. Creating it twice is harmless.
         differing: The names of the arguments in which the two calls differ.
     """
 
@@ -365,7 +371,7 @@ class Reuse:
 @final
 @attrs.frozen
 class Differs:
-    """Another one is registered for the same, with other arguments, and the rule does not bear that: an error."""
+    """Another is registered with other arguments, which the rule forbids: an error."""
 
     invocation: str
     differing: tuple[str, ...]
@@ -384,7 +390,7 @@ RunningVerdict: TypeAlias = Admitted | AlreadyAdmitted | Ask | NoFreePlace | Not
 @final
 @attrs.frozen
 class Found:
-    """What is known of an invocation that was reserved for: its call, and its record, if it has one."""
+    """A reserved invocation as read: its call, and its record if it has one."""
 
     call: Call
     record: StatusRecord | None
@@ -402,19 +408,19 @@ def decide_registration(
     *,
     must_agree: bool = False,
 ) -> RegistrationVerdict:
-    """Whether a new invocation is registered for a call, or another one answers it.
+    """Decide whether to register a new invocation for a call, or to answer it by another one.
 
-    The call is stored under the invocation's id BEFORE, and its record is made AFTER it was admitted.
+    The caller stores the call under the id BEFORE admission and creates the record AFTER it.
 
     Args:
-        reservation: The places for registration, of `reservation_id`.
+        reservation: The registration places, of `reservation_id`.
         invocation: The id made for the call.
         call: The call.
-        known: Of those who have a place, what was read AFTER the reservation; none if it has not been looked for.
-        must_agree: Whether a call with other arguments is an error (`on_diff_non_key_args_raise`).
+        known: The holders as read AFTER the reservation; empty if not read yet.
+        must_agree: A call with other arguments is an error (`on_diff_non_key_args_raise`).
 
     Returns:
-        `Admitted` with the document to be written, `AlreadyAdmitted`, `Ask`, `Reuse` or `Differs`.
+        `Admitted` with the document to write, `AlreadyAdmitted`, `Ask`, `Reuse` or `Differs`.
 
     Raises:
         Misuse: An id is empty or no string, or an argument is of the wrong type.
@@ -449,22 +455,23 @@ def decide_running(
     at_most: int = 1,
     reroute: bool = False,
 ) -> RunningVerdict:
-    """Whether an invocation may be picked up, BEFORE it becomes pending.
+    """Decide whether an invocation may be picked up, BEFORE it becomes pending.
 
     Args:
-        reservation: The places for running, of `reservation_id`.
+        reservation: The running places, of `reservation_id`.
         invocation: Its id.
-        record: Its record; if it is admitted, it becomes pending from this version.
-        known: The records of others who have a place, read AFTER the reservation, None for one that is missing; none if
-            they have not been looked for.
+        record: Its record; an admitted one becomes pending from this version.
+        known: The other holders' records, read AFTER the reservation, None for a missing one;
+            empty if not read yet.
         at_most: How many of the set may run at once.
-        reroute: What becomes of it if it is refused: it goes back to the queue, or it ends.
+        reroute: A refused invocation returns to the queue; otherwise it ends.
 
     Returns:
-        `Admitted` with the document to be written, `AlreadyAdmitted`, `Ask`, `NoFreePlace` or `NotAvailable`.
+        `Admitted` with the document to write, `AlreadyAdmitted`, `Ask`, `NoFreePlace` or
+        `NotAvailable`.
 
     Raises:
-        Misuse: An id is empty or no string, there is no place at all, or an argument is of the wrong type.
+        Misuse: An id is empty or no string, `at_most` is below 1, or a type is wrong.
     """
     check_type(reservation, Reservation, "a reservation")
     check_name(invocation, "an invocation")
@@ -480,7 +487,7 @@ def decide_running(
         return AlreadyAdmitted()
     if any(place.invocation == invocation and place.version > record.version for place in reservation.places):
         return NotAvailable(record)  # it was admitted later: the record is an old one
-    # A place whose holder has not been looked for may be held: it counts until its record says otherwise.
+    # A place counts as held until its holder's record has been read and shows otherwise.
     held = tuple(
         place
         for place in reservation.places
@@ -498,7 +505,7 @@ def decide_running(
 @final
 @attrs.frozen
 class Released:
-    """What the document becomes, if it still is as it was read."""
+    """The document to write, if it still is as it was read."""
 
     reservation: Reservation
 
@@ -509,7 +516,7 @@ class Released:
 @final
 @attrs.frozen
 class StillHeld:
-    """The place stays: its holder may go on, perhaps by somebody else's hand."""
+    """The place stays: its holder may go on, perhaps in another process."""
 
     place: Place
 
@@ -520,7 +527,7 @@ class StillHeld:
 @final
 @attrs.frozen
 class NotThere:
-    """There is no such place: it was released, or taken over."""
+    """There is no such place: it was released or taken over."""
 
     def __str__(self) -> str:
         return "not there"
@@ -529,18 +536,18 @@ class NotThere:
 def release(
     purpose: Purpose, reservation: Reservation, place: Place, record: StatusRecord | None
 ) -> Released | StillHeld | NotThere:
-    """What becomes of the places when one is given back, so that others need not find out for themselves.
+    """Give a place back, so that others need not read its holder's record.
 
     Args:
-        purpose: What they are for.
+        purpose: The purpose of the places.
         reservation: The places.
-        place: The one that is given back, as it was taken: a late release takes no later place of the same invocation.
-        record: The record of its holder, read AFTER the reservation. Who was admitted may not give the place back as
-            long as it is held: two that picked the invocation up have it together.
+        place: The place as it was taken. A late release removes no later place of the invocation.
+        record: The holder's record, read AFTER the reservation. A held place cannot be released,
+            because two processes that picked the invocation up share it.
 
     Returns:
-        `Released` with the document to be written; without places it may be deleted, as long as it is without them. Or
-        `StillHeld`, or `NotThere`.
+        `Released` with the document to write (if empty, it may be deleted while it is empty),
+        `StillHeld` or `NotThere`.
 
     Raises:
         Misuse: An argument is of the wrong type.

@@ -1,43 +1,46 @@
-"""The array-push lock: who pushed its claim first may write. Shipped for those who must interoperate with it.
+"""The array-push lock: the process that pushed its claim first may write. Shipped for
+interoperation.
 
-It is the protocol of pynenc-mongo, followed to the letter, so that services which use it and services which use tidegate
-can move the same records. The claims stand in the array `transition_lock` of the record itself:
+It follows the protocol of pynenc-mongo to the letter, so that its services and those of tidegate
+can move the same records. The claims are in the array `transition_lock` of the record:
 
-    1  Push a claim of one's own, `<id>:<seconds since 1970, by one's own clock>`.
-    2  Read the record. If one's claim is the first one, the lock is held.
-    3  Else pull one's claim. If the first claim is older than the stale threshold by one's own clock, its owner is
-       thought dead: clear the whole array, whoever is in it by now.
-    4  Wait, twice as long each time, and try again; after the last attempt, give up.
-    5  Holding it: read the record, decide, and write status and owner, filtered by nothing but the id.
-    6  In the end clear the whole array, whoever is in it.
+    1  Push a claim, `<id>:<seconds since 1970, by the local clock>`.
+    2  Read the record. If the own claim is first, the lock is held.
+    3  Otherwise pull the own claim. If the first claim is older than the stale threshold by the
+       local clock, its owner counts as dead: clear the whole array, including newer claims.
+    4  Wait, twice as long each time, and retry; give up after the last attempt.
+    5  As the holder: read the record, decide, write status and owner, filtered only by id.
+    6  Finally clear the whole array, including other claims.
 
-That a write of the protocol matches nothing is not looked at: the record is gone, or the claim was pulled by others.
-Whoever does work of its own under this lock takes it (`ClaimedRecord.take`), writes with its claim in the filter (`guarded`),
-and pulls nothing but its claim in the end (`release`): others, who follow the protocol, see no difference. Who is ended while it
-takes the lock pulls what it has pushed (`leave`).
+The protocol ignores a write that matches no document: the record is gone, or others pulled the
+claim. Own work under this lock takes it (`ClaimedRecord.take`), filters writes by its claim
+(`guarded`), and finally pulls only its claim (`release`); peers see no difference. A process ended
+while it takes the lock pulls the claims that it pushed (`leave`).
 
-What gets no answer is asked again, as often as the lock is tried for, where that does no harm: a push (twice is a claim that
-stands twice, and one pull takes both), a read, the pull of one's own claim. The clearing of all is sent again only where it was
-not done: by the next time another may hold the lock.
+A request without a reply is repeated up to the number of attempts where that is harmless: a push
+(the claim is there twice, and one pull removes both), a read, the pull of the own claim. The clear
+is repeated only if it was not done: later, another process may hold the lock.
 
-What it promises holds as long as nobody stalls beyond the threshold, no request is late and all clocks agree. Nobody:
-that holders are quick is not enough, for a waiter that stalls judges a claim by an old reading.
+The guarantees hold while no process stalls beyond the threshold, no request is late and all clocks
+agree. Fast holders alone are not enough: a stalled waiter judges a claim by an old read.
 
 Laws
     AL1  at most one process holds the lock.
     AL2  a finished record is not overwritten.
     AL3  a claim stands at most once.
     AL4  at rest no claim remains.
-    AL5  what is written under a claim (`guarded`) is refused once the claim is gone: of what was read and written under the
-         lock nothing is overwritten, whoever stalls and whatever clocks show.
+    AL5  a write under a claim (`guarded`) is refused once the claim is gone: despite stalls and
+         wrong clocks, it overwrites no write made under the lock.
 
-Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition` has none of these faults):
-    - a holder that stalls beyond the threshold loses the lock without noticing, and writes all the same (AL1, AL2);
-    - a waiter that stalls between steps 2 and 3 finds the claim that it has read old, and clears the array, although its
-      holder has long been gone and another holds the lock, each of them for a moment only (AL1);
-    - a lost reply to the push makes the claim stand twice (AL3);
-    - a push that arrives late leaves a claim that nobody will pull (AL4), and if it is that of one who still works, what that
-      one writes is not refused (AL5);
+Known not to work (the simulator shows each in a shortest run; `tidegate.invocations.transition`
+has none of these faults):
+    - a holder that stalls beyond the threshold loses the lock without noticing, and still writes
+      (AL1, AL2);
+    - a waiter that stalls between steps 2 and 3 finds the claim in its read old and clears the
+      array, although that holder is gone and another one holds the lock, each only briefly (AL1);
+    - a lost reply to the push leaves the claim twice (AL3);
+    - a push that arrives late leaves a claim that is never pulled (AL4); if its owner still works,
+      that owner's writes are not refused (AL5);
     - steps 3 and 6 clear claims of others, which may be holders;
     - the clocks of two machines are compared.
 """
@@ -72,14 +75,16 @@ LOCK_PAUSES: Final = Pauses(Exponential(50 * MILLISECOND, cap=10 * SECOND), jitt
 STALE: Final[Duration] = 5 * SECOND
 HOLDS: Final = "holds the lock"
 UNREADABLE: Final = "a claim without a time"
-"""The note of a process that has found a claim whose time cannot be read, and clears it: an error of whoever wrote it.
-A runtime that is to log it handles `Note`; the drivers that ship ignore notes."""
+"""The note of a process that finds a claim with an unreadable time and clears it. The claim's
+author
+is at fault. To log it, a runtime handles `Note`; the shipped drivers ignore notes.
+"""
 
 
 @final
 @attrs.frozen
 class Written:
-    """The record is now in this status, under this owner."""
+    """The record now has this status and this owner."""
 
     status: str
     owner: str | None
@@ -94,7 +99,7 @@ class NoRecord:
 @final
 @attrs.frozen
 class RaceCondition:
-    """The lock was not to be had; what the record is, as far as it could be read."""
+    """The lock could not be taken; `actual` is the status as last read."""
 
     attempts: int
     actual: str
@@ -109,12 +114,12 @@ class ClaimedRecord:
     """The lock of one record. Invariants: the request id is used once; 1 <= attempts; 0 <= stale.
 
     Attributes:
-        collection: Where the records are; they are found by their field `invocation_id`.
+        collection: The collection of the records; their id is in the field `invocation_id`.
         key: The record's id.
-        request: The id that the claims are made of.
-        attempts: How often to try, and to ask for what gets no answer; None for any number.
-        pauses: How long to wait in between; of all who use the protocol, 50 ms, doubled.
-        stale: From which age on a claim is thought to be a dead one's, in microseconds.
+        request: The id from which the claims are made.
+        attempts: The number of attempts, for the lock and for each request; None for no limit.
+        pauses: The delays between attempts; the protocol uses 50 ms, doubled.
+        stale: The age beyond which a claim counts as a dead owner's, in microseconds.
     """
 
     collection: str
@@ -132,10 +137,10 @@ class ClaimedRecord:
         check_int(self.stale, "a stale threshold", 0)
 
     async def take(self, then: Callable[[str], Program[T]]) -> T | NoRecord | RaceCondition:
-        """Take the lock, and go on under the claim that is held: a program. Steps 1 to 4.
+        """Take the lock (steps 1 to 4), and continue under the claim.
 
         Args:
-            then: What follows, given the claim; it leaves the lock in the end.
+            then: The work, given the claim; it must leave the lock at its end.
         """
         attempt, since = 0, await begins(self.pauses)
         while True:
@@ -161,24 +166,26 @@ class ClaimedRecord:
 
     @property
     def me(self) -> Filter:
-        """The record."""
+        """The filter of the record."""
         return Eq(INVOCATION_ID, self.key)
 
     def guarded(self, claim: str, *updates: Update) -> UpdateOne:
-        """An update under a claim: it replies 0 if the claim is gone, or the record.
+        """An update under a claim. It replies 0 if the claim or the record is gone.
 
         Args:
-            claim: What is held.
-            updates: What is written; not the array of the claims.
+            claim: The held claim.
+            updates: The changes, without the array of claims.
         """
         check_name(claim, "a claim")
         return update_one(self.collection, AllOf((self.me, Contains(TRANSITION_LOCK, claim))), *updates)
 
     async def release(self, claim: str) -> bool:
-        """Pull one's own claim, and no other: a program.
+        """Pull only the own claim.
 
         Returns:
-            False if it was gone: somebody has taken the lock. Without an answer it is left to the threshold.
+            False if it was gone: another process took the lock. Without a reply True; the claim
+            goes
+            stale.
         """
         is_asked, attempt, since = False, 0, await begins(self.pauses)
         while True:
@@ -191,9 +198,9 @@ class ClaimedRecord:
                 is_asked = True  # and may have been done
 
     async def leave(self) -> None:
-        """Pull whatever claim of this request stands, for who was ended while it took the lock: a program.
+        """Pull all claims of this request, after the process was ended while it took the lock.
 
-        Without an answer it is left to the threshold.
+        Without a reply they go stale.
         """
         lock = attrs.evolve(self, attempts=self.attempts or ATTEMPTS)
         try:
@@ -206,7 +213,7 @@ class ClaimedRecord:
             pass
 
     async def clear(self) -> None:
-        """Clear the whole array, whoever is in it; again only where it was not done: a program."""
+        """Clear the whole array, including other claims; repeat only if it was not done."""
         await self._insist(update_one(self.collection, self.me, Put(TRANSITION_LOCK, ())), (NotApplied,))
 
     async def _push(self, claim: str) -> None:
@@ -215,12 +222,12 @@ class ClaimedRecord:
                 update_one(self.collection, self.me, Push(TRANSITION_LOCK, claim)), (Ambiguous, NotApplied)
             )
         except NotDurable:
-            pass  # it is done; whether it stays, the read says
+            pass  # it is done; the read shows whether it stays
 
     async def _insist(
         self, effect: Effect[T], again: tuple[type[Failure], ...] = (Ambiguous, NotApplied, NotDurable)
     ) -> T:
-        """What it is answered; after one of these failures it is asked for again."""
+        """Repeat the effect after these failures."""
         attempt, since = 0, await begins(self.pauses)
         failure: Failure | None = None
         while True:
@@ -242,20 +249,20 @@ class ClaimedRecord:
 @final
 @attrs.frozen
 class ArrayPushLock:
-    """One command: `runner` wants the record `key` to be in the status `target`.
+    """One command: `runner` moves the record `key` to the status `target`.
 
     Invariants: the request id is used for this command only; 1 <= attempts; 0 <= stale.
 
     Attributes:
-        collection: Where the records are; they are found by their field `invocation_id`.
+        collection: The collection of the records; their id is in the field `invocation_id`.
         table: The rules.
         key: The record's id.
         target: The status to enter.
-        runner: Who asks.
-        request: The id that the claims are made of.
-        attempts: How often to try, and to ask for what gets no answer; None for any number.
-        pauses: How long to wait in between; of all who use the protocol, 50 ms, doubled.
-        stale: From which age on a claim is thought to be a dead one's, in microseconds.
+        runner: The caller.
+        request: The id from which the claims are made.
+        attempts: The number of attempts, for the lock and for each request; None for no limit.
+        pauses: The delays between attempts; the protocol uses 50 ms, doubled.
+        stale: The age beyond which a claim counts as a dead owner's, in microseconds.
     """
 
     collection: str
@@ -281,8 +288,8 @@ class ArrayPushLock:
         return await self._lock.take(self._holding)
 
     async def _holding(self, claim: str) -> LockedOutcome:
-        """Decide and write; clear the array in the end, also after a failure."""
-        del claim  # what the protocol writes says nothing of it
+        """Decide and write; finally clear the array, also after a failure."""
+        del claim  # the protocol's writes do not contain it
         await Note(HOLDS, value=True)
         failure: Exception | None = None
         outcome: LockedOutcome = NoRecord()
@@ -316,7 +323,7 @@ class ArrayPushLock:
 
 
 def claimed(claim_id: str, now: Instant) -> str:
-    """A claim as others read it: `<id>:<seconds>`."""
+    """A claim in the protocol's form: `<id>:<seconds>`."""
     check_name(claim_id, "a claim")
     check_type(now, Instant, "the time")
     return f"{claim_id}:{now.at // SECOND}.{now.at % SECOND:06d}"
@@ -326,7 +333,7 @@ _TIME: Final = re.compile(r".*:([0-9]{1,12})(?:\.([0-9]*))?", re.DOTALL)
 
 
 def claim_time(claim: str) -> Instant | None:
-    """When the claim says that it was made; None if it does not say."""
+    """The time in the claim; None if unreadable."""
     check_type(claim, str, "a claim")
     parts = _TIME.fullmatch(claim)
     if parts is None:
@@ -336,7 +343,7 @@ def claim_time(claim: str) -> Instant | None:
 
 
 def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:
-    """Whether its owner is thought dead; so is that of a claim whose time cannot be read, for it would block for ever."""
+    """Whether the owner counts as dead. An unreadable time counts as stale, or it would block."""
     check_type(now, Instant, "the time")
     check_int(threshold, "a stale threshold", 0)
     since = claim_time(claim)
@@ -344,13 +351,14 @@ def is_stale(claim: str, now: Instant, threshold: Duration) -> bool:
 
 
 def left_of(claim: str, now: Instant, *, stale: Duration, margin: Duration) -> Duration:
-    """For how long a holder may go on: until a margin before others think it dead; 0 for a claim without a time.
+    """How long a holder may continue: until a margin before others count it as dead, in
+    microseconds.
 
     Args:
-        claim: What is held.
-        now: The time by the clock that the claim was made by.
-        stale: From which age on others think its owner dead, in microseconds.
-        margin: How much sooner it stops, in microseconds.
+        claim: The held claim. Without a readable time the answer is 0.
+        now: The time by the clock that dated the claim.
+        stale: The age beyond which others count its owner as dead, in microseconds.
+        margin: How much earlier it stops, in microseconds.
     """
     check_type(now, Instant, "the time")
     check_int(stale, "a stale threshold", 0)

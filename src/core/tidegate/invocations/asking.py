@@ -1,37 +1,41 @@
-"""What operators and callers ask of invocations: look at them, and cancel, kill, hold, release or repeat them.
+"""Operator commands on invocations: list and show; cancel, kill, hold, release and repeat.
 
-    look      list, show: page by page, or one with all that it holds (`tidegate.invocations.invocation_queries`)
+    look      List page by page, or show one with all that it holds
+              (`tidegate.invocations.invocation_queries`).
+    cancel    Discard it. If it does not run, it is cancelled at once; otherwise its runner gets an
+              order.
+    kill      End its run. The runner gets an order; the invocation is requeued and runs again.
+    hold      Make it wait. An available invocation is not due until it is released.
+    release   End the hold. It has its old due time again.
+    repeat    Run it (again). One that waits for a retry is due now; an ended one is copied.
 
-    cancel    nobody wants it any more    what nobody runs is cancelled at once; of what is run, the runner is asked
-    kill      its run is to end           the runner is asked; the invocation is given back, and run again
-    hold      it is to wait               what is available is due no more, until it is released
-    release   it need not wait            it is due again when it was
-    repeat    run it (again)              what waits for its next try is due now; of what has ended a copy is made
+An order to a runner is kept in the record (`asked`). The runner reads it at its next heartbeat and
+obeys (`order`). A kill names one version; later runs ignore it. No record leaves a final status,
+so a repetition has a new id, derived from the old one (`copy_id`); repeating twice makes one copy.
 
-What is asked of a runner stands in the record (`asked`), and stays there: it looks at its next beat, and
-obeys (`order`). A kill is said of the run of one version: the run after it is left in peace. Nothing leaves a
-final status; so what is repeated has a new id, made of the old one (`copy_id`), and however often it is asked for, there is
-one copy.
+Holding and changing a due time raise the version, so a runner that read the old record cannot
+take it.
 
-What is held or due at another time has another version: whoever had read it before, to take it, does not get it.
-
-Each ask is a goal, and each write is guarded by the record that it was decided on. Whoever asks goes through what is meant
-once, in pages and in the order of the ids, and writes those of a page in one request. Where fewer match than were sent, or
-nobody answers, the page is read and decided anew: what has reached its goal is not written again.
+Each command is a goal, and each write is guarded by the record that it was decided on. A command
+pages once through all matches, ordered by id, with one write request per page. If fewer match than
+were sent, or without a reply, the page is read and decided again. Invocations that reached the
+goal are not written again.
 
 Laws
-    AK1  What is answered as done is so, and each that is meant is counted once.
-    AK2  What is cancelled stays so, as does whatever had ended; and at rest, what a runner was asked to cancel has ended.
-    AK3  A kill is obeyed by the run that it was said of, and by no other.
-    AK4  What is held is taken by nobody until it is released; released, it is due when it was.
-    AK5  Of what has ended at most one copy is made, and it stays as it is.
-    AK6  What is possible with an invocation as it is, is done or told where it is asked; whatever else is asked leaves it.
+    AK1  An invocation counted as done has reached its goal, and each match is counted once.
+    AK2  A cancelled invocation stays cancelled, and an ended one stays as it is. At rest, a run
+         whose runner was ordered to cancel has ended.
+    AK3  A kill ends the run that it names, and no other.
+    AK4  No runner takes a held invocation until it is released; then its due time is the old one.
+    AK5  An ended invocation is copied at most once, and stays as it is.
+    AK6  A command that is possible in the present state is done, or ordered of the runner. Any
+         other leaves the invocation unchanged.
 
 Known not to work
-    - What ends while its runner is being asked has ended.
-    - Who is run while it is to be held runs on; hold it once it waits again, or kill it and then hold it. What is not to
-      begin at all is paused with its task or its queue (`tidegate.reactive.pausing`).
-    - A copy does not ask whether others exclude it from being registered (`tidegate.invocations.registration`).
+    - An invocation that ends while its runner gets the order has ended.
+    - A hold does not stop a run. Hold it once it waits again, or kill it first. To stop new runs,
+      pause the task or the queue (`tidegate.reactive.pausing`).
+    - A copy ignores registration concurrency (`tidegate.invocations.registration`).
 """
 
 from __future__ import annotations
@@ -108,7 +112,7 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 from tidegate.retries.repeating import repeat
 
 NEVER: Final = Instant(253_402_300_799 * SECOND)
-"""When what is held is due: the last second of the year 9999, which clients and tools can read."""
+"""The due time of held invocations: the last second of 9999, which clients and tools can read."""
 _KEY: Final = Field[Value](ID.name)
 _ATTEMPTS: Final = 8
 _CANCEL: Final = "cancel"
@@ -116,7 +120,7 @@ _KILL: Final = "kill"
 
 
 class Command(Enum):
-    """What is asked."""
+    """The commands."""
 
     CANCEL = "cancel"
     KILL = "kill"
@@ -128,16 +132,15 @@ class Command(Enum):
 @final
 @attrs.frozen(kw_only=True)
 class Asked:
-    """What became of the invocations that were meant.
+    """The counts of a command's matches.
 
     Attributes:
-        done: How many are as was asked: cancelled, held, due again, or repeated.
-        told: Of how many a runner is asked, and has not obeyed so far.
-        left: How many it cannot be done for, as they are: they have ended, or do not run, or do not wait; or others have
-            changed them since.
-        unknown: How many may be done, or not: nobody answers.
-        unreadable: How many hold no record of an invocation.
-        is_complete: It came to the end; where it is False nobody answered any more, so ask again.
+        done: They reached the goal: cancelled, held, due again, or repeated.
+        told: Their runner has the order, and has not obeyed so far.
+        left: Unchanged: they ended, do not run or do not wait, or others changed them since.
+        unknown: They may have been changed; no reply.
+        unreadable: They hold no record of an invocation.
+        is_complete: All pages were read. If False the store did not answer; repeat the command.
     """
 
     done: int = 0
@@ -159,11 +162,11 @@ class Asked:
 
 
 def possible(status: str, *, is_held: bool) -> frozenset[Command]:
-    """What can be done with an invocation as it is (law AK6).
+    """The commands that are possible in a state (AK6).
 
     Args:
-        status: Its status.
-        is_held: Somebody holds it.
+        status: The status.
+        is_held: The invocation is held.
     """
     definition = INVOCATION[status]
     can = {
@@ -177,10 +180,10 @@ def possible(status: str, *, is_held: bool) -> frozenset[Command]:
 
 
 def order(record: Document) -> Command | None:
-    """What its runner is to do with the run of an invocation: cancel it, kill it, or nothing but go on.
+    """The order for the runner: cancel, kill, or None to go on.
 
     Args:
-        record: The record as it is; these of its fields are enough: `VERSION`, `ASKED`, `ASKED_OF`.
+        record: The present record; `VERSION`, `ASKED` and `ASKED_OF` are enough.
     """
     check_type(record, Document, "a record")
     match record.held(ASKED):
@@ -193,7 +196,7 @@ def order(record: Document) -> Command | None:
 
 
 def copy_id(key: str) -> str:
-    """The id of the invocation that repeats this one: `mail~2` of `mail`, `mail~3` of that.
+    """The id of the copy: `mail~2` of `mail`, `mail~3` of that.
 
     Args:
         key: The id of the invocation.
@@ -209,7 +212,7 @@ def copy_id(key: str) -> str:
 
 
 class NoChange(Enum):
-    """Why nothing is to be written of one."""
+    """Why there is no write."""
 
     REACHED = "it is as was asked"
     TOLD = "its runner is asked"
@@ -220,12 +223,12 @@ class NoChange(Enum):
 @final
 @attrs.frozen
 class Change:
-    """What is written of one: the record changes, if it is still this one.
+    """An update of a record that is still the one decided on.
 
     Attributes:
-        where: The record, as this was decided on.
-        updates: What changes.
-        reaches: What it is once that is written.
+        where: The record as decided on.
+        updates: The changes.
+        reaches: The result once they are written.
     """
 
     where: Filter
@@ -236,7 +239,7 @@ class Change:
 @final
 @attrs.frozen
 class Copy:
-    """The invocation that repeats another one."""
+    """The copy of an ended invocation."""
 
     document: Document
 
@@ -245,7 +248,7 @@ Decided: TypeAlias = Change | Copy | NoChange
 
 
 def _decide(asking: Asking, command: Command, now: Instant | None, first: Document, doc: Document) -> Decided:
-    """What is written of an invocation, by what it was when it was read for the first time, and by what it is."""
+    """Decide by the record as first read and as it is now."""
     try:
         known, before = viewed(doc), viewed(first)
         assert known is not None, "it was found"
@@ -320,9 +323,10 @@ def _repeat(asking: Asking, doc: Document, known: StatusRecord, first: Document,
 
 
 def _due(asking: Asking, doc: Document, known: StatusRecord, *updates: Update) -> Change:
-    """Change when it is due, as a version of its own: whoever has read it before, to take it, finds another one.
+    """Change the due time under a new version, so that a runner that read the old one cannot take
+    it.
 
-    It sleeps no more: else whoever frees a place makes it due, though it is held.
+    Remove WAITS: otherwise a freed place would make it due although it is held.
     """
     made = changes(
         INVOCATION,
@@ -340,14 +344,14 @@ def _due(asking: Asking, doc: Document, known: StatusRecord, *updates: Update) -
 @final
 @attrs.frozen(kw_only=True)
 class Asking:
-    """What is asked of the invocations of one collection. Invariants: 1 <= batch <= UPDATES_MAX; 1 <= attempts.
+    """A command on one collection. Invariants: 1 <= batch <= UPDATES_MAX; 1 <= attempts.
 
     Attributes:
         request: An id used for this command only.
         records: The collection of the invocations.
-        batch: How many are written in one request.
-        attempts: How often each request is tried; None for any number.
-        pauses: How long it waits in between.
+        batch: The number of invocations per write request.
+        attempts: The attempts of each request; None for no limit.
+        pauses: The delays between attempts.
     """
 
     request: str
@@ -364,23 +368,23 @@ class Asking:
 
     @property
     def indexes(self) -> Indexes:
-        """What a list needs, of all or of those that one has called: it reads no further than a page, however many there are."""
+        """The indexes by which a list, of all or of one root, reads no more than a page."""
         return {self.records: (Index(NEWEST), Index((Ascending(ROOT), *NEWEST), Exists(ROOT)))}
 
     async def list_rows(
         self, query: InvocationQuery, *, limit: int = 50, after: tuple[Value, ...] = (), is_timed: bool = False
     ) -> InvocationPage:
-        """Invocations, the newest first, page by page.
+        """A page of invocations, newest first.
 
         Args:
-            query: Which.
-            limit: How many at most; 1 <= limit <= FOUND_MAX.
-            after: Where the page begins: what the page before answers; empty for the first.
-            is_timed: With their histories.
+            query: The filter.
+            limit: The page size; 1 <= limit <= FOUND_MAX.
+            after: The cursor of the previous page; empty for the first.
+            is_timed: Include their histories.
 
         Raises:
-            Misuse: An argument is of the wrong type, or that is not where a page begins.
-            Failure: Nobody answers.
+            Misuse: An argument is of the wrong type, or `after` is no cursor.
+            Failure: The store does not answer.
         """
         check_type(query, InvocationQuery, "a query")
         check_int(limit, "a number of invocations", 1, FOUND_MAX)
@@ -391,31 +395,31 @@ class Asking:
         return InvocationPage(rows, cursor(found[-1], NEWEST) if len(found) == limit else ())
 
     async def show(self, key: str) -> InvocationRow | None:
-        """One invocation, with all that it holds; None where there is none.
+        """One invocation with all that it holds; None if there is none.
 
         Args:
             key: Its id.
 
         Raises:
-            Failure: Nobody answers.
+            Failure: The store does not answer.
         """
         check_name(key, "an invocation")
         found = await repeat(partial(find_one, self.records, Eq(ID, key)), self.attempts, self.pauses)
         return None if found is None else row(found, is_whole=True)
 
     async def ask(self, command: Command, query: InvocationQuery) -> Asked:
-        """Command this of all that are meant.
+        """Apply a command to all matches.
 
         Args:
-            command: What.
-            query: Of which.
+            command: The command.
+            query: The filter.
 
         Returns:
-            What became of them; nothing but zeros where none is meant.
+            The counts; all zero without a match.
 
         Raises:
             Misuse: An argument is of the wrong type.
-            Refused: The store refuses for good; what is done before that is done.
+            Refused: The store refuses for good; earlier pages stay done.
         """
         check_type(command, Command, "what is asked")
         check_type(query, InvocationQuery, "a query")
@@ -438,7 +442,7 @@ class Asking:
     async def _page(
         self, where: Filter, after: tuple[Value, ...], fields: Fields | None
     ) -> tuple[Document, ...] | None:
-        """The next ones by their ids; None where nobody answers."""
+        """The next page by id; None without a reply."""
         since = await begins(self.pauses)
         attempt = 0
         while True:
@@ -451,7 +455,6 @@ class Asking:
                 continue
 
     async def _brought_about(self, command: Command, meant: tuple[Document, ...], fields: Fields | None) -> Asked:
-        """Have what is asked come true for each of a page."""
         asked = Asked()
         left = tuple((doc, doc) for doc in meant)  # what each was when it was read for the first time, and what it is
         is_fresh = True
@@ -484,13 +487,13 @@ class Asking:
         return asked
 
     async def _is_written(self, decided: tuple[Decided, ...]) -> bool:
-        """Write what was decided; whether all of it is known to be."""
+        """Write the decisions; return whether all are known to be written."""
         copies = tuple(each.document for each in decided if isinstance(each, Copy))
         updates = tuple(
             update_one(self.records, each.where, *each.updates) for each in decided if isinstance(each, Change)
         )
         if copies:
-            await insert_many(self.records, *copies)  # those that are there were made by somebody who asked before
+            await insert_many(self.records, *copies)  # existing copies were made by an earlier request
         return not updates or await bulk_update(*updates) == len(updates)
 
 
@@ -504,7 +507,7 @@ def _of(left: tuple[tuple[Document, Document], ...]) -> Filter:
 def _read_again(
     left: tuple[tuple[Document, Document], ...], found: tuple[Document, ...]
 ) -> tuple[tuple[Document, Document], ...]:
-    """Each with what it is now; what is gone is left out."""
+    """Pair each with its present document; drop deleted ones."""
     known = {doc[ID]: doc for doc in found}
     return tuple((first, known[first[ID]]) for first, _ in left if first[ID] in known)
 

@@ -1,8 +1,8 @@
-"""A status table as a Mermaid state diagram: drawn from the table, so it cannot say anything else.
+"""A status table as a Mermaid state diagram, drawn from the table itself.
 
-The text is the same for equal tables, states in the order of the table and edges in the order of names. A status that is
-not a plain word, or that Mermaid takes for one of its own, goes by its number; labels are escaped, so that no status can
-break the picture, or a page that shows it.
+Equal tables give equal text: states in the order of the table, edges in the order of names. A
+status that is not a plain word, or is a Mermaid keyword, appears by its number. Labels are escaped,
+so that no status breaks the diagram, or a page that shows it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ KEYWORDS: Final = frozenset({"class", "classdef", "default", "end", "note", "sca
 
 
 def mermaid(table: StatusTable) -> str:
-    """`table` as the text of a `stateDiagram-v2`.
+    """Draw `table` as a `stateDiagram-v2`.
 
-    Each status is a state whose label names its flags; final ones lead to the end, initial ones come from the start.
+    Each status is a state whose label names its flags. Final ones lead to the end; initial ones
+    come
+    from the start.
 
     Args:
-        table: What to draw.
+        table: The table.
 
     Returns:
-        Lines, each ended by a newline.
+        Lines, each with a newline at its end.
 
     Raises:
         Misuse: It is not a table.

@@ -1,36 +1,40 @@
-"""How runs have ended, written down: many in one request, each with its result or its error in the write that ends it.
+"""Write the ends of runs, many per request, each with its result or error in the same write.
 
-A runner that has taken invocations (running, owned by it, at a version) tells how the run of each has ended:
+A runner reports the end of each run that it owns (running, at a version):
 
-    Succeeded   success                      with the result, or the name of the upload that has it
-    Failed      retry, due after a delay     with the error; as long as the policy allows another try (`tidegate.retries.backoff`)
-                failed                       with the error; otherwise
-    GivenBack   rerouted, due now or then    it was not run to its end: its runner shuts down, or was asked to kill it, or a
-                                             rate has no room for it, or it asks to be called later; unless that is said to count, it was no try, and it is
-                                             due when it was before, so that it stands behind nothing that came since
+    Succeeded   success, with the result or the name of its upload
+    Failed      retry, due after a delay, while the policy allows another try
+                (`tidegate.retries.backoff`); otherwise failed. Both with the error.
+    GivenBack   rerouted, due now or later. The run was not completed: the runner shuts down, was
+                ordered to kill it, had no room by a rate, or it snoozed. Unless `counts` is set it
+                was no try, and it keeps its old due time, ahead of later invocations.
     Cancelled   cancelled
 
-Each is one guarded update (`tidegate.invocations.settling`), so what is answered `Granted` is in, together with its result;
-and a runner whose invocation was taken from it changes nothing, whatever it has computed. What becomes available has its due
-instant from the same write, and triggers that listen hear of the version from the notice that the same write leaves.
+Each is one guarded update (`tidegate.invocations.settling`). So `Granted` means that the end and
+its
+result are stored, and a runner that lost the invocation changes nothing. The same write sets the
+due
+time of what becomes available, and the notice from which triggers learn of the version.
 
-A result that is too large for a record is uploaded BEFORE its end is written, under a name of its own (`upload_name`): the
-record that was accepted names the one that counts, and the others are of no use to anybody.
+A result too large for a record is uploaded BEFORE its end is written, under a unique name
+(`upload_name`). The accepted record names the valid upload; the others are garbage.
 
-Runs that had a place of those that no more than a number may have free it with their end, and whoever waits for one is woken
+A run with a place under a concurrency limit frees it with its end. Then a waiter is woken
 (`tidegate.invocations.placing`).
 
 Laws
-    EN1  A record that has succeeded holds the result of the run that was granted, and of no other.
-    EN2  What is available is due at some time, and what is final is not due.
-    EN3  A task is tried as often as its policy allows, and no more; what is given back and does not count is no try.
-    EN4  A version whose task has listeners is in the notices that its write leaves, and no other version is.
-    EN6  Whoever waits for a place that an end has freed is woken by two requests more, all together, AFTER the ends are in.
-    EN5  A try that follows a failure is due after the delay of the policy, and what is given back with a delay after that, by
-         the store's clock, to the next millisecond.
+    EN1  A succeeded record holds the result of the granted run, and of no other.
+    EN2  An available invocation is due at some time; a final one is not due.
+    EN3  A task is tried as often as its policy allows, and no more. A run given back without
+         `counts` is no try.
+    EN4  A write leaves a notice of its version exactly if the task has listeners.
+    EN6  Waking all waiters for the freed places costs two more requests in total, AFTER the ends
+         are stored.
+    EN5  A retry is due after the delay of the policy, and a run given back with a delay after
+         that, by the store's clock, rounded up to a millisecond.
 
 Known not to work
-    - Tries that a runner did not live to end count as tries, and have no error.
+    - A run whose runner died before ending it counts as a try, and has no error.
 """
 
 from __future__ import annotations
@@ -68,9 +72,9 @@ from tidegate.retries.backoff import Policy, Retry, check_delay, decide, draw_of
 from tidegate.retries.pauses import PAUSES, Attempted, Pauses, begins, check_attempts, goes_on
 
 MESSAGE_MAX: Final = 4_000
-"""How many characters of a message are kept, the first ones."""
+"""The number of characters kept of a message, from its start."""
 TRACEBACK_MAX: Final = 16_000
-"""How many characters of a traceback are kept, the last ones: the innermost calls."""
+"""The number of characters kept of a traceback, from its end: the innermost calls."""
 
 _TYPE: Final = Field[str]("type")
 _MESSAGE: Final = Field[str]("message")
@@ -85,11 +89,11 @@ _CUT: Final = "..."
 @final
 @attrs.frozen
 class Succeeded:
-    """The run has a result. Invariant: it is here or uploaded.
+    """The run has a result. Invariant: it is inline or uploaded, not both.
 
     Attributes:
         result: The result, as the record keeps it.
-        upload: Instead of it, the name that it was uploaded under (`upload_name`).
+        upload: Instead, the name of its upload (`upload_name`).
     """
 
     result: Value = attrs.field(default=None, eq=exactly, repr=False)
@@ -106,13 +110,13 @@ class Succeeded:
 @final
 @attrs.frozen
 class RunError:
-    """What a run failed with, as far as it is kept: messages are cut at their end, tracebacks at their beginning.
+    """The error of a run. Long messages lose their end, long tracebacks their beginning.
 
     Attributes:
         type: The name of the exception.
-        message: What it says.
-        traceback: Where it was raised; empty if nobody knows.
-        above: The names of the classes above that of the exception, the nearest first.
+        message: Its message.
+        traceback: Where it was raised; empty if unknown.
+        above: The names of the base classes of the exception, nearest first.
     """
 
     type: str
@@ -127,7 +131,7 @@ class RunError:
         check_tuple(self.above, str, "the name of a class")
 
     def document(self) -> Document:
-        """What is stored of it; what has no UTF-8 form stands there as an escape."""
+        """The stored form; characters without a UTF-8 form are escaped."""
         message, traceback = _storable(self.message), _storable(self.traceback)
         if len(message) > MESSAGE_MAX:
             message = message[: MESSAGE_MAX - len(_CUT)] + _CUT
@@ -142,10 +146,10 @@ def _storable(text: str) -> str:
 
 
 def error_of(stored: Document) -> RunError:
-    """The error that a record holds.
+    """Read the error of a record.
 
     Raises:
-        Misuse: It is none.
+        Misuse: The document is no error.
     """
     check_type(stored, Document, "an error as it is stored")
     return RunError(
@@ -159,8 +163,8 @@ class Failed:
     """The run has failed.
 
     Attributes:
-        error: With what.
-        policy: When it is tried again; None for never, whatever the task says of other failures.
+        error: The error.
+        policy: The retry policy; None for no retry, whatever the task's policy is.
     """
 
     error: RunError
@@ -174,12 +178,12 @@ class Failed:
 @final
 @attrs.frozen
 class GivenBack:
-    """The run was not run to its end, and another one may begin.
+    """The run was not completed; another may begin.
 
     Attributes:
-        due: When, by the store's clock; None for now, or, where it was no try, for when it was due before.
-        counts: Whether it was a try.
-        delay: In the place of `due`, how long after its end is written.
+        due: When, by the store's clock. None for now if it counts, else for its old due time.
+        counts: It was a try.
+        delay: Instead of `due`: the delay after its end is written, in microseconds.
     """
 
     due: Instant | None = None
@@ -198,7 +202,7 @@ class GivenBack:
 @final
 @attrs.frozen
 class Cancelled:
-    """Nobody wants it any more."""
+    """The run was cancelled."""
 
 
 End: TypeAlias = Succeeded | Failed | GivenBack | Cancelled
@@ -207,17 +211,17 @@ End: TypeAlias = Succeeded | Failed | GivenBack | Cancelled
 @final
 @attrs.frozen(kw_only=True)
 class RunEnd:
-    """A run that has ended. Invariants: it is owned; 1 <= tries.
+    """The end of a run. Invariants: it is owned; 1 <= tries.
 
     Attributes:
         key: The id of the invocation.
         record: The record as it was when the run began.
-        end: How it has ended.
-        tries: How many runs of it have begun, this one included.
-        failing_since: When it failed for the first time; None if it has not.
-        is_listened: Whether triggers listen to its task.
-        limited_by: The set of which it had a place; None if it needed none.
-        due: When it was due as it was taken; None if nobody knows.
+        end: How it ended.
+        tries: The number of runs begun, including this one.
+        failing_since: The time of its first failure; None without one.
+        is_listened: Triggers listen to its task.
+        limited_by: The set in which it had a place; None if it needed none.
+        due: When it was due as it was taken; None if unknown.
     """
 
     key: str
@@ -244,11 +248,11 @@ class RunEnd:
 
 
 def upload_name(key: str, version: int) -> str:
-    """What the result of the run at this version of an invocation is uploaded as, before its end is written.
+    """The name under which to upload the result of a run, before its end is written.
 
     Args:
         key: The id of the invocation.
-        version: The version at which the run began: no two runs have the same.
+        version: The version at which the run began; unique per run.
     """
     check_int(version, "the version of a record", 1)
     return f"{upload_stem(key)}@{version}"
@@ -258,11 +262,11 @@ def upload_name(key: str, version: int) -> str:
 
 
 def move_of(run: RunEnd, now: Instant | None) -> RecordMove:
-    """What is written of a run that has ended.
+    """The write that ends a run.
 
     Args:
-        run: How it has ended.
-        now: The store's time; None where it does not matter: of all but those that failed and have a policy, or have a delay.
+        run: The end.
+        now: The store's time; needed for a failure with a policy and for a delay.
 
     Raises:
         Misuse: An argument is of the wrong type, or the time is missing.
@@ -275,7 +279,7 @@ def move_of(run: RunEnd, now: Instant | None) -> RecordMove:
 
 
 def _written(run: RunEnd, now: Instant | None) -> tuple[str, tuple[Update, ...]]:
-    """The status entered, and what else changes."""
+    """The new status, and the other changes."""
     end = run.end
     match end:
         case Succeeded(result, None):
@@ -308,14 +312,13 @@ def _written(run: RunEnd, now: Instant | None) -> tuple[str, tuple[Update, ...]]
 
 
 def _needs_time(end: End) -> bool:
-    """Is something due some time after it is written?"""
     return (isinstance(end, Failed) and end.policy is not None) or (
         isinstance(end, GivenBack) and end.delay is not None
     )
 
 
 def _kept(due: Instant) -> Instant:
-    """The first instant from then on that documents can hold."""
+    """Round up to a millisecond, the resolution of documents."""
     return Instant(-(-due.at // MILLISECOND) * MILLISECOND, due.clock)
 
 
@@ -325,11 +328,11 @@ def _kept(due: Instant) -> Instant:
 @final
 @attrs.frozen
 class EndingOutcome(Attempted):
-    """What has become of ends.
+    """The outcome of a batch of ends.
 
     Attributes:
-        answers: Of each, in the order of the runs, as `tidegate.invocations.settling` answers.
-        is_more: Whether somebody is due who waited for a place that is free now.
+        answers: The outcome of each run, in order (`tidegate.invocations.settling`).
+        is_more: A waiter for a freed place is due now.
     """
 
     answers: tuple[TransitionOutcome, ...]
@@ -343,15 +346,16 @@ class EndingOutcome(Attempted):
 @final
 @attrs.frozen(kw_only=True)
 class Ending:
-    """One command: these runs of one owner have ended.
+    """One command: end these runs of one owner.
 
-    Invariants: 1 <= len(runs) <= UPDATES_MAX; each is of another invocation, and all are of one owner; 1 <= attempts.
+    Invariants: 1 <= len(runs) <= UPDATES_MAX; each of another invocation, all of one owner;
+    1 <= attempts.
 
     Attributes:
-        runs: How they have ended.
+        runs: The ends.
         records: The collection of the invocations.
-        attempts: How often to ask before giving up; None for any number.
-        pauses: How long it waits in between.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
     """
 
     runs: tuple[RunEnd, ...]
@@ -370,10 +374,10 @@ class Ending:
         check_attempts(self.attempts, self.pauses)
 
     async def run(self) -> EndingOutcome:
-        """The program.
+        """Write the ends and wake waiters.
 
         Raises:
-            Refused: The store said no, definitely, and nothing was asked of it before.
+            Refused: The store refused for good, and no earlier request may have been done.
         """
         now: Instant | None = None
         if any(_needs_time(run.end) for run in self.runs):
@@ -391,14 +395,14 @@ class Ending:
         return EndingOutcome(answers, is_more=bool(freed) and await self._wake(tuple(sorted(freed.items()))))
 
     async def _wake(self, freed: Freed) -> bool:
-        """Whoever waits for a place hears that there is one, AFTER it is free; the ends are written in any case."""
+        """Wake waiters AFTER places are free. A failure here does not undo the ends."""
         try:
             return await wake(self.records, freed)
         except Failure:
             return False
 
     async def _now(self) -> Instant | None:
-        """The store's time; None where nobody answers."""
+        """The store's time; None without a reply."""
         since = await begins(self.pauses)
         attempt = 0
         while True:

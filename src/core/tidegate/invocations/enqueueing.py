@@ -1,32 +1,36 @@
-"""Make invocations, one or many, in the caller's own transaction, too; who asks again under an id gets the one that is there.
+"""Create invocations, one or many, optionally in the caller's transaction; repeated ids are reused.
 
-The id is the caller's choice: made up for this call, or a key that says what it is for (a payment, an order), so that asking
-twice makes one invocation. An insert is refused where the id is taken, and that is how it is recognised:
+The caller chooses the id: a new one, or a key with a meaning (a payment, an order), so that two
+requests create one invocation. An insert is refused if the id exists, which reveals a duplicate:
 
-    StoreTime, then one insert of all of them     as many as were to be inserted: each was made by this request
-    fewer, or no reply                            the same again, then a look at all that are left: the first entry of the history
-                                                  of each says whether this request made it; one of another task answers nobody
+    StoreTime, one insert of all    If all were inserted, this request created each.
+    fewer, or no reply              Repeat, then read all that are left. The first entry of each
+                                    history shows whether this request created it. One of another
+                                    task is no answer.
 
-In a transaction (`looks_first`) an id that is taken would end what the caller does beside, so it is looked for first, and there is
-one insert of each; what fails is the transaction's to try again. It is seen, and run, once that is committed, or never.
+In a transaction (`looks_first`) a duplicate id would abort the caller's other writes. So each id is
+read first and inserted singly; the caller's transaction handles failures. The invocation is
+visible,
+and runs, only after the commit.
 
-Arguments that are too large for a record are uploaded BEFORE that, and outside of the transaction, under a name that no other
-request has (`arguments_name`): what comes to nothing, for the id was taken or the transaction rolled back, is referred to by no
-record, and goes by a sweep (`tidegate.invocations.purging`).
+Arguments too large for a record are uploaded BEFORE that, outside of the transaction, under a name
+unique to the request (`arguments_name`). If the id exists or the transaction rolls back, no record
+refers to the upload, and a sweep deletes it (`tidegate.invocations.purging`).
 
-A call of a task that may be registered once at a time goes through `tidegate.invocations.registration` instead.
+A call of a task with registration concurrency goes through `tidegate.invocations.registration`.
 
 Laws
-    EQ1  Where an invocation is said to be registered, or to answer, it has a record.
-    EQ2  Who says that he has registered it has: of several who ask under an id, one.
-    EQ3  Without a fault it is the time and one insert, and a look where an id is taken; in a transaction the time, and a look and
-         an insert of each.
-    EQ4  In a transaction it is there exactly if what the caller wrote beside it is.
-    EQ5  No request writes the arguments of what another has made, or may yet make.
+    EQ1  An invocation that is answered as registered, or as reused, has a record.
+    EQ2  A caller that is answered `Registered` created it; of several with one id, only one is.
+    EQ3  Without a fault it costs the time and one insert, and one read if an id exists. In a
+         transaction: the time, and a read and an insert each.
+    EQ4  In a transaction it exists exactly if the caller's other writes do.
+    EQ5  No request overwrites the arguments of an invocation that another has created, or may
+         still create.
 
 Known not to work
-    - Whoever asks again under an id that is long done, and deleted since, makes it anew.
-    - Of a record that has gone through more versions than it remembers, nobody says any more that he has registered it.
+    - A repeated id whose invocation ended and was deleted creates a new one.
+    - If a record has had more versions than it remembers, its creator is answered `Reused`.
 """
 
 from __future__ import annotations
@@ -61,12 +65,12 @@ _ATTEMPTS: Final = 8
 @final
 @attrs.frozen
 class NewInvocation:
-    """An invocation to be made. Invariants: the id is not empty; 0 <= due, where it is a time from now.
+    """An invocation to create. Invariants: the id is not empty; 0 <= due, if it is a delay.
 
     Attributes:
         key: Its id.
-        job: What it is to do.
-        due: From when on a runner may take it: an instant of the store's clock, or a time from now in microseconds.
+        job: Its work.
+        due: When a runner may take it: an instant of the store's clock, or a delay in microseconds.
     """
 
     key: str
@@ -82,10 +86,10 @@ class NewInvocation:
 
 
 def arguments_name(key: str, request: str) -> str:
-    """What the arguments of an invocation to be made are uploaded as (EQ5).
+    """The name under which to upload the arguments of a new invocation (EQ5).
 
     Args:
-        key: The id that it is to have.
+        key: Its id.
         request: An id used for this upload only.
 
     Raises:
@@ -101,17 +105,17 @@ _Answers: TypeAlias = tuple[tuple[str, RegistrationOutcome], ...]
 @final
 @attrs.frozen(kw_only=True)
 class Enqueue:
-    """One command: these calls become invocations.
+    """One command: create these invocations.
 
     Invariants: 1 <= len(wanted) <= INSERTS_MAX; each has another id; 1 <= attempts.
 
     Attributes:
-        wanted: Which.
+        wanted: The invocations.
         request: An id used for this command only.
-        looks_first: It is carried in a transaction of the caller's.
+        looks_first: The command runs in the caller's transaction.
         records: The collection.
-        attempts: How often to ask before giving up; None for any number. In a transaction it asks once.
-        pauses: How long it waits in between.
+        attempts: The number of attempts; None for no limit. In a transaction there is one.
+        pauses: The delays between attempts.
     """
 
     wanted: tuple[NewInvocation, ...]
@@ -132,16 +136,17 @@ class Enqueue:
         check_attempts(self.attempts, self.pauses)
 
     async def run(self) -> tuple[RegistrationOutcome, ...]:
-        """The program; it answers in the order of what is wanted.
+        """Create them.
 
         Returns:
-            Of each: `Registered` by this command, `Reused` where the id was taken, `OF_ANOTHER_TASK` where it was taken for something
-            else, or `NotRegistered` where nobody answers: then it may be there all the same, and whoever asks again under its id finds
-            out.
+            For each, in order: `Registered` by this command, `Reused` if the id existed,
+            `OF_ANOTHER_TASK` if it belongs to another task, or `NotRegistered` without a reply. The
+            last
+            may still exist; a repetition under its id finds out.
 
         Raises:
-            Refused: The store said no, definitely, for another reason than the id.
-            Failure: The same, and whatever else happens, in a transaction.
+            Refused: The store refused for good, for another reason than the id.
+            Failure: In a transaction, any failure.
         """
         if self.looks_first:
             return await self._beside(await StoreTime())
@@ -167,7 +172,7 @@ class Enqueue:
         return tuple(answers.get(each.key, _NOBODY_ANSWERED) for each in self.wanted)
 
     async def _beside(self, now: Instant) -> tuple[RegistrationOutcome, ...]:
-        """In a transaction: one after the other."""
+        """In a transaction, one after the other."""
         known: tuple[RegistrationOutcome, ...] = ()
         for each, doc in zip(self.wanted, self._documents(self.wanted, now), strict=True):
             found = await find_one(self.records, Eq(ID, each.key), fields=(HISTORY, TASK))
@@ -179,7 +184,6 @@ class Enqueue:
         return known
 
     def _documents(self, left: tuple[NewInvocation, ...], now: Instant) -> tuple[Document, ...]:
-        """Their records."""
         return tuple(
             new_invocation(
                 each.key,
@@ -192,18 +196,16 @@ class Enqueue:
         )
 
     async def _insert(self, docs: tuple[Document, ...]) -> int:
-        """Insert those whose ids are free; how many they were."""
+        """Insert those with free ids; return their number."""
         if len(docs) == 1:
             return int(await insert_new(self.records, docs[0]))
         return await insert_many(self.records, *docs)
 
     async def _found(self, left: tuple[NewInvocation, ...]) -> tuple[Document, ...]:
-        """Those that are there."""
         keys = tuple(each.key for each in left)
         return await find_all(self.records, In(ID, keys), limit=len(keys), fields=(HISTORY, TASK))
 
     def _answer(self, found: Document) -> RegistrationOutcome:
-        """What is said of one that is there."""
         job = next(each.job for each in self.wanted if each.key == found[ID])
         if found.held(TASK) != job.task:
             return OF_ANOTHER_TASK
@@ -212,7 +214,7 @@ class Enqueue:
         return Registered(key) if is_mine else Reused(key)
 
     def request_of(self, key: str) -> str:
-        """The id of the request that makes an invocation for this command."""
+        """The id of the request that creates one invocation of this command."""
         check_name(key, "an invocation")
         return f"{self.request}.{key}"
 

@@ -1,17 +1,21 @@
-"""What a process is told of the invocations in its name: one look, with each beat.
+"""Read the invocations in a process's name, with each heartbeat: orders, lost runs and untracked
+ones.
 
-An operator asks for what only the runner can do (`tidegate.invocations.asking`): to end a handler. Whoever else takes an invocation away
-(recovery, or a cancellation that overrides the owner) makes a version of it, so who runs it sees that its own has passed.
+An operator orders a runner to end a handler (`tidegate.invocations.asking`). Other writers that
+take an invocation away (recovery, or a cancellation that overrides the owner) make a new version,
+by which the runner detects the loss.
 
-And what is in its name and not in its hands was taken by a request whose answer it never saw: the store has refused the look that
-was to tell. Nobody else looks after what a living process has, so it gives that back, when it has seen it twice
-(`tidegate.work.worker`, law WK13).
+An invocation in the process's name that it does not track was taken by a request whose reply was
+lost: the store refused the read that follows. Recovery ignores it because the process lives. So the
+process gives it back once it has seen it twice (`tidegate.work.worker`, law WK13).
 
 Laws
-    HD1  What is lost is at another version than the run began at, or gone; it never is that run's again.
-    HD2  What was asked is told as long as the record is at that version (`tidegate.invocations.asking.order`).
-    HD3  What is given back is a stray of the look before, at that version; none of the runs is.
-    HD4  What is in that name is in the hands of its process, or a stray, or given back.
+    HD1  A lost run's record has another version, or is gone; it is never that run's again.
+    HD2  An order is reported as long as the record is at that version
+         (`tidegate.invocations.asking.order`).
+    HD3  Only an untracked invocation of the previous heartbeat, at that version, is given back;
+         never a run.
+    HD4  Each invocation in the name is tracked by its process, untracked, or given back.
 """
 
 from __future__ import annotations
@@ -49,19 +53,19 @@ _ATTEMPTS: Final = 2
 async def heed(
     records: str, owner: str, runs: tuple[Run, ...], untracked: tuple[UntrackedRun, ...] = ()
 ) -> HeartbeatReply:
-    """What there is in the name of a process: a program. It needs the index of `Recoverer.indexes`.
+    """Read the invocations in the name of a process. It needs the index of `Recoverer.indexes`.
 
     Args:
         records: The collection of the invocations.
         owner: The name.
-        runs: What runs in that process.
-        untracked: What it knows to be in its name and not in its hands: that is given back, if it is as it was.
+        runs: The runs of that process.
+        untracked: The untracked ones of the previous heartbeat: given back if unchanged.
 
     Returns:
-        What was asked of the runs, or that they are lost; and what else is in that name.
+        The orders for the runs, or that they are lost; and the other invocations in that name.
 
     Raises:
-        Failure: Nobody answers, or the store refuses.
+        Failure: The store does not answer, or refuses.
     """
     check_collection(records)
     check_name(owner, "a runner")
@@ -74,7 +78,6 @@ async def heed(
 
 
 async def _in_name(records: str, owner: str) -> tuple[Document, ...]:
-    """What is in that name, a page after the other."""
     found: tuple[Document, ...] = ()
     while True:
         after = () if not found else (found[-1][ID],)
@@ -87,7 +90,7 @@ async def _in_name(records: str, owner: str) -> tuple[Document, ...]:
 
 
 def _told(found: tuple[Document, ...], runs: tuple[Run, ...]) -> tuple[tuple[Run, InterruptReason], ...]:
-    """What was asked of the runs, by what is in their owner's name."""
+    """The orders for the runs."""
     known = {record[ID]: record for record in found}
     told: tuple[tuple[Run, InterruptReason], ...] = ()
     for run in runs:
@@ -100,7 +103,6 @@ def _told(found: tuple[Document, ...], runs: tuple[Run, ...]) -> tuple[tuple[Run
 
 
 def _others(found: tuple[Document, ...], runs: tuple[Run, ...]) -> tuple[UntrackedRun, ...]:
-    """What is in that name, and none of the runs."""
     hands = {(run.id, run.token) for run in runs}
     records = ((each, viewed(each)) for each in found)
     return tuple(
@@ -111,7 +113,7 @@ def _others(found: tuple[Document, ...], runs: tuple[Run, ...]) -> tuple[Untrack
 
 
 async def _give_back(records: str, untracked: tuple[UntrackedRun, ...]) -> None:
-    """They were begun by nobody, so that was no try. Where the store does not have them back, the next beat finds them again."""
+    """They never began, so that was no try. After a failure the next heartbeat retries."""
     for start in range(0, len(untracked), UPDATES_MAX):
         ends = tuple(
             RunEnd(

@@ -1,15 +1,17 @@
 """The statuses of an invocation, one asynchronous call of a task: pynenc's table, as data.
 
-An invocation is registered, picked up (pending) by a runner that owns it from then on, runs, and ends. Ownership lasts
-exactly as long as it is pending, running or paused. What takes an invocation away from a runner that is presumed dead
-overrides its ownership (`pending_recovery`, `running_recovery`) and leads back to the queue through `rerouted`.
+An invocation is registered, picked up (pending) by a runner that then owns it, runs, and ends. It
+is owned exactly while it is pending, running or paused. Recovery from a runner that is presumed
+dead
+overrides the ownership (`pending_recovery`, `running_recovery`) and returns it to the queue through
+`rerouted`.
 
-Beside pynenc's edges there are ours, each marked as `Added` with its reason: a runner that begins at once takes what is
-available into `running` in one write, so running acquires its owner as pending does; a runner that shuts down gives its
-runs back in one write; and `cancelled` ends whatever is not final, whoever has it.
+`Added` marks our edges beside pynenc's, with reasons. A runner may take an available invocation to
+`running` in one write, so running acquires its owner as pending does. A runner that shuts down
+gives its runs back in one write. `cancelled` ends whatever is not final, whoever owns it.
 
 Known not to work
-    - A pynenc runner beside ours does not know our edges: it denies what they lead to, and changes nothing.
+    - A pynenc runner beside ours lacks our edges: it denies such moves, and changes nothing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Which invocations does somebody mean, and how are they shown?
+"""Queries for invocations, and the rows and pages that show them.
 
-    InvocationQuery   which: by id, task, queue, status, tenant, callers, error, and when they were made
-    InvocationRow     one of them, as it was read; in a list without arguments and result, and without history unless that is wanted
-    InvocationPage    some of them, the newest first, and where the next ones begin
+    InvocationQuery   a filter: id, task, queue, status, tenant, callers, error, creation time
+    InvocationRow     one invocation as read; in a list without arguments, result and (by default)
+                      history
+    InvocationPage    a page, newest first, and where the next one begins
 
-A query is a filter of the store, but for the text of an error, which is looked for in what the store has found
+The store applies the query, except for the text of an error, which is matched afterwards
 (`InvocationQuery.wants`).
 
 Laws
-    IQ1  What a query wants is what all of its parts say; nothing is said by default, so all are meant.
-    IQ2  A record that cannot be read is a row that says why, and never keeps others from being shown.
+    IQ1  A query matches if all of its parts do; the default matches all.
+    IQ2  An unreadable record is a row with the reason, and never hides others.
 """
 
 from __future__ import annotations
@@ -72,11 +73,11 @@ _KEY: Final = Field[Value](ID.name)
 BRIEF: Final[Fields] = (
     *VIEW, TASK, QUEUE, PRIORITY, TENANT, PARENT, ROOT, DEADLINE, PAYLOAD, CREATED_AT, CHANGED_AT, DUE, HELD, TRIES, ASKED, ERROR,
 )  # fmt: skip
-"""What a list shows."""
+"""The fields of a list."""
 BRIEF_TIMED: Final[Fields] = tuple(dict.fromkeys((*BRIEF, *TIMED)))
-"""What a list shows with histories."""
+"""The fields of a list with histories."""
 NEWEST: Final[Sort] = (Descending(CREATED_AT),)
-"""What was made last comes first."""
+"""Newest first."""
 
 
 # --- what is asked ------------------------------------------------------------------------------------------------------
@@ -85,19 +86,19 @@ NEWEST: Final[Sort] = (Descending(CREATED_AT),)
 @final
 @attrs.frozen(kw_only=True)
 class InvocationQuery:
-    """Which invocations are meant: those to which all of it applies.
+    """A filter; all parts must match.
 
     Attributes:
         ids: One of these; empty for any.
         tasks: Of one of these tasks; empty for any.
         queues: In one of these queues; empty for any.
         statuses: In one of these; empty for any.
-        tenant: On behalf of this one; None for anybody.
+        tenant: Of this tenant; None for any.
         parent: Called by this invocation; None for any.
-        root: Called, by whatever way, on behalf of this invocation; None for any.
-        error: The type or the message of the last error has this in it, whatever the case of its letters; None for any.
-        made_from: Made at this time, or after it; None for any time.
-        made_before: Likewise before this time.
+        root: Called directly or indirectly for this invocation; None for any.
+        error: Text in the type or message of the last error, in any case; None for any.
+        made_from: Created at or after this time; None for any.
+        made_before: Created before this time; None for any.
     """
 
     ids: tuple[str, ...] = ()
@@ -128,7 +129,7 @@ class InvocationQuery:
 
     @property
     def where(self) -> Filter:
-        """What the store is asked for: all but the text of an error (`wants`)."""
+        """The filter for the store: all but the text of an error (`wants`)."""
         parts: list[Filter] = []
         parts += [In(ID, self.ids)] if self.ids else []
         parts += [In(TASK, self.tasks)] if self.tasks else []
@@ -143,7 +144,7 @@ class InvocationQuery:
         return AllOf(tuple(parts)) if parts else Exists(ID)
 
     def wants(self, asked: InvocationRow) -> bool:
-        """Whether one that the store has found is meant."""
+        """Whether one that the store found matches."""
         check_type(asked, InvocationRow, "an invocation")
         if self.error is None:
             return True
@@ -157,22 +158,22 @@ class InvocationQuery:
 @final
 @attrs.frozen(kw_only=True)
 class InvocationRow:
-    """An invocation, as it was read.
+    """An invocation as read.
 
     Attributes:
         key: Its id.
-        record: Its status, its owner and its version; None where it cannot be read.
-        job: What it is to do; None where it cannot be read; in a list without arguments.
-        created_at: When it was made.
-        changed_at: When it became what it is.
-        due: From when on a runner may take it.
-        is_held: An operator has it wait until it is resumed.
-        tries: How many runs have begun.
-        asked: What its runner was asked to do.
-        error: Of the last run that has failed.
-        versions: Its last versions, oldest first; none in a list without histories.
-        document: All that is stored, for whoever shows it; None in a list.
-        trouble: Why it cannot be read.
+        record: Its status, owner and version; None if unreadable.
+        job: Its work, in a list without arguments; None if unreadable.
+        created_at: When it was created.
+        changed_at: When it entered its status.
+        due: When a runner may take it.
+        is_held: An operator holds it until its release.
+        tries: The number of runs begun.
+        asked: The order to its runner.
+        error: The error of the last failed run.
+        versions: Its last versions, oldest first; empty in a list without histories.
+        document: The whole document; None in a list.
+        trouble: Why it is unreadable.
     """
 
     key: Value = attrs.field(eq=exactly)
@@ -193,11 +194,11 @@ class InvocationRow:
 @final
 @attrs.frozen
 class InvocationPage:
-    """Some of the invocations that are asked for, the newest first.
+    """A page of matches, newest first.
 
     Attributes:
-        rows: Those; fewer than asked for, or none, where the text of an error is looked for.
-        after: Where the next page begins; empty where there are no more.
+        rows: The rows; fewer than the limit, or none, if the query matches the text of an error.
+        after: Where the next page begins; empty after the last.
     """
 
     rows: tuple[InvocationRow, ...]
@@ -205,11 +206,11 @@ class InvocationPage:
 
 
 def row(found: Document, *, is_whole: bool = False) -> InvocationRow:
-    """What was found, as a row, whatever it holds.
+    """A document as a row, whatever it holds.
 
     Args:
-        found: The record, or the fields of it that a list shows (`BRIEF`).
-        is_whole: It is the record.
+        found: The record, or its fields `BRIEF`.
+        is_whole: It is the whole record.
     """
     check_type(found, Document, "a document")
     key: Value = found.get(_KEY)

@@ -1,9 +1,10 @@
-"""What an invocation is to do, and where it waits until a runner takes it: the part of its record that never changes.
+"""The work of an invocation and its queue: the part of its record that never changes.
 
-    {task, arguments | payload, queue, priority, tenant, limited_by, rated_by, parent, root, deadline, trace}    absent where there is none
+    {task, arguments | payload, queue, priority, tenant, limited_by, rated_by, parent, root,
+    deadline, trace}    each may be absent
 
-Among those that are due in a queue the more urgent comes first, and of equal ones the one that is due longest. Tenants take turns
-(`tidegate.invocations.taking`): nobody waits behind all the work of somebody else.
+In a queue, due invocations run by priority, then longest due first. Tenants take turns
+(`tidegate.invocations.taking`), so none waits behind all the work of another.
 
 Laws
     JB1  A job is read from a record as it was kept there.
@@ -51,21 +52,23 @@ _STEM_BYTES_MAX: Final = 900
 @final
 @attrs.frozen(kw_only=True)
 class Job:
-    """What an invocation is to do. Invariants: no name is empty; -100 <= priority <= 100; 1 <= deadline; it has arguments or a payload.
+    """The work of an invocation.
+
+    Invariants: no name is empty; -100 <= priority <= 100; 1 <= deadline; arguments or a payload.
 
     Attributes:
         task: The name of the task.
-        arguments: What it is called with: by name, as text or as values; not shown.
-        payload: Where they are too large for a record: the key of the upload that holds them.
-        queue: The queue that it waits in.
-        priority: The more urgent of a queue has the larger one.
-        tenant: On whose behalf; None for nobody in particular.
-        limited_by: The set of invocations of which no more than a number run at once (`admission.reservation_id`); None if none.
-        rated_by: The set of which no more begin in a time than may (`tidegate.invocations.metering`); None if none.
-        parent: The invocation that has called it; None where there is none.
-        root: The first of its callers; None where there is no parent.
-        deadline: How long a run may take, in microseconds; None for as long as it likes.
-        trace: The trace that it belongs to, as a `traceparent` of W3C has it; None if none.
+        arguments: The arguments by name, as text or as values; not shown.
+        payload: The key of their upload, if they are too large for a record.
+        queue: Its queue.
+        priority: Larger is more urgent.
+        tenant: Its tenant; None for none.
+        limited_by: The set with a concurrency limit (`admission.reservation_id`); None for none.
+        rated_by: The set with a rate limit (`tidegate.invocations.metering`); None for none.
+        parent: The calling invocation; None for none.
+        root: The first of its callers; None without a parent.
+        deadline: The time limit of a run, in microseconds; None for no limit.
+        trace: Its trace, as a W3C `traceparent`; None for none.
     """
 
     task: str
@@ -116,7 +119,7 @@ _OPTIONAL: Final[tuple[Field[str] | Field[int], ...]] = (
 
 
 def job_fields(job: Job) -> Document:
-    """What is kept of a job in the record of its invocation.
+    """The fields of a job in a record.
 
     Raises:
         Misuse: It is not a job.
@@ -130,10 +133,10 @@ def job_fields(job: Job) -> Document:
 
 
 def job_of(record: Document) -> Job:
-    """The job of an invocation.
+    """Read the job of an invocation.
 
     Raises:
-        Misuse: The document is not the record of one: a field is missing or of the wrong type.
+        Misuse: The document is not its record: a field is missing or of the wrong type.
     """
     return Job(
         task=needed(record, TASK),
@@ -152,17 +155,17 @@ def job_of(record: Document) -> Job:
 
 
 def new_invocation(key: str, job: Job, request: str, now: Instant, due: Instant | None = None) -> Document:
-    """The record of an invocation that is registered.
+    """The record of a newly registered invocation.
 
     Args:
         key: Its id.
-        job: What it is to do.
-        request: The id of the request that makes it.
-        now: The time, by the store's clock.
-        due: From when on a runner may take it; None for now.
+        job: Its work.
+        request: The id of the request that creates it.
+        now: The store's time.
+        due: When a runner may take it; None for now.
 
     Returns:
-        The document, to be inserted.
+        The document to insert.
 
     Raises:
         Misuse: An argument is empty or of the wrong type.
@@ -173,7 +176,7 @@ def new_invocation(key: str, job: Job, request: str, now: Instant, due: Instant 
 
 
 def upload_stem(key: str) -> str:
-    """What the names of all uploads of an invocation begin with: its id, or the digest of one that is too long for a name.
+    """The prefix of all upload names of an invocation: its id, or a digest if that is too long.
 
     Args:
         key: The id of the invocation.

@@ -1,31 +1,33 @@
-"""How many of a set may begin now: what `tidegate.invocations.rates` decides, kept in one document, read and written.
+"""Apply a rate limit (`tidegate.invocations.rates`) to a set: read, decide, write one document.
 
     {_id: "<the set>", version, free_at, free_us, line_at, asked_at, written_at, admitted}
 
-    1  read the meter, THEN the time of the store, and decide
-    2  write it, if it is still as it was read; where that matches nothing, others were faster, so begin again
+    1  read the meter, THEN the store's time, and decide
+    2  write it, if it is still as read. After a miss another process was faster: begin again
 
-Whose clock. The store's alone. A process that reads its own would admit a burst more for each jump of it, and two that differ by half a
-minute would each have the other wait so long, or nobody. The time was read before the write, and whoever stands still in between
-admits later than it says. So the write has two times, that which was read and its own (`$currentDate`): by what they differ the
-bucket was fuller than it says, and whoever reads it next adds that.
+Only the store's clock counts. With local clocks, each jump would admit one more burst, and two
+clocks half a minute apart would delay one process by that, or none. The time is read before the
+write, so a process that stalls in between admits later than that time. So the write holds two
+times, the one read and its own (`$currentDate`). The bucket was fuller by their difference, and the
+next reader adds it.
 
-A meter that is spent goes (`tidegate.invocations.purging`), and the next one of its set begins with the first version again. So it is
-written only if it was last written when it was: one that was made meanwhile was written later.
+A spent meter is deleted (`tidegate.invocations.purging`), and its successor begins at version 1.
+So the write also checks the last write time: a successor has a later one.
 
-A request without a reply is asked again as a new one. If it was done, its places go to nobody: less is let through than might be,
-and never more. Who gets no answer begins nothing, and what it asked for stays due.
+A request without a reply is repeated as a new one. If it was done, its admissions are lost: fewer
+begin than might, never more. Without any reply no run begins, and the invocations stay due.
 
 Laws
-    MT1  Of one set GC1 holds, of the instants at which meters are written, whatever becomes of processes, requests and replies, and
-         however long anybody stands still.
-    MT2  What is told to be admitted was counted.
-    MT3  Without a fault, and where nobody else asks, it is three requests; for a set that has no meter yet, one more.
+    MT1  For each set GC1 holds, by the instants at which meters are written, despite failures of
+         processes, requests and replies, and despite stalls.
+    MT2  Every reported admission was counted.
+    MT3  Without a fault or a competitor it costs three requests, and one more for a new meter.
 
 Known not to work
-    - What is admitted begins with the next request of its process: who stands still before that begins late, and what others
-      were admitted meanwhile comes on top.
-    - All who ask for one set write one document: some hundred times a second, with as many admitted each time as a request takes.
+    - An admitted run begins with the next request of its process. If that stalls, it begins late,
+      on top of those admitted meanwhile.
+    - All requests for one set write one document: some hundred times a second. Each may admit as
+      many as a request takes.
 """
 
 from __future__ import annotations
@@ -47,18 +49,18 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 
 FREE_AT: Final = Field[Instant]("free_at")
 FREE_US: Final = Field[int]("free_us")
-"""The microseconds of `free_at`, of which a document keeps whole milliseconds."""
+"""The microseconds of `free_at`; documents keep only milliseconds."""
 LINE_AT: Final = Field[Instant]("line_at")
 ASKED_AT: Final = Field[Instant]("asked_at")
 WRITTEN_AT: Final = Field[Instant]("written_at")
 ADMITTED: Final = Field[int]("admitted")
-"""How many ever were."""
+"""The total number admitted."""
 
 
 @final
 @attrs.frozen
 class NotMetered:
-    """Nobody knows: nothing may begin."""
+    """No reply: no run may begin."""
 
     reason: str
 
@@ -67,7 +69,7 @@ MeteringOutcome: TypeAlias = Admission | NotMetered
 
 
 def new_meter(key: str, now: Instant) -> Document:
-    """The document of a set of which nothing was admitted."""
+    """The document of a new meter."""
     check_name(key, "a set of invocations")
     at = _whole(now)
     return Document.of({
@@ -76,7 +78,7 @@ def new_meter(key: str, now: Instant) -> Document:
 
 
 def meter_of(record: Document) -> Meter:
-    """What is kept, as it was when it was written.
+    """The state as written.
 
     Raises:
         Misuse: It is not a meter.
@@ -86,7 +88,7 @@ def meter_of(record: Document) -> Meter:
 
 
 def _whole(at: Instant) -> Instant:
-    """The first whole millisecond that is not before it."""
+    """Round up to a millisecond."""
     check_type(at, Instant, "an instant")
     return at + -at.at % MILLISECOND
 
@@ -94,16 +96,16 @@ def _whole(at: Instant) -> Instant:
 @final
 @attrs.frozen(kw_only=True)
 class Metering:
-    """One question: how many of these may begin?
+    """One command: admit some of a set.
 
     Attributes:
-        key: The set that they are of.
+        key: The set.
         rate: Its rate.
-        wanted: How many there are.
-        behind: How many stand in line behind those, and are not to begin now.
+        wanted: How many would begin.
+        behind: How many more only line up behind those.
         meters: The collection.
-        attempts: How often it asks before it gives up; None for any number.
-        pauses: How long it waits in between.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
     """
 
     key: str
@@ -123,10 +125,11 @@ class Metering:
         check_attempts(self.attempts, self.pauses)
 
     async def run(self) -> MeteringOutcome:
-        """The program.
+        """Admit and count.
 
         Returns:
-            How many may begin, and when the others are to come, in whole milliseconds; or that nobody knows.
+            How many may begin, and the return times of the others, in whole milliseconds; or
+            `NotMetered`.
 
         Raises:
             Refused: The store refuses for good.
@@ -151,7 +154,7 @@ class Metering:
         return NotMetered(f"no answer in {attempt} attempts")
 
     async def _write(self, found: Document, now: Instant, admission: Admission) -> bool:
-        """Keep what was decided, if the meter is still as it was read; False if it is not."""
+        """Write the new state; False if the meter is no longer as read."""
         version, meter = needed(found, VERSION), admission.meter
         free_us = meter.free_at.at % MILLISECOND
         return await update_one(

@@ -1,21 +1,22 @@
-"""An invocation is picked up if the rule of its task admits it: a place is reserved, then the invocation is pending.
+"""Pick an invocation up if its task's rule admits it: reserve a place, then make it pending.
 
-What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. Whoever
-takes a place changes the document of them (`tidegate.invocations.place_documents`).
+`tidegate.invocations.admission` decides; this module reads and writes. Taking a place changes the
+document of places (`tidegate.invocations.place_documents`).
 
-    1  read the record, THEN the places, THEN the records of those who hold one, as far as the decision asks for them
-    2  take a place, if the places are still as they were read
-       (where that matches nothing, or has no answer, they are read again, and show whether one has a place already)
-    3  move the invocation to pending, from the very record that the place was taken for
-    4  or, refused: move it on, to where the rule says
+    1  read the record, THEN the places, THEN the holders' records that the decision needs
+    2  take a place, if the places are still as read
+       (after a miss or without a reply, read again: the document shows whether it was taken)
+    3  move the invocation to pending, from the record that the place was taken for
+    4  or, if refused, move it on as the rule says
 
 Laws
     IP1  At most `at_most` invocations of one set are pending, running or paused at any time.
-    IP2  Where an invocation is said to be picked up, it is pending, or was, at that version.
-    IP3  Where an invocation is said to be held back, it was moved on.
+    IP2  An invocation that is answered as picked up is pending, or was, at that version.
+    IP3  An invocation that is answered as held back was moved on.
 
 Known not to work
-    - A picker that gives up may have a place without being pending: the next one who looks finds that it is not held.
+    - A picker that gives up may leave a place although it is not pending: the next reader finds
+      that the place is not held.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ ATTEMPTS: Final = 8
 @final
 @attrs.frozen
 class PickedUp:
-    """It is pending, by that runner, since that version."""
+    """It is pending, owned by that runner, since that version."""
 
     version: int
 
@@ -67,7 +68,7 @@ class PickedUp:
 @final
 @attrs.frozen
 class HeldBack:
-    """Others have the places; it was moved to that status, which made that version."""
+    """Others hold the places; it was moved to that status at that version."""
 
     status: str
     version: int
@@ -79,7 +80,7 @@ class HeldBack:
 @final
 @attrs.frozen
 class NotPickedUp:
-    """It is not available, or others were faster, or nobody answered."""
+    """It is not available, or others were faster, or the store did not answer."""
 
     reason: str
 
@@ -88,10 +89,10 @@ PickOutcome: TypeAlias = PickedUp | HeldBack | NotPickedUp
 
 
 RunningAdmission: TypeAlias = HasPlace | LookAgain | NoFreePlace | NotAvailable
-"""What has become of the wish for a place: `RunningVerdict`, once it is carried out."""
+"""`RunningVerdict` after it has been carried out."""
 
 Known: TypeAlias = tuple[tuple[str, StatusRecord | None], ...]
-"""Invocations and their records; a tuple of pairs, for a program holds immutable values only."""
+"""Invocations and their records, in pairs: a program holds only immutable values."""
 
 
 @final
@@ -101,17 +102,17 @@ class Picker:
 
     Attributes:
         key: The invocation.
-        call: What it calls.
-        rule: The rule of its task for running.
-        limited_by: The set that it is of, where that is known already; None for what the rule says of the call.
-        expected: The record as it was found to be due: one that has moved since may be due later. None for any.
-        runner: Who picks it up.
+        call: Its call.
+        rule: The running rule of its task.
+        limited_by: Its set, if known; None to derive it from the rule and the call.
+        expected: The record as found due; a later one may be due later. None for any.
+        runner: The new owner.
         request: An id used for this command only.
         at_most: How many of the set may run at once.
-        reroute: Whether it goes back to the queue if it is refused; else it ends.
+        reroute: If refused it returns to the queue; otherwise it ends.
         records, places: The collections.
-        attempts: How often to try before giving up; None for any number.
-        pauses: How long it waits in between.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
     """
 
     key: str
@@ -205,7 +206,7 @@ class Picker:
         return decide_running(reservation, self.key, record, dict(known), at_most=self.at_most, reroute=self.reroute)
 
     async def _look(self, invocations: tuple[str, ...]) -> Known:
-        """Read the records of those who have a place, AFTER the places."""
+        """Read the holders' records, AFTER the places."""
         known: Known = ()
         for key in invocations:
             record = await self._record(key)
@@ -213,7 +214,6 @@ class Picker:
         return known
 
     async def _move(self, record: StatusRecord, target: str, runner: str | None) -> TransitionOutcome:
-        """Move the invocation from the very record that was decided on."""
         return await Transition(
             self.records,
             INVOCATION,

@@ -1,9 +1,9 @@
-"""The places of a set of calls or invocations that exclude each other: one document with a version, read and taken.
+"""The places of a set of mutually exclusive calls or invocations: one versioned document.
 
     {_id: "<the set>", version, places: [{invocation, version}, ...]}
 
-Whoever takes a place changes the document by compare-and-set, from the version and the places that were read: where nobody is in
-it it goes (`tidegate.invocations.purging`), and what is made for the next one begins with the first version again.
+Taking a place is a compare-and-set on the version and the places as read. Both are needed: an empty
+document is deleted (`tidegate.invocations.purging`), and its successor begins at version 1.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INVOCATION_ID: Final = Field[str]("invocation")
 @final
 @attrs.frozen
 class HasPlace:
-    """It has a place, taken now or before, and may go on."""
+    """It has a place, taken now or before."""
 
     def __str__(self) -> str:
         return "has a place"
@@ -36,14 +36,14 @@ class HasPlace:
 @final
 @attrs.frozen
 class LookAgain:
-    """Nothing is decided, for what was looked at is no longer so, or not yet whole: look again."""
+    """No decision: the data was outdated or incomplete. Read again."""
 
     def __str__(self) -> str:
         return "look again"
 
 
 def places_of(record: Document | None) -> Reservation:
-    """The places that a document holds; none where there is none.
+    """Read the places; none without a document.
 
     Raises:
         Misuse: It is not a document of places.
@@ -56,7 +56,7 @@ def places_of(record: Document | None) -> Reservation:
 
 
 def kept(reservation: Reservation) -> tuple[Document, ...]:
-    """What is stored of it.
+    """The stored form.
 
     Raises:
         Misuse: It is not a reservation.
@@ -66,7 +66,7 @@ def kept(reservation: Reservation) -> tuple[Document, ...]:
 
 
 def as_read(found: Document) -> Filter:
-    """The document of places is as it was read.
+    """The filter that matches the document only as it was read.
 
     Raises:
         Misuse: It is not a document of places.
@@ -75,7 +75,7 @@ def as_read(found: Document) -> Filter:
 
 
 async def take_places(collection: str, places: str, found: Document | None, wanted: Reservation) -> bool:
-    """Write the places, if they are still as they were read; False if they are not."""
+    """Write the places if they are still as read; otherwise False."""
     if found is None:
         return await insert_new(collection, Document.of({"_id": places, "version": 1, "places": kept(wanted)}))
     after = needed(found, VERSION) + 1

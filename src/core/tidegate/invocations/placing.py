@@ -1,29 +1,33 @@
-"""Places for many invocations at once: who has one, who waits for one, and who is woken when one is free.
+"""Reserve places for many invocations at once, queue those that get none, and wake them.
 
-What is decided is in `tidegate.invocations.admission`, for one invocation after the other. Here many are looked at together,
-each as it was found to be due, and each set of them has one document (`tidegate.invocations.place_documents`):
+`tidegate.invocations.admission` decides for one invocation at a time. This module handles a batch,
+each with its record as found due. Each set has one document
+(`tidegate.invocations.place_documents`):
 
-    place    read the documents, THEN the records of those who hold places, as far as all are taken; write what changes: one
-             bulk, each document if it still is as it was read. Where fewer matched, for others were faster, or nobody answers,
-             look again: who has a place by then is found in the document
-    wait     who gets none is put off, and waits: one bulk. Its status and its version stay
-    look     THEN at the records of those who hold the places once more: who freed one meanwhile saw nobody wait
-    wake     whoever has freed places makes as many due of those who wait, the more urgent first, and of equal ones who is due
-             longest: each stands again where it stood
+    place    Read the documents, and THEN the holders' records of full sets. Write the changes in
+             one bulk, each document if it still is as it was read. If fewer match, or without a
+             reply, read again: the document shows who has a place by then.
+    wait     Put off the refused in one bulk. Their status and version stay.
+    look     THEN read the holders' records once more: a holder that freed its place in between
+             saw no waiter.
+    wake     After freeing places, make as many waiters due: higher priority first, then longest
+             due. Each returns to its old position in the queue.
 
-A request to wake that is lost costs time, and nothing else: who waits is due in any case after `held_back`, and after that as long
-as it has waited so far, up to `LONGEST`; so ten thousand who wait do not ask all the time. Each time up to half is added, of each
-another part, so that they do not ask together.
+A lost wake-up costs only time. A waiter is due in any case after `held_back`, and later after as
+long as it has waited so far, up to `LONGEST`, so that ten thousand waiters do not poll all the
+time. Up to half is added to each delay, different per invocation, to scatter them.
 
 Laws
-    PL1  At most `at_most` invocations of one set run at any time, if each begins from the very record that it has a place for.
-    PL2  Who has no place and is not refused is as it was.
-    PL3  At rest, and where requests were answered, nobody sleeps while there is a place.
-    PL4  Who waits is due at some time.
+    PL1  At most `at_most` invocations of one set run at any time, if each begins from the record
+         that its place was granted for.
+    PL2  An invocation that has no place and is not refused is unchanged.
+    PL3  At rest, if requests were answered, no invocation sleeps while there is a place.
+    PL4  A waiting invocation is due at some time.
 
 Known not to work
-    - Who dies between the end of a run and the request that wakes leaves others asleep, for as long as `held_back` says.
-    - Nobody waits in line: a place goes to whoever asks first, and who was woken may be refused again.
+    - A process that dies between the end of a run and its wake-up leaves waiters asleep, for as
+      long as `held_back`.
+    - There is no queue: a place goes to the first request, and a woken waiter may be refused again.
 """
 
 from __future__ import annotations
@@ -93,28 +97,28 @@ from tidegate.retries.backoff import Exponential, draw_of
 from tidegate.retries.pauses import Pauses, begins, check_attempts, goes_on
 
 LONGEST: Final[Duration] = 5 * MINUTE
-"""After how long who waits is due again in any case, however long it has waited; scattered, up to half as long again."""
+"""The longest delay until a waiter is due in any case, before up to half is added."""
 SOON: Final = Pauses(Exponential(5 * MILLISECOND, cap=SECOND))
-"""Between two looks at places that others change: what is not placed is looked at again soon in any case."""
+"""The delays between two reads of contended places; others change them soon."""
 _ATTEMPTS: Final = 4
 _ORDER: Final[Sort] = (Ascending(LIMITED_BY), Descending(PRIORITY), Ascending(WAITS))
 _SLEEPS: Final[tuple[Filter, ...]] = (Exists(DUE), Exists(WAITS))
 WAITING: Final = Index(_ORDER, AllOf(_SLEEPS))
-"""By which those who wait are found."""
+"""The index by which waiters are found."""
 _UNSURE: Final = (Ambiguous, NotApplied, NotDurable)
 
 
 @final
 @attrs.frozen
 class Wish:
-    """An invocation that wants a place. Invariants: its key and its set are not empty; 1 <= at_most.
+    """A request for a place. Invariants: its key and its set are not empty; 1 <= at_most.
 
     Attributes:
-        key: Its id.
-        record: Its record as it was found: it begins from this one, and from no other.
-        limited_by: The set that it is of.
-        at_most: How many of those may run at once.
-        since: Since when it is due, or waits for a place; None where that is now.
+        key: The id of the invocation.
+        record: Its record as found: it begins only from this one.
+        limited_by: Its set.
+        at_most: The concurrency limit of the set.
+        since: When it became due or began to wait for a place; None for now.
     """
 
     key: str
@@ -132,9 +136,9 @@ class Wish:
 
 
 Freed: TypeAlias = tuple[tuple[str, int], ...]
-"""Sets, and how many places of each are free."""
+"""Sets, and the number of free places of each."""
 Holders: TypeAlias = tuple[tuple[str, tuple[Place, ...]], ...]
-"""Sets, and who has the places of each."""
+"""Sets, and the held places of each."""
 _Wishes: TypeAlias = tuple[Wish, ...]
 _Known: TypeAlias = tuple[tuple[str, StatusRecord | None], ...]
 
@@ -142,12 +146,12 @@ _Known: TypeAlias = tuple[tuple[str, StatusRecord | None], ...]
 @final
 @attrs.frozen
 class Placed:
-    """What has become of wishes; of one that is in neither, nobody knows, and it is as it was.
+    """The result of a batch. A wish in neither tuple has an unknown outcome and is unchanged.
 
     Attributes:
-        has: Who has a place.
-        refused: Who is refused.
-        by: Who has the places of the sets of those, for certain.
+        has: The invocations that have a place.
+        refused: The refused invocations.
+        by: The places that certainly are held, of the sets of the refused.
     """
 
     has: tuple[str, ...] = ()
@@ -161,7 +165,7 @@ class Placed:
 @final
 @attrs.frozen
 class _Decided:
-    """What is decided of a set: who has a place once it is written, who is refused, and who is to be asked for first."""
+    """The decision on a set. `has` holds once it is written; `asks` are records to read first."""
 
     name: str
     before: Reservation
@@ -177,7 +181,7 @@ class _Decided:
 
 
 def _decide(wishes: _Wishes, found: tuple[Document, ...], known: _Known) -> tuple[_Decided, ...]:
-    """Of each set, one wish after the other, each on what the one before leaves."""
+    """Decide wish by wish, each on the places that the previous one leaves."""
     docs, records = {doc[ID]: doc for doc in found}, dict(known)
     sets: dict[str, list[Wish]] = {}
     for wish in wishes:
@@ -206,7 +210,7 @@ def _of_set(name: str, wishes: list[Wish], before: Reservation, records: dict[st
 
 
 def _freed(by: Holders, known: _Known) -> Freed:
-    """How many of these places are held no more, by the records of those who had them, read AFTER that."""
+    """How many places are no longer held, by their holders' records, read AFTER the places."""
     records = dict(known)
     free = {
         name: sum(
@@ -219,7 +223,7 @@ def _freed(by: Holders, known: _Known) -> Freed:
 
 
 def _due(wish: Wish, held_back: Duration, now: Instant) -> Instant:
-    """When it is due in any case: later, the longer it waits, and up to half as much later again, each at another time."""
+    """When a waiter is due in any case: later the longer it waits, and scattered by its key."""
     waited = 0 if wish.since is None else min(max(now - wish.since, 0), LONGEST)
     longest = max(held_back, waited)
     after = longest + longest * draw_of(wish.key) // PPM // 2
@@ -232,13 +236,13 @@ def _due(wish: Wish, held_back: Duration, now: Instant) -> Instant:
 @final
 @attrs.frozen(kw_only=True)
 class Placing:
-    """Wishes of invocations, each of another one.
+    """Requests for places, each of another invocation.
 
     Attributes:
-        wishes: The wishes.
+        wishes: The requests.
         records, places: The collections.
-        attempts: How often to try before giving up; None for any number.
-        pauses: How long it waits in between.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
     """
 
     wishes: tuple[Wish, ...]
@@ -255,7 +259,7 @@ class Placing:
         check_attempts(self.attempts, self.pauses)
 
     async def place(self) -> Placed:
-        """The program: who has a place.
+        """Reserve places.
 
         Raises:
             Refused: The store refuses for good.
@@ -284,10 +288,10 @@ class Placing:
         return placed
 
     async def wait(self, held_back: Duration) -> None:
-        """The program: these are refused, and wait.
+        """Put off all wishes, which were refused, until a wake-up.
 
         Args:
-            held_back: For how long, at first, until they are due in any case, in microseconds.
+            held_back: The first delay until they are due in any case, in microseconds.
 
         Raises:
             Refused: The store refuses for good.
@@ -301,10 +305,10 @@ class Placing:
             pass  # it is due as before, or waits
 
     async def look(self, by: Holders) -> None:
-        """The program: wake as many as have been freed of these places since they were read.
+        """Wake as many waiters as places were freed since they were read.
 
         Args:
-            by: Who has which (`Placed.by`).
+            by: The held places as read (`Placed.by`).
 
         Raises:
             Refused: The store refuses for good.
@@ -325,13 +329,12 @@ class Placing:
 
 
 def _waits(records: str, wish: Wish, due: Instant, now: Instant) -> UpdateOne:
-    """It waits until then, if it is as it was found."""
     where = AllOf((unchanged(wish.key, wish.record), Exists(DUE)))
     return update_one(records, where, Put(DUE, due), Put(LATER, due), Put(WAITS, wish.since or now))
 
 
 def _with(placed: Placed, decided: Iterable[_Decided]) -> Placed:
-    """What is known with these sets, whose documents are as they are to be."""
+    """Add sets whose documents need no more changes."""
     for each in decided:
         by = ((each.name, each.by),) if each.refused else ()
         placed = Placed((*placed.has, *each.has), (*placed.refused, *each.refused), (*placed.by, *by))
@@ -339,7 +342,7 @@ def _with(placed: Placed, decided: Iterable[_Decided]) -> Placed:
 
 
 async def _records(records: str, keys: tuple[str, ...]) -> _Known:
-    """Their records; None for one that is missing."""
+    """The records by key; None for a missing one."""
     known: _Known = ()
     for start in range(0, len(keys), FOUND_MAX):
         some = keys[start : start + FOUND_MAX]
@@ -349,7 +352,7 @@ async def _records(records: str, keys: tuple[str, ...]) -> _Known:
 
 
 async def _write(places: str, found: tuple[Document, ...], decided: tuple[_Decided, ...]) -> int:
-    """Write the places of these sets, each if it still is as it was read; how many were."""
+    """Write each set's places if they are as read; return the number written."""
     written = 0
     before = tuple((doc[ID], doc) for doc in found)
     new = tuple(each for each in decided if each.name not in dict(before))
@@ -363,22 +366,21 @@ async def _write(places: str, found: tuple[Document, ...], decided: tuple[_Decid
 
 
 def _places_are(places: str, decided: _Decided, before: Document) -> UpdateOne:
-    """The places are these, if they still are as they were read."""
     after = needed(before, VERSION) + 1
     return update_one(places, as_read(before), Put(VERSION, after), Put(PLACES, kept(decided.reservation)))
 
 
 async def wake(records: str, freed: Freed, attempts: int | None = _ATTEMPTS, pauses: Pauses = SOON) -> bool:
-    """The program: places are free, and as many of those who wait are due now.
+    """Make as many waiters due as there are free places.
 
     Args:
         records: The collection of the invocations.
-        freed: How many of which set.
-        attempts: How often to try before giving up; None for any number.
-        pauses: How long it waits in between.
+        freed: The number of free places of each set.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
 
     Returns:
-        Whether somebody is due who waited.
+        Whether a waiter is due now.
 
     Raises:
         Refused: The store refuses for good.
@@ -413,20 +415,19 @@ _MORE: Final = 10
 
 
 def _first(found: tuple[Document, ...], freed: Freed) -> tuple[Document, ...]:
-    """The first ones of each set, so many of it at most."""
     most = dict(freed)
     sets = groupby(found, key=lambda doc: needed(doc, LIMITED_BY))
     return tuple(doc for name, docs in sets for doc in islice(docs, most[name]))
 
 
 def _behind(last: str, freed: Freed, some: tuple[Document, ...]) -> Freed:
-    """What is left where a look ends within a set and these are woken: of that set, one of which is, what they leave."""
+    """The free places left after a read that ended within the set `last` and woke `some`."""
     woken = sum(doc[LIMITED_BY] == last for doc in some)
     left = ((name, number - woken if name == last else number) for name, number in freed if name >= last)
     return tuple((name, number) for name, number in left if number)
 
 
 def _woken(records: str, doc: Document) -> UpdateOne:
-    """It is due as it was before, if it waits: not behind all that came since."""
+    """It is due as before, and so stays ahead of later ones."""
     due = Put(DUE, needed(doc, WAITS))
     return update_one(records, AllOf((Eq(ID, doc[ID]), *_SLEEPS)), due, Remove(LATER), Remove(WAITS))

@@ -1,42 +1,51 @@
-"""What has ended is kept for a while, and then goes: the invocation, its call, and the uploads that nothing refers to any more.
+"""Delete ended invocations after their retention time, with their calls and unreferenced uploads.
 
-    purge            invocations that ended long enough ago, the longest first, a page at a time
-    sweep_payloads   uploads that no invocation names, and none has named for long enough
-    sweep_places     sets of those who exclude each other in which nobody is
-    sweep_meters     meters of rates that say nothing any more, and that nobody has asked for long enough
+    purge            invocations that ended long enough ago, oldest end first, page by page
+    sweep_payloads   uploads that no invocation has referred to for long enough
+    sweep_places     documents of places without a holder
+    sweep_meters     spent rate meters that were idle for long enough
 
-A result is kept for whoever waits for it, an error for whoever looks into it; what triggers have not heard of stays until they
-have. An invocation that was registered under control may still stand in the places of those who exclude each other, and whoever
-finds it there without a record takes it for one that is yet to be made, and makes it. One that has run still stands in those of
-who run, and nobody would ever take it out where no other of its key comes. So of each page
+Results are kept for callers, and errors for diagnosis. A record with notices stays until triggers
+have processed them. An ended invocation may still have a registration place: a registrar that finds
+it there without a record would create it. It may also have a running place, which remains for ever
+if
+no other invocation of its key comes. So for each page
 
-    1  read the calls, THEN the places that they were registered for, and in which they ran; take those who go out of them, if
-       the places are still as they were read; where that matches nothing, or has no answer, those of the page stay until the next pass
-    2  remove the calls, THEN the invocations: a registrar reads them the other way round, so it never finds a call whose
-       invocation was removed
+    1  read the calls, THEN the places of registration and running; remove the ended invocations
+       from them, if they are still as read. Without a match or a reply, the invocations of the page
+       with a call or a limit stay until the next pass
+    2  delete the calls, THEN the invocations. A registrar reads them in the opposite order, so it
+       never finds a call whose invocation was deleted
 
-A set in which nobody is excludes nobody, and a meter that is spent lets through what one does of which nothing was admitted
-(`tidegate.invocations.rates`, GC5): whoever finds none goes on as if it were there. Each is deleted only if that is still so of it
-when it goes, which the store judges: the places are empty, the meter was written no later than those that were read. Whoever has read it before, and
-writes after, finds none, or one that was made meanwhile: that has other places, or was written later, so nothing matches.
+An empty document of places excludes no invocation, and a spent meter admits the same as none
+(`tidegate.invocations.rates`, GC5). A caller that finds none proceeds as if it were there. The
+store
+deletes each only if the condition still holds: the places are empty, and the meter was written no
+later than those read. A concurrent writer then finds none, or a new one. A new one has other places
+or a later time, so the delete does not match it.
 
-An upload is made before it is referred to: of arguments before the invocation is made, of results before its end is written,
-each under a name that no other has, so that none is put where one stands that is marked. One
-that nothing refers to is marked with the time, and goes once it has been marked for long enough. What is repeated
-(`tidegate.invocations.asking`) refers to the arguments of what it repeats.
+An upload is made before it is referred to: arguments before the invocation is created, results
+before the end is written. Each has a unique name, so a new upload never meets a marked one. An
+unreferenced upload is marked with the time, and deleted once the mark is old enough. A repetition
+(`tidegate.invocations.asking`) refers to the arguments of its original.
 
 Laws
-    PG1  Nothing goes that has not ended, that ended too lately, or that triggers have yet to hear of.
-    PG2  What is gone never comes back, and never runs again.
-    PG3  At rest, after a purge, nothing is left that ended long enough ago; no call without its invocation, either.
-    PG4  No upload goes that an invocation refers to.
-    PG5  Nobody loses a place that is held; and while meters go, rates hold (MT1).
-    PG6  At rest, after a sweep, no set is left in which nobody is, and no meter that was spent and let alone for so long.
+    PG1  No invocation is deleted that has not ended, ended too recently, or has notices that
+         triggers have not processed.
+    PG2  A deleted invocation never comes back and never runs again.
+    PG3  At rest, after a purge, no invocation remains that ended long enough ago, and no call
+         without its invocation.
+    PG4  No upload is deleted that an invocation refers to.
+    PG5  No held place is lost; and while meters are deleted, rates hold (MT1).
+    PG6  At rest, after a sweep, no empty document of places remains, and no spent meter idle for
+         so long.
 
 Known not to work
-    - A registrar that stands still for longer than an age, between its look and its write, makes an invocation anew.
-    - Who had a place, and was removed by a version before this one, stays in it until another one of its key comes.
-    - Where invocations are kept for ever, so are the places in which they ran, one document for each key.
+    - A registrar that stalls for longer than an age, between its read and its write, creates an
+      invocation again.
+    - An invocation deleted by an earlier version of tidegate keeps its running place until another
+      one of its key comes.
+    - If invocations are kept for ever, so are their running places, one document per key.
 """
 
 from __future__ import annotations
@@ -105,7 +114,7 @@ _KEY: Final = Field[Value](ID.name)
 _EMPTY: Final = Eq(PLACES, ())
 _BY_VERSION: Final = (Ascending(VERSION),)
 _IDLE: Final = (Ascending(WRITTEN_AT),)
-"""Meters, those first that nobody has asked for the longest."""
+"""Meters, longest idle first."""
 _IS_FINAL: Final = In(STATUS, tuple(sorted(each.status for each in INVOCATION.definitions if each.final)))
 _IS_HEARD: Final = AnyOf((Not(Exists(NOTICE)), Eq(NOTICE, ())))
 
@@ -113,11 +122,11 @@ _IS_HEARD: Final = AnyOf((Not(Exists(NOTICE)), Eq(NOTICE, ())))
 @final
 @attrs.frozen
 class Purged:
-    """What a pass has removed.
+    """The result of a pass.
 
     Attributes:
-        removed: How many, as far as it is known: what was done without a reply is not counted.
-        is_done: It came to the end; if not, there is more, or nobody answered: go on at the next pass.
+        removed: The number known to be deleted; deletes without a reply are not counted.
+        is_done: The pass is complete. If not, there is more or no reply: continue at the next pass.
     """
 
     removed: int
@@ -132,7 +141,7 @@ def _is_spent(doc: Document, now: Instant) -> bool:
     try:
         return is_spent(meter_of(doc), now)
     except Misuse:
-        return False  # nobody knows
+        return False  # unreadable: keep it
 
 
 async def _is_past(until: Instant | None) -> bool:
@@ -145,15 +154,15 @@ async def _is_past(until: Instant | None) -> bool:
 @final
 @attrs.frozen(kw_only=True)
 class Purging:
-    """How long what has ended is kept. Invariants: 0 <= each age; 1 <= batch <= FOUND_MAX.
+    """Retention times. Invariants: 0 <= each age; 1 <= batch <= FOUND_MAX.
 
     Attributes:
-        success_age: For how long after its end an invocation that has succeeded is kept, in microseconds; None for ever.
-        other_age: Likewise one that has failed, was cancelled, or was not admitted.
-        payload_age: For how long an upload that nothing refers to is kept.
-        meter_age: For how long a meter is kept that nobody asks.
+        success_age: The retention of succeeded invocations, in microseconds; None for ever.
+        other_age: The same for failed, cancelled and not admitted ones.
+        payload_age: The retention of unreferenced uploads, in microseconds.
+        meter_age: The retention of idle meters, in microseconds.
         records, places, calls, payloads, meters: The collections.
-        batch: How many are removed at a time.
+        batch: The page size.
     """
 
     success_age: Duration | None = DAY
@@ -177,7 +186,7 @@ class Purging:
 
     @property
     def indexes(self) -> Indexes:
-        """What a pass needs: it reads what goes, however many others there are."""
+        """The indexes that limit the reads of a pass to deletable documents."""
         return {
             self.records: (
                 Index((Ascending(STATUS), Ascending(CHANGED_AT))),
@@ -191,11 +200,12 @@ class Purging:
     # --- invocations ---
 
     async def purge(self, until: Instant | None = None) -> Purged:
-        """The program: one pass over what has ended.
+        """Make one pass over ended invocations.
 
         Args:
-            until: When its time is over, by the store's clock: it begins no more pages then, but for the first of each status. None for
-                never.
+            until: The end of its time, by the store's clock: then it begins no more pages, except
+                the
+                first of each status. None for no end.
 
         Raises:
             Refused: The store refuses for good.
@@ -226,7 +236,7 @@ class Purging:
         return Purged(removed, is_done)
 
     async def _gone(self, page: tuple[Document, ...]) -> int:
-        """Remove these; how many went."""
+        """Delete a page; return how many were deleted."""
         ended = tuple(needed(each, ID) for each in page)
         limited = tuple((needed(each, ID), at) for each in page if (at := each.get(LIMITED_BY)) is not None)
         found = await find_all(self.calls, In(ID, ended), limit=len(ended), fields=(PLACES_ID,))
@@ -240,13 +250,13 @@ class Purging:
         return await self._remove(ended, calls)
 
     async def _remove(self, going: tuple[str, ...], calls: tuple[str, ...]) -> int:
-        """Remove the calls, THEN the invocations; how many of these there were."""
+        """Delete the calls, THEN the invocations; count the latter."""
         if calls:
             await delete_many(self.calls, In(ID, calls))
         return await delete_many(self.records, In(ID, going), _IS_FINAL)
 
     async def _vacated(self, places: tuple[str, ...], ended: tuple[str, ...]) -> bool:
-        """Take those who have ended out of these places; whether they are out of all of them."""
+        """Remove the ended from these places; return whether all places are free of them."""
         for start in range(0, len(places), FOUND_MAX):
             some = places[start : start + FOUND_MAX]
             found = await find_all(self.places, In(ID, some), limit=len(some))
@@ -266,7 +276,8 @@ class Purging:
     # --- payloads ---
 
     async def sweep_payloads(self) -> Purged:
-        """The program: one pass over the records of uploads; their chunks go by a sweep of `tidegate.payloads.uploads`.
+        """Make one pass over the records of uploads; `tidegate.payloads.uploads` sweeps their
+        chunks.
 
         Raises:
             Refused: The store refuses for good.
@@ -285,7 +296,7 @@ class Purging:
             after = (needed(found[-1], _KEY),)
 
     async def _swept(self, uploads: tuple[str, ...]) -> int:
-        """Mark those of a page that nothing refers to, and remove those that have been marked for long; how many went."""
+        """Mark the unreferenced uploads of a page, and delete those marked long ago."""
         named = await self._named(PAYLOAD, uploads) | await self._named(RESULT_PAYLOAD, uploads)
         used = tuple(each for each in uploads if each in named)
         unnamed = tuple(each for each in uploads if each not in named)
@@ -299,7 +310,7 @@ class Purging:
         return await delete_many(self.payloads, In(ID, unnamed), OlderThan(UNNAMED_SINCE, self.payload_age))
 
     async def _named(self, field: Field[str], uploads: tuple[str, ...]) -> frozenset[str]:
-        """Those of these that an invocation names in that field."""
+        """The uploads that an invocation refers to in this field."""
         named = frozenset[str]()
         after: tuple[Value, ...] = ()
         while True:
@@ -312,10 +323,10 @@ class Purging:
     # --- places and meters ---
 
     async def sweep_places(self, until: Instant | None = None) -> Purged:
-        """The program: one pass over sets in which nobody is.
+        """Make one pass over empty documents of places.
 
         Args:
-            until: As of `purge`.
+            until: As in `purge`.
 
         Raises:
             Refused: The store refuses for good.
@@ -333,10 +344,10 @@ class Purging:
                 return Purged(removed, is_done=False)
 
     async def sweep_meters(self, until: Instant | None = None) -> Purged:
-        """The program: one pass over meters that nobody has asked for long enough.
+        """Make one pass over idle meters.
 
         Args:
-            until: As of `purge`.
+            until: As in `purge`.
 
         Raises:
             Refused: The store refuses for good.

@@ -1,29 +1,34 @@
-"""How many more may begin now, and when are the others to come? A rate as a bucket that runs out.
+"""Decides how many may begin now under a rate limit, and when the others should return.
 
-The generic cell rate algorithm: ATM Forum, Traffic Management Specification 4.0 (af-tm-0056.000, 1996), 4.4.2; in ITU-T I.371; the
-leaky bucket as a meter of Turner (1986). Each that is admitted adds an `interval` to a bucket, which runs out as time passes; one
-is admitted if it fits. So what is kept of a rate is one instant, at which the bucket is empty, however many are admitted.
+The generic cell rate algorithm: ATM Forum, Traffic Management Specification 4.0 (af-tm-0056.000,
+1996), 4.4.2; in ITU-T I.371; the leaky bucket as a meter of Turner (1986). Each admission adds an
+`interval` to a bucket, which drains with time; one is admitted if it fits. So the state of a rate
+is
+one instant, at which the bucket is empty, however many are admitted.
 
-Who is refused is told when to come again, and stands in line: each an interval after the one before, so that of a hundred thousand
-that wait not all come back at once, and each asks about twice. The line is no promise: who comes asks again, as everybody does, so
-after an outage those whose instants have passed are not admitted all at once. A line is believed until the bucket has been empty for
-so long that somebody who stood there would have come: they were cancelled, perhaps.
+A refused invocation gets a return time, one interval after the one before it. So of 100,000 waiters
+not all return at once, and each asks about twice. The line is no reservation: everyone asks
+again, so after an outage those whose times have passed are not all admitted at once. The line ends
+once the bucket has been empty so long that a waiter would have returned: they may be cancelled.
 
-All instants are of the clock of the store, which goes back where another node becomes primary: the bucket is never fuller
-than full, so the rate goes on after the time in which it runs out, however far the clock was ahead.
+All instants are of the store's clock, which goes back when another node becomes primary. The
+bucket is never fuller than full, so the rate resumes after its drain time, however far the
+clock was ahead.
 
 Laws
-    GC1  In any time t, its ends included, no more are admitted than `burst` + t / `interval`, while the clock does not go back.
-    GC2  Nobody is refused for whom there is room: one more than are admitted would break GC1.
-    GC3  Who is refused is told to come no sooner than when one may be admitted, an interval behind the one before, and behind all who were
-         told before, unless the bucket was empty for `LINE_PATIENCE` and an interval; up to `LINE_MAX`, from where the line begins anew.
-    GC4  Whatever the clock did, `burst` fit after `burst` intervals in which nobody came.
-    GC5  What is spent decides as if nothing had been admitted, then and later: it need not be kept.
+    GC1  In any time t, its ends included, at most `burst` + t / `interval` are admitted, while the
+         clock does not go back.
+    GC2  No request is refused needlessly: one more admission would break GC1.
+    GC3  A refused one is told to return no sooner than one may be admitted: an interval behind the
+         one before, and behind all told before, unless the bucket was empty for `LINE_PATIENCE`
+         and an interval. Beyond `LINE_MAX` the line begins again.
+    GC4  Whatever the clock did, `burst` fit after `burst` intervals without a request.
+    GC5  A spent meter decides, now and later, like a new one, so it need not be kept.
 
 Known not to work
-    - Who is more urgent stands in line as others do.
-    - In `per`, a burst and what the rate lets through meanwhile may come together: nearly twice `at_most`. With a burst of 1
-      it is one more than `at_most` at most, and one at a time.
+    - Priority does not count in the line.
+    - In `per`, a burst and the steady rate may add up to nearly twice `at_most`. With a burst of 1
+      it is at most one more than `at_most`, one at a time.
 """
 
 from __future__ import annotations
@@ -38,21 +43,21 @@ from tidegate.model.values import check_int, check_type
 from tidegate.retries.backoff import check_delay
 
 LINE_MAX: Final[Duration] = 10 * MINUTE
-"""How far a line reaches: beyond, it begins anew, and who stands there may be refused once more."""
+"""The length of the line. Beyond, it begins again, and later ones may be refused again."""
 LINE_PATIENCE: Final[Duration] = 10 * SECOND
-"""For how long the bucket may be empty, beside an interval, before nobody is thought to stand in line: looks may be so late."""
+"""How long, plus an interval, the bucket is empty before the line counts as gone."""
 _WANTED_MAX: Final = 1_000_000
 
 
 @final
 @attrs.frozen
 class Rate:
-    """How many may begin in a time. Invariants: 1 <= burst <= at_most <= per.
+    """A rate limit. Invariants: 1 <= burst <= at_most <= per.
 
     Attributes:
-        at_most: How many.
-        per: In how long, in microseconds.
-        burst: How many of these at once; None for all of them.
+        at_most: The number that may begin in `per`.
+        per: The time, in microseconds.
+        burst: How many of these may begin at once; None for all.
     """
 
     at_most: int
@@ -68,12 +73,12 @@ class Rate:
 
     @property
     def interval(self) -> Duration:
-        """How long it takes until one more may begin, in microseconds."""
+        """The time until one more may begin, in microseconds."""
         return -(-self.per // self.at_most)
 
     @property
     def room(self) -> Duration:
-        """What the bucket holds, as the time in which it runs out."""
+        """The capacity of the bucket, as its drain time."""
         return (self.at_most if self.burst is None else self.burst) * self.interval
 
     def __str__(self) -> str:
@@ -83,11 +88,11 @@ class Rate:
 @final
 @attrs.frozen
 class Meter:
-    """What is kept of a rate.
+    """The state of a rate.
 
     Attributes:
         free_at: When the bucket is empty.
-        line_at: When the next one in line would come.
+        line_at: When the next one in line would return.
     """
 
     free_at: Instant
@@ -97,13 +102,13 @@ class Meter:
 @final
 @attrs.frozen
 class Admission:
-    """What a question comes to.
+    """A decision.
 
     Attributes:
-        at: When it was asked.
+        at: The time of the decision.
         admitted: How many may begin now.
-        dues: When each of the others is to come, the first one first.
-        meter: What is kept from now on.
+        dues: The return times of the others, in order.
+        meter: The new state.
     """
 
     at: Instant
@@ -113,17 +118,17 @@ class Admission:
 
 
 def decide_rate(rate: Rate, meter: Meter, now: Instant, wanted: int, behind: int = 0) -> Admission:
-    """How many of those who wait may begin now.
+    """Decide how many may begin now.
 
     Args:
         rate: The rate.
-        meter: What is kept of it.
-        now: The time, by the clock of the store.
+        meter: Its state.
+        now: The store's time.
         wanted: How many would begin now.
-        behind: How many stand in line behind those, and would not; both together from one to a million.
+        behind: How many more only line up behind those; the sum is from one to a million.
 
     Returns:
-        How many, and when the others are to come.
+        How many may begin, and when the others should return.
     """
     check_type(rate, Rate, "a rate")
     check_type(meter, Meter, "a meter")
@@ -141,11 +146,11 @@ def decide_rate(rate: Rate, meter: Meter, now: Instant, wanted: int, behind: int
 
 
 def is_spent(meter: Meter, now: Instant) -> bool:
-    """Whether what is kept says nothing any more: the bucket is empty, and nobody stands in line (GC5).
+    """Whether the state equals that of a new meter: an empty bucket and no line (GC5).
 
     Args:
-        meter: What is kept of a rate.
-        now: The time, by the clock of the store.
+        meter: The state.
+        now: The store's time.
     """
     check_type(meter, Meter, "a meter")
     check_type(now, Instant, "an instant")

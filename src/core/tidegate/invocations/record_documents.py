@@ -1,35 +1,41 @@
-"""The record of an invocation, or of anything else that moves along a table of statuses, as a document.
+"""The document of an invocation, or of any record that moves along a table of statuses.
 
-    {_id, status, owner, version, changed_at, history: [{version, request, status}, ...]}     the last 16 versions
-    at0 ... at15             when each of these was made, by the store's clock: version v in the field v mod 16, for MongoDB puts
-                             its time into no array
-    due                      since or from when a runner may take it: there exactly while its status is available
-    later                    the last due that lay ahead when it was written, by which whoever is idle finds the next one
+    {_id, status, owner, version, changed_at, history: [{version, request, status}, ...]}
+                             history holds the last 16 versions
+    at0 ... at15             the store's time of each of these: version v is in field v mod 16,
+                             because MongoDB cannot put its time into an array
+    due                      when a runner may take it: present exactly while its status is
+                             available
+    later                    the last due that was in the future when written; idle runners find the
+                             next one by it
 
-Whoever makes one (`registration`, `enqueueing`, `transition`) makes it here, so that whoever reads one (`transition`,
-`taking`, `recoverer`) finds the same fields: also the first version has an instant at which it became so, read of the
-store just before. The record is the message: what is available waits by its `due`, and the write that takes it removes
-that, so no crash leaves an invocation that nothing leads to, nor a message that leads nowhere.
+All creators (`registration`, `enqueueing`, `transition`) use this module, so all readers
+(`transition`, `taking`, `recoverer`) find the same fields. The first version has a time too, read
+from the store just before. The record is the message: an available one is queued by its `due`, and
+the write that takes it removes `due`. So a crash leaves no invocation without a message, and no
+message without an invocation.
 
-An invocation has beside these, each absent where there is none:
+An invocation also has these fields; each may be absent:
 
-    task, arguments | payload, queue, priority, tenant, limited_by, rated_by, parent, root, deadline, trace      `tidegate.invocations.jobs`
-    created_at               when it was registered, by the store's time
-    tries                    how many runs have begun
-    deaths                   how many of these were taken from owners that were gone, by the writes that took them
-    result | result_payload  of a success, in the same write; or the id of an upload that was made before
+    task, arguments | payload, queue, priority, tenant, limited_by, rated_by, parent, root,
+    deadline, trace          see `tidegate.invocations.jobs`
+    created_at               the store's time of registration
+    tries                    the number of runs begun
+    deaths                   the number of runs taken from dead owners, counted by the taking writes
+    result | result_payload  the result of a success, in the same write; or the id of its upload
     error                    {type, message, traceback} of the last failure, in the same write
-    failing_since            when it failed for the first time, in the same write
-    notice                   the versions that triggers have not heard of yet
-    asked                    what an operator asks of its runner, which sees it at its next beat: to cancel it, or to kill its run
-    asked_of                 of which version that was asked: to kill is said of that run alone
-    held                     when it was due before an operator had it wait until it is released
-    waits                    since when it was due that waits for a place: its due is when it is looked at in any case then
+    failing_since            the time of the first failure, in the same write
+    notice                   the versions that triggers have not processed yet
+    asked                    an operator's order to the runner, read at its next heartbeat: cancel
+                             the invocation, or kill its run
+    asked_of                 the version of that order: a kill concerns only that run
+    held                     the due time before an operator held it
+    waits                    since when it waits for a place; meanwhile `due` is its next poll
 
 Laws
-    IV1  A record that is made here is read as it was made: by `viewed`, by `history`, by when it changed, and by who made each
-         version and when (`versions`).
-    IV2  Made or changed here, a record has a `due` exactly while its status is available.
+    IV1  A record made here reads back as made: by `viewed`, by `history`, by its change time, and
+         by who made each version and when (`versions`).
+    IV2  A record made or changed here has a `due` exactly while its status is available.
 """
 
 from __future__ import annotations
@@ -64,7 +70,7 @@ from tidegate.model.reading import needed
 from tidegate.model.values import check_name, check_type, check_types
 
 KEY: Final = Field[Value](ID.name)
-"""The id of a record that was there before: of any type."""
+"""The id of a foreign record: of any type."""
 STATUS: Final = Field[str]("status")
 OWNER: Final = Field[str | None]("owner")
 VERSION: Final = Field[int]("version")
@@ -100,13 +106,13 @@ HELD: Final = Field[Instant]("held")
 WAITS: Final = Field[Instant]("waits")
 
 VIEW: Final[Fields] = (STATUS, OWNER, VERSION)
-"""What `viewed` needs."""
+"""The fields that `viewed` needs."""
 RECORD: Final[Fields] = (*VIEW, HISTORY)
-"""What `history` needs, too."""
+"""The fields that `history` needs."""
 TIMES: Final = tuple(Field[Instant](f"at{number}") for number in range(HISTORY_MAX))
-"""When each of the last versions was made: whoever decides reads none of them."""
+"""The times of the last versions. Decisions read none of them."""
 TIMED: Final[Fields] = (*RECORD, *TIMES)
-"""What `versions` needs, too."""
+"""The fields that `versions` needs."""
 _NOTHING: Final = Document()
 
 
@@ -119,18 +125,18 @@ def new_record(
     due: Instant | None = None,
     more: Document = _NOTHING,
 ) -> Document:
-    """The document of a record that is not there yet.
+    """The document of a new record.
 
     Args:
         key: Its id.
-        first: What it is, at its first version.
-        request: The id of the request that makes it.
-        now: The time, by the store's clock.
-        due: From when on a runner may take it, where its status is available; None where it is not.
-        more: What else it holds.
+        first: Its first version.
+        request: The id of the request that creates it.
+        now: The store's time.
+        due: When a runner may take it, if its status is available; otherwise None.
+        more: Further fields.
 
     Returns:
-        The document, to be inserted.
+        The document to insert.
 
     Raises:
         Misuse: An argument is empty or of the wrong type.
@@ -150,13 +156,13 @@ def new_record(
 
 
 def changes(table: StatusTable, verdict: Accepted, request: str, *also: Update) -> tuple[Update, ...]:
-    """What the write of a decision changes in a record that is there.
+    """The updates that carry a decision out on an existing record.
 
     Args:
-        table: The rules that it was made by.
+        table: The rules of the decision.
         verdict: The decision.
-        request: The id of the request that carries it out.
-        also: What else the same write changes: a result, or when what is available again is due, which is at once otherwise.
+        request: The id of the request.
+        also: Further changes of the same write: a result, or a due time (by default now).
 
     Raises:
         Misuse: An argument is empty or of the wrong type.
@@ -180,7 +186,7 @@ def changes(table: StatusTable, verdict: Accepted, request: str, *also: Update) 
 
 
 _remembered: Final = lru_cache(maxsize=1_024, typed=True)
-"""For terms of statuses and owners: those are few, each write has four of them, and to make one takes four times as long."""
+"""Caches terms of statuses and owners: few values, four per write, slow to make."""
 _STATUS_IS: Final = _remembered(partial(Eq, STATUS))
 _OWNER_IS: Final = _remembered(partial(Eq, OWNER))
 _STATUS_BECOMES: Final = _remembered(partial(Put, STATUS))
@@ -188,17 +194,17 @@ _OWNER_BECOMES: Final = _remembered(partial(Put, OWNER))
 _CHANGES_NOW: Final = PutServerTime(CHANGED_AT)
 _MADE_NOW: Final = tuple(PutServerTime(each) for each in TIMES)
 _HAS_NO_VERSION: Final = In(Field[int | None](VERSION.name), (0, None))
-"""None matches a field that is missing."""
+"""None matches a missing field."""
 _IS_DUE_NOW: Final = PutServerTime(DUE)
 _IS_NOT_DUE: Final = Remove(DUE)
 
 
 def unchanged(key: Value, expected: StatusRecord) -> Filter:
-    """The filter of a write that is for this record alone, as it was when that was decided.
+    """The filter that matches only this record, in the state decided on.
 
     Args:
         key: Its id.
-        expected: What it was.
+        expected: The state.
     """
     check_key(key, "a record")
     check_type(expected, StatusRecord, "a record")
@@ -207,7 +213,7 @@ def unchanged(key: Value, expected: StatusRecord) -> Filter:
 
 
 def viewed(record: Document | None) -> StatusRecord | None:
-    """What a decision needs to know of the record.
+    """The input of a decision.
 
     Raises:
         Misuse: The document is not a record: a field is missing or of the wrong type.
@@ -219,10 +225,10 @@ def viewed(record: Document | None) -> StatusRecord | None:
 
 
 def history(record: Document) -> tuple[Change, ...]:
-    """What the record remembers of its versions, newest last.
+    """The remembered versions, newest last.
 
     Raises:
-        Misuse: The document is not a record: its history holds something else than versions.
+        Misuse: The document is not a record: its history holds other values than versions.
     """
     check_type(record, Document, "a document")
     entries = record.get(HISTORY) or ()
@@ -233,13 +239,13 @@ def history(record: Document) -> tuple[Change, ...]:
 @final
 @attrs.frozen
 class VersionMade:
-    """A version of a record, for whoever shows it.
+    """A version of a record, for display.
 
     Attributes:
         version: Its number.
-        status: What the record became by it.
-        by: Who has asked for it: the id of a process, or of a command; empty where nobody knows.
-        at: When, by the store's clock; None where nobody knows.
+        status: The status that it entered.
+        by: The id of the requesting process or command; empty if unknown.
+        at: The store's time; None if unknown.
     """
 
     version: int
@@ -249,10 +255,10 @@ class VersionMade:
 
 
 def versions(record: Document) -> tuple[VersionMade, ...]:
-    """What is remembered of the versions of a record, newest last.
+    """The remembered versions for display, newest last.
 
     Args:
-        record: The record; these of its fields are enough: `TIMED`, and its id.
+        record: The record; its id and the fields `TIMED` are enough.
 
     Raises:
         Misuse: The document is not a record.
@@ -268,10 +274,11 @@ def versions(record: Document) -> tuple[VersionMade, ...]:
 
 
 def _asker(made: Change, key: str) -> str:
-    """Who has asked for a version: what a request begins with, by the forms that it has.
+    """The requester of a version: the prefix of the request id.
 
-    A process names the version that it was decided on, and the status where it ends a run, else the invocation; an operator the
-    version alone; and whoever makes an invocation that alone.
+    A process appends the version decided on, and the status if it ends a run, otherwise the
+    invocation.
+    An operator appends only the version, and a creator only the invocation.
     """
     version = made.version - 1
     for rest in (f".{version}.{made.status}", f".{key}.{version}", f".{key}", f".{version}"):
@@ -285,6 +292,5 @@ def _time(version: int) -> Field[Instant]:
 
 
 def _entry(made: StatusRecord | Accepted, request: str) -> Document:
-    """The newest version in the history."""
     check_name(request, "a request")
     return Document((("version", made.version), ("request", request), ("status", made.status)))

@@ -1,26 +1,29 @@
-"""What is stuck is found and freed, one step at a time, whoever else does the same.
+"""Rescues stuck invocations: those whose owner died, and those left pending too long.
 
-What is decided is in `tidegate.invocations.recovery` and `tidegate.services.membership`; this is what is asked of the store,
-and in which order. A pass reads the invocations that may be stuck, which is neither what has ended nor what waits to be taken, a
-page after the other (`Recoverer.indexes`); of each page, then the time (by a beat of its own), then the members. Each step is
-a transition of the very record that it was decided on (status, owner and version), so it comes to nothing if that has moved
-(where its write matches nothing, or has no answer, the transition reads back which). The write that makes it available makes it
-due, so it is in the queue by the same write. Who moves an invocation half of the way goes on with it; if it does not come that
-far, the next pass finds it there.
+`tidegate.invocations.recovery` decides; this module reads and writes. Any number of processes may
+run a pass concurrently. A pass pages through all invocations that are neither finished nor queued
+(`Recoverer.indexes`). For each page it reads the time (by a heartbeat of its own), then the
+members.
+Each step is a transition of the record decided on (status, owner, version), so a record that moved
+in the meantime is skipped; after a miss or without a reply, the transition reads back. The write
+that makes an invocation available also makes it due, and so queues it. A rescue may need two steps;
+the next pass completes a half-done one.
 
 Laws
-    RP1  Nothing is taken from an owner that was alive when it was looked at, unless it was pending for too long.
-    RP2  Each version is made by one request and each change is legal, so what is run is run once at that version.
-    RP3  At rest the invocation is finished or in the queue, or time has to pass before anybody can know that it is stuck.
-    RP4  A pass looks at each invocation that may be stuck, however many there are and whatever becomes of the others;
-         what it can do nothing for, it names, with the reason.
-    RP5  Each run that is taken from its owner is counted once, by the write that takes it, and nothing else is: so a handler that
-         kills whoever runs it is not run again without end (law WK17 of `tidegate.work.worker`).
+    RP1  Nothing is taken from an owner that was alive when read, except one pending too long.
+    RP2  Each version is made by one request and each change is legal, so a run happens once at
+         its version.
+    RP3  At rest an invocation is finished or queued, or time must pass before it counts as stuck.
+    RP4  A pass reads every invocation that may be stuck, however many there are and despite
+         failures of others. It reports those that it cannot recover, with the reason.
+    RP5  Each run taken from its owner is counted once, by the write that takes it; no other change
+         is. So a handler that kills its process is not rerun for ever (law WK17 of
+         `tidegate.work.worker`).
 
-Known not to work, beside what `tidegate.invocations.recovery` names
-    - The recovering process has to be a member itself, for its beats reply the time.
-    - An owner that is presumed dead and goes on does its work a second time, as far as the world outside is concerned. Its
-      last transition is refused, for the version is another one.
+Known not to work, beside the limits of `tidegate.invocations.recovery`
+    - The recovering process must be a member, because its heartbeats return the time.
+    - An owner presumed dead that continues does its work a second time. Its last transition is
+      refused by version, but its outside effects remain.
 """
 
 from __future__ import annotations
@@ -45,10 +48,10 @@ from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
 from tidegate.services.members import SEEN, beat, everybody, membership_of
 
 ITEMS_MAX: Final = 100
-"""How many invocations a page has."""
+"""The page size."""
 
 OPEN: Final = tuple(sorted(each.status for each in INVOCATION.definitions if not each.final and not each.available))
-"""The statuses that an invocation may be stuck in."""
+"""The statuses in which an invocation may be stuck."""
 
 ATTEMPTS: Final = 4
 _KEY: Final = Field[Value](ID.name)
@@ -57,11 +60,11 @@ _KEY: Final = Field[Value](ID.name)
 @final
 @attrs.frozen
 class NotRecovered:
-    """An invocation that nothing could be done for.
+    """An invocation that cannot be recovered.
 
     Attributes:
         key: Its id.
-        reason: Why: its record cannot be read, or the store refuses its step.
+        reason: Its record is unreadable, or the store refuses the step.
     """
 
     key: Value
@@ -74,12 +77,12 @@ class NotRecovered:
 @final
 @attrs.frozen
 class Looked:
-    """What there is to do for a page of invocations.
+    """The plan for a page of invocations.
 
     Attributes:
-        steps: The next step of each that is stuck.
-        skipped: Those whose records cannot be read.
-        last: The id after which the next page begins; empty if this was the last one.
+        steps: The next step of each stuck one.
+        skipped: Those with unreadable records.
+        last: The id after which the next page begins; empty for the last page.
     """
 
     steps: tuple[Move, ...]
@@ -90,12 +93,12 @@ class Looked:
 @final
 @attrs.frozen
 class RecoveryPass:
-    """What a pass came to.
+    """The result of a pass.
 
     Attributes:
-        is_done: All were looked at, and each step that was due is done; if not, look again soon.
-        skipped: Those that nothing could be done for.
-        owners: Whose the runs were that it has taken, once for each.
+        is_done: All were read, and each due step is done. If not, run another pass soon.
+        skipped: Those that cannot be recovered.
+        owners: The former owner of each run that was taken, once per run.
     """
 
     is_done: bool
@@ -106,16 +109,16 @@ class RecoveryPass:
 @final
 @attrs.frozen(kw_only=True)
 class Recoverer:
-    """Looks after invocations, a pass at a time. Invariants: the id is not empty; 1 <= dead_after, attempts.
+    """Runs passes. Invariants: the id is not empty; 1 <= dead_after, attempts.
 
     Attributes:
-        me: Its id as a member; its requests begin with it, so it is used for this life only.
-        dead_after: After how much silence a member is presumed dead, in microseconds.
-        patience: How long is too long.
-        tasks: It looks after invocations of these tasks alone; None for all.
+        me: Its member id. Its request ids begin with it, so use it for one process life only.
+        dead_after: The silence after which a member is presumed dead, in microseconds.
+        patience: The limits of time in a status.
+        tasks: Recover only invocations of these tasks; None for all.
         records, members: The collections.
-        attempts: How often to ask for each step; None for any number.
-        pauses: How long it waits in between.
+        attempts: The attempts of each step; None for no limit.
+        pauses: The delays between attempts.
     """
 
     me: str
@@ -139,7 +142,7 @@ class Recoverer:
 
     @property
     def indexes(self) -> Indexes:
-        """What a pass needs, which reads the invocations that may be stuck in the order of their ids, and a look at what one owns."""
+        """The indexes for a pass by id, and for finding the invocations of an owner."""
         return {self.records: (Index((Ascending(STATUS),)), Index((Ascending(STATUS), Ascending(OWNER))))}
 
     async def run(self) -> RecoveryPass:
@@ -162,7 +165,7 @@ class Recoverer:
                         owners += (step.expected.owner,)
                     if version and not step.frees:
                         version = await self._move(step.key, StatusRecord(step.target, None, version), REROUTED)
-                except Refused as refused:  # what is said of one must not keep the others
+                except Refused as refused:  # a refusal of one must not stop the others
                     skipped += (NotRecovered(step.key, refused.reason),)
                     version = 0
                 is_done = bool(version) and is_done
@@ -171,7 +174,7 @@ class Recoverer:
                 return RecoveryPass(is_done, skipped, owners)
 
     async def _look(self, after: tuple[Value, ...]) -> Looked:
-        """A page of what there is, and what to do for it: the members are read last, so that nobody seems gone who came in between."""
+        """Plan a page. Members are read last, so a process that joined in between counts."""
         of = () if self.tasks is None else (In(TASK, self.tasks),)
         found = await find_all(self.records, In(STATUS, OPEN), *of, limit=ITEMS_MAX, after=after)
         beaten = await beat(self.members, self.me)
@@ -186,7 +189,7 @@ class Recoverer:
         members: tuple[Document, ...],
         now: Instant,
     ) -> Looked:
-        """What there is to do, by what was read: a page of invocations, and the members.
+        """Plan a page from what was read.
 
         Raises:
             Misuse: A document is not of a member, or an instant is of another clock.
@@ -197,7 +200,7 @@ class Recoverer:
         return Looked(steps, skipped, (needed(found[-1], _KEY),) if len(found) == ITEMS_MAX else ())
 
     async def _move(self, key: str, expected: StatusRecord, target: str) -> int:
-        """Move an invocation from that record and no other: the version that was made; 0 if others were faster, or nobody answered."""
+        """Return the new version; 0 if another writer was faster or the store did not answer."""
         answer = await Transition(
             self.records,
             INVOCATION,
@@ -214,7 +217,7 @@ class Recoverer:
 
 
 def _items(found: tuple[Document, ...]) -> tuple[tuple[Item, ...], tuple[NotRecovered, ...]]:
-    """Those that can be read, and the others: one that was spoiled must not keep those behind it."""
+    """Split into readable and unreadable records; the latter must not block the former."""
     items: list[Item] = []
     skipped: list[NotRecovered] = []
     for record in found:
@@ -226,10 +229,10 @@ def _items(found: tuple[Document, ...]) -> tuple[tuple[Item, ...], tuple[NotReco
 
 
 def item_of(record: Document) -> Item:
-    """What the decision needs to know of an invocation.
+    """Read the input of the decision from a record.
 
     Raises:
-        Misuse: It is not the record of one.
+        Misuse: It is no record of an invocation.
     """
     key, known = needed(record, ID), viewed(record)
     changed = record.get(CHANGED_AT)

@@ -1,33 +1,34 @@
-"""What is stuck, and what becomes of it?
+"""Decides which invocations are stuck, and the step that frees each.
 
-An invocation is in somebody's hands at each moment: in those of a runner that owns it, of whoever is about to move it on,
-or in the queue, where its own `due` leads to it (`tidegate.invocations.record_documents`). If those hands let go (a crash, a
-runner that died) nothing in the record changes. So each record is looked at with two questions: who owns it and is that one
-alive, and how long has it been as it is? What is found stuck is freed by one step that stands in a table:
+At each moment an invocation belongs to the runner that owns it, to a process about to move it on,
+or to the queue (its `due`, `tidegate.invocations.record_documents`). If that process crashes,
+the record does not change. So the decision checks two facts of each record: whether its owner
+is alive, and how long it has been in its status. One step of a table frees a stuck invocation:
 
-    registered, rerouted, retry                            nothing: the write that made it so made it due
+    registered, rerouted, retry                            no step: the write that entered it made
+                                                           it due
     pending                                                to pending_recovery
     running, paused                                        to running_recovery
     pending_recovery, running_recovery, killed,            to rerouted, due now
     concurrency_controlled
 
-One item, one step, one decision. A step is guarded by the record that it was decided on (status, owner, version), so it
-is carried out at most once whoever else decides the same, and it is decided anew on what is there then: whoever stops
-half-way leaves nothing that the next one would not find.
+Each decision is one step of one item, guarded by the record decided on (status, owner, version).
+So it is done at most once, even if other processes decide the same. The next step is decided on the
+new record, so the next pass continues the work of a process that stopped half-way.
 
 Laws
-    RC1  Each step proposed is legal by the table, for anybody, on the record that it was decided on.
-    RC2  Nothing is taken from an owner that is alive, unless it has been pending for `pending_max`.
-    RC3  What is left alone until an instant is acted upon at that instant, and at none before it.
-    RC4  From each status that is not final, whatever its owner, two steps at most lead to the queue.
-    RC5  Any number of those who recover, stopped anywhere, at any distance between decision and step, free each item and
-         take none from a living owner.
-    RC6  Each item is judged on its own, whatever stands beside it and in whatever order.
+    RC1  Each proposed step is legal by the table, without an owner, on the record decided on.
+    RC2  Nothing is taken from a living owner, unless it has been pending for `pending_max`.
+    RC3  An invocation left alone until an instant is acted upon at that instant, not before.
+    RC4  From each status that is not final, with any owner, at most two steps lead to the queue.
+    RC5  Any number of recovering processes, stopped anywhere, with any delay between decision and
+         step, free each item and take none from a living owner.
+    RC6  Each item is decided on its own, whatever the others and their order.
 
 Known not to work
-    - What its living owner has forgotten (running, or paused) is not found: only the owner knows, and gives it back
-      (`tidegate.invocations.heeding`).
-    - An owner that is presumed dead may go on. Its writes come to nothing, its effects on the world do not.
+    - An invocation that its living owner has forgotten (running or paused) is not found: only the
+      owner can give it back (`tidegate.invocations.heeding`).
+    - An owner presumed dead may continue. Its writes are refused; its outside effects are not.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ _WAY_ON: Final[Mapping[str, str]] = {
     KILLED: REROUTED,
     CONCURRENCY_CONTROLLED: REROUTED,
 }
-"""Where a stuck invocation goes from here. Absent: what is available is in the queue, and what is final needs nothing."""
+"""The next status of a stuck invocation. Available and final ones need no step."""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -72,11 +73,11 @@ _WAY_ON: Final[Mapping[str, str]] = {
 @final
 @attrs.frozen(kw_only=True)
 class Patience:
-    """How long an invocation may be as it is, in microseconds. Invariant: each is at least 1.
+    """Limits of time in a status, in microseconds. Invariant: each is at least 1.
 
     Attributes:
-        pending_max: Pending, by an owner that is alive.
-        passing_max: In a status that somebody is about to leave: a recovery status, killed, concurrency_controlled.
+        pending_max: Pending, with a living owner.
+        passing_max: In a transient status: a recovery status, killed, concurrency_controlled.
     """
 
     pending_max: Duration = MINUTE
@@ -94,8 +95,8 @@ class Item:
 
     Attributes:
         key: Its id.
-        record: What it is.
-        changed: When it became so.
+        record: Its record.
+        changed: When it entered its status.
     """
 
     key: str
@@ -128,7 +129,7 @@ class Move:
 
     @property
     def frees(self) -> bool:
-        """Whether it is in the queue then."""
+        """Whether the step puts it into the queue."""
         return INVOCATION[self.target].available
 
     def __str__(self) -> str:
@@ -138,7 +139,7 @@ class Move:
 @final
 @attrs.frozen
 class InHand:
-    """It may be in somebody's hands. If nothing happens until then, it is stuck."""
+    """Another process may have it. If nothing changes until then, it is stuck."""
 
     until: Instant
 
@@ -149,7 +150,7 @@ class InHand:
 @final
 @attrs.frozen
 class Queued:
-    """It is available, so its `due` leads to it."""
+    """It is available, so runners find it by its `due`."""
 
     def __str__(self) -> str:
         return "queued"
@@ -167,7 +168,7 @@ class Finished:
 @final
 @attrs.frozen
 class NoInvocation:
-    """No invocation has such a status; whose record it is, is not for us to say."""
+    """No invocation has such a status; the record belongs to another application."""
 
     status: str
 
@@ -185,20 +186,20 @@ PATIENCE: Final = Patience()
 
 
 def decide_recovery(item: Item, membership: Membership, now: Instant, patience: Patience = PATIENCE) -> RecoveryVerdict:
-    """What frees an invocation, or why it is left alone.
+    """Decide the next step of an invocation, or why to leave it alone.
 
     Args:
-        item: The invocation as it was read.
-        membership: All who may own one, runners and workers, read AFTER the invocation and AFTER now.
-        now: The time, on the clock that changes and members are written by.
-        patience: How long is too long.
+        item: The invocation as read.
+        membership: All possible owners, runners and workers, read AFTER the invocation and `now`.
+        now: The time, on the clock that dates changes and members.
+        patience: The limits.
 
     Returns:
-        `Move`, one step with its guard; after it, or after somebody else's, decide anew. Else the reason
-        why nothing is to be done, with the instant up to which that holds if there is one.
+        `Move`, one step with its guard; decide again after it, or after another process's step.
+        Otherwise the reason to leave it alone, with the instant until which that holds, if any.
 
     Raises:
-        Misuse: An argument is of the wrong type, or an instant was read on another clock.
+        Misuse: An argument is of the wrong type, or an instant is of another clock.
     """
     check_type(item, Item, "an invocation")
     check_type(membership, Membership, "a membership")
@@ -221,21 +222,21 @@ def decide_recovery(item: Item, membership: Membership, now: Instant, patience: 
 def plan_recovery(
     items: Collection[Item], membership: Membership, now: Instant, patience: Patience = PATIENCE
 ) -> tuple[Move, ...]:
-    """The next step of each invocation that is stuck, in the order in which they are given.
+    """The next step of each stuck invocation, in the given order.
 
-    Each is carried out on its own: one that comes to nothing, because the record has changed, stops no other.
+    Do each on its own: one that fails because the record has changed does not stop the others.
 
     Args:
-        items: Invocations as they were read.
-        membership: All who may own one, read AFTER the invocations and AFTER now.
-        now: The time, on the clock that changes and members are written by.
-        patience: How long is too long.
+        items: Invocations as read.
+        membership: All possible owners, read AFTER the invocations and `now`.
+        now: The time, on the clock that dates changes and members.
+        patience: The limits.
 
     Returns:
         The steps.
 
     Raises:
-        Misuse: An argument is of the wrong type, or an instant was read on another clock.
+        Misuse: An argument is of the wrong type, or an instant is of another clock.
     """
     check_types(items, Item, "an invocation")
     verdicts = (decide_recovery(item, membership, now, patience) for item in items)
@@ -246,7 +247,7 @@ def plan_recovery(
 
 
 def _unless_owned(item: Item, membership: Membership, now: Instant, patience: Patience) -> Move | InHand:
-    """It is in the hands of its owner, who may be dead, or have forgotten it while it was pending."""
+    """Its owner may be dead, or may have forgotten it while it was pending."""
     owned_until = _gone_at(item, membership, now)
     if now - owned_until >= 0:
         return _move(item, Trouble.OWNER_GONE)
@@ -259,7 +260,7 @@ def _unless_owned(item: Item, membership: Membership, now: Instant, patience: Pa
 
 
 def _gone_at(item: Item, membership: Membership, now: Instant) -> Instant:
-    """From when on its owner is presumed dead, if it does not beat again; now, if it is gone already."""
+    """When its owner counts as dead without another heartbeat; now if it does already."""
     if item.record.owner is None:
         return now
     match liveness(membership, item.record.owner, now):

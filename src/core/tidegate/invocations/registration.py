@@ -1,24 +1,27 @@
-"""A call becomes an invocation if the rule of its task admits it: a place is reserved, then the invocation is made.
+"""Register a call if its task's rule admits it: reserve a place, then create the invocation.
 
-What is decided is in `tidegate.invocations.admission`; this is what is asked of the store, and in which order. The
-places of a set of calls that exclude each other are one document with a version, as for running
+`tidegate.invocations.admission` decides; this module reads and writes. The places of mutually
+exclusive calls are one versioned document, as for running
 (`tidegate.invocations.place_documents`).
 
-    1  read the places, THEN the record and THEN the call of whoever holds one; who is answered by another is done
-    2  store the call under the id made for it: {_id, task, names, values, places, origin, job, due}, the last ones if it has any
-    3  take the place, if the places are still as they were read; where that matches nothing, or has no answer, look again:
-       they show whether one has it already
-    4  make the record, as registered; also that of another one who has the place and has not come to make it
+    1  Read the places, THEN the record and THEN the call of each holder. If another invocation
+       answers the call, stop.
+    2  Store the call under its new id: {_id, task, names, values, places, origin, job, due}; the
+       last four are optional.
+    3  Take the place, if the places are still as read. After a miss or without a reply, read again:
+       the document shows whether the place was taken.
+    4  Create the record, as registered. Also create that of another holder without a record.
 
 Laws
     IR1  At most one invocation of one set is registered at any time.
-    IR2  Where an invocation is said to be registered, it has a record.
-    IR3  Where another invocation is said to answer the call, that one has a record.
-    IR4  Whoever is answered by one that was there before it came leaves nothing behind.
+    IR2  An invocation that is answered as registered has a record.
+    IR3  An invocation that is answered as reused has a record.
+    IR4  A call that is answered by an earlier invocation leaves no documents behind.
 
 Known not to work
-    - A registrar that gives up may have a place without a record: whoever comes next makes the record, and it is run.
-    - The call of one whose place was taken by another between 1 and 3 stays behind.
+    - A registrar that gives up may leave a place without a record: the next one creates the record,
+      and it runs.
+    - If another takes the place between 1 and 3, the stored call remains.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ _Known: TypeAlias = tuple[tuple[str, Found], ...]
 @final
 @attrs.frozen
 class Registered:
-    """It has a record, which was made as registered."""
+    """It has a record, which was created as registered."""
 
     invocation: str
 
@@ -80,7 +83,7 @@ class Registered:
 @final
 @attrs.frozen
 class Reused:
-    """Another one is registered for the same, and answers the call."""
+    """Another invocation of the set answers the call."""
 
     invocation: str
     differing: tuple[str, ...] = ()
@@ -92,11 +95,12 @@ class Reused:
 @final
 @attrs.frozen
 class NotRegistered:
-    """The calls differ, and must not; or others were faster each time, or nobody answered.
+    """The calls differ against the rule, or others were faster each time, or the store did not
+    answer.
 
     Attributes:
-        reason: Why.
-        differing: The names of the arguments in which the calls differ and must not; none where it is something else.
+        reason: The reason.
+        differing: The names of the arguments that differ against the rule; otherwise empty.
     """
 
     reason: str
@@ -107,27 +111,27 @@ RegistrationOutcome: TypeAlias = Registered | Reused | NotRegistered
 
 
 RegistrationAdmission: TypeAlias = HasPlace | LookAgain | Reuse | Differs
-"""What has become of the wish for a place: `RegistrationVerdict`, once it is carried out."""
+"""`RegistrationVerdict` after it has been carried out."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Registrar:
-    """One command: a call becomes an invocation.
+    """One command: register a call.
 
     Attributes:
-        key: The id made for it, used for nothing else.
+        key: A new id, used only for it.
         call: The call.
-        rule: The rule of its task for registration.
-        must_agree: Whether a call with other arguments is an error.
+        rule: The registration rule of its task.
+        must_agree: A call with other arguments is an error.
         request: An id used for this command only.
-        job: What the invocation is to do; None for what the call says, in the default queue.
-        due: From when on a runner may take it: an instant of the store's clock, or a time from now in microseconds; None for
-            as soon as it is registered.
-        origin: Where the call comes from, stored with it; nothing is decided by it.
+        job: The work; None for the call's, in the default queue.
+        due: When a runner may take it: an instant of the store's clock, or a delay in microseconds;
+            None for as soon as it is registered.
+        origin: The caller's note, stored with the call; no decision uses it.
         records, places, calls: The collections.
-        attempts: How often to try before giving up; None for any number.
-        pauses: How long it waits in between.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
     """
 
     key: str
@@ -162,7 +166,7 @@ class Registrar:
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing excludes the call, as its task has no rule."""
+        """Whether the rule excludes no calls."""
         return self._places is None
 
     @property
@@ -200,7 +204,6 @@ class Registrar:
 
     @property
     def stored_call(self) -> Document:
-        """The call as it is stored, under the id."""
         names, values = tuple(name for name, _ in self.call.arguments), tuple(text for _, text in self.call.arguments)
         stored = Document.of({"_id": self.key, "task": self.call.task, "names": names, "values": values})
         if self._places is not None:
@@ -212,7 +215,7 @@ class Registrar:
         return stored.put(DUE, self.due) if isinstance(self.due, Instant) else stored
 
     async def _admit(self, places: str | None) -> RegistrationAdmission:
-        """Decide, and take the place if it is there. Nothing excludes a call that has no document of places."""
+        """Decide and take the place. A call without a document of places is admitted."""
         if places is None:
             await insert_new(self.calls, self.stored_call)  # it is harmless if it was stored before
             return HasPlace()
@@ -230,7 +233,7 @@ class Registrar:
             case AlreadyAdmitted():
                 return HasPlace()
             case Ask():
-                return LookAgain()  # the call of one who has the place was not found
+                return LookAgain()  # a holder's call was not found
             case Reuse() | Differs():
                 return verdict
 
@@ -238,7 +241,7 @@ class Registrar:
         return decide_registration(reservation, self.key, self.call, dict(known), must_agree=self.must_agree)
 
     async def _known(self, asked: Ask) -> _Known:
-        """The calls and the records of those who have a place, read AFTER the places."""
+        """The calls and records of the holders, read AFTER the places."""
         known: _Known = ()
         for key in asked.invocations:
             record = await find_one(self.records, Eq(ID, key))
@@ -248,10 +251,10 @@ class Registrar:
         return known
 
     async def _make(self, key: str) -> None:
-        """Make the record of an invocation, as registered; it is harmless if it was made before."""
+        """Create the record, as registered; creating it twice is harmless."""
         call, job = self.call, self.job
         due = self.due if isinstance(self.due, Instant) else None
-        if key != self.key:  # of one who has the place and has not come to make it
+        if key != self.key:  # another holder has no record yet
             stored = await find_one(self.calls, Eq(ID, key))
             if stored is None:
                 raise NotApplied("its call is not there any more")

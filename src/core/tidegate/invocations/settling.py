@@ -1,25 +1,27 @@
-"""Move many records at once, each from what the caller knows it to be: one bulk of guarded updates, one look at all of them.
+"""Move many records at once, each from its known state: one guarded bulk, and at most one read
+back.
 
-Who has moved records, and knows them (`Granted.record`), settles them in two requests instead of one each. The update of
-each is that of `tidegate.invocations.transition`: guarded by (id, status, owner, version), with the request id pushed to
-the history in the same write. The reply to a bulk is a total, so
+A caller that moved records knows them (`Granted.record`) and settles all of them in two requests.
+Each update is that of `tidegate.invocations.transition`: guarded by (id, status, owner, version),
+with the request id added to the history in the same write. The reply to a bulk is a total:
 
-    all have matched         each was made by its request, and nobody needs to look
-    fewer, or no reply       one look at all that are left: the history of each says whether its request made the version
+    all have matched         Each version was made by its request; no read is needed.
+    fewer, or no reply       Read all that are left once: each history shows whether the request
+                             made the version.
 
-and what may still arrive is asked for again, with the same id and version, which cannot count twice.
+A write that may still arrive is sent again with the same id and version, so it cannot count twice.
 
 Laws
-    TB1  Of each record, TR1 to TR7 hold as if it had been moved alone.
-    TB2  Without a fault it is one request, and a second one where the total is not all.
+    TB1  TR1 to TR7 hold for each record as if it had been moved alone.
+    TB2  Without a fault it is one request, and a second one if fewer than all matched.
 
 Known not to work
-    - A record that is gone remembers nothing: its answer is `Unknown`, where a transition that is answered "no match" says
+    - A deleted record has no history, so its answer is `Unknown`. A transition that missed answers
       `Outdated`.
-    - Nothing ties the records together: some may be moved, and others not.
+    - The batch is not atomic: some records may be moved and others not.
 
-Things that do not work (each is a specimen, and breaks one of the laws): taking the total for what became of each, not
-looking, taking what is not there yet for what never will be.
+Rejected designs (each is a specimen and breaks a law): taking the total for the outcome of each;
+not reading back; taking a write that has not arrived for one that never will.
 """
 
 from __future__ import annotations
@@ -53,14 +55,14 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 @final
 @attrs.frozen
 class RecordMove:
-    """One record, and what is to become of it. Invariant: the request id is used for this only.
+    """One record and its new status. Invariant: the request id is used only for this.
 
     Attributes:
         key: The record's id.
-        expected: The record as its caller knows it; it is moved only if it still is that.
+        expected: The record as known; it is moved only if it still is that.
         target: The status to enter.
         request: The id of the request.
-        also: What the same write changes beside.
+        also: Further changes of the same write.
     """
 
     key: str
@@ -78,25 +80,25 @@ class RecordMove:
 
 
 _Left: TypeAlias = tuple[tuple[RecordMove, Accepted], ...]
-"""What is to be carried out, each with what was decided."""
+"""Pending moves with their decisions."""
 _Answers: TypeAlias = tuple[tuple[str, TransitionOutcome], ...]
-"""What is known, by the id of the record."""
+"""Known outcomes by record id."""
 
 
 @final
 @attrs.frozen
 class Settling:
-    """One command: `runner` wants each of these records to be moved.
+    """One command: `runner` moves these records.
 
-    Invariants: 1 <= len(moves) <= UPDATES_MAX; each is of another record; 1 <= attempts.
+    Invariants: 1 <= len(moves) <= UPDATES_MAX; each of another record; 1 <= attempts.
 
     Attributes:
-        collection: Where the records are.
+        collection: The collection of the records.
         table: The rules.
-        moves: Which, and where to.
-        runner: Who asks; None where nobody in particular does.
-        attempts: How often to ask before giving up; None for any number.
-        pauses: How long it waits in between.
+        moves: The moves.
+        runner: The caller; None for an anonymous one.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
     """
 
     collection: str
@@ -152,7 +154,7 @@ class Settling:
         return self._in_order(answers, ((move, _given_up(move, attempt, sent=sent)) for move, _ in left))
 
     def _decided(self) -> tuple[_Answers, _Left]:
-        """What the rules deny, and what is to be carried out."""
+        """Split into denied and pending moves."""
         verdicts = [
             (move, decide_transition(self.table, move.expected, move.target, self.runner)) for move in self.moves
         ]
@@ -160,7 +162,6 @@ class Settling:
         return denied, tuple((move, verdict) for move, verdict in verdicts if isinstance(verdict, Accepted))
 
     def _bulk(self, left: _Left) -> BulkUpdate:
-        """The request that carries them out."""
         return bulk_update(
             *(
                 update_one(
@@ -173,13 +174,11 @@ class Settling:
         )
 
     def _look(self, left: _Left) -> FindAll:
-        """The request that tells what became of them."""
         return find_all(self.collection, In(ID, tuple(move.key for move, _ in left)), limit=len(left), fields=RECORD)
 
     def _in_order(
         self, known: _Answers, more: Iterable[tuple[RecordMove, TransitionOutcome]]
     ) -> tuple[TransitionOutcome, ...]:
-        """The answers, in the order of the moves."""
         answers = {**dict(known), **{move.key: answer for move, answer in more}}
         return tuple(answers[move.key] for move in self.moves)
 
@@ -191,7 +190,7 @@ def _given_up(move: RecordMove, attempts: int, *, sent: bool) -> GaveUp | Unknow
 
 
 def _learned(answers: _Answers, left: _Left, found: tuple[Document, ...], attempt: int) -> tuple[_Answers, _Left]:
-    """What is known after a look, and what is to be asked for again."""
+    """Merge what a read showed; return what must be sent again."""
     records = {record[ID]: record for record in found}
     became = [(move, verdict, _became(move, verdict, records.get(move.key), attempt)) for move, verdict in left]
     known = tuple((move.key, answer) for move, _, answer in became if answer is not None)
@@ -199,7 +198,7 @@ def _learned(answers: _Answers, left: _Left, found: tuple[Document, ...], attemp
 
 
 def _became(move: RecordMove, verdict: Accepted, record: Document | None, attempt: int) -> TransitionOutcome | None:
-    """What became of the request, by the record as it is; None where it may still arrive."""
+    """The outcome by the record as read; None if the write may still arrive."""
     if record is None:
         return Unknown(attempt, _FORGOTTEN)
     match outcome_of(needed(record, VERSION), history(record), move.expected.version, move.request):
@@ -226,21 +225,23 @@ async def settle(
     attempts: int | None = ATTEMPTS,
     pauses: Pauses = PAUSES,
 ) -> tuple[TransitionOutcome, ...]:
-    """Move many records, each at most once, and answer what became of each.
+    """Move many records, each at most once.
 
     Args:
-        collection: Where the records are.
+        collection: The collection of the records.
         table: The rules.
-        moves: Which records, as the caller knows them, and where to; as many as one bulk takes (`UPDATES_MAX`).
-        runner: Who asks; None where nobody in particular does.
-        attempts: How often to ask before giving up; None for any number.
-        pauses: How long it waits in between.
+        moves: The moves, at most `UPDATES_MAX`.
+        runner: The caller; None for an anonymous one.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
 
     Returns:
-        In the order of the moves: `Granted`, a denial with its reason, `Outdated`, `GaveUp` or `Unknown`.
+        In the order of the moves: `Granted`, a denial with its reason, `Outdated`, `GaveUp` or
+        `Unknown`.
 
     Raises:
         Misuse: an argument is empty or of the wrong type, or two moves are of one record.
-        Refused: the store said no, definitely (not authorised, validation), and nothing was asked of it before.
+        Refused: The store refused for good (not authorized, validation), and no earlier request may
+            have been done.
     """
     return await Settling(collection, table, moves, runner, attempts, pauses=pauses).run()

@@ -1,22 +1,25 @@
-"""A record moves from status to status along a table, and in some statuses it has an owner.
+"""A table of statuses, and the decision whether a record may move to another status.
 
-The table is data: for each status the statuses that may follow, and what entering and leaving it means for the owner.
-A decision takes the record as it was read and a request (this runner, that status), and answers what the record would
-become, or why not. It is carried out by one compare-and-set on (status, owner, version), so of all decisions made on
-one version at most one comes true: optimistic concurrency control after Kung and Robinson 1981.
+The table is data: for each status, its possible successors, and the effect of entering and leaving
+it on the owner. A decision takes the record as read and a request (runner, target status). It
+returns the new record or the reason for a denial. The caller writes it by one compare-and-set on
+(status, owner, version), so of all decisions on one version at most one succeeds: optimistic
+concurrency control (Kung and Robinson 1981).
 
-Each write leaves its request id in the record, so that after a lost reply `tidegate.model.history` says what became of
-it.
+Each write leaves its request id in the record; after a lost reply, `tidegate.model.history` finds
+the outcome by it.
 
 Laws
-    S1  Nothing leaves a final status.
-    S2  A record has an owner where its status acquires or requires one, and none where its status releases it.
-    S3  Only the owner leaves a status that requires it, unless the status entered overrides ownership.
-    S4  Every accepted transition makes exactly one version; the first is 1, also of a record that had none.
+    S1  No record leaves a final status.
+    S2  A record has an owner where its status acquires or requires one, and none where its status
+        releases it.
+    S3  Only the owner leaves a status that requires it, unless the new status overrides ownership.
+    S4  Every accepted transition makes exactly one version; the first is 1, also of a record that
+        had none.
     S5  Only edges of the table are taken.
 
-The checks come in this order: edge, owner, runner, new owner. An edge that the system which a table was taken from
-lacks is marked as `Added`, with its reason.
+The checks run in this order: edge, owner, runner, new owner. `Added` marks an edge that the
+table's original system lacks, with the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from tidegate.model.values import check_int, check_name, check_type, check_types
 
 
 def _frozen(statuses: Iterable[str]) -> frozenset[str]:
-    """The statuses as a set; Misuse where they are not statuses: a string, too, is a collection of strings."""
+    """The statuses as a set. Misuse for a string, which is also a collection of strings."""
     check_types(statuses, str, "a status")
     for status in statuses:
         _plain(status)
@@ -46,11 +49,11 @@ def _frozen(statuses: Iterable[str]) -> frozenset[str]:
 @final
 @attrs.frozen
 class Added:
-    """A mark on an edge that the system which the table was taken from does not have. Invariant: it has a reason.
+    """Marks an edge that the table's original system lacks. Invariant: it has a reason.
 
     Attributes:
-        target: The status that may follow.
-        why: Who needs this way on.
+        target: The successor.
+        why: Why this edge is needed.
     """
 
     target: str
@@ -64,21 +67,21 @@ class Added:
 @final
 @attrs.frozen
 class StatusDefinition:
-    """What it means to be in a status.
+    """The rules of a status.
 
-    Invariants: not (acquires_owner and releases_owner); not (requires_owner and overrides_owner); final implies no
-    targets; status not in targets; what is marked as added is among the targets, and marked once.
+    Invariants: not (acquires_owner and releases_owner); not (requires_owner and overrides_owner);
+    final implies no targets; status not in targets; added edges are among the targets, each once.
 
     Attributes:
         status: Its name.
-        targets: The statuses that may follow.
-        final: Nothing follows.
+        targets: The possible successors.
+        final: It has no successor.
         available: A runner may pick the record up.
         requires_owner: Only the owner leaves.
         acquires_owner: On entry, the runner becomes the owner.
-        releases_owner: On entry, there is no owner any more.
-        overrides_owner: Entered by anybody, whoever owns the record.
-        added: Which of the edges are not of the system that the table was taken from, each with its reason.
+        releases_owner: On entry, the owner is removed.
+        overrides_owner: Any caller may enter it, whoever owns the record.
+        added: The edges that the table's original system lacks.
     """
 
     status: str
@@ -123,12 +126,13 @@ _FLAGS: Final = ("final", "available", "requires_owner", "acquires_owner", "rele
 class StatusTable:
     """All statuses of one kind of record.
 
-    Invariants: each status is defined once; initial statuses and targets are defined; every status can be reached; a
-    status that requires an owner cannot be entered without one.
+    Invariants: each status is defined once; initial statuses and targets are defined; every status
+    is
+    reachable; a status that requires an owner cannot be entered without one.
 
     Attributes:
         initial: The statuses in which a new record may begin.
-        definitions: In the order in which people read them.
+        definitions: The definitions, in reading order.
     """
 
     initial: frozenset[str] = attrs.field(converter=_frozen)
@@ -158,10 +162,10 @@ class StatusTable:
             )
 
     def __getitem__(self, status: str) -> StatusDefinition:
-        """What the table says of a status.
+        """The definition of a status.
 
         Raises:
-            Misuse: the table does not know it.
+            Misuse: the status is not in the table.
         """
         for definition in self.definitions:
             if definition.status == status:
@@ -171,7 +175,7 @@ class StatusTable:
         )
 
     def following(self, status: str | None) -> frozenset[str]:
-        """The statuses that may follow; those of a new record for None, and none for a status that is not known."""
+        """The successors; the initial statuses for None; none for an unknown status."""
         if status is None:
             return self.initial
         for definition in self.definitions:
@@ -186,9 +190,9 @@ class StatusTable:
 @final
 @attrs.frozen
 class StatusRecord:
-    """What a decision needs to know of a record. Invariants: 0 <= version; the owner is a runner's id or None.
+    """The input of a decision. Invariants: 0 <= version; the owner is a runner's id or None.
 
-    Version 0 is a record that was there before its transitions were decided here, and has no version yet.
+    Version 0 is a foreign record without a version.
     """
 
     status: str
@@ -208,7 +212,7 @@ class StatusRecord:
 @final
 @attrs.frozen
 class Accepted:
-    """What the record becomes, once it is written."""
+    """The new record, once it is written."""
 
     status: str
     owner: str | None
@@ -216,7 +220,6 @@ class Accepted:
 
     @property
     def record(self) -> StatusRecord:
-        """The record that others read then, and decide on."""
         return StatusRecord(self.status, self.owner, self.version)
 
     def __str__(self) -> str:
@@ -239,7 +242,7 @@ class NotAllowed:
 @final
 @attrs.frozen
 class NotOwner:
-    """The current status requires its owner, and another (or nobody) attempted to leave it."""
+    """The current status requires its owner, and another caller attempted to leave it."""
 
     current: str
     target: str
@@ -269,20 +272,22 @@ TransitionVerdict: TypeAlias = Accepted | Denied
 def decide_transition(
     table: StatusTable, record: StatusRecord | None, target: str, runner: str | None
 ) -> TransitionVerdict:
-    """What becomes of a record when `runner` wants to move it to `target`.
+    """Decide whether `runner` may move a record to `target`.
 
     Args:
         table: The rules.
-        record: The record as it was read; None where there is none.
+        record: The record as read; None if there is none.
         target: The status to enter.
-        runner: Who asks; None where nobody in particular does.
+        runner: The caller; None for an anonymous one.
 
     Returns:
-        `Accepted` with the record to be written if it is still as it was read, or the reason why not. A status that
-        the table does not know has no edges: that is `NotAllowed` too.
+        `Accepted` with the record to write if it still is as it was read, or the reason for a
+        denial. A
+        status that is not in the table has no edges: `NotAllowed`.
 
     Raises:
-        Misuse: The target or the runner is empty or no string, or the table or the record is of the wrong type.
+        Misuse: The target or the runner is empty or no string, or the table or the record is of the
+            wrong type.
     """
     check_type(table, StatusTable, "a table of statuses")
     check_type(record, (StatusRecord, NoneType), "a record")
@@ -315,7 +320,7 @@ def decide_transition(
 
 
 def _plain(status: object) -> None:
-    """Raise Misuse unless `status` is what a store gives back for it."""
+    """Raise Misuse if a store would not return `status` unchanged."""
     if type(status) is not str or not status:
         raise Misuse(
             f"{shown(status)} cannot name a status",

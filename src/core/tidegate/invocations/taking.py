@@ -1,45 +1,54 @@
-"""Take invocations that are due, many in a request: each is begun by one runner, which owns it from then on.
+"""Claim due invocations in bulk. Each claimed run belongs to one runner from then on.
 
-    find      what is due in these queues, of tasks that this runner knows: the more urgent first, and of equal ones what is due
-              longest. What a runner does not know stays for newer ones
-    choose    among more than are taken, where others look at the same time (`tidegate.retries.spread`), of each tenant alike
-    rates     of those of which no more than a number may begin in a time, as many go on as may (`tidegate.invocations.metering`);
-              the others are due later, and wait as they were: nothing else of them changes
-    places    of those of which no more than a number may run at once, each needs one (`tidegate.invocations.placing`)
-    take      one bulk of guarded updates to running, each of which raises the number of tries and removes `due`; one look at
-              all where the total is not all (`tidegate.invocations.settling`)
-    make way  where more were put off than have begun, and there is more: what else stands at the head of the queue and is of the same
-              sets is put off with them, a thousand at a time. Else ten thousand that wait for one place would hold up all others, for
-              a look puts off no more than it has slots
+    find      Read what is due in the runner's queues, of tasks that it knows: higher priority
+              first, then longest due. Unknown tasks stay for newer runners.
+    choose    Read more than it takes if other runners poll too (`tidegate.retries.spread`), and
+              pick evenly from each tenant.
+    rates     Meter the sets that may begin only N runs in a time (`tidegate.invocations.metering`).
+              The excess becomes due later and is otherwise unchanged.
+    places    Reserve a place for each invocation whose set has a concurrency limit
+              (`tidegate.invocations.placing`).
+    take      Send one bulk of guarded updates to running; each adds a try and removes `due`. If
+              fewer match than were sent, read them all once (`tidegate.invocations.settling`).
+    make way  If more were put off than began, and the queue has more, put off other invocations
+              of the same sets from its head, up to a thousand. A poll alone puts off no more than
+              it has slots, so ten thousand that wait for one place would block all others.
 
-A request without a reply is asked again until its outcome is known, for nobody else would ever look after what a living runner
-has taken and does not know of; so a take lasts as long as the store is away.
+A take without a reply is repeated until its outcome is known. Recovery ignores the runs of a
+living runner, so nobody else would find them. A take therefore lasts as long as the store is away.
 
-Tenants take turns. A look goes along the tenants and says where the next one begins (`turn`), behind those that had theirs; who
-is nobody's comes last. A tenant with a hundred thousand invocations has as many begun in a turn as one with ten.
+Tenants take turns. Each poll continues after the tenants that had theirs (`turn`); invocations
+without a tenant come last. A tenant with 100,000 invocations begins as many in a turn as one with
+ten.
 
 Laws
-    TA1  No two runners run an invocation at one version, and each run that is told is of a record that is running, of this runner.
-    TA2  What a runner has taken is told to it, whatever becomes of requests and replies, if it does not crash.
-    TA3  Of one tenant, the more urgent is taken first, and of equal ones what is due longest, where no claims are lost.
-    TA4  Between two turns of a tenant each other one that has something due has had its turn.
-    TA5  No more of a set run at once than may; who is refused waits until a place is free, or has ended.
-    TA6  Without a fault it is one find and one bulk; a look where claims are lost; and one more find where it chooses among more.
-    TA7  Who finds nothing is told after how long the next one will be due.
-    TA8  Places of any number of sets are taken in two requests more, or three where all those of one are taken; who is refused
-         takes three more, together, beside TA10.
-    TA9  No more of a set begin in a time than were admitted in it; who is over its rate is due later, and waits as it did.
-    TA10 Of FOUND_MAX that are due first, those of sets that are full or over their rate do not hold up the others: where a look was
-         put off, and nothing fails, the next one begins something, or all of them are of other such sets. It takes a find more, and two
-         requests for each set that is over its rate.
+    TA1  No two runners run an invocation at one version. Each reported run has a record that is
+         running and owned by this runner.
+    TA2  A runner that does not crash learns of every run that it took, despite lost messages.
+    TA3  If no claims are lost, a tenant's higher priorities are taken first, then the longest due.
+    TA4  Between two turns of a tenant, every other tenant with due invocations has a turn.
+    TA5  At most the allowed number of a set run at once. A refused invocation waits for a place,
+         or has ended.
+    TA6  Without a fault a take costs one find and one bulk; one read more if claims are lost; one
+         find more if it chooses among more.
+    TA7  A poll that finds no due invocation returns the delay until the next one is due.
+    TA8  Places of any number of sets cost two more requests, or three if a set is full. Refusals
+         cost three more together, beside TA10.
+    TA9  At most the admitted number of a set begin in a time. The excess is due later and keeps
+         its place in the wait.
+    TA10 Among the first FOUND_MAX due, sets that are full or over their rate do not block others.
+         After a poll that put some off without a fault, the next one begins a run, or all
+         of them are of other such sets. The cost is one find, and two requests per set over its
+         rate.
 
 Known not to work
-    - Who is admitted by its rate and then finds no place, or is taken by others meanwhile, was counted: fewer begin than might.
-    - Of rates by key each key is metered by itself, one after the other, so a look at many of them takes as long as all.
-    - What no runner knows, at the head of a queue, is read and passed over at each look; give a task that is deployed late a
-      queue of its own.
-    - Where the store refuses the look that follows a take, what was taken stays with its runner, which does not know of it, until
-      its next beats find it in its name (`tidegate.invocations.heeding`).
+    - An invocation that the rate admits, but that then gets no place or is lost to another runner,
+      still counts: fewer begin than might.
+    - Rates by key are metered one key after the other, so a poll of many keys takes long.
+    - Each poll reads past invocations at the head of a queue whose task no runner knows. Give a
+      task that is deployed late a queue of its own.
+    - If the store refuses the read that follows a take, the runner owns runs that it does not
+      know, until its next heartbeats find them in its name (`tidegate.invocations.heeding`).
 """
 
 from __future__ import annotations
@@ -119,7 +128,7 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 URGENT: Final[Sort] = (Descending(TENANT), Descending(PRIORITY), Ascending(DUE))
 _BRIEF: Final[Fields] = (*VIEW, TASK, TENANT, PRIORITY, DUE, LIMITED_BY, RATED_BY, TRIES, DEATHS, WAITS)
 _OF_NOBODY: Final = Not(Ge(TENANT, ""))
-"""As a range, which an index has in its order; it has null at two places."""
+"""A range, which an index keeps in its order; null would be in two places."""
 _UNREADABLE: Final = Field[str]("unreadable")
 _TEXT_MAX: Final = 1_000
 
@@ -134,11 +143,11 @@ class Takeable:
 
     Attributes:
         name: Its name.
-        at_most: How many invocations of a set (`Job.limited_by`) may run at once.
-        held_back: After how long one that gets no place is due again even if nobody wakes it, at first, in microseconds; None if
-            it ends then.
-        rate: How many of a set (`Job.rated_by`) may begin in a time; None for any number.
-        is_heard: Whether triggers hear of each run that begins (`tidegate.triggers.noticing`).
+        at_most: The concurrency limit of a set (`Job.limited_by`).
+        held_back: The first delay, in microseconds, after which a refused invocation is due again
+            without a wake-up; None if a refusal ends it.
+        rate: The rate limit of a set (`Job.rated_by`); None for no limit.
+        is_heard: Triggers are notified of each run that begins (`tidegate.triggers.noticing`).
     """
 
     name: str
@@ -162,12 +171,12 @@ class TakenRun:
     """A run that has begun.
 
     Attributes:
-        key: The invocation.
-        record: What its record is now: whoever moves it on passes this as `expected`.
-        job: What is to be done.
-        tries: How many runs of it have begun, this one included.
-        document: Its record as it was when it was found, or later.
-        due: When it was due, as it was found.
+        key: The id of the invocation.
+        record: Its record now; pass it as `expected` to the next move.
+        job: The work.
+        tries: The number of runs begun, including this one.
+        document: Its record as found, or as read after the take.
+        due: Its due time as found.
     """
 
     key: str
@@ -184,18 +193,18 @@ class TakenRun:
 @final
 @attrs.frozen
 class Taken:
-    """What a look has come to.
+    """The result of a poll.
 
     Attributes:
-        runs: Those that have begun, the most urgent first.
-        lost: How many others have taken meanwhile.
-        held_back: How many got no place.
-        postponed: How many were over their rate.
-        is_more: There may be more that is due.
-        turn: Where the next look begins (`Taker.take`).
-        due_in: Where nothing is due, after how long the next one will be, in microseconds; else, of those that were postponed. None
-            if none is known.
-        unreadable: The ids of those that were no records, and were taken out of the queue.
+        runs: The runs that have begun, highest priority first.
+        lost: The number that other runners took first.
+        held_back: The number that got no place.
+        postponed: The number over their rate.
+        is_more: More may be due.
+        turn: Where the next poll begins (`Taker.take`).
+        due_in: The delay until the next one is due, in microseconds: of all if none is due, else of
+            the postponed. None if unknown.
+        unreadable: The ids of unreadable records; they were removed from the queue.
     """
 
     runs: tuple[TakenRun, ...] = ()
@@ -210,21 +219,22 @@ class Taken:
 
 _Found: TypeAlias = tuple[Document, ...]
 _Over: TypeAlias = tuple[tuple[Document, Instant | None, Duration | None], ...]
-"""What is over its rate, as it was found, when it is due, and after how long; None where nobody answers."""
+"""Documents over their rate, with new due time and delay; None if the meter does not answer."""
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
 
 
 def next_turn(tenants: tuple[str | None, ...], limit: int) -> str | None:
-    """Behind which tenant the next look begins.
+    """The tenant after which the next poll begins.
 
     Args:
-        tenants: Whose those are that were found, in their order.
-        limit: How many were asked for.
+        tenants: The tenants of the found invocations, in their order.
+        limit: The limit of the find.
 
     Returns:
-        The last one whose share was not cut short, or that had all of this turn; None to begin with the first one.
+        The last tenant whose share was not cut short, or the only tenant found. None to restart at
+        the first tenant.
     """
     check_tuple(tenants, (str, NoneType), "a tenant")
     check_int(limit, "a number of invocations", 1)
@@ -240,15 +250,16 @@ def next_turn(tenants: tuple[str | None, ...], limit: int) -> str | None:
 @final
 @attrs.frozen(kw_only=True)
 class Taker:
-    """Takes invocations for a runner. Invariants: a queue and a task at least, each once; 1 <= attempts.
+    """Takes invocations for a runner. Invariants: 1 or more queues and tasks, each once; 1 <=
+    attempts.
 
     Attributes:
-        runner: Who owns them then; another name for each process, and each of its lives.
-        queues: From where.
-        tasks: Which it knows.
+        runner: The owner of the runs. Each process, and each restart of it, needs another name.
+        queues: The queues to poll.
+        tasks: The tasks that it knows.
         records, places, meters: The collections.
-        attempts: How often a look is tried before it is left to the next one; what was asked for is asked for until it is known.
-        pauses: How long it waits in between.
+        attempts: The attempts of a find. A take that was sent repeats until its outcome is known.
+        pauses: The delays between attempts.
     """
 
     runner: str
@@ -278,7 +289,7 @@ class Taker:
 
     @property
     def indexes(self) -> Indexes:
-        """What a look needs: it reads what it takes, however many wait, are due later, or have ended."""
+        """The indexes that limit the reads of a poll to the invocations that it takes."""
         return {
             self.records: (
                 Index((Ascending(QUEUE), *URGENT), Exists(DUE)),
@@ -288,12 +299,12 @@ class Taker:
         }
 
     async def take(self, most: int, factor: int = 1, turn: str | None = None) -> Taken:
-        """The program: one look, and what it takes.
+        """Poll once, and take what is due.
 
         Args:
-            most: How many at most; 1 <= most <= FOUND_MAX.
-            factor: Among how many times as many it chooses, where others look, too (`spread.widened`).
-            turn: Where the look begins: `Taken.turn` of the one before; None for the first tenant.
+            most: The limit; 1 <= most <= FOUND_MAX.
+            factor: Choose among `factor * most` if other runners poll too (`spread.widened`).
+            turn: `Taken.turn` of the previous poll; None for the first tenant.
 
         Raises:
             Refused: The store refuses for good.
@@ -333,7 +344,7 @@ class Taker:
             await self._refuse(refused, placed)
             lined_up = await self._line_up(_without(others, refused), over)
         except Refused:
-            if not records:  # else what is taken is told, and the next look hears it again
+            if not records:  # otherwise report the runs; the next poll meets the refusal again
                 raise
             lined_up = 0
         docs = found if limit == most else await self._read(tuple(key for key, _ in records))
@@ -352,7 +363,7 @@ class Taker:
     # --- find ---
 
     async def due(self, limit: int, turn: str | None, fields: Fields | None) -> _Found:
-        """What is due: behind that tenant, then of nobody in particular, then from the first one on."""
+        """The due invocations: after tenant `turn`, then without a tenant, then from the start."""
         ways: tuple[tuple[Filter, ...], ...] = ((),) if turn is None else ((Lt(TENANT, turn),), (_OF_NOBODY,), ())
         found: _Found = ()
         for way in ways:
@@ -364,7 +375,7 @@ class Taker:
         return found
 
     async def _head(self, turn: str | None) -> _Found:
-        """What stands at the head of the queue, from this tenant's turn on, as far as it is a record."""
+        """The readable invocations at the head of the queue, from the tenant `turn` on."""
         try:
             found = await self.due(FOUND_MAX, turn, _BRIEF)
         except (Ambiguous, NotApplied):
@@ -376,14 +387,13 @@ class Taker:
         return In(QUEUE, self.queues), In(TASK, tuple(each.name for each in self.tasks))
 
     async def _due_in(self) -> Duration | None:
-        """After how long the first of what waits is due."""
         where = AllOf((*self._known_to_it, Exists(DUE), Exists(LATER)))
         first = await find_one(self.records, where, fields=(DUE, LATER), sort=(Ascending(LATER),))
         due = None if first is None else first.get(DUE)
         return None if due is None else max(due - await StoreTime(), 0)
 
     async def _set_aside(self, docs: tuple[tuple[Document, str], ...]) -> tuple[str, ...]:
-        """Take what is no record out of the queue, so that nothing waits behind it; and say why."""
+        """Remove unreadable documents from the queue, which they would block; record why."""
         aside: tuple[str, ...] = ()
         for doc, trouble in docs:
             key = doc.held(ID)
@@ -398,7 +408,7 @@ class Taker:
     # --- rates ---
 
     async def _within_rates(self, found: _Found) -> tuple[_Found, _Over]:
-        """What may begin now, and what is over its rate, and due later."""
+        """Split into those that may begin now and those over their rate."""
         over: _Over = ()
         for name, rate, mine in self._rated(found):
             over = (*over, *await self._over(name, rate, mine))
@@ -406,7 +416,7 @@ class Taker:
         return _without(found, tuple(doc for doc, _, _ in over)), over
 
     async def _line_up(self, others: _Found, over: _Over) -> int:
-        """What else is of sets that are over their rate stands in line behind them; how many these are."""
+        """Put off others of the sets that are over their rate; return how many."""
         sets = tuple(each[:2] for each in self._rated(tuple(doc for doc, due, _ in over if due is not None)))
         late: _Over = ()
         for name, rate, mine in self._rated(others):
@@ -416,7 +426,7 @@ class Taker:
         return len(late)
 
     async def _put_off(self, over: _Over) -> None:
-        """They are due later; where nobody answers they are due still."""
+        """Without a reply they may still be due, which is harmless."""
         updates = tuple(
             update_one(
                 self.records,
@@ -434,7 +444,6 @@ class Taker:
                 return
 
     def _rated(self, found: _Found) -> tuple[tuple[str, Rate, _Found], ...]:
-        """The sets that have a rate, in the order in which they were found, and what is of each."""
         sets: dict[tuple[str, Rate], list[Document]] = {}
         for doc in found:
             if (name := doc.get(RATED_BY)) and (rate := self._task(doc[TASK]).rate):
@@ -442,7 +451,6 @@ class Taker:
         return tuple((name, rate, tuple(docs)) for (name, rate), docs in sets.items())
 
     async def _over(self, name: str, rate: Rate, docs: _Found, behind: _Found = ()) -> _Over:
-        """Which of a set are over its rate, when each is due, and after how long; None where nobody answers."""
         answer = await Metering(
             key=name, rate=rate, wanted=len(docs), behind=len(behind), meters=self.meters, attempts=self.attempts, pauses=self.pauses
         ).run()  # fmt: skip
@@ -454,7 +462,6 @@ class Taker:
     # --- places ---
 
     async def _placed(self, found: _Found) -> Placed:
-        """Who has a place of those that need one."""
         wishes = self._wishes(found)
         return await self._placing(wishes).place() if wishes else Placed()
 
@@ -475,12 +482,12 @@ class Taker:
         return Placing(wishes=wishes, records=self.records, places=self.places, attempts=self.attempts)
 
     def _is_full(self, doc: Document, placed: Placed) -> bool:
-        """Whether it is of a set of which somebody was refused, and has no place."""
+        """Whether its set has refused an invocation and it has no place."""
         places = dict(placed.by).get(doc.get(LIMITED_BY) or "", ())
         return len(places) >= self._task(doc[TASK]).at_most and all(place.invocation != doc[ID] for place in places)
 
     async def _refuse(self, refused: _Found, placed: Placed) -> None:
-        """Who is refused waits, or ends."""
+        """A refused invocation waits, or ends if its task has no `held_back`."""
         if not refused:
             return
         ends = tuple(
@@ -499,24 +506,22 @@ class Taker:
         return next(each for each in self.tasks if each.name == name)
 
     def _request(self, key: str, version: int) -> str:
-        """The same whenever this runner asks for this."""
+        """A stable id: a repeated request of this runner has the same one."""
         return f"{self.runner}.{key}.{version}"
 
     # --- take ---
 
     def _move(self, doc: Document) -> RecordMove:
-        """It begins."""
         key, known = doc[ID], _known(doc)
         waits = () if doc.get(LIMITED_BY) is None else (Remove(WAITS),)
         heard = (Push(NOTICE, known.version + 1),) if self._task(doc[TASK]).is_heard else ()
         return RecordMove(key, known, RUNNING, self._request(key, known.version), (Add(TRIES, 1), *waits, *heard))
 
     async def _begin(self, moves: tuple[RecordMove, ...]) -> tuple[TransitionOutcome, ...]:
-        """Move them to running, and answer what became of each."""
         return await Settling(self.records, INVOCATION, moves, self.runner, None, pauses=self.pauses).run()
 
     async def _read(self, keys: tuple[str, ...]) -> _Found:
-        """What was taken, whole: asked for until it is there, for it runs."""
+        """Read the taken documents whole. Retries without a limit, because they run."""
         if not keys:
             return ()
         since = await begins(self.pauses)
@@ -530,13 +535,11 @@ class Taker:
 
 
 def _with(found: _Found, more: _Found) -> _Found:
-    """What was found, and what was not found before."""
     known = {each.held(ID) for each in found}
     return (*found, *(each for each in more if each.held(ID) not in known))
 
 
 def _without(found: _Found, those: _Found) -> _Found:
-    """What was found but those."""
     keys = {each.held(ID) for each in those}
     return tuple(each for each in found if each.held(ID) not in keys)
 
@@ -553,7 +556,7 @@ def _tenant(doc: Document) -> str | None:
 
 
 def _trouble(doc: Document) -> str | None:
-    """Why it cannot be taken, whatever it is."""
+    """The reason why it cannot be taken, or None."""
     try:
         check_name(doc.held(ID), "an invocation")
         known = _known(doc)
@@ -567,7 +570,7 @@ def _trouble(doc: Document) -> str | None:
 
 
 def _runs(records: tuple[tuple[str, StatusRecord], ...], docs: _Found, found: _Found) -> tuple[TakenRun, ...]:
-    """The runs of these records; one that was deleted meanwhile runs nowhere."""
+    """The runs of these records. A record that has been deleted since has no run."""
     held, dues = {doc[ID]: doc for doc in docs}, {doc[ID]: doc.get(DUE) for doc in found}
     return tuple(
         TakenRun(key, record, job_of(held[key]), _tries(held[key], record), held[key], dues[key])
@@ -577,6 +580,6 @@ def _runs(records: tuple[tuple[str, StatusRecord], ...], docs: _Found, found: _F
 
 
 def _tries(doc: Document, record: StatusRecord) -> int:
-    """How many have begun, by the record as it was found before, or after it was taken."""
+    """The number of runs begun. A document read before the take lacks this run."""
     tries = doc.get(TRIES) or 0
     return tries if viewed(doc) == record else tries + 1

@@ -1,37 +1,40 @@
-"""Move a record from one status to another: read, decide, one compare-and-set. Who knows the record need not read it.
+"""Move a record from one status to another: read, decide, one compare-and-set.
 
-The decision is `tidegate.invocations.status`; this is the way to carry it out so that it happens at most once and the
-answer is the truth, whatever becomes of requests and replies. The write is one atomic update filtered on (id, status,
-owner, version). It raises the version and leaves the request id in the record's history, so every write can be
-recognised:
+`tidegate.invocations.status` decides. This module carries the decision out at most once, and
+answers truthfully despite lost, late or repeated messages. A caller that knows the record skips the
+read. The write is one atomic update filtered on (id, status, owner, version). It raises the version
+and adds the request id to the record's history, so every write can be recognized:
 
-    the reply is lost        read back: the history says whether this request made the version that it was to make
-    no match                 somebody else was faster, or an earlier copy of this very request: read back
-    a conflict               decide anew on what is there now, a bounded number of times
+    the reply is lost        Read back: the history shows whether this request made its version.
+    no match                 Another writer, or an earlier copy of this request, was first: read
+                             back.
+    a conflict               Decide again on the present record, a bounded number of times.
 
-Four round trips of the array-push lock become two, or one for who moved the record last (`Granted.record`, passed as
-`expected`), and there is nothing to clean up after a crash.
+The array-push lock needs four round trips. This needs two, or one for the last mover (it passes
+`Granted.record` as `expected`). A crash leaves nothing to clean up.
 
-The record is a document, as `tidegate.invocations.record_documents` says; a new one is dated by the store's time, asked for
-just before it is inserted. A document that others made is adopted by its first transition: it needs a `status`, and a
-missing owner or version counts as no owner and version 0.
+`tidegate.invocations.record_documents` defines the document. A new record is dated by the store's
+time, read just before the insert. A foreign document is adopted by its first transition: it needs a
+`status`, and a missing owner or version counts as no owner and version 0.
 
 Laws, over the full history of a record as a perfect observer has seen it:
     TR1  each version is the one before plus one; none is skipped, none made twice.
     TR2  each change is an edge of the table, by its owner where one is required.
     TR3  a request makes at most one version.
-    TR4  every answer is the truth: Granted(version) if and only if that version was made by this request; GaveUp and the
-         denials only if no version ever will be.
-    TR5  Unknown is an answer only beyond the versions that the record remembers, after the last attempt, or where the
-         store refuses to go on after a request that may have been done.
-    TR6  each version stands in the record's history, under the request that made it, as soon as it is there.
-    TR7  A request makes the change that it was for, or none: who gave up on a success has not failed.
-    TR8  Attempts are apart: what had no answer, or lost to another one, is not tried again before its time
+    TR4  every answer is true: Granted(version) if and only if this request made that version;
+         GaveUp and the denials only if it never makes one.
+    TR5  Unknown is answered only beyond the versions that the record remembers, after the last
+         attempt, or if the store refuses after a request that may have been done.
+    TR6  each version is in the record's history, with its request, as soon as it exists.
+    TR7  A request makes its intended change, or none: a caller that gave up on a success has not
+         failed.
+    TR8  Attempts are spaced: one without a reply, or that lost, is not retried before its time
          (`tidegate.retries.pauses`, PA1).
 
-Things that do not work (each is a specimen, and breaks one of the laws): leaving the version out of the filter, not
-raising it, forgetting the request id on a retry, remembering only the last version's, writing again without reading
-again, leaving out the owner, taking ambiguous for refused, pushing the history in a second write.
+Rejected designs (each is a specimen and breaks a law): omitting the version from the filter; not
+raising it; a new request id on a retry; remembering only the last version's request; writing
+again without reading again; omitting the owner; treating ambiguous as refused; pushing the history
+in a second write.
 """
 
 from __future__ import annotations
@@ -74,14 +77,14 @@ class Granted:
     """The request made a version.
 
     Attributes:
-        record: The record of that version. Who moves it on passes it as `expected`, and need not read it.
+        record: The record of that version. Pass it as `expected` to the next move, which then needs
+            no read.
     """
 
     record: StatusRecord
 
     @property
     def version(self) -> int:
-        """The version that it made."""
         return self.record.version
 
     def __str__(self) -> str:
@@ -91,12 +94,12 @@ class Granted:
 @final
 @attrs.frozen
 class GaveUp(Attempted):
-    """Others were faster at every attempt, or the store was never reached. This request is not, and never will be, done.
+    """Every attempt lost, or never reached the store. This request is not, and never will be, done.
 
     Attributes:
-        attempts: How many there were.
-        expected: The record that the last decision was made on, if one was.
-        actual: The record as it was last read, if it was.
+        attempts: The number of attempts.
+        expected: The record of the last decision, if any.
+        actual: The record as last read, if any.
     """
 
     attempts: int
@@ -110,7 +113,7 @@ class GaveUp(Attempted):
 @final
 @attrs.frozen
 class Unknown(Attempted):
-    """The request may have been done, and it can no longer be known."""
+    """The request may have been done, and that can no longer be determined."""
 
     attempts: int
     reason: str
@@ -122,7 +125,7 @@ class Unknown(Attempted):
 @final
 @attrs.frozen
 class Outdated:
-    """The record is no longer the one that the command was for. This request is not, and never will be, done."""
+    """The record is not the expected one. This request is not, and never will be, done."""
 
     expected: StatusRecord
     actual: StatusRecord | None
@@ -141,22 +144,23 @@ def _key(key: object) -> Value:
 @final
 @attrs.frozen
 class Transition:
-    """One command: `runner` wants the record `key` to be in the status `target`.
+    """One command: `runner` moves the record `key` to the status `target`.
 
     Invariants: the request id is used for this command only; 1 <= attempts.
 
     Attributes:
-        collection: Where the records are.
+        collection: The collection of the records.
         table: The rules.
-        key: The record's id, as pymongo has it. A record that is not there can be made under a str, an int, an ObjectId or a UUID.
+        key: The record's id, as pymongo has it. A missing record can be created under a str, an
+            int,
+            an ObjectId or a UUID.
         target: The status to enter.
-        runner: Who asks; None where nobody in particular does.
+        runner: The caller; None for an anonymous one.
         request: An id used for this command only.
-        attempts: How often to ask before giving up; None for any number.
-        expected: The one record to move, where the command was decided on it, or moved it last; None for whatever is
-            there. It is read where it is no longer that one, and not before.
-        also: What the same write changes beside, in a record that is there.
-        pauses: How long it waits in between.
+        attempts: The number of attempts; None for no limit.
+        expected: The only record to move; None for any. It is read only after the write missed.
+        also: Further changes of the same write, to an existing record.
+        pauses: The delays between attempts.
     """
 
     collection: str
@@ -231,7 +235,7 @@ class Transition:
             except Refused as refused:
                 if sent is None:
                     raise
-                return Unknown(made, refused.reason)  # a refusal says nothing of the request before it
+                return Unknown(made, refused.reason)  # a refusal does not settle the previous request
             if applied:
                 return Granted(verdict.record)
             if unread is not None:
@@ -242,22 +246,21 @@ class Transition:
 
     @property
     def _looks(self) -> int | None:
-        """How often it looks: after the last attempt comes one more look at what became of it."""
+        """One read more than attempts: the last one checks the outcome of the last write."""
         return None if self.attempts is None else self.attempts + 1
 
     async def _look(self, sent: Accepted | None) -> tuple[StatusRecord | None, RequestOutcome | None]:
-        """The record as it is, and what became of the request that was sent, if one was."""
+        """The record, and the outcome of the request sent earlier, if any."""
         record = await find_one(self.collection, Eq(KEY, self.key), fields=VIEW if sent is None else RECORD)
         return _seen(record), None if sent is None else self._outcome(record, sent.version - 1)
 
     def _decide(self, actual: StatusRecord | None) -> Accepted | Denied | Outdated:
-        """What the rules say of the record as it is; None where there is none."""
         if self.expected is not None and actual is not self.expected and actual != self.expected:
             return Outdated(self.expected, actual)
         return decide_transition(self.table, actual, self.target, self.runner)
 
     async def _write(self, expected: StatusRecord | None, verdict: Accepted) -> bool:
-        """Carry the decision out; False if the record is no longer the one that it was made on."""
+        """Write the decision; False if the record is no longer the one decided on."""
         if expected is None:
             now = await _time()
             due = now if self.table[verdict.status].available else None
@@ -266,21 +269,20 @@ class Transition:
         return await update_one(self.collection, unchanged(self.key, expected), *made) > 0
 
     def _outcome(self, record: Document | None, sent: int) -> RequestOutcome:
-        """What became of our request that was decided on that version, by the record as it is now."""
         if record is None:
             return outcome_of(0, (), sent, self.request)
         return outcome_of(record.get(VERSION) or 0, history(record), sent, self.request)
 
 
 def _seen(record: Document | None) -> StatusRecord | None:
-    """The record. One without a version is adopted: its next transition makes version 1."""
+    """A record without a version is adopted: its next transition makes version 1."""
     if record is None or record.get(VERSION) is not None:
         return viewed(record)
     return StatusRecord(needed(record, STATUS), record.get(OWNER), 0)
 
 
 async def _time() -> Instant:
-    """The store's time: a question without an answer has written nothing."""
+    """The store's time. Without a reply, no write was done."""
     try:
         return await StoreTime()
     except Ambiguous as failure:
@@ -301,24 +303,27 @@ async def transition(
     attempts: int | None = ATTEMPTS,
     pauses: Pauses = PAUSES,
 ) -> TransitionOutcome:
-    """Move a record to another status, at most once, and answer what became of it.
+    """Move a record to another status, at most once.
 
     Args:
-        collection: Where the records are.
+        collection: The collection of the records.
         table: The rules.
-        key: The record's id, as pymongo has it. A record that is not there can be made under a str, an int, an ObjectId or a UUID.
+        key: The record's id, as pymongo has it. A missing record can be created under a str, an
+            int,
+            an ObjectId or a UUID.
         target: The status to enter.
-        runner: Who asks; None where nobody in particular does.
+        runner: The caller; None for an anonymous one.
         request: An id used for this command only.
-        attempts: How often to ask before giving up; None for any number.
-        pauses: How long it waits in between.
+        attempts: The number of attempts; None for no limit.
+        pauses: The delays between attempts.
 
     Returns:
         `Granted`, a denial with its reason, `GaveUp` or `Unknown`.
 
     Raises:
         Misuse: an argument is empty or of the wrong type.
-        Refused: the store said no, definitely (not authorised, validation), and nothing was asked of it before.
+        Refused: The store refused for good (not authorized, validation), and no earlier request may
+            have been done.
     """
     return await Transition(collection, table, key, target, runner, request, attempts, pauses=pauses).run()
 

@@ -1,23 +1,26 @@
-"""Wait until invocations have ended: one request for all of them, ever more rarely, until each has a result, an error, or none.
+"""Wait until invocations have ended: poll all in one request, with growing intervals.
 
-    Ended    its status is final; with its result (or the name of the upload that has it), or its error
-    Open     it has not ended in the time that was given
-    Absent   there is no such invocation: the transaction that makes it is not committed, or retention has removed it
+    Ended    Its status is final. It has its result, the name of its upload, or its error.
+    Open     It did not end within the time limit.
+    Absent   It does not exist: its transaction is not committed, or retention has deleted it.
 
-What is final never changes, so what has ended is not asked for again. A wait holds nothing but a few ids: whoever waits in a
-run gives its place away for so long (`tidegate.work.worker`), and a thousand results are awaited as one is.
+A final status never changes, so later polls omit ended invocations. A wait keeps only ids in
+memory.
+A handler that waits gives up its slot meanwhile (`tidegate.work.worker`); waiting for a thousand
+results costs no more requests than waiting for one.
 
-Whoever knows better than a clock when to look (a change stream, a run that ended in the same process) ends the pause: a
-`Sleep` may end early.
+A wake-up source (a change stream, a run that ended in this process) may end the pause: a `Sleep`
+may
+end early.
 
 Laws
-    WT1  What is told of an invocation that has ended is what its record says, and will say.
-    WT2  At rest, nobody waits for what has ended.
-    WT3  A look is one request, for what has not ended so far and for nothing else.
-    WT4  Who gives a time waits no longer than that, beside the last look; and that look is not before it.
+    WT1  The answer for an ended invocation is its record's content, which stays so.
+    WT2  At rest, no caller waits for an ended invocation.
+    WT3  A poll is one request, for exactly those that have not ended so far.
+    WT4  A wait with a limit lasts no longer than that, plus the last poll, which is not earlier.
 
 Known not to work
-    - Where nobody answers and no time is given it waits for as long as that lasts.
+    - Without a limit, the wait lasts as long as the store does not answer.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
 AWAITED: Final[Fields] = (STATUS, RESULT, RESULT_PAYLOAD, ERROR)
-"""What is read of an invocation that is waited for."""
+"""The fields that a poll reads."""
 _FINAL: Final = frozenset(each.status for each in INVOCATION.definitions if each.final)
 
 
@@ -53,10 +56,10 @@ class Ended:
 
     Attributes:
         key: The id of the invocation.
-        status: How it ended.
-        result: Of a success, unless it was uploaded.
-        upload: The name that the result was uploaded under; None if it was not.
-        error: Of a failure, where there is one.
+        status: Its status.
+        result: The result of a success, unless uploaded.
+        upload: The name of the result's upload; None without one.
+        error: The error of a failure, if any.
     """
 
     key: str
@@ -76,7 +79,7 @@ class Open:
 
     Attributes:
         key: The id of the invocation.
-        status: What it was when somebody looked; None where nobody answered.
+        status: The status as last read; None without a reply.
     """
 
     key: str
@@ -89,7 +92,7 @@ class Open:
 @final
 @attrs.frozen
 class Absent:
-    """There is no such invocation."""
+    """It does not exist."""
 
     key: str
 
@@ -101,10 +104,10 @@ Awaited: TypeAlias = Ended | Open | Absent
 
 
 def told(record: Document) -> Ended | Open:
-    """What a record tells to whoever waits for it.
+    """The answer for a record.
 
     Args:
-        record: The record, or these fields of it: `AWAITED`.
+        record: The record; the fields `AWAITED` are enough.
 
     Raises:
         Misuse: It is no record of an invocation.
@@ -127,14 +130,14 @@ def told(record: Document) -> Ended | Open:
 class Waiting:
     """One command: wait until all of these have ended.
 
-    Invariants: 1 <= len(keys) <= FOUND_MAX, none of them twice; 0 < least <= most.
+    Invariants: 1 <= len(keys) <= FOUND_MAX, all distinct; 0 < least <= most.
 
     Attributes:
         keys: The ids of the invocations.
         records: Their collection.
-        limit: How long to wait, in microseconds or a timedelta; None for as long as it takes.
-        least: How long the first pause lasts, in microseconds; each is twice as long as the one before.
-        most: How long the longest one lasts.
+        limit: The time limit, in microseconds or as a timedelta; None for no limit.
+        least: The first interval, in microseconds; each later one is twice as long.
+        most: The longest interval, in microseconds.
     """
 
     keys: tuple[str, ...]
@@ -158,10 +161,10 @@ class Waiting:
         check_delay(self.most, "the longest pause in microseconds", self.least)
 
     async def run(self) -> tuple[Awaited, ...]:
-        """The program; it answers in the order of the keys.
+        """Wait; answer in the order of the keys.
 
         Raises:
-            Refused: The store said no, definitely: not authorised.
+            Refused: The store refused for good: not authorized.
             Misuse: A record is none of an invocation.
         """
         ended: tuple[Ended | Absent, ...] = ()
@@ -193,7 +196,7 @@ class Waiting:
     def _learned(
         self, left: tuple[Open, ...], found: tuple[Document, ...]
     ) -> tuple[tuple[Ended | Absent, ...], tuple[Open, ...]]:
-        """What has ended by a look, and what is still open."""
+        """Split into ended and open."""
         records = {record[ID]: record for record in found}
         seen = tuple(Absent(each.key) if (record := records.get(each.key)) is None else told(record) for each in left)
         return (

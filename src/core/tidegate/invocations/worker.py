@@ -1,8 +1,8 @@
-"""What runs of invocations are to a worker (`tidegate.work.worker`), and what they have come to.
+"""Adapts invocations to the worker (`tidegate.work.worker`): their runs and results.
 
-A worker of invocations has one queue, for all that it takes, keeps its claims by life, and prefetches. The token of a run is the
-version of the record since it runs: a write is for the owner and the version that it knows, so what others have recovered
-meanwhile is not written.
+A worker of invocations has one queue for all that it takes, keeps its claims by process life, and
+prefetches. The token of a run is the version of its record: a write is filtered by owner and
+version, so a run that recovery has taken is not written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORK_QUEUE: Final = "invocations"
 @final
 @attrs.frozen
 class Held:
-    """What nothing is taken from: these queues, and these tasks."""
+    """The paused queues and tasks."""
 
     queues: frozenset[str] = frozenset()
     tasks: frozenset[str] = frozenset()
@@ -34,11 +34,11 @@ class Held:
 @final
 @attrs.frozen
 class Attempt:
-    """The detail of a run of an invocation. Invariant: 1 <= tries.
+    """The detail of a run. Invariant: 1 <= tries.
 
     Attributes:
-        tries: How many runs of it have begun, this one included.
-        policy: When it is tried again if it takes too long; None for never.
+        tries: The number of runs begun, including this one.
+        policy: The retry policy after a timeout; None for no retry.
     """
 
     tries: int = 1
@@ -50,13 +50,13 @@ class Attempt:
 
 
 def tries_of(run: Run) -> int:
-    """How many runs of the invocation have begun, this one included."""
+    """The number of runs begun, including this one."""
     check_type(run, Run, "a run")
     return run.detail.tries if isinstance(run.detail, Attempt) else 1
 
 
 def died(deaths: int) -> Failed:
-    """What a run is rejected with whose owners have died so often, while they ran it."""
+    """The rejection of an invocation whose owners have died this often while they ran it."""
     check_int(deaths, "a number of deaths", 0)
     said = f"{deaths} times whoever ran it died, or was silent for so long that it was taken for dead"
     return Failed(RunError("ProcessDied", said, above=("Exception", "BaseException")))
@@ -70,13 +70,13 @@ _REFUSED: Final = Failed(
 @final
 @attrs.frozen
 class InvocationResults:
-    """What the runs of invocations have come to."""
+    """The results of runs."""
 
     refused: End = _REFUSED
 
     def result(self, run: Run, answer: object, why: InterruptReason | None) -> End:
-        """A run that has succeeded although it was interrupted has, unless it took too long; any other answer of an interrupted run
-        does not count.
+        """The success of an interrupted run counts, except after a timeout. Its other answers do
+        not.
         """
         is_late = why is InterruptReason.TOO_LONG
         if isinstance(answer, Succeeded | Failed | GivenBack | Cancelled) and (
@@ -96,13 +96,13 @@ class InvocationResults:
 @final
 @attrs.frozen(cache_hash=True)
 class UntrackedRun:
-    """An invocation that is claimed in the name of a process which does not track it.
+    """An invocation claimed by this process that it does not track.
 
     Attributes:
         key: Its id.
-        record: What its record is.
-        tries: How many runs of it have begun.
-        limited_by: The set that it is of; None for none.
+        record: Its record.
+        tries: The number of runs begun.
+        limited_by: Its set; None for none.
     """
 
     key: str
@@ -118,10 +118,8 @@ class UntrackedRun:
 
     @property
     def id(self) -> str:
-        """Its id."""
         return self.key
 
     @property
     def token(self) -> int:
-        """The version of its record."""
         return self.record.version

@@ -1,12 +1,14 @@
-"""The array-push lock as it is in the wild, where it is right: while nobody stalls and nothing is lost.
+"""The array-push lock under the conditions where it is correct: no stalls and no losses.
 
-What is wrong with it otherwise: `tidegate.invocations.specimens.array_push_lock`. So no fault strikes here: after a crash, a
-cancellation, or a request that is not sent, not done, not confirmed or late, a claim remains, and after a reply that is lost,
-or a request that comes twice, one stands twice. A record is running under one runner,
-several of whose processes want to end it: one says retry, the others finish it.
+`tidegate.invocations.specimens.array_push_lock` shows its faults, so no fault strikes here. A
+crash,
+a cancellation, or a request that is unsent, not done, unconfirmed or late leaves a claim. A lost
+reply or a duplicate request leaves a claim twice. The record runs under one runner, several of
+whose
+processes want to end it: one says retry, the others finish it.
 
-Where each writes with its claim in the filter, nothing is overwritten whoever stalls: `array_push_lock.guarded`, in which
-processes count in the record that they lock, by a read and a write.
+If each write has its claim in the filter, no stall overwrites a write: in
+`array_push_lock.guarded`, processes count in the locked record by a read and a write.
 """
 
 from __future__ import annotations

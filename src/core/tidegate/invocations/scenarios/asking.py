@@ -1,11 +1,11 @@
-"""An operator asks for something while a runner takes an invocation, looks what it was asked to do, and obeys.
+"""An operator sends a command while a runner takes an invocation, reads its orders and obeys.
 
     asking            cancel it: it is taken, or waits for its run
-    asking.kill       kill its run: the next one is left in peace
+    asking.kill       kill its run; the next run continues
     asking.held       hold it, and release it
-    asking.repeated   repeat what has ended
+    asking.repeated   repeat an ended one
 
-The operator's requests may be lost, or come late or twice.
+The operator's requests may be lost, late or duplicated.
 """
 
 from __future__ import annotations

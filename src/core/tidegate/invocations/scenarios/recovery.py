@@ -1,8 +1,8 @@
-"""An invocation, two workers, and a process that recovers what is stuck.
+"""An invocation, two workers, and a process that recovers stuck invocations.
 
-A worker waits until the invocation is available, claims it, runs it and says how it went. The first one may
-crash anywhere, and stall until it is presumed dead; the second one is there for what is recovered. Whoever waits is
-woken when there is something to do, so that looking in vain costs no states.
+A worker waits until the invocation is available, claims it, runs it and reports the end. The first
+may crash anywhere, and stall until it is presumed dead; the second runs what is recovered. Waiters
+are woken when there is work, so that vain polls cost no states.
 """
 
 from __future__ import annotations

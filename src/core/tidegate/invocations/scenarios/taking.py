@@ -1,9 +1,9 @@
-"""Two runners take from a queue of three, and end what they have taken; every request may meet every fault of the network.
+"""Two runners take from a queue of three and end their runs; each request may meet each network
+fault.
 
-In a second one, two invocations are of a set of which one may run at a time: who gets no place is due again, and runs later.
-In a third one, whoever ends wakes who waits for its place, and in a fourth, of a set no more begin in a time than may. In a
-fifth one, many that wait for one place stand before one that needs none, and in a sixth, many that are over their rate before
-one that has none.
+Further scenarios: two invocations share one place, so the refused one runs later; an end wakes the
+waiter for its place; a rate limits a set; many waiters for one place precede one that needs none;
+many over their rate precede one without a rate.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SET: Final = "running-1"
 RUNNERS: Final = ("one", "two")
 _KINDS: Final[dict[Fault, Callable[[Effect[object]], bool]]] = {**FAULTS.kinds, Fault.PARTLY_DONE: all_effects}
 ALL_FAULTS: Final = attrs.evolve(FAULTS, kinds={kind: _KINDS[kind] for kind in _KINDS if kind != Fault.RESTART})
-"""A runner that starts again is another one, under a name of its own."""
+"""A restarted runner has a new name."""
 WAKING_FAULTS: Final = Faults.of(Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 LIMITED_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 RATED_FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY)
@@ -59,7 +59,7 @@ Work = Callable[[Taker], Program[tuple[TakenRun, ...]]]
 
 
 async def take(taker: Taker, looks: int, most: int, factor: int) -> tuple[TakenRun, ...]:
-    """What a runner is told to run, in so many looks."""
+    """Poll some times; return the runs to begin."""
     runs: tuple[TakenRun, ...] = ()
     turn: str | None = None
     for _ in range(looks):
@@ -69,7 +69,7 @@ async def take(taker: Taker, looks: int, most: int, factor: int) -> tuple[TakenR
 
 
 async def take_and_end(taker: Taker, looks: int, most: int, factor: int) -> tuple[TakenRun, ...]:
-    """The same, and each run succeeds before the next look."""
+    """The same, and each run succeeds before the next poll."""
     runs: tuple[TakenRun, ...] = ()
     for _ in range(looks):
         taken = await taker.take(most, factor)
@@ -84,7 +84,7 @@ async def take_and_end(taker: Taker, looks: int, most: int, factor: int) -> tupl
 
 
 async def take_and_wake(taker: Taker, ending: type[Ending], looks: int, most: int) -> tuple[TakenRun, ...]:
-    """The same, and whoever waits for its place is woken then."""
+    """The same, and then a waiter for its place is woken."""
     runs: tuple[TakenRun, ...] = ()
     for _ in range(looks):
         taken = await taker.take(most)
@@ -142,7 +142,7 @@ def scene(
     faults: Faults,
     **more: tuple[Document, ...],
 ) -> Scenario:
-    """What all scenarios have in common."""
+    """The common part of all scenarios."""
     keys = tuple(jobs)
     meaning: Meaning = perform
     for key in keys:
@@ -172,13 +172,13 @@ def taking(
     """The scenario.
 
     Args:
-        made: The program; a faulty variant of it, perhaps.
-        summary: One line for people.
-        looks: How often each looks.
-        most: How many each takes at most.
-        factor: Among how many times as many each chooses.
-        budget: How many faults may strike.
-        faults: Which.
+        made: The program or a faulty variant.
+        summary: One line.
+        looks: The polls of each runner.
+        most: The limit of each poll.
+        factor: Each chooses among `factor * most`.
+        budget: The number of faults.
+        faults: The possible faults.
     """
     takers = {each: taker_of(each, made) for each in RUNNERS}
     programs: dict[str, Callable[[], Program[object]]] = {
@@ -219,11 +219,11 @@ def limited(
     """The scenario of places.
 
     Args:
-        made: The program; a faulty variant of it, perhaps.
-        summary: One line for people.
-        looks: How often each looks.
-        budget: How many faults may strike.
-        faults: Which.
+        made: The program or a faulty variant.
+        summary: One line.
+        looks: The polls of each runner.
+        budget: The number of faults.
+        faults: The possible faults.
     """
     keys = KEYS[:2]
     takers = {each: taker_of(each, made) for each in RUNNERS}
@@ -263,16 +263,16 @@ def waking(
     budget: int = 1,
     faults: Faults = WAKING_FAULTS,
 ) -> Scenario:
-    """The scenario of those who wait for places.
+    """The scenario of waiters for places.
 
     Args:
-        made: The program that takes; a faulty variant of it, perhaps.
-        ending: The program that ends; a faulty variant of it, perhaps.
-        summary: One line for people.
+        made: The taking program or a faulty variant.
+        ending: The ending program or a faulty variant.
+        summary: One line.
         keys: The invocations.
-        looks: How often each looks.
-        budget: How many faults may strike.
-        faults: Which.
+        looks: The polls of each runner.
+        budget: The number of faults.
+        faults: The possible faults.
     """
     programs: dict[str, Callable[[], Program[object]]] = {
         each: partial(

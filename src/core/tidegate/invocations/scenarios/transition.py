@@ -1,8 +1,9 @@
-"""Three runners on one record: two of them under one runner id, while the third recovers it.
+"""Three runners on one record: two share a runner id, and the third recovers the record.
 
-The runners claim it, run it, and succeed or retry, as user code decides. The recovering one takes it from whoever has it
-and routes it again. Every request may meet every fault of the network; processes crash and start again with new ids. By
-default one fault strikes in a run; two are explored in the thorough scope only.
+The runners claim it, run it, and succeed or retry, as user code decides. The third takes it from
+any
+owner and reroutes it. Each request may meet each network fault; processes crash and restart with
+new ids. By default one fault strikes per run; only the thorough scope explores two.
 """
 
 from __future__ import annotations
