@@ -147,8 +147,8 @@ QUIET_S: Final = 2.0
 _LATE_S: Final = 1.0
 """What it takes at most beyond what the rules say, for code that has been cancelled, and by 30 s it is killed."""
 DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
-LOGS: Final = ("tidegate_adapters.kafka.worker", "tidegate_adapters.runtime.reducers")
-_ADAPTERS: Final = Path(event_loop.__file__).parent
+LOGS: Final = ("tidegate_adapters.kafka", "tidegate_adapters.runtime.reducers")
+_ADAPTERS: Final = Path(event_loop.__file__).parents[1]
 CLIENT: Final[Mapping[str, Any]] = {
     "session_timeout_ms": 6_000,
     "rebalance_timeout_ms": 8_000,
@@ -1369,7 +1369,7 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
                 patch.setattr(each, "isEnabledFor", lambda _: True)  # whatever is disabled for all
                 patch.setattr(each, "filters", [_raises])
             if told.kind in RETAINED:
-                heard = logging.getLogger("tidegate_adapters.kafka.worker")
+                heard = logging.getLogger("tidegate_adapters.kafka")
                 patch.setattr(heard, "isEnabledFor", lambda _: True)
                 patch.setattr(heard, "filters", [partial(_hears, lambda: kept[0])])
             return event_loop.run(main, seed)

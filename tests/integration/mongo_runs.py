@@ -497,7 +497,7 @@ class Run:
             self.story.accuse("M11", f"{ours} are left running")
 
 
-_ADAPTERS: Final = Path(event_loop.__file__).parent
+_ADAPTERS: Final = Path(event_loop.__file__).parents[1]
 
 
 def _sets(command: Mapping[str, Any], *fields: str) -> bool:

@@ -138,7 +138,7 @@ def test_it_is_skipped_and_said_so(kafka: str, make_topic: Topics, caplog: pytes
         )
         await consumed(worker, kafka, WHOLE)
 
-    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka.worker"):
+    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka"):
         asyncio.run(scenario())
     assert len(seen) == OTHERS
     skipped = [each for each in caplog.records if "cannot be decoded" in each.getMessage()]
@@ -202,7 +202,7 @@ def test_by_default_it_stops_its_partition_like_any_failure(
         worker = Worker([topic], handle, bootstrap=kafka, group=f"group-{topic}")
         await consumed(worker, kafka, {0: POISON[0], 1: RECORDS})
 
-    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka.worker"):
+    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka"):
         asyncio.run(scenario())
     assert handle.poison == []
     failures = [each for each in caplog.records if "handler failed" in each.getMessage()]

@@ -125,14 +125,14 @@ def places(topic: str, partitions: int, records: int) -> list[Place]:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.name == "tidegate_adapters.kafka.worker"]
+    return [each.getMessage() for each in caplog.records if each.name == "tidegate_adapters.kafka"]
 
 
 @pytest.fixture(autouse=True)
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     """The client says more than once that a topic is not there."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    caplog.set_level(logging.INFO, "tidegate_adapters.kafka.worker")
+    caplog.set_level(logging.INFO, "tidegate_adapters.kafka")
 
 
 @pytest.mark.parametrize("is_pattern", [False, True], ids=["name", "pattern"])

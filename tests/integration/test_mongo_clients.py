@@ -115,7 +115,7 @@ def test_who_could_not_connect_tries_again(mongodb: str, monkeypatch: pytest.Mon
 
 FORKS = """
 import os, sys
-from tidegate_adapters import mongo_clients
+from tidegate_adapters.mongo import clients as mongo_clients
 from tidegate_adapters.mongo.clients import close_shared, shared
 mine = shared(sys.argv[1])
 with mongo_clients._guard, mongo_clients._locks[sys.argv[1]]:  # as where another thread is about to connect

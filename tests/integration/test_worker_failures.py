@@ -703,7 +703,7 @@ def test_a_dead_letter_that_is_refused_is_written_again(
 
 def test_a_record_whose_dead_letter_cannot_be_written_is_not_done(caplog: pytest.LogCaptureFixture) -> None:
     """Others go on; asked to stop, the worker leaves it to the next owner."""
-    caplog.set_level(logging.CRITICAL, "tidegate_adapters.kafka.worker")
+    caplog.set_level(logging.CRITICAL, "tidegate_adapters.kafka")
 
     async def scenario() -> tuple[Counter[bytes], EmbeddedLog]:
         handle = Poisoned()

@@ -274,7 +274,7 @@ def test_a_dead_letter_that_is_refused_waits_longer_each_time(
         await DeadLetters(outbox, "{topic}.dead", "shop").write(Record("t", 0, 7), Failed(1, "ValueError", "no"))
         return asyncio.get_running_loop().time() - began
 
-    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka.worker"):
+    with caplog.at_level(logging.ERROR, "tidegate_adapters.kafka"):
         assert run(main, 1) == pytest.approx(first_s + second_s, abs=0.01)
     assert len([each for each in caplog.records if "is held" in each.message]) == 2
 

@@ -14,7 +14,7 @@ from tidegate.consumer.worker import ShutdownCommand
 from tidegate.model.records import Record, TopicPartition
 from tidegate_adapters.base.safe_log import Lines
 
-say: Final = Lines(logging.getLogger("tidegate_adapters.kafka.worker"))
+say: Final = Lines(logging.getLogger("tidegate_adapters.kafka"))
 """Says a line about the worker."""
 
 

@@ -42,7 +42,7 @@ try:
 
     from tidegate_adapters.kafka.raw_batches import batch_of
 except ImportError as missing:
-    raise MissingExtra("tidegate_adapters.kafka.worker", "kafka", missing) from missing
+    raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
 
 
 class Received(Protocol):
