@@ -148,7 +148,8 @@ _LATE_S: Final = 1.0
 """What it takes at most beyond what the rules say, for code that has been cancelled, and by 30 s it is killed."""
 DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
 LOGS: Final = ("tidegate_adapters.kafka", "tidegate_adapters.runtime.reducers")
-_ADAPTERS: Final = Path(event_loop.__file__).parents[1]
+_TESTING: Final = Path(event_loop.__file__).parent
+_ADAPTERS: Final = _TESTING.parent
 CLIENT: Final[Mapping[str, Any]] = {
     "session_timeout_ms": 6_000,
     "rebalance_timeout_ms": 8_000,
@@ -1204,7 +1205,11 @@ class Run:
             return
         codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
         ours = [
-            each.co_qualname for each in codes if Path(each.co_filename).parent == _ADAPTERS and each.co_name != "sent"
+            each.co_qualname
+            for each in codes
+            if Path(each.co_filename).parent.parent == _ADAPTERS
+            and Path(each.co_filename).parent != _TESTING
+            and each.co_name != "sent"
         ]
         if ours:
             self.story.accuse("J11", f"{sorted(ours)} are left running")
