@@ -15,18 +15,19 @@ After a crash or a takeover the next leader continues. It resets the records tha
 for this version. A record of a page that no longer matches has moved on, or another request reset
 it. If the last write matches nothing, another epoch has taken over.
 
-In a rolling deploy, versions with different tasks lead in turn. A task unknown to this version keeps
-its definition and records, so that its return repeats nothing. But the leader moves the position for
-all tasks and looks at changes for its own only. So it removes the flags of the others, and the next
-version that knows them scans every document for them once. A version that is rolled back remembers
-the handler's higher version, so that the higher one repeats nothing on its return.
+In a rolling deploy, versions with different tasks lead in turn. A task unknown to this version
+keeps its definition and records, so that its return repeats nothing. But the leader moves the
+position for all tasks and looks at changes for its own only. So it removes the flags of the others,
+and the next version that knows them scans every document for them once. A version that is rolled
+back remembers the handler's higher version, so that the higher one repeats nothing on its return.
 
 Laws
-    DEP1  What is remembered was done: a definition is stored when each record that is over was reset
-          for its version, if its policy says so.
+    DEP1  What is remembered was done: a definition is stored when each record that is over was
+          reset for its version, if its policy says so.
     DEP2  A record is reset once for a version, however many interruptions and leaders there are.
     DEP3  The definitions and the records of other tasks stay as they are.
-    DEP4  A flag is of a task for which each change before the position was looked at, by its trigger.
+    DEP4  A flag is of a task for which each change before the position was looked at, by its
+          trigger.
     DEP5  The remembered version of a handler never decreases.
     DEP6  Once a leader follows, the tasks that are stored as planned are its own.
 

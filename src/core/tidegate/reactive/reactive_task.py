@@ -26,8 +26,8 @@ Laws, over the records, the documents, what was handled and the state of the wor
     RT3  A worker that runs under a claim whose lease lasts finds its record as it claimed it: the
          result of an outdated run changes nothing.
     RT4  At rest, a document that was deleted has no record.
-    RT5  Each state of a document is handled at most as often as the policy allows attempts, whatever
-         workers do.
+    RT5  Each state of a document is handled at most as often as the policy allows attempts,
+         whatever workers do.
     RT6  A finished record is not due, and a due record is not finished: no end makes work.
     RT7  While the lease of a claim lasts, by the store's clock, no other worker claims its record.
     RT8  At rest, a live worker owns only the records that it runs.

@@ -1,4 +1,6 @@
-"""Scan the collections of some tasks once, and store the progress (`tidegate.reactive.reconciliation`).
+"""Scan the collections of some tasks once, and store the progress.
+
+`tidegate.reactive.reconciliation` decides; these programs carry it out.
 
 The record of the stream holds it in one field, beside its position
 (`tidegate.reactive.change_stream`):
@@ -6,10 +8,10 @@ The record of the stream holds it in one field, beside its position
     progress: {history, reconciled: [{task, trigger}, ...],
                checkpoints: [{collection, triggers: [{task, trigger}, ...], after}, ...]}
 
-One write replaces the whole field; progress of another history than the record's counts for nothing.
-Names of tasks and collections are values, not field names, so they may hold dots and dollars. Each
-write checks the epoch and history of the run; an outdated run matches nothing, writes nothing and
-ends. A batch whose write is missing is scanned again.
+One write replaces the whole field; progress of another history than the record's counts for
+nothing. Names of tasks and collections are values, not field names, so they may hold dots and
+dollars. Each write checks the epoch and history of the run; an outdated run matches nothing, writes
+nothing and ends. A batch whose write is missing is scanned again.
 
 Tasks of a collection that are not reconciled share a scan. Where the store can find the documents
 that differ for each task, it returns only the ids that some task needs. Where few differ, each
@@ -22,7 +24,8 @@ Laws
 
 Known limits
     - A document whose record a transaction holds (`reactive_task`) delays its scan until then.
-    - A late write reverts what was stored since under its epoch; the next leader repeats some looks.
+    - A late write reverts what was stored since under its epoch; the next leader repeats some
+      looks.
 
 Ids are of any type; a scan uses the order of all types (`model.documents.in_order`).
 """

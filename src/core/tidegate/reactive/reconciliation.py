@@ -32,25 +32,26 @@ Caller's duties
     - Plan a batch for its scan's tasks by passes that read documents after the run began.
     - Check the epoch and history of the run in the write itself. Write a sweep's cell under its
       epoch, by compare-and-set.
-    - The scan of a collection reads the ids above its checkpoint's in ascending order, without gaps.
+    - The scan of a collection reads the ids above its checkpoint's in ascending order, without
+      gaps.
 
 Laws
-    RL1  A scan resumes from a checkpoint of the very same tasks and triggers, and otherwise from the
-         start.
+    RL1  A scan resumes from a checkpoint of the very same tasks and triggers, and otherwise from
+         the start.
     RL2  A task is flagged only when, for it, each document that its collection had when the scan
          began had a pass in this history, or is gone.
     RL3  A checkpoint passes no document whose pass has not succeeded, and a failure writes nothing.
-    RL4  Flags are set and the checkpoint is removed in one write, and only where all of the scan has
-         succeeded.
+    RL4  Flags are set and the checkpoint is removed in one write, and only where all of the scan
+         has succeeded.
     RL5  A run writes nothing once its history is over; the scans of others stay as they are.
-    RL6  Whenever it is interrupted, the next run does the rest, and does not repeat what is before a
-         checkpoint.
+    RL6  Whenever it is interrupted, the next run does the rest, and does not repeat what is before
+         a checkpoint.
     RL7  A task whose progress was forgotten, and all progress of another history, is scanned again
          from the start.
     RL8  A sweep begins an interval after the last one ended, and at once where none has or it ended
          in the future.
-    RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep that
-         failed is due again.
+    RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep
+         that failed is due again.
     RL10 What counts for a leader that follows changes for some tasks alone (`of_tasks`) is no flag,
          and no checkpoint, of another task: changes for that one are not followed meanwhile.
 

@@ -27,12 +27,14 @@ Caller's duties
       document is then as new as the record. In the other order a stale read undoes a later one.
       Where the server finds the documents that differ (`snapshot.differs`), also read those whose
       record is processed.
-    - Send a claim to `begin` BEFORE the handler runs. `begin` may adopt another claim; use that one.
+    - Send a claim to `begin` BEFORE the handler runs. `begin` may adopt another claim; use that
+      one.
     - `now` is the store's time, so that all processes agree on due times and leases.
 
 Laws
     RE1  No change is lost: a seen change is due, or will be once its run has ended, with what was
-         seen. A look at a processed record makes a version, so that no run begins with older values.
+         seen. A look at a processed record makes a version, so that no run begins with older
+         values.
     RE2  A run begins with the latest values seen, and with what its document says at that time.
     RE3  A change during a run runs again: the end of that run completes nothing and fails nothing.
     RE4  A stale run changes nothing: only the claim that holds the record renews, begins and
@@ -49,8 +51,8 @@ Laws
          changes do not reset, a retry may be due later, and stays so.
     RE11 A failure is retried no earlier than the policy says; where the policy gives up, the record
          has failed.
-    RE12 A failing streak begins with its first failure; a success, a reset, and a change that resets
-         end it.
+    RE12 A failing streak begins with its first failure; a success, a reset, and a change that
+         resets end it.
     RE13 The history holds the last ends of runs: all but deferrals, lapsed runs included.
     RE14 Instants are whole milliseconds, as in MongoDB: past ones round down, due ones round up.
     RE15 A record claimed in the write that plans it is due and not held. It becomes what that write
@@ -69,14 +71,14 @@ Known limits
     - A change and its reversal between two looks leave no trace.
     - A handler that changes its watched values restarts itself each time, even where it fails or
       kills its process and the policy has given up.
-    - A run that outlives its lease may overlap another. The record refuses its writes; the handler's
-      own writes elsewhere need the token as well.
-    - A write whose reply was lost looks like another's write. Read the record again: its token (of a
-      claim) or its history (of an end) shows the writer.
+    - A run that outlives its lease may overlap another. The record refuses its writes; the
+      handler's own writes elsewhere need the token as well.
+    - A write whose reply was lost looks like another's write. Read the record again: its token (of
+      a claim) or its history (of an end) shows the writer.
     - A record given up because it could not be computed stays failed when it no longer matches;
       nothing is due.
-    - Tokens restart when a document loses its record and gets another. External fencing must compare
-      the id as well.
+    - Tokens restart when a document loses its record and gets another. External fencing must
+      compare the id as well.
 """
 
 from tidegate.reactive.tasks.planning import plan, reset
