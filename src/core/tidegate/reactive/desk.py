@@ -1,6 +1,6 @@
 """List, count and retry the records of tasks, for operators.
 
-    list_records     records by next run or last change, in pages (`tidegate.reactive.record_queries`)
+    list_records     pages by next run or last change (`tidegate.reactive.record_queries`)
     find             one record with its history; `tidegate.reactive.story` renders a time line
     count            records per status, and since when the oldest is due: the lag of a task
     retry            reset each record (`tasks.reset`), under the guard of what was read
