@@ -1,38 +1,39 @@
-"""A version of an application begins to lead: what do its tasks have to do over, and what is remembered of them?
+"""Decide what a deploy makes the tasks do again, and what the store remembers of them.
 
-What was remembered of each task, its definition, stands in the record of the stream (`tidegate.reactive.stream_records`):
+The record of the stream (`tidegate.reactive.stream_records`) holds each task's definition:
 
     definitions: [{task, trigger, version}, ...]
-    deployed: [task, ...]                           the tasks of whoever has deployed last, which it plans
+    deployed: [task, ...]                           the planned tasks of the last deployer
 
-To lead begins so (`begin_leading`): the record is taken over, THEN tasks are deployed, THEN changes are followed. Of each task `evolution.evolve` says what is
-to be done; then, in this order,
+A leader starts with `begin_leading`: take over the record, THEN deploy the tasks, THEN follow
+changes. `evolution.evolve` decides what each task repeats. Then, in this order:
 
-    each record that is to run again is reset, page by page, and says for which version of the handler
-    what is forgotten, and what is remembered, is stored in one write under the epoch
+    reset each record that must run again, page by page, and note the handler's version in it
+    store what is forgotten and what is remembered in one write under the epoch
 
-So whoever crashes, or is overtaken, leaves the rest to the next one, which resets what no write has reset for this version.
-A record of a page that no longer matches has moved on, or another request has reset it. Where the last write matches nothing,
-another epoch has taken over.
+After a crash or a takeover the next leader continues. It resets the records that no write has reset
+for this version. A record of a page that no longer matches has moved on, or another request reset
+it. If the last write matches nothing, another epoch has taken over.
 
-In a rolling deploy versions of an application that know different tasks lead in turn. A task that this version does not know
-keeps its definition and its records, so that it is not done over when it is known again. But whoever leads moves the position
-for all and looks at changes for its own tasks only; so it takes the flags of the others away, and the next version that knows
-them looks at every document for them once. A version that is rolled back remembers the higher version of the handler, so that
-one, when it is back, does nothing over.
+In a rolling deploy, versions with different tasks lead in turn. A task unknown to this version
+keeps its definition and records, so that its return repeats nothing. But the leader moves the
+position for all tasks and looks at changes for its own only. So it removes the flags of the others,
+and the next version that knows them scans every document for them once. A version that is rolled
+back remembers the handler's higher version, so that the higher one repeats nothing on its return.
 
 Laws
-    DEP1  What is remembered was done: a definition is stored when each record that is over was reset for its version, if its
-          policy says so.
-    DEP2  A record is reset once for a version, however often that is interrupted and whoever leads meanwhile.
+    DEP1  What is remembered was done: a definition is stored when each record that is over was
+          reset for its version, if its policy says so.
+    DEP2  A record is reset once for a version, however many interruptions and leaders there are.
     DEP3  The definitions and the records of other tasks stay as they are.
-    DEP4  A flag is of a task for which each change before the position was looked at, by its trigger.
-    DEP5  The version that is remembered of a handler never goes back.
+    DEP4  A flag is of a task for which each change before the position was looked at, by its
+          trigger.
+    DEP5  The remembered version of a handler never decreases.
     DEP6  Once a leader follows, the tasks that are stored as planned are its own.
 
-Known not to work
-    - While both versions run, a worker of the older one may run what was reset for the newer.
-    - What is over when a page has been read is reset; what an older worker ends behind it is not.
+Known limits
+    - While both versions run, a worker of the older one may run a record reset for the newer.
+    - A record that an older worker ends after its page was read is not reset.
 """
 
 from __future__ import annotations

@@ -1,27 +1,29 @@
-"""What operators ask of tasks, and what they want: which records stand where, how many, and to have them run again.
+"""List, count and retry the records of tasks, for operators.
 
-    list_records     records, by their next run or their last change, page by page (`tidegate.reactive.record_queries`)
-    find             one record, with its history; `tidegate.reactive.story` is that as a time line
-    count            how many stand where, and since when the oldest is due: the lag of a task
-    retry            have records run again: each is reset (`tasks.reset`), under the guard of what was read
-    pause, resume    whether handlers of a task are begun at all (`tidegate.reactive.pausing`)
+    list_records     pages by next run or last change (`tidegate.reactive.record_queries`)
+    find             one record with its history; `tidegate.reactive.story` renders a time line
+    count            records per status, and since when the oldest is due: the lag of a task
+    retry            reset each record (`tasks.reset`), under the guard of what was read
+    pause, resume    stop and restart the handlers of a task (`tidegate.reactive.pausing`)
 
-A retry goes through the records in the order of their ids, once, in pages; so each is reset once at most, also where its
-handler fails again meanwhile. What is processed keeps its owner and its lease, and runs again afterwards. A write of which
-nobody knows is found by the record that it makes; where others have written since, it stays unknown, and is not sent again.
-Where fewer match than were sent, others have written the rest.
+A retry pages through the records once, in the order of their ids. So it resets each at most once,
+even if its handler fails again meanwhile. A processed record keeps its owner and lease, and runs
+again afterwards. A write without a reply is found by the record that it makes. If others have
+written since, it stays unknown and is not sent again. If fewer records match than were sent, others
+have written the rest.
 
 Laws
-    DK1  A retry resets each record at most once, and counts each that it means once: reset, changed, unknown or unreadable.
-    DK2  What was reset, and was answered as that, runs again.
-    DK3  A reset takes nothing from whoever processes the record.
+    DK1  A retry resets each record at most once, and counts each selected one once: reset, changed,
+         unknown or unreadable.
+    DK2  A record that was reported as reset runs again.
+    DK3  A reset takes nothing from the worker that processes the record.
 
-A desk knows the tasks of an application, and touches no others: those that run elsewhere have rules of their own.
+A desk touches only the tasks of its application: tasks elsewhere have rules of their own.
 
-Known not to work
-    - What is asked for by the text of an error is looked through here, so it cannot be counted.
-    - What changes while a list or a retry goes on is seen as it was, or as it is by then; a record that another writes while
-      it is reset is `changed`, and was not reset: ask again.
+Known limits
+    - A filter by error text runs in this process, so its records cannot be counted.
+    - A record that changes during a list or a retry appears in its old or its new state. A record
+      that another process writes during its reset is `changed`, and was not reset: retry it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Taking what is due: claim the records, THEN look at their documents, whose handlers are to run.
+"""Fetch due records: claim them, THEN read their documents, whose handlers will run.
 
-A claim that arrives when its worker asks no more is in the name of one that does not know of it. Whoever has not heard of all that
-it has asked for says so (`Idle.UNHEARD`), and looks through what is in its name as long as such a claim may last, between its looks
-for what is due: it reads before it writes, so what it sends fits no run that has begun since, however late it arrives.
+A claim may arrive after its worker gave up, which leaves a record in the name of an unaware worker.
+A worker that misses a reply reports it (`Idle.UNHEARD`). For as long as such a claim may last, it
+checks the records in its name between fetches. It reads before it writes, so its writes match no
+run that began since, however late they arrive.
 """
 
 from __future__ import annotations

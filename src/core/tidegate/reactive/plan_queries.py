@@ -1,28 +1,31 @@
-"""Which documents does a planner have to look at? A question to the store, so that only ids travel.
+"""Find the documents that a planner must look at: queries that return only ids.
 
-A look reads a record and its document, and most looks find nothing to write. Where all documents of a collection are to be
-looked at, the store is asked first, page by page, of which a look might write something:
+A look reads a record and its document, and most looks write nothing. So a pass over a whole
+collection first queries the store, page by page, for the documents whose look might write:
 
-    FindChanged    the documents that are new to the task, differ from what their record remembers, or have left its filter
-    FindOrphaned   the documents that are gone, or have left the filter, and of which there is a record still
+    FindChanged    documents that are new to the task, differ from their record, or left its filter
+    FindOrphaned   documents that are gone or left the filter, but still have a record
 
-Each is one query of the store as it is at one time, and answers a `PlanPage`: ids, and where the next page begins. Snapshots
-are computed and compared where they are (`tidegate.reactive.snapshot.differs`). What the planner then looks at, it reads anew
-(`ReactiveTask.plan_pass`, `clean_up`): the answer only says where to look.
+Each is one query of the store at one time. It returns a `PlanPage`: ids, and the start of the next
+page. The store computes and compares snapshots (`tidegate.reactive.snapshot.differs`). The planner
+then reads these documents again (`ReactiveTask.plan_pass`, `clean_up`).
 
 Laws
-    PQ1  What need not be looked at is what a look would leave as it is: no change is lost by not looking.
-    PQ2  What is to be looked at is what a look would write about, but where the store cannot tell: where the record keeps a
-         digest, is there twice, or a value cannot be computed.
-    PQ3  Page by page each document is asked about once, in the order of ids of all types.
-    PQ4  What several tasks have to look at (`together`) is what one of them has to, as far as all of them were asked.
-    PQ5  Of a page that is cut (`first_of`) the rest is asked for again, and nothing of what is before it.
+    PQ1  A document that is not returned is one that a look would leave as it is: no change is lost
+         by not looking.
+    PQ2  A look at a returned document would write, except where the store cannot tell: the record
+         keeps a digest or is there twice, or a value cannot be computed.
+    PQ3  The pages cover each document once, in the order of ids of all types.
+    PQ4  Several tasks (`together`) must look at a document that one of them must look at, as far as
+         all of them were queried.
+    PQ5  The rest of a page that is cut (`first_of`) is queried again, and nothing before it.
 
-A record that is processed is always looked at: its run may have seen the document before, and be about to write that.
+A processed record is always returned: its run may have read the document earlier, and may be about
+to write that.
 
-Known not to work
-    - A Computed without an expression: the store cannot be asked, which is a Misuse; look at all documents instead.
-    - A record whose id is not that of its task and document counts, here, by what it says of itself.
+Known limits
+    - A Computed without an expression cannot be queried, which is a Misuse; look at all documents.
+    - A record whose id does not match its task and document counts here by its fields.
 """
 
 from __future__ import annotations

@@ -1,41 +1,44 @@
-"""The programs of a reactive task: look at documents, take what is due, run the handler, remove what is of no use.
+"""Carry out the decisions of a reactive task: plan, claim, run and clean up.
 
-The decisions are `tidegate.reactive.tasks` and `tidegate.reactive.orphans`; this is the way to carry them out, so that they
-are right whatever becomes of requests and replies, whoever else is at work and however long one of them stands still; for one
-document or for a thousand, whose requests are the same in number.
+`tidegate.reactive.tasks` and `tidegate.reactive.orphans` decide; these programs send the requests.
+They stay correct when replies are lost, other processes work concurrently, or one process stalls.
+The number of requests does not depend on the number of documents.
 
-    plan_pass   the records, THEN their documents, the store's time; write what each look means
-    plan_and_take   the same, which claims what it makes due; THEN looks again, unless a later pass is certain to
-    clean_up    the records, THEN their documents; remove those of no use, and plan what was seen of others
-    fetcher.take        records that are due; claim them, THEN look at their documents: their handlers are to run
-    fetcher.give_back   what is in the name of a worker, and not in its hands
-    completer.end       write how runs have ended
-    completer.complete  the same of one that has succeeded, in a transaction of its handler's
-    completer.renew     the leases of runs go on
-    work        for ever: take one, call its handler, end it, and look ever more rarely while nothing is due
+    plan_pass   read the records, THEN their documents and the store's time; write the verdicts
+    plan_and_take   the same, and claim records it makes due; THEN look again, unless a later pass
+                    is certain to
+    clean_up    read the records, THEN their documents; remove useless records and plan the others
+    fetcher.take        claim due records, THEN read their documents: their handlers will run
+    fetcher.give_back   return records that a worker owns but does not run
+    completer.end       write the ends of runs
+    completer.complete  write the end of one successful run in its handler's transaction
+    completer.renew     extend the leases of runs
+    work        loop: take one, call its handler, end it; poll ever more rarely while nothing is due
 
-Each write is one compare-and-set on all that the decision was taken on. It answers a total (`_record_store`): where fewer have matched, or
-nobody answers, the records are read again and decided anew: a claim that went through shows its owner and its token, an end that
-went through is no longer held, and a look that was written finds nothing changed. So nothing needs to be known of a lost reply, nor
-of which part of a request was done.
+Each write is one compare-and-set on everything its decision read. It returns a total
+(`_record_store`). If fewer records match, or no reply arrives, the program reads and decides again.
+A claim that succeeded shows its owner and token; an ended run is no longer held; a written look
+finds no change. So programs need not know about lost replies or partial requests.
 
-Laws, over the records, the documents, what was handled and where the workers stand:
+Laws, over the records, the documents, what was handled and the state of the workers:
     RT1  No change is lost: at rest, what a document says was handled, or its run was given up.
     RT2  At most one worker runs under a claim.
-    RT3  A worker that runs under a claim whose lease lasts finds its record as it claimed it: the result of an outdated
-         run changes nothing.
+    RT3  A worker that runs under a claim whose lease lasts finds its record as it claimed it: the
+         result of an outdated run changes nothing.
     RT4  At rest, a document that was deleted has no record.
-    RT5  What a document says is handled at most as often as the policy allows attempts, whatever becomes of workers.
-    RT6  A record that is finished is not due, and one that is due is not finished: nothing that ends makes work.
-    RT7  While the lease of a claim lasts, by the store's clock, nobody else claims its record.
-    RT8  At rest, nothing is in the name of a worker that lives but what is in its hands.
-    RT9  A write of a record that a transaction holds has a time limit, unless it is in that transaction.
+    RT5  Each state of a document is handled at most as often as the policy allows attempts,
+         whatever workers do.
+    RT6  A finished record is not due, and a due record is not finished: no end makes work.
+    RT7  While the lease of a claim lasts, by the store's clock, no other worker claims its record.
+    RT8  At rest, a live worker owns only the records that it runs.
+    RT9  A write of a record that a transaction holds has a time limit, unless it is in that
+         transaction.
 
-Known not to work
-    - A worker that stands still beyond its lease runs beside the one that has taken over, until it learns so at its end.
-    - A record's first insert that arrives after the record was inserted, finished and removed brings it back: the
-      document is gone, so it is completed without the handler, and removed again.
-    - A record into which somebody else has written what cannot be read is `Unreadable`, and so is whatever is taken with it.
+Known limits
+    - A worker that stalls beyond its lease runs beside its successor, and learns so at its end.
+    - A record's first insert may arrive after the record was inserted, finished and removed. It
+      restores the record; the document is gone, so it completes without the handler and is removed.
+    - A record with unreadable content is `Unreadable`, and so are all records taken with it.
 """
 
 from __future__ import annotations
@@ -66,12 +69,12 @@ from tidegate.retries.pauses import PAUSES, Pauses, begins, check_attempts, goes
 from tidegate.retries.polling import Ask, PollingBounds, Wait, fresh, turn, woken
 
 _LIMIT_PART: Final = 24
-"""This part of a lease is the time limit of a write that a transaction may hold up;"""
+"""Lease divided by this limits a write that a transaction may block."""
 _LIMIT_LEAST: Final = 50 * MILLISECOND
 _LIMIT_MOST: Final = 250 * MILLISECOND
-"""within these bounds, so that a renewal that runs out of time is sent again long before its lease ends."""
+"""Bounds of that limit: a renewal that times out is sent again long before its lease ends."""
 _ATTEMPTS: Final = 8
-"""How often a look, a claim or an end is tried before it is left to the next pass, or to the end of the lease."""
+"""Tries of a look, a claim or an end; then the next pass or the end of the lease resolves it."""
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------
@@ -83,8 +86,8 @@ class Ran:
     """A handler was called.
 
     Attributes:
-        claim: Under this claim.
-        end: Why its end was written, or why it was not; None where nobody knows: ask again, or the next claim will find out.
+        claim: The claim it ran under.
+        end: Why its end was written or not; None if unknown: retry, or the next claim finds out.
     """
 
     claim: Claim
@@ -100,14 +103,14 @@ Worked: TypeAlias = Idle | Ran | SetAside
 @final
 @attrs.frozen
 class Planned:
-    """What has come of a pass that claims.
+    """The result of a pass that claims.
 
     Attributes:
-        left: The ids whose look is not known to be written: `plan_pass` looks at them again.
-        held: The ids whose look cannot be written now, for a transaction holds their records: a later pass looks at them again.
+        left: Ids whose look may be unwritten: `plan_pass` looks at them again.
+        held: Ids whose records a transaction holds: a later pass looks at them again.
         runs: The runs that have begun.
-        due: In how long the first of what it has planned and not claimed is due, in microseconds; None where there is none.
-        is_unheard: Nobody has told what became of some claim (`Idle.UNHEARD`).
+        due: Microseconds until the first planned, unclaimed record is due; None if there is none.
+        is_unheard: The outcome of some claim is unknown (`Idle.UNHEARD`).
     """
 
     left: tuple[Value, ...] = attrs.field(eq=exactly)
@@ -134,23 +137,23 @@ class ReactiveTask:
     """A task that follows the documents of a collection. Invariants: the name is not empty; 1 <= attempts.
 
     Attributes:
-        name: Of the task, and of its handler (`Call`), which is given the document's id, and the claim.
+        name: Names the task and its handler (`Call`), which takes the document's id and the claim.
         source: The collection of the documents.
         records: The collection of the task records; `<source>_tasks` unless it is set.
-        watched: What is watched of a document.
-        where: Which documents it is for; None for all. It asks for no age, for that changes by itself.
-        rules: How it is run.
-        policy: When a run that failed is tried again.
-        cleaning: When records go.
-        attempts: How often each write is tried; None for any number.
-        pauses: How long it waits in between.
-        polling: How often `work` looks for what is due.
-        followed: Whether what has changed since a pass began to look is looked at after this, for sure: by whoever leads now, in
-            another pass (`change_stream.is_followed`). Asked AFTER the claims of that pass are written.
-        noted: Is given what each look has seen, what is written for it, and the time of the look; None where nobody asks.
+        watched: The watched values of a document.
+        where: Filter of its documents; None for all. It must not depend on age, which changes alone.
+        rules: How it runs.
+        policy: When a failed run is retried.
+        cleaning: When records are removed.
+        attempts: Tries of each write; None for any number.
+        pauses: The waits between tries.
+        polling: How often `work` polls for due records.
+        followed: Whether the current leader is certain to look, in a later pass, at all changes
+            since this pass began (`change_stream.is_followed`). Called AFTER its claims are written.
+        noted: Receives each look, its verdict and its time; None for no observer.
         store, reader: Its records, and the documents that it follows.
-        fetcher: Takes what is due.
-        completer: Writes down how runs have ended, and renews the others.
+        fetcher: Claims due records.
+        completer: Writes the ends of runs, and renews leases.
     """
 
     name: str
@@ -195,8 +198,10 @@ class ReactiveTask:
 
     @property
     def indexes(self) -> Indexes:
-        """What a look for what is due needs: it reads the records that it takes, however many are due or finished; and what
-        `find_changed` needs to find the record of a document.
+        """The indexes of two queries.
+
+        The first lets a fetch read only the records that it takes. With the second `find_changed`
+        finds the record of a document.
         """
         due = Index((Ascending(TASK), Ascending(NEXT_RUN_AT)), Exists(NEXT_RUN_AT))
         return {self.records: (due, Index((Ascending(TASK), Ascending(DOCUMENT))))}
@@ -207,63 +212,66 @@ class ReactiveTask:
         return min(max(self.rules.lease // _LIMIT_PART, _LIMIT_LEAST), _LIMIT_MOST)
 
     async def find_changed(self, after: tuple[Value, ...], limit: int) -> PlanPage:
-        """Ask which documents `plan_pass` has to look at.
+        """Find the documents that `plan_pass` must look at.
 
         Args:
-            after: Up to where they were asked about (`PlanPage.after`); empty for none.
+            after: The end of the previous page (`PlanPage.after`); empty for the first page.
             limit: About how many documents at most; 1 <= limit <= LOOKED_AT_MAX.
 
         Returns:
-            The ids, and up to where they are; nothing where all were asked about.
+            The ids and the end of the page; empty after the last page.
 
         Raises:
             Misuse: A computed value has no expression.
-            Failure: Nobody answers, or the store refuses: an expression fails on a document.
+            Failure: No reply, or the store refuses: an expression fails on a document.
         """
         return await FindChanged(self.source, self.records, self.name, self.watched, self.where, limit, after)
 
     async def find_orphaned(self, after: tuple[Value, ...], limit: int) -> PlanPage:
-        """Ask which documents `clean_up` has to look at: those that are gone, or have left where records go then.
+        """Find the documents that `clean_up` must look at.
+
+        They are gone, or no longer match and the clean-up removes such records.
 
         Args:
-            after: As for `find_changed`; it is about records, though.
+            after: As for `find_changed`, over records.
             limit: About how many records at most.
 
         Returns:
-            The ids of the documents, and up to where they are.
+            The ids of the documents, and the end of the page.
 
         Raises:
-            Failure: Nobody answers, or the store refuses.
+            Failure: No reply, or the store refuses.
         """
         leaves = self.cleaning.delete_when is orphans.DeleteWhen.SOURCE_GONE_OR_LEFT
         where = self.where if leaves else None
         return await FindOrphaned(self.records, self.source, self.name, where, limit, after)
 
     async def plan_pass(self, keys: tuple[Value, ...], request: str) -> tuple[Value, ...]:
-        """Look at these documents, and write down what is to be done.
+        """Look at these documents and write the verdicts.
 
         Args:
-            keys: Their ids, of any type that MongoDB takes for one.
-            request: An id of this pass that no other has; new records are named after it.
+            keys: Their ids, of any type that MongoDB allows.
+            request: A unique id of this pass; the ids of new records derive from it.
 
         Returns:
-            The ids whose look is not known to be written: none if the pass has succeeded.
+            The ids whose look may be unwritten: none if the pass succeeded.
         """
         check_name(request, "a pass")
         return await self._looked(keys, request)
 
     async def plan_and_take(self, keys: tuple[Value, ...], request: str, worker: str, most: int) -> Planned:
-        """Look at these documents once, and claim some of what is due in the write that says so; THEN look at those again, unless
-        another pass will, whatever has changed since (`followed`).
+        """Look at these documents once, and claim some due ones in the same write.
+
+        THEN look at the claimed ones again, unless a later pass is certain to (`followed`).
 
         Args:
             keys: The ids of the documents, of any type.
-            request: An id of this pass, as for `plan_pass`.
-            worker: Who works, as for `take`; it takes nothing else of this task meanwhile.
+            request: A unique id of this pass, as for `plan_pass`.
+            worker: The claiming worker; it takes no other record of this task meanwhile.
             most: How many runs at most; 1 <= most <= FOUND_MAX.
 
         Returns:
-            What has begun, and what is left to `plan_pass` and to `take`.
+            The runs that began, and the rest for `plan_pass` and `take`.
         """
         check_name(request, "a pass")
         check_name(worker, "a worker")
@@ -303,23 +311,23 @@ class ReactiveTask:
         return Planned((*left, *once[FOUND_MAX:]), (*runs, *begun), min(dues, default=None), is_unheard, late)
 
     async def clean_up(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Look at the records of these documents: remove what is of no use, and write down what else is to be done.
+        """Look at the records of these documents: remove the useless ones, plan the others.
 
         Args:
             keys: The ids of the documents, of any type.
 
         Returns:
-            The ids whose look is not known to be written: none if the pass has succeeded.
+            The ids whose look may be unwritten: none if the pass succeeded.
         """
         return await self._looked(keys, None)
 
     async def work(self, worker: str) -> NoReturn:
-        """Run what is due, for ever: one record after the other, and where nothing is due, look ever more rarely.
+        """Run due records one by one, for ever; poll ever more rarely while none is due.
 
-        Where another was faster, or nobody answers, the next look waits as if nothing had been found.
+        A lost race or a missing reply counts as an empty poll.
 
         Args:
-            worker: Who works, as for `take`. It also chooses the jitter: workers have intervals of their own.
+            worker: As for `take`. It also seeds the jitter, so that workers poll at different times.
 
         Raises:
             Refused: The store refuses for good.
@@ -340,23 +348,19 @@ class ReactiveTask:
                     raise AssertionError("there is a source")
 
     async def work_one(self, worker: str) -> Worked:
-        """Take a record that is due, and run its handler.
-
-        Args:
-            worker: Who works, as for `take`.
-        """
+        """Take one due record and run its handler."""
         (worked,) = await self.work_some(worker, 1)
         return worked
 
     async def work_some(self, worker: str, most: int) -> tuple[Worked, ...]:
-        """Take records that are due, run their handlers, one after the other, and write down how they ended.
+        """Take due records, run their handlers one by one, and write their ends.
 
         Args:
-            worker: Who works, as for `take`.
+            worker: As for `take`.
             most: How many at most.
 
         Returns:
-            What became of each; where nothing is due, that.
+            The result of each; `Idle.NOTHING_DUE` if no record is due.
         """
         runs, others = await self.fetcher.take(worker, most)
         ended: tuple[tuple[Run, HandlerAnswer], ...] = ()
@@ -379,17 +383,17 @@ class ReactiveTask:
             claim: The run.
 
         Returns:
-            What the handler has returned (`answered`).
+            The handler's answer (`answered`).
 
         Raises:
-            Failure: It fails.
+            Failure: The handler fails.
         """
         return await Call(self.name, (key, claim), catches=True)
 
     # --- plan, clean up ---
 
     async def _looked(self, keys: tuple[Value, ...], request: str | None) -> tuple[Value, ...]:
-        """Look at these documents, to plan (under the id of a pass) or to clean up; those that are left."""
+        """Look at these documents, to plan or (no request) to clean up; return those left."""
         once = self._once(keys)
         unwritten: tuple[Value, ...] = ()
         held: tuple[Value, ...] = ()
@@ -412,12 +416,11 @@ class ReactiveTask:
         return (*unwritten, *held)
 
     def _once(self, keys: tuple[Value, ...]) -> tuple[Value, ...]:
-        """Each of these documents once."""
         check_type(keys, tuple, "a tuple of ids")
         return tuple({record_id(self.name, key): key for key in keys}.values())
 
     async def _look(self, keys: tuple[Value, ...], request: str | None) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        """One look at each; those whose look is not known to be written, and those that are held."""
+        """Look once; return the keys whose write is uncertain, and those a transaction holds."""
         writes, _ = await self._decided(keys, request)
         marks = await self.store.write(writes)
         left = tuple(key for (key, _, _), mark in zip(writes, marks, strict=True) if mark is Sent.OPEN)
@@ -426,7 +429,7 @@ class ReactiveTask:
     async def _decided(
         self, keys: tuple[Value, ...], request: str | None
     ) -> tuple[tuple[RecordWrite, ...], Instant | None]:
-        """What is to be written after one look at each, the record BEFORE the document, and when that was."""
+        """The writes after one look, and its time. It reads records BEFORE documents."""
         known = tuple(zip(keys, await self.store.find(keys), strict=True))
         if request is None:
             known = tuple((key, record) for key, record in known if record is not None)
@@ -448,14 +451,12 @@ class ReactiveTask:
         return writes, now
 
     def _plan(self, record: TaskRecord | None, seen: Seen, now: Instant, new_id: str) -> PlanVerdict:
-        """What a look means."""
         verdict = tasks.plan(record, seen, rules=self.rules, now=now, new_id=new_id)
         if self.noted is not None:
             self.noted(seen, verdict, now)
         return verdict
 
     def _clean_up(self, record: TaskRecord, seen: Seen, now: Instant) -> RemoveRecord | PlanVerdict:
-        """What the look of a sweep means: the record goes, or what is planned."""
         verdict = orphans.clean_up(record, _SOURCES[type(seen)], self.cleaning, now)
         return verdict if isinstance(verdict, RemoveRecord) else self._plan(record, seen, now, record.id)
 

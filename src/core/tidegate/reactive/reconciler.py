@@ -1,26 +1,33 @@
-"""Look at every document of the collections of some tasks once, and remember how far that is (`tidegate.reactive.reconciliation`).
+"""Scan the collections of some tasks once, and store the progress.
 
-The record of the stream holds what is known, beside its position (`tidegate.reactive.change_stream`), in one field:
+`tidegate.reactive.reconciliation` decides; these programs carry it out.
 
-    progress: {history, reconciled: [{task, trigger}, ...], checkpoints: [{collection, triggers: [{task, trigger}, ...], after}, ...]}
+The record of the stream holds it in one field, beside its position
+(`tidegate.reactive.change_stream`):
 
-It is written whole, by one write, and of another history than the record's it counts for nothing. Names of tasks and of
-collections are values there and no names of fields, so they may hold dots and dollars. Each write asks for the epoch and the
-history of the run, so that one that is over matches nothing, writes nothing and ends; a batch that was looked at and not
-written down is looked at again.
+    progress: {history, reconciled: [{task, trigger}, ...],
+               checkpoints: [{collection, triggers: [{task, trigger}, ...], after}, ...]}
 
-The tasks of a collection that are not reconciled are scanned together. Where the store can be asked for each of them which
-documents differ, only ids travel that one of them asks for; where few do, it is asked about ever more documents at once.
+One write replaces the whole field; progress of another history than the record's counts for
+nothing. Names of tasks and collections are values, not field names, so they may hold dots and
+dollars. Each write checks the epoch and history of the run; an outdated run matches nothing, writes
+nothing and ends. A batch whose write is missing is scanned again.
+
+Tasks of a collection that are not reconciled share a scan. Where the store can find the documents
+that differ for each task, it returns only the ids that some task needs. Where few differ, each
+request covers ever more documents.
 
 Laws
-    RJ1  What is reconciled was looked at: each document since it says what it says, unless a change reports it.
+    RJ1  What is reconciled was looked at: each document since it says what it says, unless a change
+         reports it.
     RJ2  What is known of a task that is none of these stays as it is.
 
-Known not to work: a document whose record a transaction holds (`reactive_task`) holds up its scan until that is over; and a write
-that arrives late takes back what was stored since under its epoch; so the next leader looks at some
-of it again.
+Known limits
+    - A document whose record a transaction holds (`reactive_task`) delays its scan until then.
+    - A late write reverts what was stored since under its epoch; the next leader repeats some
+      looks.
 
-Ids are of any type; the order of a scan is that of all types (`model.documents.in_order`).
+Ids are of any type; a scan uses the order of all types (`model.documents.in_order`).
 """
 
 from __future__ import annotations

@@ -1,59 +1,68 @@
-"""Which documents have to be looked at although no change reports them?
+"""Decide which documents need a look although no change reports them.
 
-A change stream reports what changes from a position on. What stood there before, or changed while nobody listened, it
-does not report. So for a task that is new, that has another trigger now (`tidegate.reactive.evolution`), or whose changes
-were lost, every document of its collection is looked at once: a scan, by ascending id, batch after batch. What changes
-behind the scan is reported by the stream (`tidegate.reactive.change_stream`), so the two together leave no gap, if the
-position was stored BEFORE the scan began.
+A change stream misses changes before its position, or lost with its history. So every document of
+a collection is scanned once for a task that is new, has another trigger
+(`tidegate.reactive.evolution`), or lost changes. The scan runs by ascending id, in batches. The
+stream (`tidegate.reactive.change_stream`) reports changes behind the scan. Together they leave no
+gap if the position was stored BEFORE the scan began.
 
-All that is known stands in one stored value, `Progress`, so a crash loses nothing but the batch that was under way:
+One stored value, `Progress`, holds all state, so a crash loses only the batch in flight:
 
-    scans      for which tasks, and from where on, is each collection still to be scanned?
-    reconcile  a batch had its pass, or failed, or none was left and the orphans are removed: what is written then?
+    scans      the collections still to scan: for which tasks, and from which id
+    reconcile  the write after a batch passed or failed, or after the last one and its orphans
 
-    every batch that had its pass     a checkpoint: so far, for these tasks with these triggers
-    no batch left, orphans removed    the checkpoint goes, and the tasks are flagged, in one write
-    something failed                  nothing; the same is tried again
+    every batch that passed           a checkpoint: so far, for these tasks with these triggers
+    no batch left, orphans removed    remove the checkpoint and flag the tasks, in one write
+    a failure                         nothing; retry
 
-A scan is for the tasks without a flag. A flag counts for exactly the trigger it was set for, and a checkpoint for exactly the
-tasks and triggers it was made for: with one more, or with another trigger, what is before it has not been looked at for them.
-All of it is of one history, whose number stands beside, and counts for nothing in the next one (`in_history`): when changes
-were lost, nobody has to forget anything.
+A scan serves the tasks without a flag. A flag counts for exactly the trigger it was set for. A
+checkpoint counts for exactly its tasks and triggers: another task or trigger has not seen the
+documents before it. All of it belongs to one numbered history and counts for nothing in the next
+one (`in_history`), so lost changes need no clean-up.
 
-When a run begins: when somebody begins to lead, which is also when a trigger may have changed, and when the history of the
-stream was lost. It goes on until there is nothing to scan, its epoch is over, or its history is. It is not periodic. What
-is periodic is the look from the other side, whether a record still has a document (`tidegate.reactive.orphans`): the sweep.
+A run begins when a leader begins, which is also when a trigger may have changed, and when the
+stream's history was lost. It ends when nothing is left to scan, or its epoch or history is over. It
+is not periodic. The sweep is: it checks whether each record still has a document
+(`tidegate.reactive.orphans`).
 
-    decide_sweep   whether it is time, by the store's clock and the last time that is stored
-    swept          what is written at its end
+    decide_sweep   is a sweep due, by the store's clock and the last stored time
+    swept          the write at its end
 
 Caller's duties
-    - A batch is planned for its scan's tasks by passes that read what is there after the run began.
-    - What is to be written is written under the epoch and history of the run, in the write itself; a sweep's cell under
-      its epoch, and by compare-and-set.
-    - The scan of a collection reads ids above its checkpoint's, in ascending order, and none out of it.
+    - Plan a batch for its scan's tasks by passes that read documents after the run began.
+    - Check the epoch and history of the run in the write itself. Write a sweep's cell under its
+      epoch, by compare-and-set.
+    - The scan of a collection reads the ids above its checkpoint's in ascending order, without
+      gaps.
 
 Laws
-    RL1  A scan goes on from a checkpoint of the very same tasks and triggers, and otherwise from the start.
-    RL2  A task is flagged only when, for it, each document that its collection had when the scan began had a pass in this
-         history, or is gone.
+    RL1  A scan resumes from a checkpoint of the very same tasks and triggers, and otherwise from
+         the start.
+    RL2  A task is flagged only when, for it, each document that its collection had when the scan
+         began had a pass in this history, or is gone.
     RL3  A checkpoint passes no document whose pass has not succeeded, and a failure writes nothing.
-    RL4  Flags are set and the checkpoint is removed in one write, and only where all of the scan has succeeded.
-    RL5  A run writes nothing once its history is over; the scans of others are left as they are.
-    RL6  Whenever it is interrupted, what is left is done then, and what is before a checkpoint is not done again.
-    RL7  What was forgotten of one task, and all that is of another history, is scanned again, and from the start.
-    RL8  A sweep begins an interval after the last one ended, and at once where none has or it ended in the future.
-    RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep that failed is due again.
-    RL10 What counts for whoever follows changes for some tasks alone (`of_tasks`) is no flag, and no checkpoint, of another
-         task: nobody looks at what changes for that one meanwhile.
+    RL4  Flags are set and the checkpoint is removed in one write, and only where all of the scan
+         has succeeded.
+    RL5  A run writes nothing once its history is over; the scans of others stay as they are.
+    RL6  Whenever it is interrupted, the next run does the rest, and does not repeat what is before
+         a checkpoint.
+    RL7  A task whose progress was forgotten, and all progress of another history, is scanned again
+         from the start.
+    RL8  A sweep begins an interval after the last one ended, and at once where none has or it ended
+         in the future.
+    RL9  One sweep runs under an epoch, and no epoch's writes undo those of a later one; a sweep
+         that failed is due again.
+    RL10 What counts for a leader that follows changes for some tasks alone (`of_tasks`) is no flag,
+         and no checkpoint, of another task: changes for that one are not followed meanwhile.
 
-Things that do not work
-    Flagging a task before orphans are removed: what was deleted while nobody listened keeps its record until the next sweep.
-    Counting the last sweep from its beginning: one that takes longer than the interval never ends.
+Rejected designs
+    Flag a task before orphans are removed. A document deleted without a listener then keeps its
+    record until the next sweep.
+    Count the interval from the start of the last sweep. A sweep longer than that never ends.
 
-Known not to work
-    - The sweep of a leader who stalls may run beside that of the next one. Removals are guarded, so they do no harm.
-    - Where a document cannot be read, the scan stands; what it stands before is not reconciled.
+Known limits
+    - The sweep of a stalled leader may overlap its successor's. Guards make the removals harmless.
+    - An unreadable document stops the scan; documents after it are not reconciled.
 """
 
 from __future__ import annotations

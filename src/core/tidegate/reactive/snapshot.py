@@ -1,10 +1,10 @@
-"""Did anything that is watched change?
+"""Decide whether a watched value of a document changed.
 
-A reactive task watches some of a document: fields, or values that are computed from them. When the document is seen
-again, what is watched is cut out (the snapshot), compared with the one that was stored, and only a difference counts as
-a change. A snapshot has the values that MongoDB's aggregation gives for `{a: {b: "$a.b"}}`, where `a.b` is watched, and
-equality is MongoDB's (`documents.equal`). So a planner may as well let the server decide, and only ids travel: it asks
-with `expression` and `differs`.
+A reactive task watches fields of a document, or values computed from them. The snapshot holds the
+watched values; only a difference from the stored snapshot counts as a change. A snapshot has the
+values that MongoDB's aggregation gives for `{a: {b: "$a.b"}}`, where `a.b` is watched. Equality is
+MongoDB's (`documents.equal`). So the server can compare too, with `expression` and `differs`, and
+return only ids.
 
     pair                                                           changed
     missing and null                                               yes
@@ -15,28 +15,33 @@ with `expression` and `differs`.
     the same keys, or the same elements, in another order          yes
     seen for the first time                                        yes
 
-A dotted path through an array gives the array of the leaves that are there. Where a snapshot is large, its digest is
-kept instead (`remembered`): then a change is noticed, and nobody can tell what it was.
+A dotted path through an array gives the array of its existing leaves. A large snapshot is replaced
+by its digest (`remembered`): it detects a change, but does not show the old value.
 
 Laws
     N3  where every field that a path begins with is equal before and after, nothing has changed.
-    N4  equal documents have equal snapshots: what is read again is unchanged, NaN and -0.0 included.
+    N4  equal documents have equal snapshots: what is read again is unchanged, NaN and -0.0
+        included.
     N5  where a field that is watched whole differs, it has changed: no change is lost.
     N6  the patch of a change leads from the snapshot before to exactly the one after.
     N7  a snapshot of a snapshot is that snapshot, and the order of the paths makes no difference.
     N9  a digest notices the very changes that the snapshot itself would have noticed.
-    N10 a function that fails, or gives what MongoDB cannot keep, is named by its path: no exception, and no snapshot.
-    N11 what MongoDB computes for `expression` is the snapshot, and it has changed exactly where `differs` holds.
+    N10 a function that fails, or gives what MongoDB cannot keep, is named by its path: no
+        exception, and no snapshot.
+    N11 what MongoDB computes for `expression` is the snapshot, and it has changed exactly where
+        `differs` holds.
 
-N3 to N7 speak of paths; of a computed value they hold as far as its function keeps them. N9 holds but for a collision of
-SHA-256. N11 holds of a computed value as far as its expression says what its function does.
+N3 to N7 are about paths; for a computed value they hold as far as its function keeps them. N9
+excludes a collision of SHA-256. N11 holds for a computed value as far as its expression equals its
+function.
 
-Known not to work
-    - An array element that lacks the leaf is invisible, so [{b: 1}, {}] and [{}, {b: 1}] look the same to `a.b` (watch
-      `a` instead).
-    - A change and its opposite between two looks leave no trace (A-B-A).
-    - MongoDB cannot compute our digest, so where digests are kept, snapshots travel.
-    - An expression of `Computed` that fails on one document fails the server's whole pass: guard it ($ifNull, $cond).
+Known limits
+    - An array element without the leaf is invisible: `a.b` sees [{b: 1}, {}] and [{}, {b: 1}] as
+      equal (watch `a` instead).
+    - A change and its reversal between two looks leave no trace (A-B-A).
+    - MongoDB cannot compute our digest, so with digests the snapshots travel.
+    - An expression of `Computed` that fails on one document fails the server's whole pass: guard it
+      ($ifNull, $cond).
 """
 
 from __future__ import annotations

@@ -1,84 +1,97 @@
-"""What does the leader do with a stream of changes, and how far may its resume token advance?
+"""Decide what the leader does with a change stream, and when its resume token may advance.
 
-The store reports every change in order, and from which position (a resume token) to go on. A change only says where to
-look: a pass reads what is there now, so a change may be reported twice, and the last change of a document stands for those
-before it. What may not happen is that a position is saved while a change before it has had no pass. After a crash nobody
-would ever learn of it again: the position is a promise, as the committed offset of a log is (`tidegate.consumer.watermark`).
+The store reports every change in order, with a position (a resume token) to resume from. A change
+only names a document: a pass reads the current document. So a change may repeat, and the last
+change of a document replaces earlier ones. No position may be saved while a change before it has
+had no pass: after a crash that change would be lost. The position is a promise, like the committed
+offset of a log (`tidegate.consumer.watermark`).
 
-This is a reducer: `step(state, event)` answers the next state and commands. What becomes of a command comes back as an
-event, any time later; `event_for` says which. A state knows which commands are unanswered, so the next ones follow from the
-state: what is wanted, and neither unanswered nor paused.
+This is a reducer: `step(state, event)` returns the next state and commands. The result of a command
+returns later as an event; `event_for` says which. The state holds the unanswered commands. The next
+commands follow from the state: all that are needed and neither unanswered nor paused.
 
-    Following -- Elected --> Consuming -- asked to stop, all is saved or something fails --> Stopped
+    Following -- Elected --> Consuming -- stop requested and saved, or failure --> Stopped
         |                        |
         +--- LeadershipLost -----+
 
-    Locate     where does the stream stand now?        only where no position is stored
-    Save       store that position                     what follows is reported from there
-    Read       the changes after a position            they are collected, the last one of each document
-    HandleDeleted    look at what was deleted                of each collection that a batch has, first this,
-    HandleChanged    look at what changed                    and then this, one pass
-    Save       store the position up to which the batch was read, once in a while
-    Reconcile  look at every document (`tidegate.reactive.reconciliation`), for changes that no stream reports
+    Locate     the current position of the stream     only where no position is stored
+    Save       store that position                    later changes are reported from there
+    Read       the changes after a position           collect the last one of each document
+    HandleDeleted    pass over deleted documents           first, for each collection of a batch
+    HandleChanged    pass over changed documents           then this, one pass
+    Save       store the position up to which the batch was read, at intervals
+    Reconcile  pass over every document (`tidegate.reactive.reconciliation`), for unreported changes
 
-A batch is flushed when it is full, when its time is over, or when the consumer is to stop. Meanwhile nothing more is read, so that
-what has changed by its end comes in one page. What fails is asked for again after a pause; nothing else waits.
+A batch is flushed when it is full, when its time is over, or when the consumer stops. Reading
+pauses during a flush, so that changes in the meantime arrive in one page. A failed command is
+retried after a pause; the others continue.
 
-A pass may end and leave out documents that cannot be written now (`PassLeft`): a transaction may hold the record of one for a minute.
-They are in a batch again after each pause, and until that has succeeded no position is saved. Meanwhile other changes are read and
-flushed; a new change of such a document waits with it.
+A pass may leave out documents that it cannot write now (`PassLeft`): a transaction may hold a
+record for a minute. After each pause they join a batch again, and no position is saved until that
+succeeds. Meanwhile other changes are read and flushed; a new change of such a document waits with
+it.
 
-Position, flags and checkpoints of reconciliation are of one history: a stretch in which the stream reports everything. If
-the server cannot go on from a position (`CANNOT_RESUME`), the history is lost. The next one begins with an empty record, a
-position, and then a reconciliation.
+Position, flags and checkpoints of reconciliation belong to one history, in which the stream reports
+everything. If the server cannot resume from a position (`CANNOT_RESUME`), the history is lost. The
+next one begins with an empty record, a position, and then a reconciliation.
 
-A real stream answers by `tidegate_adapters.mongo.change_stream`, a simulated one by `tidegate.sim.streams`.
+Adapters: `tidegate_adapters.mongo.change_stream` (real) and `tidegate.sim.streams` (simulated).
 
-Read `commands` first (positions, changes, and what is asked of the world), then `events`, then `consumer`, the reducer.
+Read `commands` first (positions, changes and requests), then `events`, then `consumer`, the
+reducer.
 
 Caller's duties
-    - `Elected` carries what is stored as it was read AFTER the lease was taken.
-    - `Save` and `ResetHistory` are carried out under their epoch and history only, in the write itself.
-    - `Read` reports every change of the collections that are watched: the store chooses by collection, and the pass by
-      filter. It answers within a bounded time, with no change if there is none.
-    - A pass succeeds only if each of its documents was looked at, and what was seen is stored. A document of which
-      something cannot be computed is not a failure of a pass (`tasks`).
+    - `Elected` carries the record as read AFTER the lease was taken.
+    - `Save` and `ResetHistory` check their epoch and history in the write itself.
+    - `Read` reports every change of the watched collections: the store selects by collection, the
+      pass by filter. It answers within a bounded time, with no change if there is none.
+    - A pass succeeds only if it looked at each of its documents and stored what it saw. A value
+      that cannot be computed does not fail a pass (`tasks`).
 
 Laws
-    CS1  No change is lost: at any time, each change has had a pass since, or is after the stored position, or is where
-         reconciliation will look.
-    CS2  Once stream and store answer again and somebody leads, each change has had a pass after it happened.
-    CS3  A batch asks for each document once, in its collection, as its last change has it; of each collection what was
-         deleted comes first, in one pass each.
-    CS4  A batch is flushed when it is full, when `wait` is over since its first change (at once where that is 0), at the stop, or
-         with what was left out; no
-         later change puts that off, and no two batches are under way.
-    CS5  A position is saved only if no change before it is waiting, and one save is under way at most.
-    CS6  While it leads, a command is unanswered: what failed is tried again.
-    CS7  Under an epoch that is over no command is emitted, and an answer to what was not asked changes nothing.
-    CS8  A reconciliation is asked for once in a history and epoch, AFTER a position of that history was stored and the
-         stream could be read.
-    CS9  Where nothing changes, the position is saved within `idle` nevertheless.
-    CS10 Between a save that has succeeded and the next lies `rest`, but for the one at the stop.
-    CS11 No page is asked for while a batch is under way, nor while as many documents as a batch holds are left out.
-    CS12 While a pass is under way, under a lease that is held (`is_followed`), what has changed since it began is in no batch of
-         whoever leads yet, and after the stored position; or is where reconciliation will look.
+    CS1  No change is lost: at any time, each change has had a pass since, or is after the stored
+         position, or is where reconciliation will look.
+    CS2  Once stream and store answer again and a leader exists, each change has had a pass after it
+         happened.
+    CS3  A batch asks for each document once, in its collection, with its last change. The deleted
+         documents of each collection come first, in one pass each.
+    CS4  A batch is flushed when it is full, when `wait` is over since its first change (at once
+         where that is 0), at the stop, or with documents that were left out. No later change delays
+         that, and no two batches are in flight.
+    CS5  A position is saved only if no change before it is waiting, and at most one save is in
+         flight.
+    CS6  While it leads, a command is unanswered: failed commands are retried.
+    CS7  Under an epoch that is over no command is emitted. An answer to no open command changes
+         nothing.
+    CS8  A reconciliation is requested once in a history and epoch, AFTER a position of that history
+         was stored and the stream could be read.
+    CS9  Where nothing changes, the position is still saved within `idle`.
+    CS10 Between a successful save and the next lies `rest`, except for the one at the stop.
+    CS11 No page is requested while a batch is in flight, nor while as many documents as a batch
+         holds are left out.
+    CS12 During a pass under a held lease (`is_followed`), each change since its start is in no
+         batch of the current leader yet, and after the stored position; or is where reconciliation
+         will look.
 
-Things that do not work
-    Dropping the position first and the flags in a second write: a crash in between, and the stream begins now, while the
-    flags say that all was looked at.
-    Saving the newest position when a batch is done: what was collected meanwhile is before it.
-    Reading on while a batch is under way: changes come one or two to a page then, and each page costs a request and a step. At 420
-    changes a second that took a fifth of all processor time, and made half of the latency.
+Rejected designs
+    Drop the position first and the flags in a second write. After a crash in between, the stream
+    begins now, while the flags claim that every document was looked at.
+    Save the newest position when a batch is done. Changes collected during the batch are before it.
+    Read on during a batch. Pages then carry one or two changes, and each costs a request and a
+    step. At 420 changes a second that took a fifth of all processor time and made half of the
+    latency.
 
-Known not to work
-    - A pass that fails as a whole for ever holds the position, and nothing is read until it succeeds, of other collections neither.
-    - A document that is left out for ever holds the position: the next leader looks at everything since again.
-    - Positions are not ordered for us. A save without an answer that is applied late takes the stored position back; what
-      is reported again is looked at again.
-    - Each page costs a look at the whole batch: let `Read` answer all that is there, and not one change after the other. A
+Known limits
+    - A pass that fails for ever as a whole holds the position and stops all reading, also of other
+      collections.
+    - A document that is left out for ever holds the position: the next leader repeats everything
+      since.
+    - Positions have no order here. An unanswered save that is applied late moves the stored
+      position back; the changes after it are handled again.
+    - Each page costs a scan of the whole batch, so `Read` should return all available changes. A
       batch of 1,000 took 8 us a change in pages of 100, and 480 us one by one.
-    - Ids that MongoDB takes for equal but are of two types (1 and 1.0) are two documents here: it costs a second look.
+    - Ids that are equal in MongoDB but of two types (1 and 1.0) are two documents here: this costs
+      a second look.
 """
 
 from tidegate.reactive.change_stream.commands import (
