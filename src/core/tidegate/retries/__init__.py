@@ -1,16 +1,16 @@
-"""What may be tried again, and when?
+"""Retries, polling and schedules: what may be tried again, and when.
 
-    backoff   when a failed attempt is repeated, and when it is given up: delays, jitter, policies
-    failures  whether an effect that failed may be tried again at all: the rule of effects
-    pauses    how long a program waits before it tries again
-    budget    whether there are too many retries already
-    repeating a program that may be done again, begun anew until it is answered
-    resending one effect sent until it is known what became of it
-    polling   when to look again at a source that does not call back
-    spread    which of what is due a worker claims, where others look at the same time
-    schedule  when a cron is due, and which of the instants that were missed are made up for
+    backoff   the delay before the next attempt, and when to give up: delays, jitter, policies
+    failures  whether a failed effect may be tried again: the rule of effects
+    pauses    how long a program waits between attempts
+    budget    a limit on the number of retries of one client
+    repeating runs a program again from its start until it succeeds
+    resending sends one effect again until its outcome is known
+    polling   when to poll a source that sends no notifications
+    spread    which due records a worker claims while other workers poll too
+    schedule  when a cron is due, and which missed instants it makes up for
 
-Read them in this order; `pauses`, `budget`, `polling`, `spread` and `schedule` stand alone.
+Read them in this order. `pauses`, `budget`, `polling`, `spread` and `schedule` need no other.
 
 Beside them: `laws`, `strategies`.
 """

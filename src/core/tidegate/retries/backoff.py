@@ -1,28 +1,30 @@
-"""When is a failed attempt repeated, and when is it given up?
+"""Decides when a failed attempt is repeated, and when to give up.
 
-The delays before the attempts that follow (fixed, linear, exponential, a series, the times of a cron), within a maximum of
-attempts, of time, both or none: that is a policy. Delays count from 1, after the first failure; a length of time is
-microseconds, or a timedelta:
+A policy has delays and an optional maximum of attempts, of time, or of both. Delays count from 1,
+after the first failure. A length of time is microseconds or a timedelta:
 
-    fixed        interval                                        linear    min(cap, interval * n)
-    exponential  min(cap, floor(first * factor^(n-1)))           series    intervals[n-1], then the last one
+    fixed        interval                                    linear    min(cap, interval * n)
+    exponential  min(cap, floor(first * factor^(n-1)))       series    intervals[n-1], then the last
     cron         the first instant after now, through a port
 
-Jitter takes a part of the delay away: delay - delay * jitter * draw, where `draw` is random and an argument. A jitter of
-the whole is the "full jitter" of MongoDB's drivers (Brooker 2015, "Exponential Backoff And Jitter"). Whether a failure
-may be tried again at all is asked of `tidegate.retries.failures`.
+Jitter shortens a delay: delay - delay * jitter * draw. The random `draw` is an argument. A jitter
+of 1 is the "full jitter" of MongoDB's drivers (Brooker 2015, "Exponential Backoff And Jitter").
+`tidegate.retries.failures` decides whether a failure may be tried again at all.
 
 Laws
-    BO1  No more attempts are made than the policy allows.
+    BO1  A policy allows no more attempts than its maximum.
     BO2  No attempt begins later than the maximum duration after the first one.
-    BO3  Delays are what the formula says, at any number of attempts; but for a series they never fall; none passes the cap.
-    BO4  Jitter takes away no more than its part: delay * (1 - jitter) <= delay with jitter <= delay.
-    BO5  The next attempt is after now by exactly the delay; that of a cron is the first instant that its port names.
-    BO6  A policy gives up only where one of its limits is met, or where its cron names no next instant.
+    BO3  Delays follow the formula at any number of attempts. Except in a series they never fall.
+         None passes the cap.
+    BO4  Jitter takes at most its part: delay * (1 - jitter) <= delay with jitter <= delay.
+    BO5  The next attempt is exactly the delay after now. For a cron it is the first instant that
+         the port names.
+    BO6  A policy gives up only at one of its limits, or when its cron names no next instant.
     BO7  Moving all instants by the same time moves the next attempt, and changes nothing else.
 
 Known not to work
-    - A clock that is set back lengthens the maximum duration, and one that leaps forward ends it; attempts still count.
+    - A clock that is set back lengthens the maximum duration. One that leaps forward ends it.
+      Attempts still count.
 """
 
 from __future__ import annotations
@@ -42,10 +44,10 @@ from tidegate.retries.schedule import NextAfter
 
 DAY: Final[Duration] = 24 * 60 * MINUTE
 LONGEST: Final[Duration] = 36_525 * DAY
-"""A century: no delay is longer."""
+"""A century: the maximum of every delay."""
 
 FACTOR_LEAST: Final = 1_010_000
-"""In parts per million. What grows more slowly is as good as fixed, and takes thousands of steps to reach its cap."""
+"""In parts per million. A smaller factor takes thousands of steps to reach its cap."""
 
 
 def check_delay(delay: object, what: str, least: Duration) -> None:
@@ -54,12 +56,11 @@ def check_delay(delay: object, what: str, least: Duration) -> None:
 
 
 def _each(intervals: tuple[Duration | timedelta, ...]) -> tuple[Duration, ...]:
-    """In microseconds; whoever takes them checks that."""
     check_type(intervals, tuple, "a series of intervals")
     return tuple(map(micros, intervals))
 
 
-# --- delays -----------------------------------------------------------------------------------------------------------
+# --- delays ---------------------------------------------------------------------------------------
 
 
 @final
@@ -76,7 +77,7 @@ class Fixed:
 @final
 @attrs.frozen
 class Linear:
-    """A delay that grows by itself. Invariant: 0 <= interval <= cap <= LONGEST."""
+    """A delay that grows by `interval`. Invariant: 0 <= interval <= cap <= LONGEST."""
 
     interval: Duration = attrs.field(converter=micros)
     cap: Duration = attrs.field(default=DAY, converter=micros)
@@ -89,7 +90,10 @@ class Linear:
 @final
 @attrs.frozen
 class Exponential:
-    """A delay that is multiplied each time. Invariants: 0 < first <= cap <= LONGEST; FACTOR_LEAST <= factor_ppm."""
+    """A delay that is multiplied each time.
+
+    Invariants: 0 < first <= cap <= LONGEST; FACTOR_LEAST <= factor_ppm.
+    """
 
     first: Duration = attrs.field(default=10 * SECOND, converter=micros)
     cap: Duration = attrs.field(default=DAY, converter=micros)
@@ -104,7 +108,10 @@ class Exponential:
 @final
 @attrs.frozen
 class Series:
-    """One delay after the other; the last one stays. Invariants: there is one; 0 <= each <= LONGEST."""
+    """Listed delays; the last one repeats.
+
+    Invariants: at least one interval; 0 <= each <= LONGEST.
+    """
 
     intervals: tuple[Duration, ...] = attrs.field(converter=_each)
 
@@ -118,7 +125,7 @@ class Series:
 @final
 @attrs.frozen
 class Cron:
-    """The times of a cron expression. It is text for people; `next_after` knows what it means, and in which zone."""
+    """The times of a cron expression. Only `next_after` interprets the text and its time zone."""
 
     expression: str
     next_after: NextAfter = attrs.field(repr=False)
@@ -129,7 +136,7 @@ class Cron:
 
 
 Delays: TypeAlias = Fixed | Linear | Exponential | Series
-"""Back-offs with delays of their own."""
+"""Back-offs that compute their own delays."""
 
 Backoff: TypeAlias = Delays | Cron
 
@@ -139,14 +146,16 @@ Backoff: TypeAlias = Delays | Cron
 class Policy:
     """When to try again, and when to give up.
 
-    Invariants: 1 <= attempts_max, or None; the delay after the first failure is not above elapsed_max; jitter_ppm <= PPM,
-    and 0 for a cron, whose times are exact; without a maximum of attempts the last delay is not 0.
+    Invariants: 1 <= attempts_max, or None; the delay after the first failure is at most
+    elapsed_max; jitter_ppm <= PPM, and 0 for a cron, whose times are exact; without a maximum of
+    attempts the last delay is not 0.
 
     Attributes:
         backoff: The delays.
-        attempts_max: How many attempts there are in all, the first included; None for any number.
-        elapsed_max: How long after the first one an attempt may begin, in microseconds; None for ever.
-        jitter_ppm: How much of a delay may be taken away.
+        attempts_max: The maximum of attempts, the first included; None for no limit.
+        elapsed_max: The latest start of an attempt, in microseconds after the first one; None for
+            no limit.
+        jitter_ppm: The part of a delay that jitter may take away.
     """
 
     backoff: Backoff = attrs.field(factory=Exponential)
@@ -191,7 +200,7 @@ class GiveUpReason(Enum):
 @final
 @attrs.frozen
 class Retry:
-    """Try again then: `after` microseconds after now."""
+    """Try again at `at`, which is `after` microseconds from now."""
 
     at: Instant
     after: Duration
@@ -203,7 +212,7 @@ class Retry:
 @final
 @attrs.frozen
 class GiveUp:
-    """Do not try again: that many attempts were made, and why there is no other."""
+    """Do not try again: the reason, and the number of attempts made."""
 
     reason: GiveUpReason
     attempts: int
@@ -216,20 +225,20 @@ RetryVerdict: TypeAlias = Retry | GiveUp
 
 
 def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm: int = 0) -> RetryVerdict:
-    """When to try again after a failure, whatever it was.
+    """Decide when to try again after a failure of any kind.
 
     Args:
         policy: The rules.
-        attempts: How many were made, all of which failed.
-        since: When the first one began, or failed: from then on the maximum duration counts.
+        attempts: How many attempts were made; all of them failed.
+        since: When the first attempt began or failed; the maximum duration counts from here.
         now: The time, on the same clock.
-        draw_ppm: A random number from 0 to PPM: how much of the jitter is taken.
+        draw_ppm: A random number from 0 to PPM: the part of the jitter that applies.
 
     Returns:
-        `Retry` with the instant and the delay until then in microseconds, or `GiveUp` with the reason.
+        `Retry` with the instant and the delay in microseconds, or `GiveUp` with the reason.
 
     Raises:
-        Misuse: There was no attempt, a draw is outside 0 to PPM, or the clocks differ.
+        Misuse: No attempt was made, the draw is outside 0 to PPM, or the clocks differ.
     """
     check_type(policy, Policy, "a policy")
     check_int(attempts, "a number of attempts that were made", 1)
@@ -252,17 +261,17 @@ def decide(policy: Policy, attempts: int, since: Instant, now: Instant, draw_ppm
 
 
 def delay_after(backoff: Delays, attempts: int) -> Duration:
-    """The delay after that many failures, without jitter.
+    """The delay after a number of failed attempts, without jitter.
 
     Args:
         backoff: Any but a cron, which has no delays of its own.
-        attempts: How many were made, from 1 on; of any size.
+        attempts: How many were made; any number from 1.
 
     Returns:
         The delay in microseconds.
 
     Raises:
-        Misuse: It is a cron or something else, or there was no attempt.
+        Misuse: The back-off is a cron or of another type, or no attempt was made.
     """
     check_type(backoff, get_args(Delays), "a back-off with delays of its own")
     check_int(attempts, "a number of attempts that were made", 1)
@@ -273,7 +282,7 @@ def delay_after(backoff: Delays, attempts: int) -> Duration:
             return min(cap, interval * attempts)
         case Exponential(first, cap, factor_ppm):
             steps = attempts - 1
-            # A power is worked out only where it may be below the cap; 2 ** (10**9) would be a number of 100 MB.
+            # Compute a power only if it may be below the cap: 2 ** (10**9) has 100 MB.
             enough = (math.log(cap) - math.log(first)) / (math.log(factor_ppm) - math.log(PPM)) + 1
             return cap if steps > enough else min(cap, first * factor_ppm**steps // PPM**steps)
         case Series(intervals):
@@ -283,10 +292,10 @@ def delay_after(backoff: Delays, attempts: int) -> Duration:
 
 
 def draw_of(text: str) -> int:
-    """A draw for whoever has no generator: the same for the same text, and scattered over different ones.
+    """A deterministic draw for callers without a random generator; different texts scatter.
 
     Args:
-        text: Who draws, and for which attempt.
+        text: The caller and the attempt.
 
     Returns:
         A number from 0 to PPM.
@@ -296,10 +305,7 @@ def draw_of(text: str) -> int:
 
 
 def _next_due(cron: Cron, now: Instant) -> Instant | GiveUpReason:
-    """The first instant after now at which the cron is due, or the reason to give up.
-
-    What the port raises is an answer too: whoever asks is about to note a failure, and must not be kept from it.
-    """
+    # Errors of the port are answers too: the caller must be able to record its failure.
     try:
         due = cron.next_after(cron.expression, now)
         if due is None:

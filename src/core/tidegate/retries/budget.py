@@ -1,18 +1,19 @@
-"""Are there too many retries already?
+"""Limits the retries of one client, so that they do not keep an overloaded server down.
 
-Where a server is overloaded or gone, all its clients try again, and what they add keeps it down. So retries of one client are
-paid from one bucket of tokens, which only what is answered fills: while all goes well each failure may be tried again, and in
-an outage soon none is. First attempts are free. After the client backpressure of MongoDB's drivers, whose numbers are the
-default (1,000 retries at once, a tenth of one back for each success), and the retry quota of the AWS SDKs.
+When a server is overloaded or gone, all its clients retry, and their retries keep it down. Each
+client therefore pays for retries from one bucket of tokens. Only answered attempts fill it. In
+normal operation every failure may be retried; in an outage the bucket is soon empty. First attempts
+are free. The design follows the client backpressure of MongoDB's drivers and the retry quota of the
+AWS SDKs. The defaults are MongoDB's: 1,000 retries at once, a tenth of one back for each success.
 
-    a retry                            takes `cost`, and is not sent where there is less
-    an attempt is answered             brings `refund`
-    a retry is answered                brings what it cost as well
+    a retry                            takes `cost`; it is not sent if fewer tokens are left
+    an attempt is answered             adds `refund`
+    a retry is answered                also returns its cost
 
 Laws
-    BU1  There are never less than 0 tokens, nor more than `capacity`.
-    BU2  While nothing is answered, no more than `capacity // cost` retries are sent; all that are sent are paid for.
-    BU3  After as many answers as the cost has refunds, a retry is sent, whatever was before.
+    BU1  The bucket never has less than 0 tokens, nor more than `capacity`.
+    BU2  Without an answer, at most `capacity // cost` retries are sent. Each sent retry is paid.
+    BU3  After cost / refund answers, rounded up, a retry is sent, whatever happened before.
     BU4  A retry that is answered costs nothing.
 """
 
@@ -29,12 +30,12 @@ from tidegate.model.values import check_int, check_type
 @final
 @attrs.frozen(kw_only=True)
 class Budget:
-    """How many retries there may be. Invariant: 1 <= refund <= cost <= capacity.
+    """The limits on retries. Invariant: 1 <= refund <= cost <= capacity.
 
     Attributes:
-        capacity: How many tokens the bucket holds; it is full at the beginning.
-        cost: How many a retry takes.
-        refund: How many an answer brings.
+        capacity: The size of the bucket in tokens; it starts full.
+        cost: Tokens that a retry takes.
+        refund: Tokens that an answer adds.
     """
 
     capacity: int = 10_000
@@ -50,7 +51,7 @@ class Budget:
 @final
 @attrs.frozen
 class Paid:
-    """Send it: so many tokens are left."""
+    """Send the retry; `left` tokens remain."""
 
     left: int
 
@@ -58,7 +59,7 @@ class Paid:
 @final
 @attrs.frozen
 class Overspent:
-    """Do not send it: there are too few tokens."""
+    """Do not send the retry: too few tokens remain."""
 
     left: int
 
@@ -70,14 +71,14 @@ BudgetVerdict: TypeAlias = Paid | Overspent
 
 
 def pay(budget: Budget, left: int) -> BudgetVerdict:
-    """Whether a retry may be sent.
+    """Decide whether a retry may be sent.
 
     Args:
         budget: The rules.
-        left: How many tokens there are.
+        left: Tokens in the bucket.
 
     Returns:
-        `Paid` with what is left then, or `Overspent`.
+        `Paid` with the remaining tokens, or `Overspent`.
 
     Raises:
         Misuse: An argument is of another type or out of range.
@@ -87,12 +88,12 @@ def pay(budget: Budget, left: int) -> BudgetVerdict:
 
 
 def answered(budget: Budget, left: int, *, is_retry: bool) -> int:
-    """How many tokens there are after an attempt that was answered, with a refusal or without.
+    """Count the tokens after an answered attempt; a refusal is an answer too.
 
     Args:
         budget: The rules.
-        left: How many there were.
-        is_retry: It was paid for.
+        left: Tokens in the bucket before.
+        is_retry: Whether the attempt was paid for.
 
     Raises:
         Misuse: An argument is of another type or out of range.

@@ -1,35 +1,37 @@
-"""Is this failure definite, ambiguous or lasting, and may the effect be tried again?
+"""Classifies a failure as definite, ambiguous or lasting, and decides whether to retry the effect.
 
-A call that failed was refused, met a blip, or met an outage. They look the same at first: whoever gets no reply
-learns only by trying once more which of them it was. That is the strategy of "How To Write Resilient MongoDB Applications"
-(Davis 2016): a network error is tried again once, a command error never, and what is tried again must not count twice.
+A failed call was refused, met a blip, or met an outage. A missing reply does not tell a blip from
+an outage; only another attempt does. The strategy is that of "How To Write Resilient MongoDB
+Applications" (Davis 2016): retry a network error once, never retry a command error, and make sure
+that a retry does not count twice.
 
-    failure       class         what may be done about it
-    Refused       definite      nothing: it is passed on
+    failure       class         remedy
+    Refused       definite      none: pass it on
     NotApplied    ambiguous     send it again; that is free
-    Ambiguous     ambiguous     send it again if it is recognised when it comes twice, else nothing
-    NotDurable    ambiguous     assert it again; it is not redone
-    Unreadable    ambiguous     likewise: it is done, and its reply was lost on the way
-    any of the last four, once the policy gives up        lasting: it is passed on
+    Ambiguous     ambiguous     send it again if a repeat is recognised, else none
+    NotDurable    ambiguous     assert it again; do not redo it
+    Unreadable    ambiguous     likewise: it was done, and its reply was lost on the way
+    any of the last four, once the policy gives up        lasting: pass it on
 
-What is known of an effect is known of all its attempts together: a refusal says nothing of the attempt before it. So
-knowledge is joined, `NOT_DONE < PERHAPS_DONE < DONE`, and never gets less. When to try again is a policy
-(`tidegate.retries.backoff`).
+Knowledge of an effect covers all its attempts together: a refusal says nothing about the attempt
+before it. Knowledge is therefore joined, `NOT_DONE < PERHAPS_DONE < DONE`, and never falls. The
+policy decides when to try again (`tidegate.retries.backoff`).
 
-It is for whoever sends the very same again: one insert, one message, a call of another system. The programs that
-ship do not ask it. After a failure and a pause (`tidegate.retries.pauses`) they read again, find their own request or do
-not, and decide anew on what is there by then: that tells more than the failure, and a refusal of what was decided on an old
-version says nothing.
+Use this module to send the very same effect again: one insert, one message, a call of another
+system. The shipped programs do not use it. After a failure and a pause (`tidegate.retries.pauses`)
+they read again, find their own request or not, and decide on the current state. That tells more
+than the failure; a refusal of a decision on an old version says nothing.
 
 Laws
-    FA1  What was refused is not sent again, whatever the operation and the policy.
-    FA2  What would count twice is not sent again once it may have been done.
-    FA3  What is known of an effect never gets less, and no failure says less of it than it says alone.
-    FA4  A duplicate key is one's own success if and only if what stands there was made by one's own request.
-    FA5  A failure is definite if it was refused, lasting if the policy gave up, ambiguous otherwise.
+    FA1  A refused effect is not sent again, whatever the operation and the policy.
+    FA2  An effect that would count twice is not sent again once it may have been done.
+    FA3  Knowledge of an effect never falls, and no failure yields less than it says alone.
+    FA4  A duplicate key is a success if and only if the caller's own request made the document.
+    FA5  A failure is definite if refused, lasting if the policy gave up, ambiguous otherwise.
 
 Known not to work
-    - An insert that was done, removed by others, and done again by others under the same id is taken for another's.
+    - If others remove the inserted document and insert theirs under the same id, the duplicate
+      counts as another's, although the caller's insert was done.
 """
 
 from __future__ import annotations
@@ -46,11 +48,11 @@ from tidegate.model.values import check_name, check_type
 from tidegate.retries.backoff import Fixed, GiveUp, GiveUpReason, Policy, Retry, decide
 
 ARTICLE: Final = Policy(backoff=Fixed(0), attempts_max=2, elapsed_max=29 * SECOND)
-"""Once more and at once; but not after an attempt in which the driver itself has looked for a primary for 30 s."""
+"""Retry once, at once; but not after an attempt in which the driver sought a primary for 30 s."""
 
 
 class Operation(Enum):
-    """What an effect is, as far as it matters when it comes twice."""
+    """What an effect does if it is applied twice."""
 
     READ = "a read"
     RECOGNISED = "a write that is recognised when it comes again"
@@ -59,7 +61,7 @@ class Operation(Enum):
 
 
 class Knowledge(IntEnum):
-    """What is known of an effect; the more, the higher."""
+    """What is known of an effect; higher is more."""
 
     NOT_DONE = 0
     PERHAPS_DONE = 1
@@ -73,11 +75,11 @@ _KNOWN: Final[Mapping[type[Failure], Knowledge]] = {
     NotDurable: Knowledge.DONE,
     Unreadable: Knowledge.DONE,
 }
-"""What a failure says of its own attempt; one that is not listed says nothing, so perhaps it was done."""
+"""What a failure says of its own attempt; an unlisted one says nothing: PERHAPS_DONE."""
 
 
 class Remedy(Enum):
-    """What may be done about a failure that is not a refusal."""
+    """The remedy for a failure that is not a refusal."""
 
     SEND = "send the same again"
     ASSERT = "make sure of it, and do not redo it"
@@ -102,13 +104,13 @@ STEPS: Final[Mapping[Operation, Mapping[Knowledge, Remedy]]] = {
         Knowledge.DONE: Remedy.ASSERT,
     },
 }
-"""By what is known of all attempts together: a blind write is not sent again after one that may have been done."""
+"""By the joint knowledge of all attempts. FA2: a blind write that may be done is not resent."""
 
 
 @final
 @attrs.frozen
 class Tried:
-    """What was tried so far, and how it went.
+    """The attempts so far and their result.
 
     Invariants: 1 <= attempts; known is not less than the last failure says.
 
@@ -116,7 +118,7 @@ class Tried:
         failure: The last failure.
         attempts: How many were made.
         since: When the first one began.
-        known: What is known of the effect from all of them.
+        known: The joint knowledge of all attempts.
     """
 
     failure: Failure
@@ -126,12 +128,12 @@ class Tried:
 
 
 def failed(failure: Failure, since: Instant, before: Tried | None = None) -> Tried:
-    """What was tried, this failure included.
+    """Add a failure to the attempts so far.
 
     Args:
         failure: How the last attempt ended.
-        since: When the first attempt began; where there was one before, that one's is kept.
-        before: What was tried before; None for nothing.
+        since: When the first attempt began; ignored if `before` is given.
+        before: The earlier attempts; None for none.
 
     Returns:
         One attempt more, and at least as much knowledge.
@@ -158,7 +160,7 @@ class SendAgain:
 @final
 @attrs.frozen
 class AssertAgain:
-    """It was done. Wait until a majority has it: read it by majority, or write again what is recognised."""
+    """The effect was done. Wait for a majority: read by majority, or repeat a recognised write."""
 
     when: Retry
 
@@ -166,18 +168,18 @@ class AssertAgain:
 @final
 @attrs.frozen
 class ReadBack:
-    """There is a document under the id. Read which request made it, and ask `decide_duplicate`."""
+    """A document has the id. Read which request made it, THEN call `decide_duplicate`."""
 
 
 class NotRetryable(Enum):
-    """Why an effect is not tried again, whatever the policy says."""
+    """Why an effect is not retried, whatever the policy says."""
 
     REFUSED = "it was refused"
     MIGHT_COUNT_TWICE = "it may have been done, and would count twice"
 
 
 class ErrorClass(Enum):
-    """What kind of error it is, as far as can be known."""
+    """The kind of an error, as far as known."""
 
     DEFINITE = "definite"
     AMBIGUOUS = "ambiguous"
@@ -193,7 +195,7 @@ _CLASS: Final[Mapping[NotRetryable, ErrorClass]] = {
 @final
 @attrs.frozen
 class PassOn:
-    """Nothing can be done here: pass the failure on to the caller, with the reason and what is known of the effect."""
+    """Pass the failure on to the caller, with the reason and the knowledge of the effect."""
 
     reason: NotRetryable | GiveUpReason
     attempts: int
@@ -214,17 +216,18 @@ FailureVerdict: TypeAlias = SendAgain | AssertAgain | ReadBack | PassOn
 def decide_failure(
     policy: Policy, operation: Operation, tried: Tried, now: Instant, draw_ppm: int = 0
 ) -> FailureVerdict:
-    """What to do about the failure of an effect.
+    """Decide what to do about the failure of an effect.
 
     Args:
         policy: When to try again; `ARTICLE` for once more.
         operation: What the effect is.
-        tried: What was tried, the last failure included: `failed(...)`.
+        tried: The attempts, the last failure included: `failed(...)`.
         now: The time, on the clock of `tried.since`.
         draw_ppm: A random number from 0 to PPM.
 
     Returns:
-        `SendAgain` or `AssertAgain` with the time, `ReadBack`, or `PassOn` with the reason and what is known.
+        `SendAgain` or `AssertAgain` with the time, `ReadBack`, or `PassOn` with the reason and the
+        knowledge.
 
     Raises:
         Misuse: An argument is of a wrong type, or as in `decide`.
@@ -245,7 +248,7 @@ def decide_failure(
 
 
 class Duplicate(Enum):
-    """Whose document stands under the id of an insert that met a duplicate key."""
+    """Whose document has the id of an insert that met a duplicate key."""
 
     OWN = "it was made by this very request: done"
     ANOTHERS = "it was made by another request: refused"
@@ -253,15 +256,15 @@ class Duplicate(Enum):
 
 
 def decide_duplicate(request: str, made_by: str | None) -> Duplicate:
-    """What a duplicate key means for an insert under an id and a request of one's own.
+    """Decide what a duplicate key means for an insert under the caller's own id and request.
 
     Args:
         request: The request that the insert carries.
-        made_by: The request that made the document which stands there, by a read that sees all majority writes; None
-            where no document does.
+        made_by: The request that made the stored document, from a read that sees all majority
+            writes; None if there is no document.
 
     Returns:
-        Whose it is.
+        Whose document it is.
 
     Raises:
         Misuse: A request is empty or no string.
@@ -274,5 +277,4 @@ def decide_duplicate(request: str, made_by: str | None) -> Duplicate:
 
 
 def _known_of(failure: Failure) -> Knowledge:
-    """What a failure says of its own attempt."""
     return _KNOWN.get(type(failure), Knowledge.PERHAPS_DONE)

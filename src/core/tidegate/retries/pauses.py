@@ -1,32 +1,34 @@
-"""How long does a program wait before it tries again?
+"""How long a program waits between attempts.
 
-Whoever loses to another one, gets no answer, or finds that something is not there yet tries again. Who does so at once meets
-the same others once more, uses up its attempts while they succeed, and asks a store that elects a primary ever again. So a
-program waits, twice as long each time up to a cap, and each for a part of that: exponential back-off with full jitter, as
-Brooker 2015 ("Exponential Backoff And Jitter") measured it for writes that compare and set.
+A program retries when it loses a race, gets no reply, or finds a record missing. Retrying at once
+collides with the same competitors, exhausts the attempts, and hammers a store that is electing a
+primary. So a program waits, twice as long each time up to a cap, for a random part of that:
+exponential back-off with full jitter, as Brooker 2015 ("Exponential Backoff And Jitter") measured
+for writes that compare and set.
 
     attempts made    1          2          3          n
-    pause            delay(1)   delay(2)   delay(3)   delay(n), less a part of it that whoever runs the program draws
+    pause            delay(1)   delay(2)   delay(3)   delay(n), less a part that the runtime draws
 
-The default is that of MongoDB's drivers for a server that is overloaded: 100 ms, doubled, up to 10 s, full jitter (their
-specification "Client Backpressure"). Between eight attempts there are 12.7 s at most, and half of that on the average;
-MongoDB elects a primary within 12 s.
+The default is that of MongoDB's drivers for an overloaded server: 100 ms, doubled, up to 10 s, full
+jitter (specification "Client Backpressure"). Eight attempts have at most 12.7 s between them, half
+of that on average. MongoDB elects a primary within 12 s.
 
-Each program is told how many attempts it has (`attempts`; None for any number) and what lies between them (`pauses`), which
-may end them sooner: after `elapsed_max` none begins. How long one attempt may take is the store's to say: a client waits for
-a reply for as long as its deadline, and its failure ends the attempt.
+Each program takes a number of attempts (`attempts`; None for no limit) and its `pauses`, which may
+end it sooner: no attempt begins after `elapsed_max`. The store limits how long one attempt takes: a
+client waits for a reply until its deadline, and the failure ends the attempt.
 
 Laws
-    PA1  What contends is not tried again before its time: between two attempts lies no less than what the jitter leaves of
-         the delay.
-    PA2  The pause after so many attempts is the delay after so many, with that jitter.
-    PA3  No attempt begins later than the maximum duration after the first one, as far as no sleep lasts for longer than it
-         was asked to, and none is missing before that but where its whole delay would not fit.
+    PA1  A contender does not retry early: at least the delay less its jitter lies between two
+         attempts.
+    PA2  The pause after n attempts is the delay after n, with that jitter.
+    PA3  No attempt begins later than the maximum duration after the first one, unless a sleep lasts
+         longer than requested. No attempt is missing before that, unless its whole delay would not
+         fit.
 
 Known not to work
-    - Attempts of a program in a program multiply: each pause of the outer one comes after all those of the inner one, and
-      each has a maximum duration of its own.
-    - A clock that is set back lengthens the maximum duration, and one that leaps forward ends it.
+    - Attempts of a program in a program multiply: each outer pause follows all inner ones, and each
+      program has a maximum duration of its own.
+    - A clock that is set back lengthens the maximum duration. One that leaps forward ends it.
 """
 
 from __future__ import annotations
@@ -43,13 +45,16 @@ from tidegate.retries.backoff import Delays, Exponential, check_delay, delay_aft
 
 
 class Attempted:
-    """What a program that tries again may come to, for whoever runs it and logs that (`tidegate_adapters.runtime.driver`)."""
+    """A result of a retrying program.
+
+    The runtime logs it (`tidegate_adapters.runtime.driver`).
+    """
 
     __slots__ = ()
 
     @property
     def is_given_up(self) -> bool:
-        """No attempt is left: it is not done, or nobody knows."""
+        """No attempt is left: the effect is not done, or its outcome is unknown."""
         return True
 
 
@@ -59,12 +64,15 @@ _DELAYS: Final = Exponential(100 * MILLISECOND, cap=10 * SECOND)
 @final
 @attrs.frozen
 class Pauses:
-    """What lies between the attempts of a program. Invariants: 0 <= jitter_ppm <= PPM; the first delay fits into elapsed_max.
+    """The pauses between the attempts of a program.
+
+    Invariants: 0 <= jitter_ppm <= PPM; the first delay fits into elapsed_max.
 
     Attributes:
-        delays: How long it waits after so many attempts.
-        jitter_ppm: How much of that may be taken away; all of it by default.
-        elapsed_max: How long after the first attempt another may begin, in microseconds or a timedelta; None for ever.
+        delays: The wait by number of attempts.
+        jitter_ppm: The part of it that may be taken away; all of it by default.
+        elapsed_max: The latest start of an attempt after the first one, in microseconds or a
+            timedelta; None for no limit.
     """
 
     delays: Delays = _DELAYS
@@ -84,10 +92,10 @@ class Pauses:
                 )
 
     def after(self, attempts: int) -> Sleep:
-        """What lies between that many attempts and the next one, as an effect.
+        """The pause after that many attempts, as an effect.
 
         Raises:
-            Misuse: There was no attempt.
+            Misuse: No attempt was made.
         """
         return Sleep(delay_after(self.delays, attempts), self.jitter_ppm)
 
@@ -96,7 +104,9 @@ PAUSES: Final = Pauses()
 
 
 async def pause(pauses: Pauses, attempts: int) -> None:
-    """Wait before the next attempt: a program. It does nothing before the first one, and where the delay is 0.
+    """Wait before the next attempt: a program.
+
+    It returns at once before the first attempt, or if the delay is 0.
 
     Args:
         pauses: How long.
@@ -107,11 +117,11 @@ async def pause(pauses: Pauses, attempts: int) -> None:
 
 
 def check_attempts(attempts: object, pauses: object) -> None:
-    """Raise Misuse unless that is how often a program may try, and what lies in between.
+    """Raise Misuse unless these are a number of attempts and the pauses between them.
 
     Args:
-        attempts: A number from 1 on; None for any number.
-        pauses: What lies between them. Without a number of attempts and without a delay, it would do nothing else for ever.
+        attempts: A number from 1; None for no limit.
+        pauses: Their last delay must not be 0 if attempts are unlimited: the loop would never end.
     """
     if attempts is not None:
         check_int(attempts, "a number of attempts", 1)
@@ -126,19 +136,19 @@ def check_attempts(attempts: object, pauses: object) -> None:
 
 
 async def begins(pauses: Pauses) -> Instant | None:
-    """When the first attempt begins, where that matters: a program."""
+    """When the first attempt begins, or None if there is no maximum duration: a program."""
     return None if pauses.elapsed_max is None else await Now()
 
 
 async def goes_on(pauses: Pauses, attempts: int | None, made: int, since: Instant | None) -> bool:
-    """Wait before the next attempt, where there is one: a program.
+    """Wait before the next attempt, if there is one: a program.
 
-    Ask it in one place, `while True: if not await goes_on(...): break`: a `while await` is compiled into two places, which keep
-    states apart that are the same.
+    Call it in one place, `while True: if not await goes_on(...): break`. A `while await` compiles
+    into two places, which keep equal states apart.
 
     Args:
-        pauses: What lies between attempts, and how long after the first one another may begin.
-        attempts: How many there may be; None for any number.
+        pauses: The pauses, and the maximum duration.
+        attempts: The maximum of attempts; None for no limit.
         made: How many were made.
         since: When the first one began (`begins`).
 

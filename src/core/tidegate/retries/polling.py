@@ -1,36 +1,39 @@
-"""When to look again? Soon after something was found, ever more rarely while there is nothing.
+"""When to poll a source that sends no notifications: less and less often while it is empty.
 
-Whoever looks for work in a database that does not call back pays either in idle queries or in delay. So the interval
-adapts: it starts at `least`, doubles with each look up to `most`, and falls back to `least` as soon as something is found
-or announced; binary exponential back-off (Metcalfe and Boggs 1976, "Ethernet"), with a little jitter, so that processes
-that were started together do not ask together for ever.
+A poller pays either in idle queries or in delay, so the interval adapts. It starts at `least`,
+doubles with each poll up to `most`, and returns to `least` after a find or an announcement. This is
+binary exponential back-off (Metcalfe and Boggs 1976, "Ethernet"). A little jitter keeps processes
+that started together from polling together for ever.
 
-Each source has a pace: when the next look is due, and the interval after it. All workers of a process share it. A worker
-takes a turn in one step, and only then asks:
+Each source has a pace: when the next poll is due, and the interval after it. All workers of a
+process share the pace. A worker takes a turn in one step, and polls only afterwards:
 
-    turn     Ask(source, pace)    keep the pace: due = now + interval + jitter, and the interval doubles; THEN ask
+    turn     Ask(source, pace)    store the pace: due = now + interval + jitter, interval doubled;
+                                  THEN poll
              Wait(until)          sleep until then, or until woken
-    woken    something was found in the source, or announced: due now, and the interval is `least` again
+    woken    a poll found something, or it was announced: due now, and the interval is `least`
 
-A look that finds nothing changes nothing afterwards. So what is announced while the question is on its way is not
-overwritten by its answer, which may be older: it is asked for again. Whoever finds something wakes one sleeper, which
-asks and, if it finds something, wakes the next: there are as many workers awake as there is work for.
+A poll that finds nothing changes no pace afterwards. Its reply may be older than an announcement
+made during the poll, so it does not overwrite that one: the source is polled again. A worker that
+finds something wakes one sleeper, which polls and, if it finds something, wakes the next. So as
+many workers are awake as there is work for.
 
 Laws
-    PO1  least <= interval <= most, and a look is due within most + jitter, whatever was done.
-    PO2  Without a wake-up the gaps are least, 2 * least, 4 * least, ... up to most, each with its part of the jitter.
-    PO3  What was announced is due until it is asked for, whatever is answered to earlier questions, and a wake-up never
-         makes a source wait longer.
-    PO4  The source asked is one of those that are due longest, and none is asked before it is due.
-    PO5  A wait ends when the first source is due, and lasts no longer than most + jitter.
-    PO6  A turn is one worker's: what was taken is not due at the same instant any more.
-    PO7  However far a clock is set back, nobody waits longer for it: a source that is due later than possible is asked.
+    PO1  least <= interval <= most, and a poll is due within most + jitter, whatever was done.
+    PO2  Without a wake-up the gaps are least, 2 * least, 4 * least, ... up to most, each plus its
+         jitter.
+    PO3  An announced source is due until it is polled, whatever earlier polls return. A wake-up
+         never makes a source wait longer.
+    PO4  The polled source is one of those due longest. No source is polled before it is due.
+    PO5  A wait ends when the first source is due, and lasts at most most + jitter.
+    PO6  A turn belongs to one worker: a taken source is no longer due at the same instant.
+    PO7  A clock that is set back delays no poll: a source due later than possible counts as due.
 
 Known not to work
-    - A wake-up that names a later time is not remembered: something that is due at a known time is found by a look, at
-      most most + jitter late.
-    - Across processes nobody is woken; there, the interval is the delay.
-    - A pace that is read, decided upon and written back in two steps by several threads is not one step: it needs a lock.
+    - A wake-up cannot name a later time. A record due at a known time is found by a poll, at most
+      most + jitter late.
+    - Wake-ups do not cross processes; there, the interval is the delay.
+    - Threads need a lock to read a pace, decide, and write it back in one step.
 """
 
 from __future__ import annotations
@@ -52,12 +55,12 @@ S = TypeVar("S")
 @final
 @attrs.frozen(kw_only=True)
 class PollingBounds:
-    """How often to look. Invariants: 0 < least <= most <= LONGEST; 0 <= jitter <= LONGEST.
+    """How often to poll. Invariants: 0 < least <= most <= LONGEST; 0 <= jitter <= LONGEST.
 
     Attributes:
-        least: The interval after something was found, in microseconds.
-        most: The interval after nothing was found for long, in microseconds.
-        jitter: What may be added at random, in microseconds.
+        least: The interval after a find, in microseconds.
+        most: The longest interval without a find, in microseconds.
+        jitter: The maximum random addition, in microseconds.
     """
 
     least: Duration = attrs.field(default=200 * MILLISECOND, converter=micros)
@@ -71,21 +74,21 @@ class PollingBounds:
 
     @property
     def longest(self) -> Duration:
-        """The longest time between two looks, in microseconds."""
+        """The longest time between two polls, in microseconds."""
         return self.most + self.jitter
 
 
 @final
 @attrs.frozen
 class Pace:
-    """When a source is looked at next, and the interval after that. Invariant: 0 < interval <= LONGEST."""
+    """When a source is due, and the interval after that. Invariant: 0 < interval <= LONGEST."""
 
     due: Instant
     interval: Duration
 
 
 def fresh(bounds: PollingBounds, now: Instant) -> Pace:
-    """The pace of a source that was never looked at: due now.
+    """The pace of a source that was never polled: due now.
 
     Raises:
         Misuse: An argument is of another type.
@@ -95,11 +98,11 @@ def fresh(bounds: PollingBounds, now: Instant) -> Pace:
     return Pace(now, bounds.least)
 
 
-# --- taking turns -----------------------------------------------------------------------------------------------------
+# --- taking turns ---------------------------------------------------------------------------------
 
 
 class AskReason(Enum):
-    """Why a source is asked."""
+    """Why a source is polled."""
 
     DUE = "it is due"
     CLOCK_SET_BACK = "it is due later than possible, so the clock was set back"
@@ -108,7 +111,7 @@ class AskReason(Enum):
 @final
 @attrs.frozen
 class Ask(Generic[S]):
-    """Keep the pace as that of the source, THEN ask the source, once."""
+    """Store the pace of the source, THEN poll the source once."""
 
     source: S
     pace: Pace
@@ -121,7 +124,7 @@ class Ask(Generic[S]):
 @final
 @attrs.frozen
 class Wait:
-    """Sleep for that time, in microseconds, until then, or until woken."""
+    """Sleep for `duration` microseconds, until `until`, or until woken."""
 
     until: Instant
     duration: Duration
@@ -133,7 +136,7 @@ class Wait:
 @final
 @attrs.frozen
 class NoSource:
-    """There is nothing to ask: sleep until there is."""
+    """There is no source: sleep until there is one."""
 
     def __str__(self) -> str:
         return "no source"
@@ -143,16 +146,17 @@ Turn: TypeAlias = Ask[S] | Wait | NoSource
 
 
 def turn(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, draw_ppm: int = 0) -> Turn[S]:
-    """What a worker that has nothing to do does next.
+    """Decide what an idle worker does next.
 
     Args:
-        bounds: How often to look.
-        paces: The sources, and when each is due; of those that are due equally long, the first one is asked.
+        bounds: How often to poll.
+        paces: The pace of each source; among those due equally long, the first is polled.
         now: The time, on the clock of the paces.
-        draw_ppm: A random number from 0 to PPM: how much of the jitter is added.
+        draw_ppm: A random number from 0 to PPM: the part of the jitter that is added.
 
     Returns:
-        `Ask` with the source and its new pace, `Wait` with the instant and the time until then, or `NoSource`.
+        `Ask` with the source and its new pace, `Wait` with the instant and the time until then, or
+        `NoSource`.
 
     Raises:
         Misuse: An argument is of another type, the draw is outside 0 to PPM, or the clocks differ.
@@ -168,22 +172,22 @@ def turn(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, draw_ppm:
     if wait > 0:
         return Wait(now + wait, wait)
     pace = paces[source]
-    interval = min(max(pace.interval, bounds.least), bounds.most)  # the bounds may have changed since
+    interval = min(max(pace.interval, bounds.least), bounds.most)  # the bounds may have changed
     due = now + (interval + bounds.jitter * draw_ppm // PPM)
     why = AskReason.CLOCK_SET_BACK if pace.due - now > 0 else AskReason.DUE
     return Ask(source, Pace(due, min(2 * interval, bounds.most)), why)
 
 
 def woken(bounds: PollingBounds, pace: Pace, now: Instant) -> Pace:
-    """The pace after something was found in its source, or announced. The caller wakes one sleeper.
+    """The pace after a find or an announcement in its source. The caller wakes one sleeper.
 
     Args:
-        bounds: How often to look.
-        pace: The pace as it is now, which need not be the one that was kept when the source was asked.
+        bounds: How often to poll.
+        pace: The current pace, which may differ from the one stored at the poll.
         now: The time, on the clock of the pace.
 
     Returns:
-        The pace: due, for as long as it was due, and with the least interval.
+        The pace: due now, or since it was due, and with the least interval.
 
     Raises:
         Misuse: An argument is of another type, or the clocks differ.
@@ -195,7 +199,7 @@ def woken(bounds: PollingBounds, pace: Pace, now: Instant) -> Pace:
 
 
 def _time_until(bounds: PollingBounds, pace: Pace, now: Instant) -> Duration:
-    """How long until a source is due; not above 0 if it is, and 0 if it is due later than possible: then the clock was set back (PO7)."""
+    """At most 0 if the source is due. 0 also if it is due later than possible (PO7)."""
     check_type(pace, Pace, "the pace of a source")
     wait = pace.due - now
     return 0 if wait > bounds.longest else wait

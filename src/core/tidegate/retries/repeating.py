@@ -1,22 +1,23 @@
-"""How is a program begun anew that may be done again, until it is answered?
+"""Runs an idempotent program again from its start until it succeeds.
 
-Whoever only looks, or does what does no harm when it is done twice, need not end with the first request that has no answer: a
-primary steps down, or what was made a moment ago has no snapshot yet. So the program is begun anew after a pause
-(`tidegate.retries.pauses`), whole and not from where it was left: what it had read by then may be older than what it reads next.
+A program that only reads, or whose repetition is harmless, need not end with the first request
+without a reply: a primary steps down, or a new collection has no snapshot yet. `repeat` runs it
+again after a pause (`tidegate.retries.pauses`). It restarts the whole program, because its earlier
+reads may be older than its next ones.
 
-    how it ends                          what follows
-    it returns                           that is the answer
-    NotApplied, Ambiguous, NotDurable    it is begun anew; where no attempt is left, that is raised
-    anything else                        that is raised: it would be so once more
+    end of a run                         what follows
+    it returns                           `repeat` returns that value
+    NotApplied, Ambiguous, NotDurable    another run; without attempts left, `repeat` raises it
+    anything else                        `repeat` raises it: another run would raise it too
 
 Laws
-    AN1  What is answered or raised is what the last run has come to: nothing of a run before is part of it.
-    AN2  It is begun anew after no other end than a failure that may pass.
+    AN1  The result or error is that of the last run. No earlier run is part of it.
+    AN2  Only a failure that may pass leads to another run.
     AN3  Such a failure is raised only where no attempt follows (`tidegate.retries.pauses`, PA3).
 
 Known not to work
-    - What changes while a run goes on is seen by a part of it, as by any program that asks more than once.
-    - A repeated program within a repeated one makes as many attempts as both together, multiplied: repeat the inner ones.
+    - A change during a run may be seen by a part of it, as in any program with several reads.
+    - A repeated program within a repeated one multiplies the attempts: repeat the inner ones.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ATTEMPTS: Final = 8
-"""How often, unless it is said otherwise: with `PAUSES`, for longer than an election takes."""
+"""The default number of attempts: with `PAUSES`, they outlast an election."""
 PASSING: Final = (NotApplied, Ambiguous, NotDurable)
-"""What may be otherwise the next time."""
+"""Failures that another attempt may not meet."""
 
 
 async def repeat(make: Callable[[], Awaitable[T]], attempts: int | None = ATTEMPTS, pauses: Pauses = PAUSES) -> T:
-    """Run a program until it is answered: a program.
+    """Run a program until it succeeds: a program.
 
     Args:
-        make: Makes the program, or one effect, anew each time: one that may be done again.
-        attempts: How often it is begun; None for any number.
-        pauses: What lies in between.
+        make: Makes a new program, or one effect, for each run; it must be safe to repeat.
+        attempts: The maximum of runs; None for no limit.
+        pauses: The pauses between runs.
 
     Returns:
         What the program returns.
 
     Raises:
         Misuse: An argument is of a wrong type.
-        Failure: Nobody answers, as often as it was asked; or the store refuses.
+        Failure: The last attempt failed, or the store refuses.
     """
     check_callable(make, "what makes a program")
     check_attempts(attempts, pauses)
@@ -68,13 +69,13 @@ async def repeat(make: Callable[[], Awaitable[T]], attempts: int | None = ATTEMP
 
 
 def repeated(program: Callable[P, Program[T]]) -> Callable[P, Program[T]]:
-    """The same program, which is repeated by itself: for one that may be done again.
+    """Decorate a program that is safe to repeat, so that each call repeats it.
 
     Args:
         program: An `async def` of effects.
 
     Raises:
-        Misuse: It is none.
+        Misuse: It is not callable.
     """
     check_callable(program, "a program")
 

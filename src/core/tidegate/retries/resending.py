@@ -1,25 +1,27 @@
-"""How is one effect sent until it is known what became of it, and what is known in the end?
+"""Sends one effect again until its outcome is known.
 
-It is the strategy of "How To Write Resilient MongoDB Applications" (Davis 2016) for whoever sends the very same again: what
-`tidegate.retries.failures` decides of each failure, carried out. There are three ends, and the last one is no failure to be
-hidden:
+This carries out the decisions of `tidegate.retries.failures`: the strategy of "How To Write
+Resilient MongoDB Applications" (Davis 2016) for a caller that sends the very same again. There are
+three outcomes. The third is not a failure to be hidden:
 
     Done       it was done, and a majority has it
     NotDone    no request for it was done, or will be
-    Unknown    a request for it may have been done, or be done later; or it was done, and a failover may take it back
+    Unknown    a request for it may have been done, or may be done later; or it was done, and a
+               failover may roll it back
 
-An insert under an id of one's own is recognised when it comes twice by what stands under the id. One's own content is a
-success. Another's is a refusal where no earlier request may have been done; where one may have, nobody knows whether that
-document was one's own and has been changed since; nor where nobody can look, for an earlier call may have inserted it.
+A duplicate insert under the caller's own id is recognised by the stored document. The caller's own
+content is a success. Content of others is a refusal if no earlier request may have been done. If
+one may have been, the outcome is unknown: others may have changed the caller's document since. It
+is also unknown if the document cannot be read, because an earlier call may have inserted it.
 
 Laws
-    RS1  Done is only said of what was done.
-    RS2  NotDone is only said where nothing of it was done, and no request for it is under way, by this call: what an
-         earlier one has done stands.
+    RS1  Done is returned only for an effect that was done.
+    RS2  NotDone is returned only if this call did no part of it and has no request under way. The
+         effect of an earlier call remains.
 
 Known not to work
-    - What was inserted, then removed by others, and is sent again because its reply was lost, is inserted once more.
-    - What was deleted, then inserted again by others under the same id, may be deleted once more.
+    - If others remove the inserted document and the reply was lost, it is inserted once more.
+    - If others insert again under the id after a delete, a repeated delete may delete theirs.
 """
 
 from __future__ import annotations
@@ -51,17 +53,17 @@ T = TypeVar("T")
 
 RETRIES: Final = Policy(
     backoff=Exponential(100 * MILLISECOND, cap=10 * SECOND), attempts_max=8, jitter_ppm=PPM
-)  # as the programs that ship (`tidegate.retries.pauses`)
+)  # as in the shipped programs (`tidegate.retries.pauses`)
 
 
 @final
 @attrs.frozen
 class Done(Generic[T]):
-    """It was done, and a majority has it.
+    """The effect was done, and a majority has it.
 
     Attributes:
-        reply: What was answered to the last attempt: where there were several, an earlier one may have done it.
-        attempts: How many were made. The kit counts what the driver sends again by itself, too.
+        reply: The reply to the last attempt; an earlier attempt may have done the work.
+        attempts: How many were made. The kit also counts the driver's own retries.
     """
 
     reply: T
@@ -98,7 +100,7 @@ class NotDone(Attempted):
 @final
 @attrs.frozen
 class Unknown(Attempted):
-    """A request for it may have been done, or be done later; or it was done, and a failover may take it back."""
+    """A request may have been done, or may be done later; or a failover may roll it back."""
 
     failure: Failure
     attempts: int = 1
@@ -118,15 +120,15 @@ class Unknown(Attempted):
 Sent: TypeAlias = Done[T] | NotDone | Unknown
 
 LookUp: TypeAlias = Callable[[], Program[Duplicate]]
-"""A program that reads, by majority, whose document stands under the id of an insert; `GONE` for none."""
+"""A program that reads, by majority, whose document has the id of an insert; `GONE` for none."""
 
 
 async def send(effect: Effect[T], operation: Operation, policy: Policy = RETRIES) -> Sent[T]:
     """Send an effect until it is answered, refused, or given up.
 
     Args:
-        effect: Any but an insert, which is `insert`.
-        operation: What it is; what would count twice is not sent again once it may have been done.
+        effect: Any but an insert; use `insert` for those.
+        operation: The kind of effect; FA2 limits its retries.
         policy: When to try again, and when to give up.
 
     Returns:
@@ -150,20 +152,20 @@ async def send(effect: Effect[T], operation: Operation, policy: Policy = RETRIES
         if isinstance(verdict, (PassOn, ReadBack)):
             return _known(tried)
         if isinstance(verdict, AssertAgain) and operation is Operation.BLIND:
-            return _known(tried)  # it was done, and sent again it would count again
+            return _known(tried)  # it was done; another send would count twice
         await Sleep(verdict.when.after, policy.jitter_ppm)
 
 
 async def insert(effect: Effect[object], look: LookUp, policy: Policy = RETRIES) -> Sent[None]:
-    """Send an insert under an id of one's own until it is known whether it stands.
+    """Send an insert under the caller's own id until its outcome is known.
 
     Args:
-        effect: The insert, refused as a duplicate key where its id is taken.
-        look: Whose document is there.
+        effect: The insert; the store refuses it as a duplicate key if its id is taken.
+        look: Reads whose document has the id.
         policy: When to try again, and when to give up.
 
     Returns:
-        What is known of it: `Done` too where one's own content stood there before.
+        What is known of it: also `Done` if the caller's own content was there before.
 
     Raises:
         Misuse: An argument is of a wrong type.
@@ -188,7 +190,7 @@ async def insert(effect: Effect[object], look: LookUp, policy: Policy = RETRIES)
                 return Done(None, tried.attempts)
             if whose is Duplicate.ANOTHERS:
                 return _known(tried)
-            if whose is None:  # what stands there may be one's own, of an earlier call
+            if whose is None:  # an earlier call may have inserted the document
                 tried = attrs.evolve(tried, known=max(tried.known, Knowledge.PERHAPS_DONE))
         when = decide(policy, tried.attempts, since, await Now())
         if isinstance(when, GiveUp):
@@ -197,7 +199,7 @@ async def insert(effect: Effect[object], look: LookUp, policy: Policy = RETRIES)
 
 
 async def _looked(look: LookUp) -> Duplicate | None:
-    """Whose document a majority has; None where nothing can be seen."""
+    """Whose document a majority has; None if the read fails."""
     try:
         return await look()
     except Failure:
@@ -205,7 +207,6 @@ async def _looked(look: LookUp) -> Duplicate | None:
 
 
 def _known(tried: Tried) -> NotDone | Unknown:
-    """What is known of all attempts together, when no other follows."""
     end = NotDone if tried.known is Knowledge.NOT_DONE else Unknown
     return end(tried.failure, tried.attempts)
 

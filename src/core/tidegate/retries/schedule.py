@@ -1,30 +1,36 @@
-"""When is a cron due, and which of the instants that were missed are made up for?
+"""When a cron is due, and which missed instants it makes up for.
 
-A cron expression names instants, and a port says which is the next one after a given instant. The cell of a cron keeps
-how far it was looked at, `last`, and the instants that are due and not fired yet, `pending`. Both are one document, changed
-by one compare-and-set on its version: so of all who look at the same version one moves it on, an instant is never looked
-at twice, and a crash afterwards loses none, for what is due stands in the cell until it was fired.
+A cron expression names instants; a port returns the next one after a given instant. The cell of a
+cron stores how far the cron was checked, `last`, and the instants due but not fired yet, `pending`.
+Both are one document, changed by one compare-and-set on its version. So of all processes that read
+the same version one moves the cell, and no instant is checked twice. A crash loses no instant: it
+stays in the cell until it is fired.
 
-    look     what the port says of the time after `last`, and what becomes of the cell
-    closed   the cell without the instants that were fired
+    look     what the port names after `last`, and the new cell
+    closed   the cell without the fired instants
 
-Nothing asks whether now is "about" a scheduled minute. Every instant after the first sight is looked at, however seldom
-that happens: looked at late, it is made up for as the schedule says (every one, or one for all that were missed), or is
-skipped where it is older than the schedule allows, and then the look says so.
+No check asks whether now is "about" a scheduled minute. Every instant after the first sight is
+checked, however rarely `look` runs. A late instant is made up for as the schedule says: every one,
+or one for all that were missed. It is skipped if it is older than the schedule allows, and `look`
+then returns that.
 
 Laws
-    SC1  Every instant after the first sight is looked at once: the spans that looks cover follow each other.
-    SC2  What is due is an instant of the schedule after `last`, is not in the future, and none before it was missed out.
+    SC1  Every instant after the first sight is checked once: the spans of looks are adjacent.
+    SC2  A due instant is the first instant of the schedule after `last`, and not in the future.
     SC3  Nothing is due at first sight.
-    SC4  An instant is skipped only when it is older than the schedule allows, and then the look says so.
-    SC5  A look moves a cell by one version or not at all; `last` never falls, and pending instants leave only when closed.
+    SC4  An instant is skipped only if it is older than the schedule allows, and the look says so.
+    SC5  A look moves a cell by one version or not at all. `last` never falls, and pending instants
+         leave only by `closed`.
     SC6  Where every instant is made up for, each is due exactly once.
-    SC7  Whatever the port does, a look has an answer; a port that fails or answers nonsense changes nothing.
+    SC7  A look returns whatever the port does. A port that fails or returns nonsense changes
+         nothing.
 
 Known not to work
-    A clock that runs ahead looks at instants before they are there for others; let the store's clock be the one.
-    An instant that the port names only afterwards (a changed time zone) lies before `last`, and is never looked at.
-    A cell that nobody looks at while its cron is not registered would make up for that time: drop it (`trigger`).
+    - A clock that runs ahead fires instants early for the others; use the store's clock.
+    - An instant that the port names only later (a changed time zone) may lie before `last`. It is
+      never checked.
+    - A cell that is not checked while its cron is unregistered would make up for that time: drop it
+      (`trigger`).
 """
 
 from __future__ import annotations
@@ -42,17 +48,17 @@ from tidegate.model.instants import MICROSECOND, Duration, Instant
 from tidegate.model.values import check_callable, check_int, check_tuple, check_type, check_types
 
 PENDING_MAX: Final = 100
-"""How many instants may be pending before a cell waits; a document has to hold them."""
+"""How many instants may be pending before a cell waits: a document must hold them."""
 
 ZONE: Final = "CRON_TZ="
-"""Before the name of a time zone, before the fields: as in cronie, and in Kubernetes."""
+"""Precedes a time zone before the fields, as in cronie and Kubernetes."""
 
 _FIELDS: Final = (5, 6)
-"""Minute, hour, day of month, month, day of week; before them the second, if there are six."""
+"""Minute, hour, day of month, month, day of week; six with the second first."""
 
 
 class Missed(Enum):
-    """What is done about several instants that have passed since the last look."""
+    """How to make up for several instants since the last look."""
 
     ONCE = "once"
     """One firing, for the first of them, makes up for all."""
@@ -68,9 +74,10 @@ class Schedule:
     Invariants: the expression has five fields, or six with the second; 0 <= late_max.
 
     Attributes:
-        expression: The cron expression, perhaps after `CRON_TZ=` and a time zone; spaces between the fields do not matter.
-        missed: What is done about several instants that were missed.
-        late_max: An instant that is looked at later than this, in microseconds, is skipped; None to skip none.
+        expression: The cron expression, optionally after `CRON_TZ=` and a time zone; spaces between
+            fields are normalised.
+        missed: How to make up for missed instants.
+        late_max: Skip an instant that is later than this, in microseconds; None to skip none.
     """
 
     expression: str
@@ -97,18 +104,20 @@ class Schedule:
 
 
 NextAfter: TypeAlias = Callable[[str, Instant], Instant | None]
-"""The port: the first instant of an expression after a given one, on its clock; None if there never is another."""
+"""The port: the next instant of an expression after a given one, on its clock; None if none."""
 
 
 @final
 @attrs.frozen
 class ScheduleCell:
-    """How far a cron was looked at. Invariants: 1 <= version; pending instants are sorted, none twice or after `last`.
+    """How far a cron was checked.
+
+    Invariants: 1 <= version; pending instants are sorted, none twice or after `last`.
 
     Attributes:
-        last: All instants up to this one, included, were looked at.
+        last: All instants up to and including this one were checked.
         version: How often the cell was written.
-        pending: The instants that are due and not fired yet, oldest first.
+        pending: Instants due but not fired yet, oldest first.
     """
 
     last: Instant
@@ -128,13 +137,13 @@ class ScheduleCell:
             )
 
 
-# --- what a look finds --------------------------------------------------------------------------------------------------
+# --- what a look finds ----------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class FirstSeen:
-    """There is no cell: insert this one, unless another is there by now. Nothing is due."""
+    """There is no cell: insert this one, unless another exists by now. Nothing is due."""
 
     cell: ScheduleCell
 
@@ -150,13 +159,13 @@ class Waiting:
 @final
 @attrs.frozen
 class Never:
-    """The expression names no instant any more."""
+    """The expression names no further instant."""
 
 
 @final
 @attrs.frozen
 class Due:
-    """An instant is due: write the cell if it is still at the version before; in it the instant is pending."""
+    """An instant is due: write the cell, where it is pending, if the version is unchanged."""
 
     at: Instant
     cell: ScheduleCell
@@ -165,7 +174,7 @@ class Due:
 @final
 @attrs.frozen
 class TooLate:
-    """The instants from here to the new `last` are older than allowed: write the cell, and look again."""
+    """The instants from `since` to the new `last` are too old: write the cell, THEN look again."""
 
     since: Instant
     cell: ScheduleCell
@@ -174,7 +183,7 @@ class TooLate:
 @final
 @attrs.frozen
 class Full:
-    """An instant is due, but PENDING_MAX others are still pending: it waits in the schedule, and nothing is written."""
+    """An instant is due, but PENDING_MAX others are pending: write nothing; the instant waits."""
 
     at: Instant
 
@@ -182,7 +191,7 @@ class Full:
 @final
 @attrs.frozen
 class Broken:
-    """The port failed, or answered no later instant; nothing is written."""
+    """The port failed, or returned no later instant; write nothing."""
 
     reason: str
 
@@ -194,21 +203,21 @@ Look: TypeAlias = FirstSeen | Waiting | Never | Due | TooLate | Full | Broken
 
 
 def look(schedule: Schedule, next_after: NextAfter, cell: ScheduleCell | None, now: Instant) -> Look:
-    """What is due of a cron, and what becomes of its cell.
+    """Decide which instant of a cron is due, and the new cell.
 
-    After `Due` and `TooLate` there may be more: look again, at the cell as it was written.
+    After `Due` and `TooLate` there may be more: look again, at the written cell.
 
     Args:
         schedule: The cron.
         next_after: The port.
         cell: The cell as it was read; None if there is none yet.
-        now: The time, on the clock that judges for all.
+        now: The time, on the clock that all processes use.
 
     Returns:
         What is due, or until when nothing is.
 
     Raises:
-        Misuse: An argument is of the wrong type, or `now` was read on another clock than the cell's.
+        Misuse: An argument is of the wrong type, or `now` is of another clock than the cell.
     """
     check_type(schedule, Schedule, "a schedule")
     check_callable(next_after, "a port that names the next instant")
@@ -239,10 +248,10 @@ def closed(cell: ScheduleCell, fired: Collection[Instant]) -> ScheduleCell:
 
     Args:
         cell: As it was read.
-        fired: Those instants; what is not pending does not matter.
+        fired: Those instants; others than pending ones are ignored.
 
     Returns:
-        What to write if the cell is still at its version; the very same if nothing changes.
+        The cell to write if the version is unchanged; the same object if nothing changes.
 
     Raises:
         Misuse: An argument is of the wrong type.

@@ -1,19 +1,21 @@
-"""Which of the records that are due does a worker claim, where others look for them at the same time?
+"""Which due records a worker claims while other workers poll for the same ones.
 
-All workers find the same records, those that are due longest. Whoever claims the first ones of them meets all others there, and
-all but one have asked for nothing. So where claims were lost, a worker finds more than it takes, and draws from them by
-scores of its own: rendezvous hashing (Thaler and Ravishankar 1998), whose scores depend on the worker, the record and the time
-of the look. Two workers then share as much as chance has it, and a record that is passed over is drawn at a later look.
+All workers find the same records, those due longest. If each claims the first ones, they all meet
+there, and all but one lose. A worker that lost claims therefore finds more records than it takes,
+and draws from them by its own scores. This is rendezvous hashing (Thaler and Ravishankar 1998): a
+score depends on the worker, the record and the time of the poll. Two workers then overlap only by
+chance, and a later poll draws a record that this one skipped.
 
-    widened    among how many records the next look draws: twice as many where more claims were lost than won, half as many
-               where none was lost
+    widened    how many records the next poll draws from: doubled if more claims were lost than won,
+               halved if none was lost
     drawn      which ones
 
 Laws
-    SP1  What is drawn is of what was found, each once, as many as are taken or all.
-    SP2  Whoever loses no claim takes what is due longest.
-    SP3  Two workers that draw `most` among `factor * most` share no more than chance has it: one in `factor` on the average.
-    SP4  Where it is told whose they are, as many are drawn of each, as far as there are.
+    SP1  Drawn records are among those found, each once: as many as are taken, or all.
+    SP2  A worker that loses no claim takes the records due longest.
+    SP3  Two workers that draw `most` among `factor * most` overlap only by chance: one record in
+         `factor` on average.
+    SP4  If the owners are given, each owner gets as many records drawn, as far as it has them.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ from typing import Final
 from tidegate.model.values import check_int, check_name, check_tuple
 
 FACTOR_MAX: Final = 8
-"""Among how many times what it takes a worker draws at most: of eight workers, most claims of each are then won."""
+"""The maximum ratio of found to taken records: of eight workers, each then wins most claims."""
 
 
 def widened(factor: int, won: int, lost: int) -> int:
-    """Among how many times what it takes the next look draws.
+    """The factor between the records that the next poll finds and those it takes.
 
     Args:
-        factor: Among how many times this one has; 1 <= factor <= FACTOR_MAX.
-        won: How many claims it has won.
-        lost: How many it has lost to others.
+        factor: The factor of this poll; 1 <= factor <= FACTOR_MAX.
+        won: How many claims the worker won.
+        lost: How many it lost to others.
     """
     check_int(factor, "a factor", 1, FACTOR_MAX)
     check_int(won, "a number of claims", 0)
@@ -46,16 +48,16 @@ def widened(factor: int, won: int, lost: int) -> int:
 
 
 def drawn(records: tuple[str, ...], most: int, draw: str, whose: tuple[str | None, ...] = ()) -> tuple[int, ...]:
-    """Which of the records that were found are claimed, in the order in which they were found.
+    """Choose which found records to claim, in the order in which they were found.
 
     Args:
-        records: Their ids, the one that is due longest first.
-        most: How many are claimed at most.
-        draw: What makes the draw another one: the worker, and the time of its look.
-        whose: On whose behalf each is, so that nobody is drawn more often than others; empty where that does not matter.
+        records: Their ids, the one due longest first.
+        most: The maximum number of claims.
+        draw: Seeds the scores: the worker and the time of its poll.
+        whose: The owner of each record, so that owners share the draws; empty to ignore owners.
 
     Returns:
-        Their places; the first ones where no more were found than are claimed.
+        Their positions; all of them if no more than `most` were found.
     """
     check_tuple(records, str, "the id of a record")
     check_int(most, "a number of records", 1)

@@ -22,17 +22,17 @@ from tidegate.retries.backoff import (
 
 
 def attempts_are_bounded(policy: Policy, attempts: int, verdict: RetryVerdict) -> bool:
-    """Law BO1: another attempt is made only below the maximum."""
+    """Law BO1."""
     return isinstance(verdict, GiveUp) or policy.attempts_max is None or attempts < policy.attempts_max
 
 
 def time_is_bounded(policy: Policy, since: Instant, verdict: RetryVerdict) -> bool:
-    """Law BO2: no attempt begins later than the maximum duration after the first one."""
+    """Law BO2."""
     return isinstance(verdict, GiveUp) or policy.elapsed_max is None or verdict.at - since <= policy.elapsed_max
 
 
 def follows_the_formula(backoff: Fixed | Linear | Exponential | Series, attempts: int, delay: Duration) -> bool:
-    """Law BO3: the delay is the formula's, here worked out step by step, so for few attempts only."""
+    """Law BO3, computed step by step, so use it for few attempts only."""
     match backoff:
         case Fixed(interval):
             return delay == interval
@@ -50,17 +50,17 @@ def follows_the_formula(backoff: Fixed | Linear | Exponential | Series, attempts
 
 
 def grows_up_to_its_cap(backoff: Fixed | Linear | Exponential, earlier: Duration, later: Duration) -> bool:
-    """Law BO3: of two numbers of attempts, the higher has no shorter delay, and neither passes the cap."""
+    """Law BO3: delays do not fall with more attempts, and none passes the cap."""
     return earlier <= later <= (backoff.interval if isinstance(backoff, Fixed) else backoff.cap)
 
 
 def takes_no_more_than_its_part(policy: Policy, whole: Duration, delay: Duration) -> bool:
-    """Law BO4: delay * (1 - jitter) <= delay with jitter <= delay."""
+    """Law BO4."""
     return whole * (PPM - policy.jitter_ppm) <= delay * PPM <= whole * PPM
 
 
 def is_next(policy: Policy, now: Instant, verdict: RetryVerdict) -> bool:
-    """Law BO5: the next attempt is after now by the delay; that of a cron is what its port names."""
+    """Law BO5."""
     if isinstance(verdict, GiveUp):
         return True
     named = not isinstance(policy.backoff, Cron) or verdict.at == policy.backoff.next_after(
@@ -72,14 +72,14 @@ def is_next(policy: Policy, now: Instant, verdict: RetryVerdict) -> bool:
 def gives_up_for_a_reason(
     policy: Policy, attempts: int, elapsed: Duration, whole: Duration | None, verdict: RetryVerdict
 ) -> bool:
-    """Law BO6: a limit is met where a policy gives up, the maximum of attempts or of time, or a cron names no instant.
+    """Law BO6.
 
     Args:
         policy: The rules.
         attempts: How many were made.
         elapsed: The time since the first one, in microseconds.
         whole: The delay without jitter; None for a cron that names no next instant.
-        verdict: What was decided.
+        verdict: The decision.
     """
     if isinstance(verdict, Retry):
         return True
@@ -95,5 +95,5 @@ def gives_up_for_a_reason(
 
 
 def moved_in_time(verdict: RetryVerdict, later: RetryVerdict, by: Duration) -> bool:
-    """Law BO7: moving all instants moves the next attempt, and changes nothing else."""
+    """Law BO7."""
     return later == (attrs.evolve(verdict, at=verdict.at + by) if isinstance(verdict, Retry) else verdict)

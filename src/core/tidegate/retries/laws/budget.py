@@ -6,12 +6,12 @@ from tidegate.retries.budget import Budget
 
 
 def is_within(budget: Budget, left: int) -> bool:
-    """Law BU1: there are never less than 0 tokens, nor more than the bucket holds."""
+    """Law BU1."""
     return 0 <= left <= budget.capacity
 
 
 def is_paid_for(budget: Budget, retries: int, answers: int, answered_retries: int) -> bool:
-    """Law BU2: all retries that were sent are paid for, by what there was and what came back.
+    """Law BU2.
 
     Args:
         budget: The rules.
@@ -23,10 +23,10 @@ def is_paid_for(budget: Budget, retries: int, answers: int, answered_retries: in
 
 
 def is_sent_again(budget: Budget, answers_in_a_row: int, *, is_sent: bool) -> bool:
-    """Law BU3: after as many answers as the cost has refunds, a retry is sent."""
+    """Law BU3."""
     return is_sent or answers_in_a_row * budget.refund < budget.cost
 
 
 def is_free_when_answered(before: int, after: int) -> bool:
-    """Law BU4: a retry that is answered costs nothing."""
+    """Law BU4."""
     return after >= before

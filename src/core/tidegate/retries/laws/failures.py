@@ -1,4 +1,4 @@
-"""The laws of `tidegate.retries.failures` as predicates over verdicts, and the history of one effect."""
+"""The laws of `tidegate.retries.failures` as predicates over verdicts and failures."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tidegate.retries.failures import (
 
 
 def a_refusal_is_final(failure: Failure, verdict: FailureVerdict) -> bool:
-    """Law FA1: what was refused is not sent again; at most it is read back."""
+    """Law FA1. A refused insert may be read back."""
     return not isinstance(failure, Refused) or isinstance(verdict, (PassOn, ReadBack))
 
 
 def counts_once(operation: Operation, failures: Sequence[Failure], verdict: FailureVerdict) -> bool:
-    """Law FA2: what would count twice is sent again only if none of its attempts may have been done."""
+    """Law FA2."""
     if operation is not Operation.BLIND or not isinstance(verdict, SendAgain):
         return True
     return all(isinstance(failure, (Refused, NotApplied)) for failure in failures)
 
 
 def knows_no_less(failures: Sequence[Failure], known: Knowledge) -> bool:
-    """Law FA3: after a failure that left it unknown, or done, no other makes it undone."""
+    """Law FA3."""
     if any(isinstance(failure, (NotDurable, Unreadable)) for failure in failures):
         return known is Knowledge.DONE
     if any(isinstance(failure, Ambiguous) for failure in failures):
@@ -42,12 +42,12 @@ def knows_no_less(failures: Sequence[Failure], known: Knowledge) -> bool:
 
 
 def knows_its_own(request: str, made_by: str | None, verdict: Duplicate) -> bool:
-    """Law FA4: a duplicate key is one's own success if and only if one's own request made what stands there."""
+    """Law FA4."""
     return (verdict is Duplicate.OWN) == (made_by == request) and (verdict is Duplicate.GONE) == (made_by is None)
 
 
 def is_of_its_class(tried: Tried, verdict: FailureVerdict) -> bool:
-    """Law FA5: definite if it was refused, lasting if the policy gave up, ambiguous otherwise."""
+    """Law FA5."""
     if isinstance(tried.failure, Refused):
         return not isinstance(verdict, PassOn) or verdict.error_class is ErrorClass.DEFINITE
     if isinstance(verdict, PassOn):

@@ -9,31 +9,31 @@ from tidegate.retries.pauses import Pauses
 
 
 def is_after_its_pause(pauses: Pauses, attempts: int, elapsed: Duration) -> bool:
-    """Law PA1: the next attempt does not come before the delay after that many is over, but for its jitter.
+    """Law PA1.
 
     Args:
         pauses: The rules.
         attempts: How many were made.
-        elapsed: The time from the last that is known of them to the next one, in microseconds.
+        elapsed: The time from the last known sign of them to the next one, in microseconds.
     """
     return elapsed >= Sleep(delay_after(pauses.delays, attempts), pauses.jitter_ppm).least
 
 
 def is_of(pauses: Pauses, attempts: int, sleep: Sleep) -> bool:
-    """Law PA2: the pause is the delay after that many attempts, less the jitter at most."""
+    """Law PA2."""
     return (sleep.duration, sleep.jitter_ppm) == (delay_after(pauses.delays, attempts), pauses.jitter_ppm)
 
 
 def goes_on_as_long_as_it_may(
     pauses: Pauses, attempts: int | None, made: int, elapsed: Duration, *, follows: bool
 ) -> bool:
-    """Law PA3: another attempt follows if its whole delay fits, and none is left over; and no other.
+    """Law PA3.
 
     Args:
         pauses: The rules.
         attempts: How many there may be.
         made: How many were made.
-        elapsed: The time from the first of them to now, in microseconds.
+        elapsed: The time since the first of them, in microseconds.
         follows: Whether another one does.
     """
     is_left = attempts is None or made < attempts

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.retries.polling` as predicates over paces, turns, and what was announced."""
+"""The laws of `tidegate.retries.polling` as predicates over paces, turns and announcements."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from tidegate.retries.polling import Ask, NoSource, Pace, PollingBounds, S, Turn
 
 
 def stays_within(bounds: PollingBounds, pace: Pace, now: Instant) -> bool:
-    """Law PO1: least <= interval <= most, and a look is due within most + jitter."""
+    """Law PO1."""
     return bounds.least <= pace.interval <= bounds.most and pace.due - now <= bounds.most + bounds.jitter
 
 
 def gaps_double(bounds: PollingBounds, gaps: Sequence[Duration]) -> bool:
-    """Law PO2: without a wake-up the gaps are least, twice that, ... up to most, each with its part of the jitter."""
+    """Law PO2."""
     plain = accumulate(repeat(2), lambda gap, factor: min(gap * factor, bounds.most), initial=bounds.least)
     return all(least <= gap <= least + bounds.jitter for least, gap in zip(plain, gaps, strict=False))
 
 
 def makes_it_due(before: Pace, after: Pace, now: Instant) -> bool:
-    """Law PO3: what is announced is due at once, and a wake-up never makes its source wait longer."""
+    """Law PO3: an announced source is due now, and a wake-up never delays it."""
     return after.due - now <= 0 and after.due - before.due <= 0
 
 
 def stays_due(announced: Instant, asked_since: bool, pace: Pace) -> bool:
-    """Law PO3: what was announced is due until it is asked for, whatever was answered meanwhile."""
+    """Law PO3: an announced source is due until it is polled."""
     return asked_since or pace.due - announced <= 0
 
 
 def asks_who_is_due_longest(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
-    """Law PO4: the source asked is due, and none is due longer; who is due later than can be is due now."""
+    """Law PO4. A source that is due later than possible counts as due now."""
     if not isinstance(done, Ask):
         return True
     waits = {source: pace.due - now for source, pace in paces.items()}
@@ -40,7 +40,7 @@ def asks_who_is_due_longest(bounds: PollingBounds, paces: Mapping[S, Pace], now:
 
 
 def waits_for_the_first(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
-    """Law PO5: a wait ends when the first source is due, and lasts no longer than most + jitter."""
+    """Law PO5."""
     if isinstance(done, NoSource):
         return not paces
     if isinstance(done, Ask):
@@ -50,11 +50,11 @@ def waits_for_the_first(bounds: PollingBounds, paces: Mapping[S, Pace], now: Ins
 
 
 def is_taken(now: Instant, done: Turn[S]) -> bool:
-    """Law PO6: what was taken is not due at the same instant any more."""
+    """Law PO6."""
     return not isinstance(done, Ask) or done.pace.due - now > 0
 
 
 def bears_a_clock_set_back(bounds: PollingBounds, paces: Mapping[S, Pace], now: Instant, done: Turn[S]) -> bool:
-    """Law PO7: nobody waits while a source is due later than can be."""
+    """Law PO7."""
     late = any(pace.due - now > bounds.most + bounds.jitter for pace in paces.values())
     return not (late and isinstance(done, Wait))

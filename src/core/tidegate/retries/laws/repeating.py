@@ -1,4 +1,4 @@
-"""The laws of `tidegate.retries.repeating` as predicates over what the runs of a program have come to, in their order."""
+"""The laws of `tidegate.retries.repeating` as predicates over the runs of a program, in order."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from tidegate.retries.repeating import PASSING
 
 
 def is_what_the_last_has_come_to(ends: Sequence[object], end: object) -> bool:
-    """Law AN1: it ends as its last run has.
+    """Law AN1.
 
     Args:
-        ends: What each run has returned, or the error that it has raised.
-        end: What was returned or raised in the end.
+        ends: The result or the error of each run.
+        end: The final result or error.
     """
     return bool(ends) and end == ends[-1]
 
 
 def begins_anew_where_it_may(ends: Sequence[object]) -> bool:
-    """Law AN2: but for the last run, each has ended with a failure that may pass.
+    """Law AN2.
 
     Args:
-        ends: As above.
+        ends: The result or the error of each run.
     """
     return all(isinstance(each, PASSING) for each in ends[:-1])
 
 
 def is_raised_at_last(pauses: Pauses, attempts: int | None, ends: Sequence[object], elapsed: Duration) -> bool:
-    """Law AN3: where the last run has ended with a failure that may pass, no attempt follows.
+    """Law AN3.
 
     Args:
-        pauses: What lies between attempts.
+        pauses: The pauses between attempts.
         attempts: How many there may be.
-        ends: As above.
-        elapsed: The time from the begin of the first run to the end of the last, in microseconds.
+        ends: The result or the error of each run.
+        elapsed: The time from the start of the first run to the end of the last, in microseconds.
     """
     return not isinstance(ends[-1], PASSING) or goes_on_as_long_as_it_may(
         pauses, attempts, len(ends), elapsed, follows=False

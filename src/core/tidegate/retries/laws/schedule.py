@@ -1,4 +1,4 @@
-"""The laws of `tidegate.retries.schedule` as predicates over looks, the cells that they wrote, and all instants of the schedule."""
+"""The laws of `tidegate.retries.schedule` as predicates over looks, written cells and instants."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from tidegate.model.instants import Instant
 from tidegate.retries.schedule import Broken, Due, FirstSeen, Look, Missed, Schedule, ScheduleCell, TooLate
 
 Written: TypeAlias = tuple[ScheduleCell, Due | TooLate]
-"""A look whose cell was written, and the cell that it was made at."""
+"""A cell, and the look at it that was written."""
 
 
 def _between(instants: Iterable[Instant], after: Instant, until: Instant) -> tuple[Instant, ...]:
-    """The instants after the one, up to and with the other."""
     return tuple(each for each in instants if each - after > 0 and until - each >= 0)
 
 
 def looked_at_once(instants: Sequence[Instant], written: Sequence[Written]) -> bool:
-    """Law SC1: every instant after the first sight is looked at once: the spans that looks cover follow each other."""
+    """Law SC1."""
     spans = [_between(instants, before.last, look.cell.last) for before, look in written]
     looked_at = [each for span in spans for each in span]
     if not written:
@@ -27,21 +26,21 @@ def looked_at_once(instants: Sequence[Instant], written: Sequence[Written]) -> b
 
 
 def the_next_is_due(instants: Sequence[Instant], before: ScheduleCell, look: Look, now: Instant) -> bool:
-    """Law SC2: what is due is an instant after `last`, not in the future, and none before it was missed out."""
+    """Law SC2."""
     if not isinstance(look, Due):
         return True
     return _between(instants, before.last, now)[:1] == (look.at,)
 
 
 def first_sight_is_not_due(look: Look, now: Instant) -> bool:
-    """Law SC3: nothing is due at first sight; the counting begins now."""
+    """Law SC3: the first cell starts at now."""
     return isinstance(look, Broken) or look == FirstSeen(ScheduleCell(now))
 
 
 def only_late_ones_are_skipped(
     instants: Sequence[Instant], schedule: Schedule, before: ScheduleCell, look: Look, now: Instant
 ) -> bool:
-    """Law SC4: an instant is skipped only when it is older than the schedule allows, and then the look says so."""
+    """Law SC4."""
     late_max = schedule.late_max
     match look:
         case TooLate(since, cell):
@@ -56,7 +55,7 @@ def only_late_ones_are_skipped(
 def moves_by_one_version(
     before: ScheduleCell, after: ScheduleCell, *, added: Iterable[Instant], fired: Iterable[Instant]
 ) -> bool:
-    """Law SC5: a cell moves by one version or not at all; `last` never falls; pending instants leave only when closed."""
+    """Law SC5."""
     stays = tuple(each for each in before.pending if each not in set(fired))
     moved = after.version == before.version + 1 and after.last - before.last >= 0
     return after == before or (moved and after.pending == (*stays, *added))
@@ -65,12 +64,12 @@ def moves_by_one_version(
 def each_is_due(
     instants: Sequence[Instant], schedule: Schedule, first: ScheduleCell, due: Sequence[Instant], now: Instant
 ) -> bool:
-    """Law SC6: where every instant is made up for, each is due exactly once, if it was looked until nothing was due."""
+    """Law SC6, after looks until nothing was due."""
     if schedule.missed is not Missed.EACH or schedule.late_max is not None:
         return True
     return tuple(due) == _between(instants, first.last, now)
 
 
 def nonsense_changes_nothing(look: Look) -> bool:
-    """Law SC7: a port that fails or answers nonsense has an answer that writes nothing."""
+    """Law SC7."""
     return isinstance(look, Broken)

@@ -1,6 +1,6 @@
 """Back-offs and policies.
 
-They aim at edges: delays of nothing, caps that equal the first delay, attempts at and far beyond every limit.
+They cover edges: zero delays, caps equal to the first delay, attempts at and far beyond each limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegate.retries.backoff import (
 @final
 @attrs.frozen
 class EachPeriod:
-    """A port of a cron that is due at each multiple of a period, until it is never due again."""
+    """A cron port that is due at each multiple of a period, optionally until `end`."""
 
     period: Duration
     end: int | None = None
@@ -68,17 +68,17 @@ def delays() -> SearchStrategy[Duration]:
 
 
 def draws() -> SearchStrategy[int]:
-    """Random numbers in parts per million, as an argument of a decision."""
+    """Random draws in parts per million."""
     return _DRAWS
 
 
 def attempts() -> SearchStrategy[int]:
-    """Numbers of attempts that were made: a few, many, and more than anybody makes."""
+    """Numbers of attempts made: few, many, and absurdly many."""
     return st.one_of(st.integers(1, 12), st.integers(1, 5_000), st.sampled_from((10**9, 2**63, 10**30)))
 
 
 def clock_times() -> SearchStrategy[Instant]:
-    """Instants of the clock that asks, within some centuries around 1970."""
+    """Instants of the wall clock, within some centuries around 1970."""
     return _SINCE
 
 
@@ -93,12 +93,12 @@ def growing() -> SearchStrategy[Fixed | Linear | Exponential]:
 
 
 def delaying() -> SearchStrategy[Fixed | Linear | Exponential | Series]:
-    """Back-offs that have delays: all but crons."""
+    """Back-offs with delays of their own: all but crons."""
     return st.one_of(_FIXED, _LINEAR, _EXPONENTIAL, _SERIES)
 
 
 def crons() -> SearchStrategy[Cron]:
-    """Crons that are due regularly, some until a day."""
+    """Crons that are due regularly, some with an end."""
     return _CRONS
 
 
@@ -112,7 +112,7 @@ def policies(draw: DrawFn, backoff: SearchStrategy[Backoff] | None = None) -> Po
     """Policies with each of the limits, both, or none where that is allowed.
 
     Args:
-        draw: What Hypothesis hands in.
+        draw: From Hypothesis.
         backoff: Their back-offs; of every kind by default.
     """
     delays_ = draw(backoffs() if backoff is None else backoff)

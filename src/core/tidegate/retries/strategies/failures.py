@@ -1,4 +1,4 @@
-"""Failures of effects, and what was tried."""
+"""Failures of effects, and attempts that failed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _FAILURES: Final[SearchStrategy[Failure]] = st.one_of(
 
 
 def failures() -> SearchStrategy[Failure]:
-    """The five kinds; of refusals, those of a duplicate key too."""
+    """All five kinds, including duplicate keys among the refusals."""
     return _FAILURES
 
 
 @st.composite
 def tried(draw: DrawFn) -> Tried:
-    """What was tried: up to four attempts, each of which failed."""
+    """One to four failed attempts."""
     since = draw(clock_times())
     so_far = failed(draw(_FAILURES), since)
     for failure in draw(st.lists(_FAILURES, max_size=3)):

@@ -12,7 +12,7 @@ from tidegate.retries.strategies.backoff import delaying, draws
 
 
 def pauses() -> SearchStrategy[Pauses]:
-    """What lies between attempts: nothing, the same each time, ever more; for ever, or as long as the first delay and more."""
+    """Pauses with all kinds of delays, with and without a maximum duration."""
     return st.builds(_pauses, delaying(), draws(), st.one_of(st.none(), st.integers(0, LONGEST)))
 
 

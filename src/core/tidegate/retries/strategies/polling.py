@@ -1,4 +1,4 @@
-"""Bounds and paces: sources that are due, not yet due, due at one instant, and due later than they can be."""
+"""Bounds and paces: due, not yet due, due at one instant, and due later than possible."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def bounds() -> SearchStrategy[PollingBounds]:
 
 
 def paces() -> SearchStrategy[Pace]:
-    """Paces, most of them around the instant 0 of the clock that asks."""
+    """Paces, most of them around instant 0 of the wall clock."""
     return _PACES

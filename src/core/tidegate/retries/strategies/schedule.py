@@ -1,4 +1,4 @@
-"""Schedules, the instants that they name, ports that know them, and cells."""
+"""Schedules, their instants, ports that know them, and cells."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _EXPRESSIONS: Final = st.sampled_from(("* * * * *", "*/5 * * * *", "0 12 * * *",
 
 
 def schedules() -> SearchStrategy[Schedule]:
-    """Schedules of four expressions that make up for missed instants in all ways; lateness fits `timelines`."""
+    """Schedules of four expressions and all values of `missed`; lateness fits `timelines`."""
     return st.builds(
         Schedule, _EXPRESSIONS, st.sampled_from(Missed), st.one_of(st.none(), st.just(0), st.integers(0, 12))
     )
 
 
 def timelines(size_max: int = 12) -> SearchStrategy[tuple[Instant, ...]]:
-    """The instants that a schedule names: close together and far apart, in order; none at all included."""
+    """The instants of a schedule in order, close together and far apart, or none."""
     gaps = st.lists(st.sampled_from((1, 1, 2, 5, 9)), max_size=size_max)
     return gaps.map(lambda drawn: tuple(Instant(at) for at in accumulate(drawn)))
 
 
 def port(timeline: Sequence[Instant]) -> NextAfter:
-    """The port that knows these instants, whatever the expression.
+    """A port that returns these instants for any expression.
 
     Args:
         timeline: The instants, in order.
@@ -47,7 +47,7 @@ def port(timeline: Sequence[Instant]) -> NextAfter:
 
 @st.composite
 def cells(draw: DrawFn) -> ScheduleCell:
-    """Cells that were looked at until some instant, with and without pending ones."""
+    """Cells with and without pending instants."""
     pending = sorted(draw(st.sets(st.integers(0, 30), max_size=5)))
     last = max((*pending, draw(st.integers(0, 30))))
     return ScheduleCell(Instant(last), draw(st.integers(1, 9)), tuple(map(Instant, pending)))
