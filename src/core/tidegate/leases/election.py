@@ -1,26 +1,20 @@
 """Leader election: a candidate as a reducer on a lease.
 
 Leadership is a lease (`tidegate.leases.lease`) with work under it. The holder of the lease leads,
-its token
-is the epoch, and the epoch fences the work's writes (Burrows 2006, "The Chubby lock service";
-Ongaro and
-Ousterhout 2014 call it a term). `step(state, event)` returns the next state and commands. The
-result of a
-command arrives as an event, any time later; `event_for` makes it. Every event carries the time of
-the
-candidate's own monotonic clock, so the first event after a stall shows whether the tenure is over.
+its token is the epoch, and the epoch fences the work's writes (Burrows 2006, "The Chubby lock
+service"; Ongaro and Ousterhout 2014 call it a term). `step(state, event)` returns the next state
+and commands. The result of a command arrives as an event, any time later; `event_for` makes it.
+Every event carries the time of the candidate's own monotonic clock, so the first event after a
+stall shows whether the tenure is over.
 
     Following -- a take was applied --> Leading -- its work has ended --> Following
         |                                  |
         +---------- asked to stop ---------+--> ... --> Stopped
 
 A follower reads the lease once per heartbeat, and takes it when allowed: by the store's clock,
-judged in
-the write, or by its own observation if the store has no clock. A leader renews once per heartbeat.
-Renewal
-does not depend on the work, so long work does not lose the lease. The work ends when the leader
-must
-stop, its tenure lapses, another holds the lease, or by itself.
+judged in the write, or by its own observation if the store has no clock. A leader renews once per
+heartbeat. Renewal does not depend on the work, so long work does not lose the lease. The work ends
+when the leader must stop, its tenure lapses, another holds the lease, or by itself.
 
     End        the work must end; a stopping candidate renews until it has, and only then releases
     WorkEnded  the work has ended: the candidate reads the lease, and releases it if it is still its
@@ -28,31 +22,27 @@ stop, its tenure lapses, another holds the lease, or by itself.
     StartTimer send `TimerFired` after that time; replaces the timer before
 
 After a request without a reply, the candidate reads the lease. A take that won unnoticed starts a
-tenure
-from when it was first sent. If that is over, or the candidate must stop, it releases the lease.
+tenure from when it was first sent. If that is over, or the candidate must stop, it releases the
+lease.
 
 Laws
     EL1  At no instant do two candidates lead, by the store's clock or by observers'.
     EL2  Epochs strictly grow from one leadership to the next.
     EL3  A candidate's work begins only when none runs, and is told to end at most once.
     EL4  A stopping candidate begins no work and takes no lease. It releases a lease only when no
-         work runs.
-         It stops when it knows of no lease that it holds, or gets no reply.
+         work runs. It stops when it knows of no lease that it holds, or gets no reply.
     EL5  A candidate that has not stopped awaits a reply, the end of its work, or its timer.
     EL6  A candidate has at most one request in flight.
     EL7  Once faults are over, and work ends when told to, one of the candidates that need not stop
-         leads
-         within a TTL, the lock delay, a heartbeat, and the time of its requests.
+         leads within a TTL, the lock delay, a heartbeat, and the time of its requests.
     EL8  A reply to a request that is not in flight changes nothing.
 
 Known not to work
     - Counting a tenure from the last read that did not find the take: a majority read may be older
-      than a
-      write that is applied but not yet confirmed, and the store counts from the application.
+      than a write that is applied but not yet confirmed, and the store counts from the application.
     - Work that does not end prevents its candidate from stopping, and from leading again.
     - A take that arrives after its candidate has stopped or crashed holds the lease for one TTL
-      without a
-      leader.
+      without a leader.
     - Work that does not check `leads` before it acts, or stalls after it, acts late. The epoch
       fences that.
 """

@@ -1,22 +1,16 @@
 """The program of a candidate: it leads, works under an epoch, and hands over, on a document store.
 
 `tidegate.leases.election` and `tidegate.leases.lease` decide. The candidate is a reducer; this
-program
-executes its commands one by one, with one machine's clock and one document. The filter of a write
-lets
-the store judge, by its own clock, whether a version is old enough. The work is done in pieces.
-Before
-each piece the program checks that the candidate still leads; between pieces it renews. A piece is a
-user's program under the epoch. Its targets refuse older epochs, because a leader may stall between
-check
-and write. A lease write that matches nothing was too late, or is the second copy of one that was
-done:
-the candidate reads the lease and looks for its own request.
+program executes its commands one by one, with one machine's clock and one document. The filter of a
+write lets the store judge, by its own clock, whether a version is old enough. The work is done in
+pieces. Before each piece the program checks that the candidate still leads; between pieces it
+renews. A piece is a user's program under the epoch. Its targets refuse older epochs, because a
+leader may stall between check and write. A lease write that matches nothing was too late, or is the
+second copy of one that was done: the candidate reads the lease and looks for its own request.
 
     seeds     {_id: key, version: 0} is a lease that was never taken; `new_lease` makes it
-    a piece   any program; each write has the filter `fence < epoch + 1` and the update `fence :=
-    epoch`
-              (`fenced`)
+    a piece   any program; each write has the filter `fence < epoch + 1` and the update
+              `fence := epoch` (`fenced`)
 
 Laws
     LP1  At no instant do two candidates believe that they lead, unless a machine's clock is set
@@ -27,11 +21,9 @@ Laws
 
 Known not to work
     - Setting a machine's clock back lengthens its leader's belief (LP1); a monotonic clock is never
-      set.
-      The fence does not depend on clocks (LP3).
+      set. The fence does not depend on clocks (LP3).
     - A piece that takes longer than the lease is done or refused, and then the candidate has
-      lapsed. Make
-      pieces smaller.
+      lapsed. Make pieces smaller.
     - A piece that raises ends the program; the lease expires by itself.
     - A take that arrives after its candidate has stopped holds the lease for one TTL (LP4).
     - Exactly-once work: a crash after a piece leaves no trace except what the piece wrote.

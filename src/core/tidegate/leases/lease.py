@@ -1,14 +1,10 @@
 """A lease: who holds a record, for how long, and under which fencing token.
 
 A lease is a promise about time: its holder may act until it ends, unless it is renewed (Gray and
-Cheriton
-1989, "Leases: an efficient fault-tolerant mechanism for distributed file cache consistency").
-Clocks and
-pauses break such promises. So each grant has a fencing token higher than all before it, and the
-protected
-resource refuses older ones (the sequencer of Burrows 2006, "The Chubby lock service"; Kleppmann
-2016,
-"How to do distributed locking").
+Cheriton 1989, "Leases: an efficient fault-tolerant mechanism for distributed file cache
+consistency"). Clocks and pauses break such promises. So each grant has a fencing token higher than
+all before it, and the protected resource refuses older ones (the sequencer of Burrows 2006, "The
+Chubby lock service"; Kleppmann 2016, "How to do distributed locking").
 
 The record is one document. It is changed by compare-and-set on its version alone, and never
 deleted:
@@ -21,25 +17,20 @@ deleted:
     expire     no write: a version older than its TTL is void
 
 To take a held lease, wait until one version of it is older than its TTL plus the lock delay. Two
-clocks
-can judge that, each by itself; the clocks of two machines are never compared.
+clocks can judge that, each by itself; the clocks of two machines are never compared.
 
     the store's       it stamps what it writes, and judges in the filter of the write
-    (`takeover_delay`) or
-                      returns its time
+                      (`takeover_delay`) or returns its time
     an observer's     it saw the same version for so long, by its own monotonic clock (`observe`);
-    for stores
-                      without a clock
+                      for stores without a clock
 
 The lock delay is for resources that cannot check a token (Chubby's lock-delay): requests of a
-vanished
-holder may still arrive. After a release none are in flight, so there is no delay.
+vanished holder may still arrive. After a release none are in flight, so there is no delay.
 
 The holder measures its own time (`Tenure`) by its own monotonic clock: from BEFORE it sent the
-granted
-write, for the TTL less a margin. The record is written after that and judged later still, so the
-holder
-stops first, at any clock settings. The margin is for clocks that run at different rates.
+granted write, for the TTL less a margin. The record is written after that and judged later still,
+so the holder stops first, at any clock settings. The margin is for clocks that run at different
+rates.
 
     sent ---- applied, stamped ---- seen by others
     |---- TTL - margin ----|  the holder stops
@@ -47,15 +38,12 @@ stops first, at any clock settings. The margin is for clocks that run at differe
                                   |---- TTL ----|---- lock_delay ----|  an observer takes it
 
 A lost reply needs no special case. The caller reads the record and decides the take again under the
-same
-request: it finds itself in the record, finds the version unchanged and sends the same write again,
-or
-finds another holder. A renewal is read back.
+same request: it finds itself in the record, finds the version unchanged and sends the same write
+again, or finds another holder. A renewal is read back.
 
 Laws
     LE1  Tokens strictly grow: each take makes the next one, only takes make tokens, and each change
-         makes
-         one version.
+         makes one version.
     LE2  A held lease is taken only after one version is older than its TTL and the lock delay, by
          one clock.
     LE3  A free lease can be taken: at once if it was never taken or was released, else as soon as
@@ -64,8 +52,7 @@ Laws
     LE5  A holder that lapsed by its own clock does not renew. It takes the lease again, under a new
          token.
     LE6  At no instant do two believe that they hold it, at any clock settings, while the margin
-         covers the
-         difference of clock rates.
+         covers the difference of clock rates.
     LE7  An observation begins when its version was first seen without another in between, never
          before.
     LE8  A resource that admitted a token admits no older one.
@@ -77,11 +64,9 @@ Known not to work
       that.
     - A deleted record begins again with token 1 (LE1): release it instead.
     - After an election the store's clock is another machine's. If it is ahead, a lease ends early
-      (LE6);
-      tokens still fence.
+      (LE6); tokens still fence.
     - Reads that miss majority writes: decisions on them fail at the version, but an observation may
-      be of
-      the past.
+      be of the past.
 """
 
 from __future__ import annotations
@@ -108,16 +93,13 @@ class Terms:
 
     Attributes:
         ttl: How long a version is valid, in microseconds. More than the store takes to elect a
-            primary, and some
-            seconds.
+            primary, and some seconds.
         heartbeat: The interval of renewals, in microseconds. A third of the TTL tolerates one
             failed renewal.
         margin: How much sooner than the TTL the holder stops, in microseconds. Two clocks whose
-            rates are off
-            by up to d parts per million each need 2 * d parts per million of the TTL.
+            rates are off by up to d parts per million each need 2 * d parts per million of the TTL.
         lock_delay: How long the lease stays closed after a holder vanished, in microseconds; 0 if
-            the resource
-            is fenced.
+            the resource is fenced.
     """
 
     ttl: Duration = attrs.field(default=30 * SECOND, converter=micros)
@@ -274,8 +256,7 @@ def observe(before: Observation | None, mark: Mark | None, now: Instant) -> Obse
 
     Returns:
         The observation before if the mark is unchanged, else a new one; None without a mark. If the
-        clock went
-        back, a new one begins.
+        clock went back, a new one begins.
 
     Raises:
         Misuse: An argument is of the wrong type, or the clock is another one than before.
@@ -296,8 +277,7 @@ def status_of(lease: Lease | None, observation: Observation | None, now: Instant
     Args:
         lease: The record as read, or None.
         observation: The judge's observation: `lease.stamped` for the store, `observe` for an
-            observer. With none,
-            or one of another version, the lease counts as written just now.
+            observer. With none, or one of another version, the lease counts as written just now.
         now: The judge's clock.
         lock_delay: How long it stays closed after a holder vanished, in microseconds.
 
@@ -411,8 +391,7 @@ def decide_take(
 
     Returns:
         `Take` with the record to write by compare-and-set on the version (an insert without a
-        record), `Mine` if
-        that has happened, or `Busy`.
+        record), `Mine` if that has happened, or `Busy`.
 
     Raises:
         Misuse: An argument is of the wrong type or empty, or two clocks would be compared.
@@ -558,8 +537,7 @@ def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | NotH
 
     Returns:
         `Kept`: with a tenure from then on if a renewal was applied, else the old one, also after a
-        stale read.
-        `NotHolder` if the record has another token, is released or gone.
+        stale read. `NotHolder` if the record has another token, is released or gone.
 
     Raises:
         Misuse: An argument is of the wrong type.

@@ -3,9 +3,8 @@ time.
 
 All runners know the time and the same list of runners in the same order, so they agree without a
 message. The view of a cycle is the list of the runners alive when it began. A new runner waits for
-the
-next cycle; the slot of one that leaves or dies stays empty until then. A list that changed within a
-cycle would move the slots of waiting runners.
+the next cycle; the slot of one that leaves or dies stays empty until then. A list that changed
+within a cycle would move the slots of waiting runners.
 
 The cycle has as many slots as runners. The runner at position p may start in the window that begins
 with slot p and ends one margin before the next slot. This is time-division multiple access over a
@@ -18,12 +17,9 @@ systems"); the margin is its guard time.
     window(p) = [edge(p), edge(p + 1) - M)              [0, I) for a single runner, without a margin
 
 All values are whole microseconds. Floating-point edges make two windows overlap (13 runners, 300 s,
-no
-margin) or leave instants between two windows (17 runners). The assigned p comes from the same
-edges:
-edge(p) <= t holds exactly if p * I / N < t + 1, so it is the largest such p, ((t + 1) * N - 1) //
-I.
-(t * N // I would be wrong at an edge that was rounded down.)
+no margin) or leave instants between two windows (17 runners). The assigned p comes from the same
+edges: edge(p) <= t holds exactly if p * I / N < t + 1, so it is the largest such p, ((t + 1) * N -
+1) // I. (t * N // I would be wrong at an edge that was rounded down.)
 
 The checks, in order:
 
@@ -35,8 +31,8 @@ The checks, in order:
     6  more than start_fraction of the window is gone        LateStart
     7  otherwise                                             Assigned
 
-`tolerance` and `check_start_up` compute the limits of a configuration from the shortest slot
-s = I // N:
+`tolerance` and `check_start_up` compute the limits of a configuration from the shortest slot s = I
+// N:
 
     windows     while s > M                          for up to I // (M + 1) runners
     clocks      s - 1 - (the last start in a window)  may lie between two clocks: M without a late
@@ -49,40 +45,31 @@ Laws
         margin.
     A2  Windows of one view follow each other with a gap of exactly the margin, across cycles too.
     A3  Without grace, each runner of a view is cleared at some instant of its cycle, if the
-        shortest slot
-        is above the margin. The view is that of the start (M7), so no join, leave or death costs a
-        turn.
+        shortest slot is above the margin. The view is that of the start (M7), so no join, leave or
+        death costs a turn.
     A4  Moving now and all creations by whole cycles moves the claim and changes nothing else.
     A5  A cleared runner is the assigned one.
     A6  No runner is cleared in the slot of a runner younger than the stabilisation.
     A7  No runner is cleared after more than the start fraction of the window, compared exactly.
     A8  A view is refused for its windows exactly if it has more runners than the tolerance allows.
     A9  No two runners are cleared while clocks differ by at most the tolerance; with one
-        microsecond
-        more, two can be.
+        microsecond more, two can be.
     A10 If asked at least once a period, each of up to `polled_max` runners is cleared in each cycle
-        with
-        its margin left; with one runner more, one can be missed.
+        with its margin left; with one runner more, one can be missed.
 
 Known not to work
     - Runners with different views may be cleared together: the decision knows one view. Lists read
-      at the
-      exact start of a cycle can differ. So a run also needs a write that only one of them can make,
-      and a
-      fencing token if work may outlive its window (both in `executions`).
+      at the exact start of a cycle can differ. So a run also needs a write that only one of them
+      can make, and a fencing token if work may outlive its window (both in `executions`).
     - Using the current list instead of the one at the start: a runner whose slot moved behind now
-      loses
-      its turn, in every cycle if a runner joins in the second half of each.
+      loses its turn, in every cycle if a runner joins in the second half of each.
     - The decision limits neither how long work takes nor how often it runs: a single runner is
-      cleared at
-      each poll in its part of the cycle.
+      cleared at each poll in its part of the cycle.
     - Dead runners count until the cycle after they are found dead, so a restart can stop all
-      services for
-      that long. If no runner was alive at the start of a cycle, none is cleared in it.
+      services for that long. If no runner was alive at the start of a cycle, none is cleared in it.
     - The late guard is a fraction of the window, not of the slot: of three runners with the
-      defaults one is
-      late after 20 s, half of its window of 40 s. Half of its slot (100 s) would be beyond the
-      window.
+      defaults one is late after 20 s, half of its window of 40 s. Half of its slot (100 s) would be
+      beyond the window.
     - Of two runners with one id, only the first counts.
     - Cycles are counted from the epoch, so a scenario with this decision needs absolute instants.
 """
@@ -137,8 +124,8 @@ class AtomicService:
     PPM.
 
     Pass times as timedeltas; the attributes are microseconds. A number also counts microseconds,
-    and is
-    refused if it can only be meant in seconds: an interval below 100 ms, another time below 1 ms.
+    and is refused if it can only be meant in seconds: an interval below 100 ms, another time below
+    1 ms.
 
     Attributes:
         interval: One cycle.
@@ -385,8 +372,8 @@ def decide_atomic_service_claim(
         service: How runners share the time; the same for all.
         runner_id: The caller.
         runners: The runners of this cycle, in the agreed order (creation, then id): those alive
-            when it
-            began (`tidegate.services.membership.runners`). Neither sorted nor filtered here.
+            when it began (`tidegate.services.membership.runners`). Neither sorted nor filtered
+            here.
         now: The time on the clock that judges for all, ideally the store's; an instant or aware
             datetime.
         run_id: The id of the run if it is cleared; unique, made by the caller.
@@ -592,7 +579,7 @@ def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> 
 
 
 def _most_runners(service: AtomicService, window: Duration) -> int:
-    """Return the most runners whose shortest window has this length; 0 if a cycle is shorter."""
+    """Return the most runners with a shortest window of this length; 0 if a cycle is shorter."""
     several = service.interval // (window + service.spread)
     return several if several > 1 else int(service.interval >= window)
 

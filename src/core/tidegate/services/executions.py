@@ -1,22 +1,17 @@
 """The gate that admits one run at a time, the margin of a run, and the history of runs.
 
 The slots of `atomic_service` keep runners apart while they see one list of runners and one time. If
-a
-runner joins, or two lists differ, two can be cleared at once. So a gate backs the slots: one
-document
-with the active run and a token that grows with each admitted run, changed by compare-and-set on
-both.
-The token is a fencing token: stores refuse a run's writes once they saw a greater one. A history
-records, for people, how each run ended.
+a runner joins, or two lists differ, two can be cleared at once. So a gate backs the slots: one
+document with the active run and a token that grows with each admitted run, changed by
+compare-and-set on both. The token is a fencing token: stores refuse a run's writes once they saw a
+greater one. A history records, for people, how each run ended.
 
 The steps of a claim, each decided here:
 
     1  `skipped`     a claim that was not cleared leaves a row, if people should know why
     2  `admit`       the gate admits a cleared run, in place of one whose runner is gone (read AFTER
-       the
-                     gate); the history records that first. Only the run in the gate is reaped,
-                     because
-                     no other is under way, and only when it blocks a cleared run
+                     the gate); the history records that first. Only the run in the gate is reaped,
+                     because no other is under way, and only when it blocks a cleared run
     3  `margin`      AFTER the gate was written, on a new reading of the clock: is there time to
        work?
     4  `ended`       when the work is over, however it ended: first into the history,
@@ -24,23 +19,21 @@ The steps of a claim, each decided here:
        again
 
 Laws
-    EX1  A run whose runner is alive is never replaced in the gate.
+    EX1  A run of a living runner is never replaced in the gate.
     EX2  Each admitted run has a greater token than all before it.
-    EX3  A run whose runner is gone blocks no other.
+    EX3  A run of a gone runner blocks no other.
     EX4  A run that another one replaces in the gate is recorded as abandoned.
     EX5  The first end of a run counts; a finished execution never changes.
-    EX6  Reaping ends exactly the runs under way whose runners are gone; a repetition finds none.
-         (`admit`
-         reaps the run in the gate; `reaped` also serves histories that have rows of runs under
-         way.)
+    EX6  Reaping ends exactly the runs under way of gone runners; a repetition finds none.
+         (`admit` reaps the run in the gate; `reaped` also serves histories that have rows of runs
+         under way.)
     EX7  No work starts with less than the least margin left of the window.
     EX8  A range holds exactly what overlaps it, newest first, up to the limit.
     EX9  Only the run that is in the gate leaves it, and only under its token.
 
 Known not to work
     - A living runner whose work never ends blocks all others: the gate does not know how long work
-      may
-      take. The rows of the blocked runs name it.
+      may take. The rows of the blocked runs name it.
     - A living runner that gives up step 5 blocks itself and all others.
     - A run id is used once: the gate admits it again after it has ended.
 """
@@ -87,8 +80,7 @@ class Execution:
     """One row of the history.
 
     Invariants: `end` is None exactly while running; start <= end, on one clock; a blocked run ends
-    as it
-    starts.
+    as it starts.
 
     Attributes:
         id: The id of the run.
@@ -190,8 +182,7 @@ class Admitted:
     Attributes:
         gate: What to write if the gate is unchanged; its token is the run's.
         reaped: The row to write BEFORE the gate: the replaced run of a dead runner, if there was
-            one. (By
-            `ended`, an earlier end counts.)
+            one. (By `ended`, an earlier end counts.)
     """
 
     gate: Gate
@@ -220,19 +211,16 @@ def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Inst
         gate: The gate as read.
         run: The run.
         live: The ids of the living runners, read AFTER the gate; otherwise a runner that joined and
-            entered
-            in between would seem gone.
+            entered in between would seem gone.
         now: The time, on the clock that judges for all.
 
     Returns:
         `Admitted` with the gate to write. The gate is unchanged if the run is already in it, after
-        a lost
-        reply. Otherwise `Blocked`.
+        a lost reply. Otherwise `Blocked`.
 
     Raises:
         Misuse: An argument is of the wrong type, or `now` was read on another clock than the start
-            of the
-            active run.
+            of the active run.
     """
     check_type(gate, Gate, "a gate")
     check_type(run, AtomicServiceRun, "a run")
@@ -347,8 +335,7 @@ def ended(
 
     Raises:
         Misuse: The outcome is not an end, the row is another run's, an argument is of the wrong
-            type, or
-            `now` was read on another clock.
+            type, or `now` was read on another clock.
     """
     check_type(execution, (Execution, NoneType), "an execution")
     check_type(run, AtomicServiceRun, "a run")
@@ -397,8 +384,7 @@ def released(gate: Gate, run_id: str, token: int) -> Released | NotInTheGate:
 
     Raises:
         Misuse: The id is empty or not a string, the token below 1 or not an integer, or the gate of
-            the
-            wrong type.
+            the wrong type.
     """
     check_type(gate, Gate, "a gate")
     check_name(run_id, "a run")

@@ -1,38 +1,31 @@
-"""Membership on a document store: how a process joins, beats and leaves, and how all read the
-members.
+"""Membership on a document store: how a process joins, beats, leaves and reads the members.
 
 A member is one document. The store writes every instant in it by its own clock, and each write
 returns the store's time. So a process knows the judging time without a clock of its own.
 
-    join    insert the record (`new_member`) without instants, then let the store write them;
-    repeating
-            either changes nothing. With a lasting name, or as a worker, read the members first
-            (`join`)
+    join    insert the record (`new_member`) without instants, then let the store write them; both
+            are idempotent. With a lasting name, or as a worker, read the members first (`join`)
     beat    the store writes `seen`, unless the member has left or is presumed dead
     leave   the store writes `left`, once
     forget  delete long-gone members one by one, in the order of `forgettable`, each if still gone
 
 A write that matches nothing was done before, or concerns a member that has left; repeating it
-changes
-nothing. A beat then returns None, and `join` reads the member back.
+is harmless. A beat then returns None, and `join` reads the member back.
 
 Laws
-    MP1  Repeating a join after a lost reply changes nothing: a life begins once.
+    MP1  Repeating a join after a lost reply is harmless: a life begins once.
     MP2  A member that left or is presumed dead is never a member again, however late its beats
          arrive.
     MP3  These commands write valid members, even if the store's clock was set back in between.
     MP4  A process that joins under a name is the name's next life, in the place of a living one. A
-         worker
-         joins a runner that is alive.
+         worker joins a runner that is alive.
     MP5  A deleted member has been silent for the retention at that time. Deleting revives no
-         member,
-         wherever a pass stops.
+         member, wherever a pass stops.
 
 Known not to work: see `tidegate.services.membership`. If two processes join at once under a name,
-the
-one with the greater id counts. The other learns it when it reads the members; the store accepts a
-beat
-of it. A join abandoned before the store wrote its instants leaves a record of no member, for ever.
+the one with the greater id counts. The other learns it when it reads the members; the store accepts
+a beat of it. A join abandoned before the store wrote its instants leaves a record of no member, for
+ever.
 """
 
 from __future__ import annotations
@@ -171,8 +164,7 @@ def beat(collection: str, who: str, dead_after: Duration | None = None) -> FindO
         collection: The collection of the members.
         who: The id.
         dead_after: The silence after which a member is presumed dead, in microseconds; the same for
-            all.
-            None if the member also beats elsewhere.
+            all. None if the member also beats elsewhere.
     """
     stays = () if dead_after is None else (Not(OlderThan(SEEN, dead_after)),)
     return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS, *stays)), PutServerTime(SEEN))
@@ -198,8 +190,7 @@ async def forget(collection: str, dead_after: Duration, retention: Duration) -> 
         dead_after: The silence after which a member is presumed dead, in microseconds; the same for
             all.
         retention: The silence after which to delete, in microseconds; at least `dead_after`, and a
-            cycle of
-            the atomic service more.
+            cycle of the atomic service more.
 
     Returns:
         How many were deleted.

@@ -2,27 +2,21 @@
 
 This is a failure detector by heartbeats (Chandra and Toueg 1996, "Unreliable failure detectors for
 reliable distributed systems"): a member that beats is alive; one silent for `dead_after` is
-presumed
-dead. Only the store's clock judges: it timestamps beats and returns the current time.
+presumed dead. Only the store's clock judges: it timestamps beats and returns the current time.
 `tidegate.services.atomic_service` takes the list of runners at the start of a cycle, in an agreed
 order.
 
 A process joins under an id that is new for this life, and then beats. Runners have workers: threads
-or
-processes that own what they work on. A worker beats for itself, or its runner beats for it. Workers
-never take part in the atomic service. A gone member (silent, departed, replaced or orphaned) never
-returns; it joins again under a new id. So decisions about the dead stay true.
+or processes that own what they work on. A worker beats for itself, or its runner beats for it.
+Workers never take part in the atomic service. A gone member (silent, departed, replaced or
+orphaned) never returns; it joins again under a new id. So decisions about the dead stay true.
 
 A process with a fixed place (a pod of a stateful set, a host and a number) joins under that name.
-The
-next process under the name is its next life, like a static member of a Kafka group (KIP-345). Lives
-are
-numbered and the highest number counts, so no clock decides between two. If the former life still
-seems
-alive, the next one takes over its place in the order: a restart moves no other runner, and no ghost
-holds a slot. Still, it is as young as any newcomer: the stabilisation of the atomic service counts
-from
-when a life joined.
+The next process under the name is its next life, like a static member of a Kafka group (KIP-345).
+Lives are numbered and the highest number counts, so no clock decides between two. If the former
+life still seems alive, the next one takes over its place in the order: a restart moves no other
+runner, and no ghost holds a slot. Still, it is as young as any newcomer: the stabilisation of the
+atomic service counts from when a life joined.
 
     Alive       beat less than `dead_after` ago
     Silent      did not: presumed dead from then on
@@ -33,40 +27,31 @@ when a life joined.
 
 Laws
     M1  A member that beat less than `dead_after` ago, did not depart and was not replaced (nor did
-        or was
-        its runner) is alive.
+        or was its runner) is alive.
     M2  A gone member stays gone, whatever comes after.
     M3  The runners are the living ones, each once, one per name, and no worker.
     M4  They are ordered by creation, then name. Of two that stay, none overtakes the other,
-        whichever
-        members beat, join or go.
+        whichever members beat, join or go.
     M5  A restart under a name that seems alive puts the new id in the place of the old one, and
-        changes
-        nothing else.
+        changes nothing else.
     M6  A forgettable member is gone. Deleting them one by one, in order, changes no other member's
         state.
     M7  The list of an instant is fixed from then on: later joins, leaves and silences change no
-        place in
-        it, and a restart only the id. So a whole cycle has one list, that of its start.
+        place in it, and a restart only the id. So a whole cycle has one list, that of its start.
 
 Known not to work
     - Silence is not proof: a stalled process is presumed dead and may go on. Its writes carry owner
-      and
-      version, so the store refuses them.
+      and version, so the store refuses them.
     - A restart without a name is a newcomer, and its ghost holds a slot until it is silent. So does
-      a named
-      one if no process joins under its name.
+      a named one if no process joins under its name.
     - Names are shared by all runners, or by all workers: the second worker called "1" replaces the
-      first,
-      of any runner. Put the runner's name into a worker's lasting name.
+      first, of any runner. Put the runner's name into a worker's lasting name.
     - Two readers at the exact instant that they ask about may see different lists, since a member
-      may join
-      in between. So may readers before and after the deletion of a member that was in the list
-      (keep
-      records for `dead_after` and a cycle), or before and after a restart decided by an old list.
+      may join in between. So may readers before and after the deletion of a member that was in the
+      list (keep records for `dead_after` and a cycle), or before and after a restart decided by an
+      old list.
     - A beat is one write and a judgement is a read: a beat in flight while its sender falls silent
-      revives
-      it, unless the write is filtered on silence (`tidegate.services.members.beat` is).
+      revives it, unless the write is filtered on silence (`tidegate.services.members.beat` is).
     - A store whose clock leaps forward (a failover to a node that is ahead) silences all members at
       once.
 """
@@ -95,14 +80,12 @@ class Member:
     """One life of a runner or of a worker.
 
     Invariants: the id and the name are not empty; 1 <= life; created <= joined <= seen and joined
-    <= left, on
-    one clock; no worker of itself.
+    <= left, on one clock; no worker of itself.
 
     Attributes:
         id: The id, used for this life only; the member owns its work under this id.
         name: The name shared by all its lives, and no other runner, or worker; the id if it has no
-            lasting
-            name.
+            lasting name.
         life: The number of this life of the name.
         runner: For a worker, the id of its runner; None for a runner.
         created: Since when it has its place in the order; before `joined` if it took the place
@@ -218,7 +201,7 @@ class Replaced:
 @final
 @attrs.frozen
 class Orphaned:
-    """The member is a worker whose runner has departed or was replaced."""
+    """The member is a worker, and its runner has departed or was replaced."""
 
     runner: str
 
@@ -296,8 +279,7 @@ def liveness(membership: Membership, who: str, now: Instant) -> Liveness:
 
     Raises:
         Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
-            on
-            another clock.
+            on another clock.
     """
     _check_clock(membership, now)
     check_name(who, "a member")
@@ -328,16 +310,14 @@ def runners(membership: Membership, at: Instant) -> tuple[Runner, ...]:
 
     Returns:
         The runners that had their place and were alive, in order, each with the instant at which
-        its life
-        began, for the stabilisation.
+        its life began, for the stabilisation.
 
     Raises:
         Misuse: An argument is of the wrong type, or the instant is of another clock.
     """
     _check_clock(membership, at)
     # The latest life of each name that had its place by then. It may have joined since, taking over
-    # from a
-    # living one. If the former life was gone, the next has a new place, from when it joined.
+    # from a living one. If the former life was gone, the next has a new place, from when it joined.
     had_place = {
         member.name: member
         for member in sorted(membership.members, key=_by_life)
@@ -369,13 +349,11 @@ def join(
 
     Returns:
         `Joined` with the member to insert, or the existing one if the join is repeated. Otherwise
-        `Taken` or
-        `RunnerNotAlive`.
+        `Taken` or `RunnerNotAlive`.
 
     Raises:
         Misuse: An id or a name is empty or not a string, an argument is of the wrong type, or now
-            was read on
-            another clock.
+            was read on another clock.
     """
     _check_clock(membership, now)
     newcomer = Member(
@@ -404,13 +382,11 @@ def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unse
 
     Returns:
         `Beaten` with the changed member. Otherwise why it is gone, or `Unseen`: it must stop its
-        work and join
-        under a new id.
+        work and join under a new id.
 
     Raises:
         Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
-            on
-            another clock.
+            on another clock.
     """
     found = liveness(membership, who, now)
     if not isinstance(found, Alive):
@@ -432,8 +408,7 @@ def leave(membership: Membership, who: str, now: Instant) -> Left | Unseen:
 
     Raises:
         Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
-            on
-            another clock.
+            on another clock.
     """
     _check_clock(membership, now)
     check_name(who, "a member")
@@ -450,8 +425,7 @@ def forgettable(membership: Membership, now: Instant, retention: Duration) -> tu
     """Return the members whose records may be deleted.
 
     A life goes AFTER the earlier ones of its name, and a runner AFTER its workers, because it is
-    the record
-    that shows that those are gone.
+    the record that shows that those are gone.
 
     Args:
         membership: All members.
@@ -463,8 +437,7 @@ def forgettable(membership: Membership, now: Instant, retention: Duration) -> tu
 
     Raises:
         Misuse: The retention is shorter than `dead_after`, an argument is of the wrong type, or now
-            was read
-            on another clock.
+            was read on another clock.
     """
     _check_clock(membership, now)
     check_int(retention, "a retention in microseconds", membership.dead_after)

@@ -84,8 +84,7 @@ def surplus(
 
     Raises:
         Misuse: A row was timed on another clock than `now`, two rows have one id, or an argument is
-            of
-            the wrong type.
+            of the wrong type.
     """
     check_types(rows, Row, "a row")
     if len({row.id for row in rows}) != len(rows):

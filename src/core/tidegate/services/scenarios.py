@@ -1,8 +1,8 @@
 """Two runners join, share a service by slots and a gate, stall, crash and leave.
 
 A single runner has the whole cycle, so a runner that joins while the other works is cleared as
-well:
-the gate must stop it. Time may pass at any point, also beyond the silence that presumes death.
+well: the gate must stop it. Time may pass at any point, also beyond the silence that presumes
+death.
 """
 
 from __future__ import annotations

@@ -1,25 +1,21 @@
 """The program of a runner: a service that runs on one of several runners at a time.
 
 `tidegate.services.atomic_service`, `tidegate.services.membership` and
-`tidegate.services.executions`
-decide; this module reads and writes. A beat and the write of the gate return the store's time, so
-no
-runner reads its own clock. A machine whose clock is wrong or jumps takes part like any other.
+`tidegate.services.executions` decide; this module reads and writes. A beat and the write of the
+gate return the store's time, so no runner reads its own clock. A machine whose clock is wrong or
+jumps takes part like any other.
 
-    1  beat, and read the members; decide whose turn it is among those present when the cycle began.
+    1  beat, and read the members. Decide whose turn it is among those present when the cycle began.
        Write a skipped run into the history. Reap a dead runner in the gate, in any runner's turn
     2  read the gate, THEN the living members; admit a cleared run, in place of one whose runner is
-       gone,
-       by compare-and-set on the token and on the run that was read there
+       gone, by compare-and-set on the token and on the run that was read there
     3  from the store's time of the gate write: is there time left to work?
-    (a gate write that matches nothing lost to another, or is the second copy of one that was done:
-        read
-    the gate again; it names its run)
+    (a gate write that matches nothing lost to another, or is the second copy of one that was
+    done: read the gate again; it names its run)
     4  work: a program of the user's, under the token of the gate; its targets refuse older ones
        (`fenced`)
     5  however it ended, write the history, THEN leave the gate; repeat until the store replies,
-       because a
-       run that stays there blocks all
+       because a run that stays there blocks all
     6  cut the history by its retention
 
 Laws
@@ -28,36 +24,30 @@ Laws
     AP3  A write under a token never follows one under a greater token, if the work asks for that
          (`fenced`).
     AP4  A run leaves the gate only after the history has its row, whichever runner removes it.
-    AP5  A run whose runner was gone when another run looked does not block that run.
+    AP5  A run does not block others once its runner is seen to be gone.
     AP6  A run reported as over has a row in the history, and is not in the gate.
     AP7  If a skipped run is reported as recorded, the history has a row that says why.
     AP8  A runner present at the start of a cycle that polls in its window has its turn, whichever
-         runners
-         join, leave or die meanwhile.
+         runners join, leave or die meanwhile.
     AP9  A runner presumed dead does not beat, enter or reap: it reports that it is no member any
          more.
-    AP10 At rest no run is in the gate whose runner was gone at the last poll of any runner.
+    AP10 At rest no run is in the gate if its runner was gone at the last poll of any runner.
 
 Found by the simulator: reading the members before the gate, as the description of the flow says,
-reaps
-a living runner that joined after the list was read and entered before the gate was read. A specimen
-keeps that order (`atomic_service.members_before_gate`).
+reaps a living runner that joined after the list was read and entered before the gate was read. A
+specimen keeps that order (`atomic_service.members_before_gate`).
 
 The collections have no prefix: name them if several programs share a database. The work may be any
 program, such as `tidegate.triggers.evaluator` (`Evaluator.evaluate`), which needs no token, because
-it
-claims each run.
+it claims each run.
 
 Known not to work
     - A runner beats when it polls, not while it works: work that takes longer than `dead_after` is
-      reaped,
-      unless its process beats beside it.
+      reaped, unless its process beats beside it.
     - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two
-      work. The
-      token makes the older one's writes fail (AP3).
+      work. The token makes the older one's writes fail (AP3).
     - Step 5 has an end: a runner without a reply after enough attempts reports that, beats no more,
-      and is
-      reaped.
+      and is reaped.
 """
 
 from __future__ import annotations
@@ -226,9 +216,8 @@ Work: TypeAlias = Callable[[AtomicServiceRun, int], Program[bool | Instant]]
 """The user's program of a run, given the run and its token.
 
 It returns False if a greater token's write refused it; else True, or the store's time when it
-ended.
-With True, the row ends as it starts. An exception ends the run as abandoned, and is raised again
-AFTER the gate was left, except for a missing reply.
+ended. With True, the row ends as it starts. An exception ends the run as abandoned, and is raised
+again AFTER the gate was left, except for a missing reply.
 """
 
 
@@ -446,7 +435,7 @@ class ServiceRunner:
         return _living(membership_of(records, self.dead_after), beaten[SEEN])
 
     async def _reap(self, live: tuple[str, ...], now: Instant) -> None:
-        """Remove a run whose runner is gone from the gate, outside this runner's turn (AP10)."""
+        """Remove a gone runner's run from the gate, outside this runner's turn (AP10)."""
         try:
             record = await find_one(self.gates, Eq(ID, self.key))
             gate = Gate() if record is None else gate_of(record)

@@ -26,10 +26,9 @@ Laws
     CD4  There is an answer whatever the user's code does, and only a plain True of it holds.
 
 Known not to work
-    A function is part of an id by its name. Two functions of one name are detected within one
-    program
-    (`trigger.conditions_of`), but not between two versions of it.
-    Values are compared by MongoDB's equality, in which the key order of an inner document counts.
+    - A function is part of an id by its name. Two functions of one name are detected within one
+      program (`trigger.conditions_of`), but not between two versions of it.
+    - Values are compared by MongoDB's equality, in which the key order of an inner document counts.
 """
 
 from __future__ import annotations
@@ -198,8 +197,7 @@ class Composite:
     """Holds of what all, or any, of its conditions hold of, one context each time.
 
     Invariants: at least two conditions, each once, sorted by id; no cron; with ALL, the conditions
-    share
-    a source; nested at most DEPTH_MAX deep.
+    share a source; nested at most DEPTH_MAX deep.
 
     Attributes:
         logic: All or any.

@@ -12,68 +12,54 @@ ages, and each may die anywhere.
     purge       deletes runs that have been over for long enough, a page at a time
 
 Apart from that, each document is written by itself: an insert under a derived id, or a
-compare-and-set
-on a version. A write that matched nothing or got no reply is read back and may be retried, because
-the document shows whether it happened; a claim names its pass. Many documents go in one request. If
-the store refuses one or leaves some unknown, the pass retries each by itself (TE7).
+compare-and-set on a version. A write that matched nothing or got no reply is read back and may be
+retried, because the document shows whether it happened; a claim names its pass. Many documents go
+in one request. If the store refuses one or leaves some unknown, the pass retries each by itself
+(TE7).
 
 One write moves the cell of a cron past all due instants, and one closes those that have fired.
 Unneeded occurrences are dropped a thousand at a time. A pass whose time is over stops between two
 hundreds; the next pass continues.
 
 A run becomes an ordinary call (`tidegate.invocations.registration`) and follows the registration
-rule
-of its task: it is fetched and recovered like others, and the rule may answer it with an invocation
-that is already registered.
+rule of its task: it is fetched and recovered like others, and the rule may answer it with an
+invocation that is already registered.
 
 Laws, over what is stored:
     TE1  No occurrence has two invocations of one trigger.
     TE2  For each trigger of its condition, an occurrence waits, has fired or was given up; at rest
-         none
-         waits.
+         none waits.
     TE3  While the claim of a run lasts, no other pass claims it.
     TE4  An instant of a cron is noticed at most once, and at rest none before the last evaluation
-         is
-         missing.
+         is missing.
     TE5  The runs of a trigger of all conditions are numbered without a gap.
     TE6  A fired run has an invocation of the same occurrences, or its task's rule answered it with
-         one
-         registered for the same call.
+         one registered for the same call.
     TE7  A pass does all its work, however much there is and whatever fails. It reports, with the
-         reason,
-         what it cannot process (an unreadable document, a refusal by the store, a failing cron
-         port),
-         or gives it up on record.
+         reason, what it cannot process (an unreadable document, a refusal by the store, a failing
+         cron port), or gives it up on record.
     TE8  The reporter learns of each condition that could not be decided.
     TE9  What a trigger of another application version waits for stays as it is.
     TE10 A report in a transaction is kept exactly if the other writes of the transaction are.
     TE11 A purge deletes a run only if it has been over for the retention time, none of its
-         occurrences
-         waits, and it is not the last run of a trigger of all conditions.
+         occurrences waits, and it is not the last run of a trigger of all conditions.
     TE12 At rest all conditions that hold of a report have noticed it, or none has; if it was
-         reported as
-         kept, all have.
+         reported as kept, all have.
 
 Known not to work
     - If a process dies just before it commits a report for several conditions, the store aborts
-      that
-      transaction only after its timeout (MongoDB: 60 s). A repeated report until then may use up
-          its
-      attempts and is reported as not kept.
+      that transaction only after its timeout (MongoDB: 60 s). A repeated report until then may use
+      up its attempts and is reported as not kept.
     - A pass reads all waiting occurrences, and all runs of triggers of all conditions, so its time
-      grows
-      with both.
+      grows with both.
     - If the store refuses the record of a run because its occurrences exceed the size of a
-      document, the
-      run is given up at once. A recorded run without space for its failure reason is reported by
-      each pass.
+      document, the run is given up at once. A recorded run without space for its failure reason is
+      reported by each pass.
     - If the store is slow, a claim may expire before its hundred is done. The next pass claims the
-      run
-      and registers its invocation under the same id.
+      run and registers its invocation under the same id.
     - Occurrences used by an unreadable run wait until someone repairs or deletes the run.
     - If a purge deletes runs that another evaluator's older view still needs, that evaluator fires
-      them
-      again. Keep runs longer than a process may stall.
+      them again. Keep runs longer than a process may stall.
 """
 
 from __future__ import annotations
@@ -306,8 +292,7 @@ class Evaluator:
         """The indexes that a pass and a purge need.
 
         A pass reads unsettled runs, the runs of waiting occurrences, and those of some triggers. A
-        purge
-        reads the runs finished first, and the last run of a trigger.
+        purge reads the runs finished first, and the last run of a trigger.
         """
         by_trigger = Index((Ascending(TRIGGER), Descending(NUMBER)))
         return {
@@ -401,8 +386,7 @@ class Evaluator:
 
     async def _planned(self) -> tuple[Plan, Cells, tuple[Skipped, ...]]:
         # Order (`firing`): an occurrence seen after the time was read is not too old. Runs are read
-        # after
-        # occurrences, so that runs made in between are included.
+        # after occurrences, so that runs made in between are included.
         now = await StoreTime()
         found = await find_every(self.occurrences)
         occurrences, unread = readable(loaded_occurrence, found)
@@ -416,8 +400,8 @@ class Evaluator:
         runs, spoiled = readable(loaded_run, stored)
         # Occurrences of an unreadable run must not fire again.
         used = _used(spoiled, stored)
-        # Definitions last: a trigger declared after this read was declared after its occurrence was
-        # noticed.
+        # Definitions last: a trigger is declared before its occurrences are noticed, so this read
+        # includes every trigger that waits for one of those above.
         known = frozenset([each.id for each in self.triggers])
         definitions = await find_every(self.definitions)
         read, unknown = readable(definition_of, definitions)

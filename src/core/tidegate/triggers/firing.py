@@ -9,25 +9,20 @@ one invocation:
 A set is complete when each condition has an occurrence and they lie within `within` of each other.
 Occurrences are taken in the order in which they were seen, as by a latch. Each joins those that are
 not too old for it. Once all conditions are present, the run takes everything in the latch. So
-firing
-depends on when occurrences were seen, not on when a pass ran. Runs of all conditions are numbered
-consecutively. The maker of run n has seen what runs up to n - 1 used, and only one process can
-insert
-n: the number is a fencing token for the set.
+firing depends on when occurrences were seen, not on when a pass ran. Runs of all conditions are
+numbered consecutively. The maker of run n has seen what runs up to n - 1 used, and only one process
+can insert n: the number is a fencing token for the set.
 
 A pass, each step one write of one document:
 
     1  move the crons (`schedule`), since their instants may be older than what waits; THEN read the
        clock, THEN occurrences, THEN triggers and runs. So what is seen or registered meanwhile is
-       not
-       taken for late or unwanted
+       not taken for late or unwanted
     2  `plan`              what fires, and what may be dropped
     3  `claim`             the run, with an expiry; its record keeps the occurrences, so that the
-       next
-                           pass can continue. A record that the store refuses is `set_aside`
+                           next pass can continue. A record that the store refuses is `set_aside`
     4  make the arguments (`trigger.provided`), and insert the invocation under the id of the run;
-       an
-       existing one is fine
+       an existing one is fine
     5  `fired`, `failed`   write the result into the run
     6  drop what the next plan allows
 
@@ -38,12 +33,10 @@ other.
 Laws
     FI1  No occurrence is in two runs of one trigger.
     FI2  An occurrence is dropped only when each trigger that waits for it has fired of it, has
-         given
-         it up, or can no longer complete a set with it.
+         given it up, or can no longer complete a set with it.
     FI3  No other pass takes a claim that has not expired; each claim is a new attempt.
     FI4  A fired run stays fired. A given-up run stays so, unless it turns out that it fired. Each
-         change
-         is one version.
+         change is one version.
     FI5  A run of all conditions holds an occurrence of each, none more than `within` older than the
          last.
     FI6  The time of planning does not change what fires, if occurrences became visible in the order
@@ -57,17 +50,14 @@ Laws
 
 Known not to work
     - An occurrence that becomes visible after one that was seen later may miss its set, and then
-      waits
-      for the next one. So may an instant of a cron, if a pass plans before moving the crons.
+      waits for the next one. So may an instant of a cron, if a pass plans before moving the crons.
     - A planner whose view is older than the retention of runs may fire again: its view holds an
       occurrence whose run is deleted.
     - The last run of a trigger of all conditions stays when the trigger is gone, as it may come
       back.
     - A plan has one new run of each trigger of all conditions, since the next number must have seen
-      this
-      one. Plan again once it is claimed or lost. So a backlog of n sets takes n plans (0.2 s each
-      with
-      100,000 occurrences, 25 ms with 10,000).
+      this one. Plan again once it is claimed or lost. So a backlog of n sets takes n plans (0.2 s
+      each with 100,000 occurrences, 25 ms with 10,000).
 """
 
 from __future__ import annotations
@@ -260,11 +250,9 @@ def plan(
     Args:
         triggers: All registered triggers.
         occurrences: All that wait, with the pending instants of crons (`trigger.ticks`). The
-            earliest of
-            duplicates counts.
+            earliest of duplicates counts.
         runs: All unsettled runs, the runs of these occurrences, and the last one of each trigger of
-            all
-            conditions. The highest version of duplicates counts.
+            all conditions. The highest version of duplicates counts.
         now: The time, by the store's clock.
 
     Returns:
@@ -419,8 +407,7 @@ def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, no
 
     Returns:
         `Claimed` with the record to insert, or to write by compare-and-set on its version; the
-        record
-        unchanged if this pass already holds it. The record of a numbered run may hold other
+        record unchanged if this pass already holds it. The record of a numbered run may hold other
         occurrences
         than the firing: then another plan was first, and the record counts.
 
@@ -513,8 +500,7 @@ def failed(run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Clai
     """Return the run after it had no arguments, or its invocation was definitely refused.
 
     If the insert of the invocation is unknown, leave the claim to expire: the next attempt inserts
-    it
-    again.
+    it again.
 
     Args:
         run: The record as read.

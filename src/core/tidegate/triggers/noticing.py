@@ -32,9 +32,8 @@ Known not to work
       older one is unknown; the pass reports it and removes it from the notice. The end is always
       known.
     - If each of two versions has a trigger on a task that the other does not know, notices of its
-      runs
-      stay until one version's declarations expire, minutes after its last process (`definitions`).
-      Until then each pass reads them again.
+      runs stay until one version's declarations expire, minutes after its last process
+      (`definitions`). Until then each pass reads them again.
 """
 
 from __future__ import annotations

@@ -7,16 +7,14 @@ be the user's code and raise or return nonsense; then the result is the reasons,
 
 Laws
     TG1  Two triggers have the same id exactly if they are equal; two occurrences exactly if
-         condition
-         and context are the same. Functions go by name.
+         condition and context are the same. Functions go by name.
     TG2  `noticed` returns one occurrence for each condition that holds, and all that cannot be
          decided.
     TG3  The first of several providers that has arguments decides; if none has, the answer has all
          reasons.
     TG4  A provider has an answer, whatever the user's code does.
     TG5  After a registration the task has exactly the wanted triggers. Those it had already, and
-         those
-         of other tasks, are untouched. Repeating it changes nothing.
+         those of other tasks, are untouched. Repeating it changes nothing.
     TG6  A condition is dropped with the last trigger that waits for it, and not before.
 
 Known not to work
@@ -338,9 +336,8 @@ class Registration:
         add: The triggers to insert.
         remove: The triggers to delete.
         conditions_dropped: The ids of conditions that no trigger waits for any more. Delete the
-            cells of
-            crons among them; otherwise a later registration makes up for all instants missed
-            meanwhile.
+            cells of crons among them; otherwise a later registration makes up for all instants
+            missed meanwhile.
     """
 
     add: tuple[Trigger, ...]

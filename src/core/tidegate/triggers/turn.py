@@ -1,7 +1,7 @@
 """What a process does during its service window: recover stuck services and fire triggers.
 
-`tidegate.services.service_runner` grants the window and calls `Turn.work`. A turn runs rounds
-until its window is over. In each round:
+`tidegate.services.service_runner` grants the window and calls `Turn.work`. A turn runs rounds until
+its window is over. In each round:
 
     1  recover     stuck invocations of the core services
     2  notice      status changes of invocations
@@ -21,8 +21,8 @@ Laws
     TU3  A round starts only if it fits into the window, assuming it takes as long as the last one.
 
 Known not to work
-    - The turn does not limit a user's work. One that takes longer than the window overruns it;
-      no other process runs meanwhile, because the gate is left only afterwards.
+    - The turn does not limit a user's work. One that takes longer than the window overruns it; no
+      other process runs meanwhile, because the gate is left only afterwards.
 """
 
 from __future__ import annotations

@@ -1,22 +1,15 @@
 """How a process keeps its claims (`ByLease`, `ByLife`), and finds claims that it does not track.
 
 By lease, each claim has an expiry. The process counts it from before it sent the claiming or
-renewing
-request, so it sees the expiry before any other process may. A failed poll may have made claims that
-its
-lost reply named. So the worker repeatedly gives back all claims in its name except the tracked
-ones, for
-as long as such a claim could last.
+renewing request, so it sees the expiry before any other process may. A failed poll may have made
+claims that its lost reply named. So the worker repeatedly gives back all claims in its name except
+the tracked ones, for as long as such a claim could last.
 
 By life, the process is a member (`tidegate.services.members`) that sends heartbeats, also counted
-from
-before sending. After a silence the life is over: the worker interrupts all its runs, and joins
-again
-under the next life. Each heartbeat's reply lists the claims that the process has but does not
-track. A
-poll in flight may still report some of them. The next heartbeat gives back the rest, because
-recovery
-ignores the claims of a living process.
+from before sending. After a silence the life is over: the worker interrupts all its runs, and joins
+again under the next life. Each heartbeat's reply lists the claims that the process has but does not
+track. A poll in flight may still report some of them. The next heartbeat gives back the rest,
+because recovery ignores the claims of a living process.
 """
 
 from __future__ import annotations

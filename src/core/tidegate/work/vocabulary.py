@@ -194,9 +194,8 @@ class WorkerRules:
     """How a process works.
 
     Invariants: queue names are distinct, and each queue has a lease if liveness is by lease; a
-    process that
-    prefetches has one queue; 1 <= concurrency; 1 <= batch, results_max <= UPDATES_MAX; 0 <= drain,
-    leave;
+    process that prefetches has one queue; 1 <= concurrency; 1 <= batch, results_max <= UPDATES_MAX;
+    0 <= drain, leave;
     0 <= draw_ppm <= PPM.
 
     Attributes:

@@ -1,16 +1,13 @@
 """The reducer of a process that runs handlers.
 
 A worker polls queues for as many runs as it has slots, calls their handlers, keeps the claims of
-long
-ones, and writes the results, many in a request. `tidegate.retries.polling` decides how often it
-polls.
-Reactive tasks (`tidegate.reactive.worker`) and invocations (`tidegate.invocations.worker`) define
-their
-runs and results.
+long ones, and writes the results, many in a request. `tidegate.retries.polling` decides how often
+it polls. Reactive tasks (`tidegate.reactive.worker`) and invocations
+(`tidegate.invocations.worker`) define their runs and results.
 
 `step(state, event)` returns the next state and commands. The reply to a command is an event, at any
-later
-time; `work_event_for` makes it. Each event carries the time of the machine's own monotonic clock.
+later time; `work_event_for` makes it. Each event carries the time of the machine's own monotonic
+clock.
 
     Poll, PollGroup   claim due work of a queue; ask which of several queues have due work
     CapacityGranted   let a planner in this process claim runs; `PollCompleted` reports them too
@@ -23,67 +20,48 @@ time; `work_event_for` makes it. Each event carries the time of the machine's ow
     StartTimer        send `TimerFired` after this time; replaces the timer before
 
 Starting. A process may stall anywhere, and continues before it reads its clock again. So the driver
-of
-`StartHandlers` checks `WorkerState.may_call` immediately before it calls a handler.
+of `StartHandlers` checks `WorkerState.may_call` immediately before it calls a handler.
 
 Polling. The worker polls a queue as soon as it knows of due work: after an announcement, after a
-poll
-that found as many as it asked for, or after writing a result that makes its record due. It keeps
-the
-first and the last of the known due times, and polls once per least interval in between, so many
-records
-due in sequence cost no more. One request polls the queues of a group; a queue is polled alone only
-if its
-work is known to be due.
+poll that found as many as it asked for, or after writing a result that makes its record due. It
+keeps the first and the last of the known due times, and polls once per least interval in between,
+so many records due in sequence cost no more. One request polls the queues of a group; a queue is
+polled alone only if its work is known to be due.
 
 Capacity. A planner in this process asks how many runs it may claim, by lease, in the write that
-plans
-them. It gets slots that no due poll wants, so that older due work is not passed over. The request
-waits
-for polls in flight, which end soon. Otherwise records planned without a grant would make the next
-poll
-due, and the next request would get no slots either.
+plans them. It gets slots that no due poll wants, so that older due work is not passed over. The
+request waits for polls in flight, which end soon. Otherwise records planned without a grant would
+make the next poll due, and the next request would get no slots either.
 
 Prefetch. Short handlers end while a poll is in flight, and leave slots idle. So a poll asks for as
-many
-more runs as would end within `PREFETCH_WINDOW`, or during two polls, at the rate since the last
-poll.
-These wait for a slot, and are given back after `PREFETCH_TIMEOUT`. With long handlers there is no
-prefetch.
+many more runs as would end within `PREFETCH_WINDOW`, or during two polls, at the rate since the
+last poll. These wait for a slot, and are given back after `PREFETCH_TIMEOUT`. With long handlers
+there is no prefetch.
 
 Suspension. A run that waits for other runs gives up its slot, and takes one again before it
-continues. So
-waiting runs, however many, never block the runs that they wait for. An interrupted one resumes at
-once,
-without a slot.
+continues. So waiting runs, however many, never block the runs that they wait for. An interrupted
+one resumes at once, without a slot.
 
 Results. The worker writes an unconfirmed result again until it is confirmed: it holds the claim, so
-no
-other process would end that run. After a failure, the next request is half as large, until requests
-succeed. So a refused result is soon alone in its request. Then the rules' `refused` result replaces
-it,
-if there is one.
+no other process would end that run. After a failure, the next request is half as large, until
+requests succeed. So a refused result is soon alone in its request. Then the rules' `refused` result
+replaces it, if there is one.
 
 Laws
     WK1  Runs with slots, and those requested, are at most `concurrency`; with prefetch, at most a
-         batch
-         more is taken.
+         batch more is taken.
     WK2  Each run is started at most once. Its result is written in the end, unless its claim was
-         lost or
-         the time to leave was over, and again only if it was not known to be written.
+         lost or the time to leave was over, and again only if it was not known to be written.
     WK3  A member polls only while its life is confirmed, and under that life. Runs taken under an
-         ended
-         life are given back, and not started.
+         ended life are given back, and not started.
     WK4  A run whose lease has expired, or whose life is over, was interrupted; its renewal was due
          before.
     WK5  Each kind of request has at most one in flight for a queue, and at most one heartbeat is in
-         flight.
-         Paused and throttled queues are not polled.
+         flight. Paused and throttled queues are not polled.
     WK6  A run past its timeout was interrupted, and so was one whose interruption was requested.
     WK7  A stopping worker takes no work. When its time is over, it has interrupted all runs. It
-         stops when
-         no request or run is left and it has left, and not before, unless the time to leave is over
-         too.
+         stops when no request or run is left and it has left, and not before, unless the time to
+         leave is over too.
     WK8  Until it stops, a worker awaits a reply or its timer, unless all its queues are paused.
     WK9  A queue with announced work is polled at once if there is room and no poll in flight, or is
          then due.
@@ -92,14 +70,11 @@ Laws
     WK12 A run has given up its slot if and only if it is suspended; an interrupted one waits for no
          slot.
     WK13 A heartbeat gives back exactly the claims that the one before found, under the same life,
-         that were
-         not tracked, and that no poll in flight at that time could report.
+         that were not tracked, and that no poll in flight at that time could report.
     WK14 For the length of a lease after a poll that may have made unreported claims, untracked
-         claims are
-         given back at each twelfth of it, or as soon as no poll is in flight.
+         claims are given back at each twelfth of it, or as soon as no poll is in flight.
     WK15 While they are given back no poll of the queue is in flight, and the request names all its
-         runs that
-         are not known to be written.
+         runs that are not known to be written.
     WK16 A prefetched run that has waited for a slot for `PREFETCH_TIMEOUT` is started or given
          back.
     WK17 A rejected run is not started. Its result is the rejection, unless it was taken under an
@@ -109,20 +84,15 @@ Laws
     WK20 Capacity is granted only if no due poll could be sent: older due work never waits for
          planned work.
     WK21 Each capacity request is answered once: when the polls in flight at that time have ended,
-         and no
-         later.
+         and no later.
     WK22 The queues of a group are polled together, all that are due for it at once. A queue without
-         known due
-         work is not polled alone.
+         known due work is not polled alone.
     WK23 If there is room, a due group is polled before any queue, so a queue that takes all room
-         cannot hide
-         the due work of others.
+         cannot hide the due work of others.
     WK24 A queue whose poll has failed is polled at its own pace, ever more rarely, whatever its
-         group's polls
-         find.
+         group's polls find.
     WK25 A lease that cannot be renewed because its own handler's transaction holds the record does
-         not count
-         as lost; it is renewed again after a twelfth of it.
+         not count as lost; it is renewed again after a twelfth of it.
 
 Known not to work
     - A process that stalls between `may_call` and the first line of a handler continues with that
@@ -466,7 +436,7 @@ def _advance(rules: WorkerRules, state: WorkerState, at: Instant) -> WorkerStep:
         state = liveness.renew(rules, state, at, commands)
         state = evolve(state, check_at=_next_check(state), must_check=False)
     if state.stop_at is None:
-        state = _poll_groups(rules, _due_now(rules, state, at), at, commands)  # group polls take no room (WK23)
+        state = _poll_groups(rules, _due_now(rules, state, at), at, commands)  # it takes no room from a poll
         state = _poll(rules, state, at, commands)
         state = _grant_capacity(rules, state, at, commands)
     else:

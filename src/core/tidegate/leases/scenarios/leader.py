@@ -2,8 +2,7 @@
 fencing.
 
 Time may pass at any point, also beyond a lease. Any fault of the network may hit any request, and
-leaders
-crash.
+leaders crash.
 """
 
 from __future__ import annotations
@@ -125,8 +124,7 @@ def election(
         terms: The terms of the lease.
         faults: The faults that may strike.
         host: How far the machines' clocks may be wrong. A clock that is set back may let two
-            believe that they
-            lead, so the scenario then checks only the fencing.
+            believe that they lead, so the scenario then checks only the fencing.
     """
     names = ("a", "b", "c")[:candidates]
     return Scenario(

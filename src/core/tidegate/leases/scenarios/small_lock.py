@@ -1,12 +1,9 @@
 """The array-push lock at its smallest: the protocol that is compared with TLC, state by state.
 
 Each of N processes makes A attempts. It pushes its token into one document, polls up to P times
-until its
-token is first, enters, adds one to a counter, leaves, and pulls its token. F faults may strike: a
-crash
-before any effect, or the lost reply of a push or a poll. A TLA+ model of the same protocol is
-beside the
-benchmark; both have the same number of distinct states.
+until its token is first, enters, adds one to a counter, leaves, and pulls its token. F faults may
+strike: a crash before any effect, or the lost reply of a push or a poll. A TLA+ model of the same
+protocol is beside the benchmark; both have the same number of distinct states.
 
 This lock does not clear stale claims. A crashed holder blocks it for ever, but it excludes:
 

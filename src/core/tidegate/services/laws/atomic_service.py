@@ -85,8 +85,7 @@ def tolerates_just_that(instants: Sequence[Iterable[AtomicServiceClaim]], tolera
 
     Args:
         instants: The claims of all runners, without grace, at each microsecond from the start of a
-            cycle to
-            the end of the next one.
+            cycle to the end of the next one.
         tolerance: The tolerance for that number of runners.
     """
     starts = [(at, runner) for at, claims in enumerate(instants) for runner in cleared(claims)]
