@@ -52,10 +52,10 @@ from tidegate.model.documents import ID, Add, Document, Eq, Field, Put
 from tidegate.model.effects import Program
 from tidegate.model.history import HISTORY_MAX
 from tidegate.model.operations import UpdateOne, delete_one, insert_one, update_one, upsert_one
-from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo, condition, connect, connect_async
 from tidegate_adapters.mongo import changes as translated
+from tidegate_adapters.runtime.driver import Handle, choosing, documents, local, local_async, run, run_async
 
 DATABASE: Final = "bench"
 RECORDS: Final = "records"

@@ -36,11 +36,11 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import Reconciler, ScannedTask
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import Projection
-from tidegate_adapters.bson_values import CODEC, loaded
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
-from tidegate_adapters.mongo_planning import pipeline
+from tidegate_adapters.mongo.bson import CODEC, loaded
+from tidegate_adapters.mongo.planning import pipeline
 from tidegate_adapters.reactive.planner import PlannerRules
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 TASK: Final = ReactiveTask(name="bill", source="orders", watched=Projection(("status", "place.city")))
 KEY: Final = Field[Value](ID.name)

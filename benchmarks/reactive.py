@@ -41,9 +41,9 @@ from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import TaskRules
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.reactive import Change, Reactive
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 DATABASE: Final = "bench"
 AT_A_TIME: Final = 50

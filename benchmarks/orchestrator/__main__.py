@@ -61,9 +61,9 @@ from tidegate.invocations.recoverer import Recoverer
 from tidegate.invocations.taking import Takeable, Taker
 from tidegate.model.instants import MINUTE
 from tidegate.services.members import join
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
 from tidegate_adapters.orchestrator import Orchestrator, Task
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 Client: TypeAlias = MongoClient[dict[str, Any]]
 Figures: TypeAlias = Iterator[tuple[str, float]]

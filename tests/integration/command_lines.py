@@ -17,8 +17,8 @@ import pytest
 from tests.integration.interruptible import INTERRUPTIBLE
 
 from tidegate.exit_codes import ExitCode
-from tidegate_adapters import targets
 from tidegate_adapters.cli import main
+from tidegate_adapters.exploring import targets
 
 
 @final

@@ -22,7 +22,7 @@ from pymongo import MongoClient, common
 from tests.integration.browser import Browser, Tab, running
 from tests.integration.servers import KafkaServer, MongoServer, create_topic
 
-from tidegate_adapters.black_pipe import BlackPipe, MakePipe
+from tidegate_adapters.testing.black_pipe import BlackPipe, MakePipe
 
 _MONGO: Final = {"mongodb", "mongod", "disposable_mongod"}
 _REAL: Final = _MONGO | {"kafka", "browser"}

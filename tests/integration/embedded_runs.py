@@ -17,10 +17,10 @@ from tidegate.model.instants import MILLISECOND, STORE, Instant
 from tidegate.model.operations import FindAll, FindOne, Operation
 from tidegate.model.transactions import AbortTransaction, CommitTransaction
 from tidegate.sim.world import DOCUMENTS
-from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.embedded_changes import EmbeddedChanges
-from tidegate_adapters.simulated_mongo import Change, Code, Outcome
-from tidegate_adapters.simulated_mongo.connection import Strike
+from tidegate_adapters.embedded.changes import EmbeddedChanges
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.testing.mongo import Change, Code, Outcome
+from tidegate_adapters.testing.mongo.connection import Strike
 
 REFUSED: Final = 13
 """The code of a no that lasts."""

@@ -12,7 +12,7 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.worker import Worker
 
 
 async def main() -> None:

@@ -20,7 +20,7 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.worker import Worker
 
 RULES = ConsumerRules(
     executors=16,

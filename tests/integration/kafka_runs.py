@@ -95,13 +95,15 @@ from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import delay_after
 from tidegate.sim.log import CONTROL, LogEntry
 from tidegate.sim.trace import StepKind
-from tidegate_adapters import testing
-from tidegate_adapters.handlers import undecoded
-from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_ports import NO_GENERATION, Client, Producer, TransactionalProducer, generation_of
-from tidegate_adapters.record_fields import say
-from tidegate_adapters.recorder import Recorder
-from tidegate_adapters.simulated_kafka import (
+from tidegate_adapters.base.log_fields import say
+from tidegate_adapters.exploring.counterexamples import Store
+from tidegate_adapters.kafka.client import NO_GENERATION, Client, Producer, TransactionalProducer, generation_of
+from tidegate_adapters.kafka.worker import Later, OnFailure, Undecodable, Worker
+from tidegate_adapters.observe.recorder import Recorder
+from tidegate_adapters.runtime.handlers import undecoded
+from tidegate_adapters.testing import event_loop
+from tidegate_adapters.testing.event_loop import stall
+from tidegate_adapters.testing.kafka import (
     CODES,
     Network,
     Outcome,
@@ -109,7 +111,7 @@ from tidegate_adapters.simulated_kafka import (
     SimulatedConsumer,
     SimulatedProducer,
 )
-from tidegate_adapters.simulated_kafka.requests import (
+from tidegate_adapters.testing.kafka.requests import (
     OF_PRODUCERS,
     Code,
     JoinGroup,
@@ -120,8 +122,6 @@ from tidegate_adapters.simulated_kafka.requests import (
     Request,
     TxnOffsetCommit,
 )
-from tidegate_adapters.store import Store
-from tidegate_adapters.testing import stall
 
 PARTITIONS, RECORDS, KEYS = 4, 10, 3
 AT_ONCE: Final = ("J2", "J3", "J4", "J7", "J10", "J13", "J15", "J23", "J24")
@@ -147,8 +147,9 @@ QUIET_S: Final = 2.0
 _LATE_S: Final = 1.0
 """What it takes at most beyond what the rules say, for code that has been cancelled, and by 30 s it is killed."""
 DRAIN: Final = Budget(3 * SECOND, cancel=SECOND, commit=SECOND)
-LOGS: Final = ("tidegate_adapters.kafka", "tidegate_adapters.runtime")
-_ADAPTERS: Final = Path(testing.__file__).parent
+LOGS: Final = ("tidegate_adapters.kafka", "tidegate_adapters.runtime.reducers")
+_TESTING: Final = Path(event_loop.__file__).parent
+_ADAPTERS: Final = _TESTING.parent
 CLIENT: Final[Mapping[str, Any]] = {
     "session_timeout_ms": 6_000,
     "rebalance_timeout_ms": 8_000,
@@ -1204,7 +1205,11 @@ class Run:
             return
         codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
         ours = [
-            each.co_qualname for each in codes if Path(each.co_filename).parent == _ADAPTERS and each.co_name != "sent"
+            each.co_qualname
+            for each in codes
+            if Path(each.co_filename).parent.parent == _ADAPTERS
+            and Path(each.co_filename).parent != _TESTING
+            and each.co_name != "sent"
         ]
         if ours:
             self.story.accuse("J11", f"{sorted(ours)} are left running")
@@ -1363,7 +1368,7 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
 
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(testing, "TURNS_MAX", TURNS_MAX)
+            patch.setattr(event_loop, "TURNS_MAX", TURNS_MAX)
             patch.setattr(say, "lost", 0)  # and what this run has lost, no other one tells
             for each in map(logging.getLogger, LOGS) if told.kind == "log" else ():
                 patch.setattr(each, "isEnabledFor", lambda _: True)  # whatever is disabled for all
@@ -1372,7 +1377,7 @@ def judged(seed: int, kinds: tuple[str, ...] = KINDS, folder: Path | None = None
                 heard = logging.getLogger("tidegate_adapters.kafka")
                 patch.setattr(heard, "isEnabledFor", lambda _: True)
                 patch.setattr(heard, "filters", [partial(_hears, lambda: kept[0])])
-            return testing.run(main, seed)
+            return event_loop.run(main, seed)
     except TidegateError as error:
         [story] = kept
         story.is_stuck(f"the run is stuck: {str(error)[:300]}")

@@ -25,9 +25,9 @@ from aiokafka.errors import KafkaConnectionError
 from tests.integration.servers.kafka import _create_topic as create_topic_in_loop
 
 from tidegate.sim.log import CONTROL
-from tidegate_adapters.kafka_ports import log_ranges, ours
-from tidegate_adapters.namesakes import Seat, is_taken, seat_of
-from tidegate_adapters.simulated_kafka import (
+from tidegate_adapters.kafka.client import log_ranges, ours
+from tidegate_adapters.kafka.static_membership import Seat, is_taken, seat_of
+from tidegate_adapters.testing.kafka import (
     CODES,
     Network,
     Outcome,
@@ -35,7 +35,7 @@ from tidegate_adapters.simulated_kafka import (
     SimulatedConsumer,
     SimulatedProducer,
 )
-from tidegate_adapters.simulated_kafka import requests as simulated
+from tidegate_adapters.testing.kafka import requests as simulated
 
 Account: TypeAlias = Mapping[str, tuple[str, ...]]
 PARTITIONS = 4

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 _OURS: Final = ("tidegate", "aiokafka")
-_SIMULATED: Final = ("tidegate.sim.", "tidegate_adapters.simulated_kafka")
+_SIMULATED: Final = ("tidegate.sim.", "tidegate_adapters.testing.kafka")
 _CONTAINERS: Final = (dict, list, set, deque)
 _CACHED: Final = "Instant"
 """Of milliseconds, of which a cache has some hundred, sooner or later."""

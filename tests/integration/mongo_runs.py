@@ -49,12 +49,14 @@ from tests.integration.run_pages import JUDGE, Told, laws_of, trace_of
 from tidegate.model.documents import Document, Value, show
 from tidegate.model.errors import TidegateError
 from tidegate.sim.trace import StepKind
-from tidegate_adapters import connecting, leases, payloads, testing
+from tidegate_adapters.exploring.counterexamples import Store
+from tidegate_adapters.kit import leases, payloads
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator import client as orchestrator
 from tidegate_adapters.reactive import planner
-from tidegate_adapters.simulated_mongo import Change, Code, Network, Outcome, SimulatedReplicaSet
-from tidegate_adapters.store import Store
+from tidegate_adapters.runtime import connection
+from tidegate_adapters.testing import event_loop
+from tidegate_adapters.testing.mongo import Change, Code, Network, Outcome, SimulatedReplicaSet
 
 DATABASE: Final = "db"
 AT_ONCE: Final = ("M4", "M7")
@@ -490,12 +492,14 @@ class Run:
         ):
             self.story.accuse("M11", f"{len(self.net.commands.cursors.open)} cursors are left")
         codes = [cast("Any", task.get_coro()).cr_code for task in asyncio.all_tasks()]
-        ours = sorted({each.co_qualname for each in codes if Path(each.co_filename).parent == _ADAPTERS})
+        files = ((each, Path(each.co_filename).parent) for each in codes)
+        ours = sorted({each.co_qualname for each, folder in files if folder.parent == _ADAPTERS and folder != _TESTING})
         if ours and not self.dead:
             self.story.accuse("M11", f"{ours} are left running")
 
 
-_ADAPTERS: Final = Path(testing.__file__).parent
+_TESTING: Final = Path(event_loop.__file__).parent
+_ADAPTERS: Final = _TESTING.parent
 
 
 def _sets(command: Mapping[str, Any], *fields: str) -> bool:
@@ -541,10 +545,10 @@ def judged(
     async def main(random: Random) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
         ids = Random(f"ids {seed}")
-        for module in (leases, payloads, connecting, planner, orchestrator):
+        for module in (leases, payloads, connection, planner, orchestrator):
             patch.setattr(module, "uuid4", lambda: UUID(int=ids.getrandbits(128)))
         if seed % INDEXED:
-            patch.setattr(connecting, "AsyncMongo", lambda client, name, **_: AsyncMongo(client, name))
+            patch.setattr(connection, "AsyncMongo", lambda client, name, **_: AsyncMongo(client, name))
         workload: Any = {**WORKLOAD, "reactive": Reactively, "orchestrator": Orchestrating}[told.workload]
         run = Run(told, random, story, workload.documents)
         if is_seen:
@@ -553,9 +557,9 @@ def judged(
         await run.played(workload(run))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(testing, "TURNS_MAX", TURNS_MAX)
+        patch.setattr(event_loop, "TURNS_MAX", TURNS_MAX)
         try:
-            testing.run(main, seed)
+            event_loop.run(main, seed)
         except TidegateError as error:
             story.is_stuck(f"the run is stuck: {str(error)[:300]}")
     return story

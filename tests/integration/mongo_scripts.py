@@ -25,13 +25,13 @@ from tidegate.model.operations import Operation
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.change_stream import After, Broken, Position
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.bson_values import encoded
-from tidegate_adapters.change_streams import ChangeStream
+from tidegate_adapters.kit.resilience import AsyncKit
 from tidegate_adapters.mongo import AsyncMongo
-from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.resilience import AsyncKit
-from tidegate_adapters.simulated_mongo import Code, Network, Outcome, SimulatedReplicaSet
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.mongo.bson import encoded
+from tidegate_adapters.mongo.change_stream import ChangeStream
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
+from tidegate_adapters.testing.mongo import Code, Network, Outcome, SimulatedReplicaSet
 
 COLLECTION: Final = "things"
 THERE: Final = ({"_id": "a", "n": 1}, {"_id": "b", "n": 2})

@@ -37,15 +37,15 @@ from tidegate.retries.resending import RETRIES
 from tidegate.transactions import laws as transfer_laws
 from tidegate.transactions.transacting import CONTENDING, in_transaction
 from tidegate.transactions.transfers import BALANCE, Transfer, Transferred, account, transfer
-from tidegate_adapters.change_streams import ChangeStream
-from tidegate_adapters.driver import choosing, documents, local_async, run_async
-from tidegate_adapters.leases import LeaseBusy, LeaseLost, lease_async
+from tidegate_adapters.kit.leases import LeaseBusy, LeaseLost, lease_async
+from tidegate_adapters.kit.payloads import AsyncPayloads, PayloadAbsent, PayloadUnsettled
+from tidegate_adapters.kit.resilience import AsyncKit, Done, NotDone, Rules, Sent
 from tidegate_adapters.mongo import AsyncMongo
-from tidegate_adapters.payloads import AsyncPayloads, PayloadAbsent, PayloadUnsettled
-from tidegate_adapters.resilience import AsyncKit, Done, NotDone, Rules, Sent
-from tidegate_adapters.runtime import After as AfterSeconds
-from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
-from tidegate_adapters.simulated_mongo import Change
+from tidegate_adapters.mongo.change_stream import ChangeStream
+from tidegate_adapters.runtime.driver import choosing, documents, local_async, run_async
+from tidegate_adapters.runtime.reducers import After as AfterSeconds
+from tidegate_adapters.runtime.reducers import Call, Job, Runtime, as_failure
+from tidegate_adapters.testing.mongo import Change
 
 T = TypeVar("T")
 Documents: TypeAlias = Mapping[str, tuple[Document, ...]]

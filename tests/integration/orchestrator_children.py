@@ -9,7 +9,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Later, Orchestrator
 
 app = Orchestrator(Embedded(), "jobs")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from tidegate_adapters.kit.payloads import AsyncPayloads, Payloads
 from tidegate_adapters.mongo import connect, connect_async
-from tidegate_adapters.payloads import AsyncPayloads, Payloads
 
 _, URI, DATABASE, SIZE, KIND = sys.argv
 MIB = 1024 * 1024

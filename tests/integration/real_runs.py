@@ -42,7 +42,7 @@ from tidegate.sim.automaton import Asking, Failed, ProcessStatus, ProgramAutomat
 from tidegate.sim.faults import Fault
 from tidegate.sim.scenario import NO_ERROR, Scenario, parts_of
 from tidegate.sim.world import CLOCK, IDS, MANY, UNIQUE, Cell, Key, Many, Plain, document, ids, parts, target, uniques
-from tidegate_adapters.bson_values import CODEC, loaded, stored
+from tidegate_adapters.mongo.bson import CODEC, loaded, stored
 
 Raw: TypeAlias = dict[str, Any]
 Contents: TypeAlias = dict[tuple[str, Key], Document]

@@ -28,7 +28,7 @@ from tidegate.consumer.partition import Ordering, PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate.retries.backoff import Fixed
-from tidegate_adapters.kafka import Later, OnFailure, Send, Worker
+from tidegate_adapters.kafka.worker import Later, OnFailure, Send, Worker
 
 MEASURES: Final = ("bytes", "blocks", "descriptors", "tasks", "threads")
 KEPT: Final = "kept"

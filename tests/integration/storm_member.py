@@ -23,8 +23,8 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
-from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Client, client, generation_of
+from tidegate_adapters.kafka.client import Client, client, generation_of
+from tidegate_adapters.kafka.worker import Worker
 
 RULES = ConsumerRules(executors=64, partition=PartitionRules(drain=Budget(4 * SECOND, SECOND, SECOND)))
 

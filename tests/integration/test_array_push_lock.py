@@ -24,10 +24,10 @@ from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.operations import find_one
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
-from tidegate_adapters.array_push_lock import LockBusy, LockLost, array_push_lock, array_push_lock_async
-from tidegate_adapters.driver import choosing, documents, local, run
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.kit.array_push_lock import LockBusy, LockLost, array_push_lock, array_push_lock_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 Raw = dict[str, Any]
 RECORDS: Final = "invocations"

@@ -20,12 +20,12 @@ from tidegate.model.effects import Ambiguous, Failure
 from tidegate.reactive.fetching import Run
 from tidegate.reactive.record_queries import Order, Query
 from tidegate.reactive.tasks import Claim
-from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Orchestrator
 from tidegate_adapters.orchestrator.page import Page
 from tidegate_adapters.reactive import Change, Reactive
 from tidegate_adapters.reactive.office import Office
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Rule, command_error
 
 T = TypeVar("T")
 NO_SNAPSHOT: Final = 246

@@ -32,7 +32,7 @@ from tests.integration.servers import MongoServer
 from tests.integration.servers.processes import free_ports
 
 from tidegate.model.errors import Misuse, TidegateError
-from tidegate_adapters.black_pipe import (
+from tidegate_adapters.testing.black_pipe import (
     Action,
     BlackPipe,
     Link,

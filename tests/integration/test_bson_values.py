@@ -16,7 +16,7 @@ from tidegate import strategies
 from tidegate.model.documents import Document, exactly, size_of
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Instant
-from tidegate_adapters.bson_values import CODEC, document_of, loaded, natural, stored, unreadable
+from tidegate_adapters.mongo.bson import CODEC, document_of, loaded, natural, stored, unreadable
 
 Load: TypeAlias = Callable[[dict[str, Any]], Document]
 Size: TypeAlias = Callable[[Document], int]

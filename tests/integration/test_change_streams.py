@@ -25,12 +25,11 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.reactive import change_stream as stream
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
-from tidegate_adapters import change_streams
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.change_streams import HISTORY_LOST, ChangeStream, splits, whole
-from tidegate_adapters.mongo import connect_async
-from tidegate_adapters.runtime import After as AfterSeconds
-from tidegate_adapters.runtime import Call, Job, Runtime, as_failure
+from tidegate_adapters.mongo import change_stream, connect_async
+from tidegate_adapters.mongo.change_stream import HISTORY_LOST, ChangeStream, splits, whole
+from tidegate_adapters.runtime.reducers import After as AfterSeconds
+from tidegate_adapters.runtime.reducers import Call, Job, Runtime, as_failure
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 
 WATCHED: Final = ("orders", "customers")
 QUICK: Final = timedelta(milliseconds=200)
@@ -280,7 +279,7 @@ def test_what_fails_again_is_a_warning_and_what_fails_once_is_none(
     mongod: MongoServer, database: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """But where the history is lost by that. A read that succeeds lies between two that fail once."""
-    caplog.set_level(logging.DEBUG, change_streams.__name__)
+    caplog.set_level(logging.DEBUG, change_stream.__name__)
 
     async def work(_: Any, changes: ChangeStream) -> None:
         position = await located(changes)
@@ -292,7 +291,7 @@ def test_what_fails_again_is_a_warning_and_what_fails_once_is_none(
             await changes.close()
 
     with_stream(mongod.uri, database, work)
-    levels = [each.levelname for each in caplog.records if each.name == change_streams.__name__]
+    levels = [each.levelname for each in caplog.records if each.name == change_stream.__name__]
     assert levels == ["DEBUG", "DEBUG", "WARNING", "WARNING", "WARNING"]
 
 
@@ -433,7 +432,7 @@ def test_no_read_waits_for_ever(
     make_proxy: Callable[..., BlackPipe], database: str, command: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of any client, where the server does not answer; what happened meanwhile is told afterwards."""
-    monkeypatch.setattr(change_streams, "REPLY_MS", 500)
+    monkeypatch.setattr(change_stream, "REPLY_MS", 500)
     pipe = make_proxy()
 
     async def main() -> None:

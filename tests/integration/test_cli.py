@@ -32,8 +32,8 @@ from tidegate.sim.rendering import render
 from tidegate.sim.search import Progress
 from tidegate.sim.trace_json import decoded
 from tidegate_adapters.cli.progress import foretelling, sparse
+from tidegate_adapters.exploring.targets import select
 from tidegate_adapters.shell.terminal import Terminal
-from tidegate_adapters.targets import select
 
 QUICK: Final = "array_push_lock.lost_reply"
 QUICKER: Final = "transition.version_not_raised"

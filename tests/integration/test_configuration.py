@@ -25,10 +25,10 @@ from tidegate.consumer.strategies import backpressure, partition
 from tidegate.model.errors import MissingExtra, Misuse
 from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.retries.backoff import Exponential, Fixed, Linear, Series
-from tidegate_adapters import configuration
-from tidegate_adapters.configuration import Row, Setting, configured, from_arguments, from_environment, from_file
-from tidegate_adapters.handlers import Undecodable
-from tidegate_adapters.worker_settings import ClientOptions, WorkerSettings
+from tidegate_adapters.kafka.settings import ClientOptions, WorkerSettings
+from tidegate_adapters.runtime.handlers import Undecodable
+from tidegate_adapters.shell import configuration
+from tidegate_adapters.shell.configuration import Row, Setting, configured, from_arguments, from_environment, from_file
 
 CODE: Final = WorkerSettings(
     ("orders",),

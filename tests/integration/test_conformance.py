@@ -7,9 +7,9 @@ import asyncio
 from pymongo import AsyncMongoClient, MongoClient
 
 from tidegate.conformance import agreement, probes
-from tidegate_adapters.driver import choosing, documents, run, run_async
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo
+from tidegate_adapters.runtime.driver import choosing, documents, run, run_async
 
 CHECK = probes("scratch")
 

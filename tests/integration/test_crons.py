@@ -21,8 +21,8 @@ from tests.length import AT_LENGTH, CRONS
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MICROSECOND, MINUTE, SECOND, STORE, Instant
 from tidegate.retries.schedule import Broken, FirstSeen, Schedule, ScheduleCell, Waiting, look
-from tidegate_adapters import crons
-from tidegate_adapters.crons import check_cron, next_after
+from tidegate_adapters.base import crons
+from tidegate_adapters.base.crons import check_cron, next_after
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE_LONG = timedelta(minutes=1)
@@ -266,7 +266,7 @@ def test_a_zone_that_nobody_knows_is_said(zone: str) -> None:
 
 def test_without_the_extra_it_is_said_what_to_install() -> None:
     """As for every module that needs one."""
-    program = "import sys; sys.modules['cronsim'] = None; import tidegate_adapters.crons"
+    program = "import sys; sys.modules['cronsim'] = None; import tidegate_adapters.base.crons"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert "pip install 'tidegate[orchestrator]'" in done.stderr

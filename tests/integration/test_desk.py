@@ -24,10 +24,10 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.record_queries import Order, Query
 from tidegate.reactive.task_documents import stored as record_document
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate_adapters.bson_values import CODEC, stored
-from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect_async
+from tidegate_adapters.mongo.bson import CODEC, stored
+from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
 
 Raw: TypeAlias = dict[str, Any]
 T = TypeVar("T")

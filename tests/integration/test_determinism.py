@@ -19,7 +19,7 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.effects import Note
 from tidegate.sim import Process, Returned, Scenario, Verdict, explore, factory, world_with
 from tidegate.sim.world import Plain
-from tidegate_adapters.second_process import second_process
+from tidegate_adapters.exploring.second_process import second_process
 
 MINE: Final = """
 import random
@@ -171,7 +171,7 @@ for scenario in (order(), right()):
         print(explore(scenario).verdict)
     except Exception as error:
         print(type(error).__name__)
-from tidegate_adapters.second_process import second_process
+from tidegate_adapters.exploring.second_process import second_process
 print(*[child.process.pid for child in second_process().children.values()])
 """
     )
@@ -200,7 +200,7 @@ async def sorts_a_set() -> None:
 
 def test_a_second_process_that_dies_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever ends it; what was sent to it is sent again. A set is a reason for several."""
-    monkeypatch.setattr("tidegate_adapters.second_process.SEEDS", ("1", "2"))
+    monkeypatch.setattr("tidegate_adapters.exploring.second_process.SEEDS", ("1", "2"))
     actors = (Process("p", factory(sorts_a_set)),)
     scenarios = (shipped("counter"), Scenario("set", "", world_with({}), actors, always={"L": lambda _: True}))
     for _ in range(2):
@@ -217,7 +217,7 @@ def test_a_second_process_that_does_not_answer_is_killed(monkeypatch: pytest.Mon
     for child in second_process().children.values():
         assert child.process is not None
         child.process.send_signal(signal.SIGSTOP)
-    monkeypatch.setattr("tidegate_adapters.second_process.ANSWER_S", 0.01)
+    monkeypatch.setattr("tidegate_adapters.exploring.second_process.ANSWER_S", 0.01)
     report = explore(shipped("counter"))
     second_process().close()  # those of other seeds, too, which nobody has asked
     assert any("the second process has ended" in line for line in report.uncovered)
@@ -225,8 +225,8 @@ def test_a_second_process_that_does_not_answer_is_killed(monkeypatch: pytest.Mon
 
 def test_without_cloudpickle_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function in a function is sent by value only."""
-    monkeypatch.setattr("tidegate_adapters.second_process.cloudpickle", None)
-    monkeypatch.setattr("tidegate_adapters.second_process._PICKLER", pickle.Pickler)
+    monkeypatch.setattr("tidegate_adapters.exploring.second_process.cloudpickle", None)
+    monkeypatch.setattr("tidegate_adapters.exploring.second_process._PICKLER", pickle.Pickler)
 
     async def local() -> None:
         await Note("said", 1)

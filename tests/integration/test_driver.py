@@ -40,9 +40,18 @@ from tidegate.retries.backoff import Fixed, Policy
 from tidegate.retries.failures import Duplicate
 from tidegate.retries.pauses import Pauses
 from tidegate.transactions.transacting import in_transaction
-from tidegate_adapters import driver
-from tidegate_adapters.driver import CLOSINGS_MAX, Handle, choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.runtime import driver
+from tidegate_adapters.runtime.driver import (
+    CLOSINGS_MAX,
+    Handle,
+    choosing,
+    documents,
+    local,
+    local_async,
+    run,
+    run_async,
+)
 
 FAILURES: Final = (Refused("no"), NotApplied("not yet"), Ambiguous("who knows"), NotDurable("not by many"))
 

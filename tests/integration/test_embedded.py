@@ -32,9 +32,9 @@ from tidegate.model.operations import (
 from tidegate.retries.backoff import Exponential
 from tidegate.retries.pauses import Pauses
 from tidegate.sim.world import Cell, Key, document, ids, perform
-from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.embedded import Embedded, _Changed, _Draft, _Order
+from tidegate_adapters.embedded.store import Embedded, _Changed, _Draft, _Order
 from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.runtime.driver import Handle, choosing, documents, local, local_async, run, run_async
 
 COLLECTION: Final = "jobs"
 COUNT: Final = Field[int]("count")

@@ -15,8 +15,8 @@ from tidegate.model.errors import Misuse
 from tidegate.model.operations import delete_one, insert_one, update_one
 from tidegate.model.transactions import CommitTransaction, InTransaction, Transaction
 from tidegate.reactive.change_stream import After, Broken, DocumentChange, From, Page, Position
-from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.embedded_changes import EmbeddedChanges, Feed
+from tidegate_adapters.embedded.changes import EmbeddedChanges, Feed
+from tidegate_adapters.embedded.store import Embedded
 
 N: Final = Field[int]("n")
 WATCHED: Final = ("orders", "customers")

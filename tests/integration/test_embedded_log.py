@@ -19,14 +19,14 @@ from tests.integration.interruptible import INTERRUPTIBLE
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.records import Record, TopicPartition
-from tidegate_adapters.app_testing import OnEmbedded
-from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, records_of
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.embedded import EmbeddedLog, EmbeddedRun, records_of
+from tidegate_adapters.kafka.worker import Worker
+from tidegate_adapters.testing.app import OnEmbedded
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 APP: Final = """
 import asyncio
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.worker import Worker
 
 
 async def handle(record):
@@ -224,7 +224,7 @@ from datetime import timedelta
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import PartitionRules
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.worker import Worker
 
 
 def in_a_thread(record):

@@ -16,8 +16,8 @@ from tidegate.invocations.enqueueing import Enqueue, NewInvocation
 from tidegate.invocations.jobs import Job
 from tidegate.invocations.registration import Registered, RegistrationOutcome, Reused
 from tidegate.model.documents import Document
-from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
+from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
 
 JOB: Final = Job(task="invoice", arguments=Document.of({"order": "7"}))
 Client = MongoClient[dict[str, Any]]

@@ -19,8 +19,8 @@ from aiokafka import TopicPartition as Theirs
 from tidegate.consumer.transactions import transactional_id
 from tidegate.model.errors import Misuse
 from tidegate.model.records import Record, Send, TopicPartition
-from tidegate_adapters.kafka import OnFailure, Worker
-from tidegate_adapters.kafka_ports import transactional_producer
+from tidegate_adapters.kafka.client import transactional_producer
+from tidegate_adapters.kafka.worker import OnFailure, Worker
 
 PARTITIONS, RECORDS = 4, 600
 MEMBER: Final = Path(__file__).with_name("exactly_once_member.py")

@@ -21,14 +21,14 @@ from tidegate.consumer.commands import Commit
 from tidegate.consumer.transactions import FENCED, commit_together, resolved, take_over
 from tidegate.model.effects import Failure
 from tidegate.model.records import Send, TopicPartition
-from tidegate_adapters.assignment import Assignment
-from tidegate_adapters.committing import Committing
-from tidegate_adapters.exactly_once import Transactions
-from tidegate_adapters.simulated_kafka import Network, SimulatedBroker
-from tidegate_adapters.simulated_kafka.requests import Code, InitProducerId, Partition, Position, ProducerEpoch
-from tidegate_adapters.simulated_kafka.transactions import TransactionCoordinator
-from tidegate_adapters.testing import run
-from tidegate_adapters.user_code import UserCode
+from tidegate_adapters.kafka.assignment import Assignment
+from tidegate_adapters.kafka.commits import Committing
+from tidegate_adapters.kafka.handler_calls import UserCode
+from tidegate_adapters.kafka.transactions import Transactions
+from tidegate_adapters.testing.event_loop import run
+from tidegate_adapters.testing.kafka import Network, SimulatedBroker
+from tidegate_adapters.testing.kafka.requests import Code, InitProducerId, Partition, Position, ProducerEpoch
+from tidegate_adapters.testing.kafka.transactions import TransactionCoordinator
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """Who is killed leaves coroutines behind that never end, and say so when they are collected."""
@@ -100,7 +100,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 def test_producers_with_ids_of_their_own_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the specimen `transactions.fences_nobody`."""
     epochs = iter(range(1_000_000))
-    monkeypatch.setattr("tidegate_adapters.kafka.transactional_id", lambda _group, _partition: f"{next(epochs)}")
+    monkeypatch.setattr("tidegate_adapters.kafka.worker.transactional_id", lambda _group, _partition: f"{next(epochs)}")
     assert found(SEEDS[ONCE[0]], ONCE) is not None
 
 

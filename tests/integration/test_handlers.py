@@ -22,9 +22,9 @@ from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.records import Record, TopicPartition
-from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome
-from tidegate_adapters.handlers import Called, Undecodable, Unread, called
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.embedded import EmbeddedLog, EmbeddedRun, Outcome
+from tidegate_adapters.kafka.worker import Worker
+from tidegate_adapters.runtime.handlers import Called, Undecodable, Unread, called
 
 RECORD = Record("orders", 0, 7, b"ann", b"5")
 NAMES = ("orders", "audit.ann", "audit.bob", "other")

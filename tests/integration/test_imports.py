@@ -20,26 +20,26 @@ IMPORT: Final = "from importlib import import_module\nfor name in {!r}:\n    imp
 ADAPTERS: Final = Path(__file__).parents[2] / "src" / "adapters" / "tidegate_adapters"
 CLI: Final = [f"tidegate_adapters.cli.{file.stem}" for file in sorted((ADAPTERS / "cli").glob("[!_]*.py"))]
 PROMISED: Final[Mapping[str, str]] = {
-    "": IMPORT.format(["tidegate.catalogue", "tidegate_adapters.embedded", "tidegate_adapters.recorder"]),
+    "": IMPORT.format(["tidegate.catalogue", "tidegate_adapters.embedded.store", "tidegate_adapters.observe.recorder"]),
     "mongo": IMPORT.format(
         [f"tidegate_adapters.{each}" for each in ("mongo", "black_pipe", "payloads", "reactive")],
     ),
-    "kafka": IMPORT.format(["tidegate_adapters.kafka"]),
-    "worker": IMPORT.format(["tidegate_adapters.shell.application", "tidegate_adapters.worker_running"]),
+    "kafka": IMPORT.format(["tidegate_adapters.kafka.worker"]),
+    "worker": IMPORT.format(["tidegate_adapters.shell.application", "tidegate_adapters.kafka.run"]),
     "reactive": IMPORT.format(["tidegate_adapters.shell.application", "tidegate_adapters.reactive.command_line"]),
     "orchestrator": IMPORT.format(
         ["tidegate_adapters.shell.application", "tidegate_adapters.orchestrator.command_line"]
     ),
     "cli": IMPORT.format(CLI),
     "yaml": "import yaml",
-    "zstd": IMPORT.format(["tidegate_adapters.payloads"]),
-    "tracing": IMPORT.format(["tidegate_adapters.tracing"]),
-    "metrics": IMPORT.format(["tidegate_adapters.metrics"]),
+    "zstd": IMPORT.format(["tidegate_adapters.kit.payloads"]),
+    "tracing": IMPORT.format(["tidegate_adapters.observe.tracing"]),
+    "metrics": IMPORT.format(["tidegate_adapters.kafka.metrics"]),
     "hypothesis": IMPORT.format(["tidegate.strategies"]),
-    "pytest": IMPORT.format(["tidegate_adapters.pytest_plugin", "tidegate_adapters.simulating"]),
+    "pytest": IMPORT.format(["tidegate_adapters.testing.pytest_plugin", "tidegate_adapters.testing.sim_fixture"]),
     "dask": (
         "from tidegate.sim.exploration import Exploration\n"
-        "from tidegate_adapters.parallel import Order, in_processes, spread\n"
+        "from tidegate_adapters.exploring.parallel import Order, in_processes, spread\n"
         "Order('transition', Exploration()).sampler()\n"
     ),
 }
@@ -67,7 +67,7 @@ def test_what_runs_in_production_loads_no_simulator(module: str) -> None:
 
 def test_the_pattern_knows_a_simulator() -> None:
     """The embedded store is the simulated world."""
-    shows = SHOWS.format("tidegate_adapters.embedded")
+    shows = SHOWS.format("tidegate_adapters.embedded.store")
     loaded = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True).stdout.split()
 
     assert any(map(OF_TESTS.match, loaded))

@@ -43,9 +43,9 @@ from tests.integration.kafka_scripts import (
 )
 from tests.length import KAFKA_HAND_STEP, KAFKA_SCRIPTS, KAFKA_TABLE_STEP, KAFKA_WAIT_S
 
-from tidegate_adapters.simulated_kafka import CODES
-from tidegate_adapters.simulated_kafka.requests import OF_PRODUCERS
-from tidegate_adapters.testing import run
+from tidegate_adapters.testing.event_loop import run
+from tidegate_adapters.testing.kafka import CODES
+from tidegate_adapters.testing.kafka.requests import OF_PRODUCERS
 
 SCRIPT_S, TURNS = 120.0, 3
 A_FEW = (Produce(partition=0), Produce(partition=1, count=2), Produce(partition=2, count=1))

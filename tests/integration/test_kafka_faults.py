@@ -26,8 +26,8 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
 from tidegate.model.records import TopicPartition as Partition
-from tidegate_adapters import kafka_ports
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka import client as kafka_ports
+from tidegate_adapters.kafka.worker import Worker
 
 Topics = Callable[[int], str]
 BRIEF = PartitionRules(drain=Budget(2 * SECOND, SECOND // 2, SECOND // 2))

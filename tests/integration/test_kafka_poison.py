@@ -17,11 +17,11 @@ from aiokafka.errors import LeaderNotAvailableError
 from tidegate.model.errors import TidegateError
 from tidegate.model.records import Record, Send
 from tidegate.model.records import TopicPartition as Partition
-from tidegate_adapters.handlers import undecoded
-from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_ports import transactional_producer
-from tidegate_adapters.raw_records import batch_of
-from tidegate_adapters.undecodable import is_undecodable, read
+from tidegate_adapters.kafka.client import transactional_producer
+from tidegate_adapters.kafka.decoding import is_undecodable, read
+from tidegate_adapters.kafka.raw_batches import batch_of
+from tidegate_adapters.kafka.worker import OnFailure, Undecodable, Worker
+from tidegate_adapters.runtime.handlers import undecoded
 
 Topics = Callable[[int], str]
 IN_TIME_S: Final = 30.0

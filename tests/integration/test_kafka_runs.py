@@ -50,22 +50,22 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.sim.recording import Same, read
 from tidegate.sim.trace import Breach, Lane, Mover, Truth
-from tidegate_adapters import kafka, kafka_ports, namesakes
-from tidegate_adapters.assignment import Assignment, Topics
-from tidegate_adapters.beginnings import Beginnings
+from tidegate_adapters.base.safe_log import Lines
 from tidegate_adapters.cli.recordings import again
-from tidegate_adapters.committing import Committing
-from tidegate_adapters.kafka_member import Member
-from tidegate_adapters.lifecycle import Lifecycle
-from tidegate_adapters.log_lines import Lines
-from tidegate_adapters.namesakes import OwnName
-from tidegate_adapters.poll_loop import PollLoop
-from tidegate_adapters.runtime import Runtime, _Runners
-from tidegate_adapters.sending import DeadLetters, KafkaSink
-from tidegate_adapters.sinks import Outbox
-from tidegate_adapters.store import read as read_trace
-from tidegate_adapters.undone import Records
-from tidegate_adapters.user_code import UserCode
+from tidegate_adapters.exploring.counterexamples import read as read_trace
+from tidegate_adapters.kafka import client, static_membership, worker
+from tidegate_adapters.kafka.assignment import Assignment, Topics
+from tidegate_adapters.kafka.commits import Committing
+from tidegate_adapters.kafka.handler_calls import UserCode
+from tidegate_adapters.kafka.in_flight import Records
+from tidegate_adapters.kafka.lifecycle import Lifecycle
+from tidegate_adapters.kafka.member import Member
+from tidegate_adapters.kafka.poll_loop import PollLoop
+from tidegate_adapters.kafka.producer import DeadLetters, KafkaSink
+from tidegate_adapters.kafka.start_positions import Beginnings
+from tidegate_adapters.kafka.static_membership import OwnName
+from tidegate_adapters.runtime.reducers import Runtime, _Runners
+from tidegate_adapters.sinks.port import Outbox
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """Who is killed leaves coroutines behind that never end, and say so when they are collected."""
@@ -84,7 +84,7 @@ AGAIN: Final = ("rebalance", "stop", "evicted", "kill")
 """Faults that make members rebalance."""
 BUGS: Final[Mapping[str, Bug]] = {
     "a commit goes out under whatever generation there is": Bug(
-        kafka_ports.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("stall",),
+        client.commit, "if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):", "if False:", ("stall",),
         shown_by=("stall", 61)),
     "positions of a topic that has gone are committed of the next": Bug(
         Topics.is_gone, "self._is_gone(commit.partition, commit.generation)", "False", RECREATED,
@@ -95,7 +95,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a generation is not asked for": Bug(
         Committing._sent, "self._assignment.granted.get(request[0].generation, ports.NO_GENERATION)", "None", ("stall",),
         shown_by=("stall", 61)),
-    "the next owner begins one too late": Bug(kafka_ports.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
+    "the next owner begins one too late": Bug(client.committed, "(at.offset, at", "(at.offset + 1, at", AGAIN),
     "where a group begins is found anew by the next owner": Bug(Beginnings._told, '"" if is_first else None', '""', LATEST),
     "who has committed all begins anew": Bug(begins, "committed > end", "committed >= end", AGAIN),
     "a position beyond the end stays committed until something is done": Bug(Beginnings._told, "return position, None", 'return position, ""', BEYOND, shown_by=("beyond", 1312)),
@@ -104,7 +104,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a member below the start begins again": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.AGAIN", RETAINED),
     "a member below the start stays there": Bug(goes_on, "return GoesOn.AT_THE_START", "return GoesOn.WHERE_IT_IS", RETAINED, shown_by=("retained", 1405)),
     "a member below the start goes on at the end": Bug(PollLoop._go_on, "position, log)", "position, LogRange(log.end, log.end))", RETAINED),
-    "the client goes to the end by itself": Bug(kafka.Worker.run, "| _NO_RESET", "", RETAINED),
+    "the client goes to the end by itself": Bug(worker.Worker.run, "| _NO_RESET", "", RETAINED),
     "what is removed is not told": Bug(PollLoop._skip_removed, "self._beginnings.removed(partition, position, log)", "pass", RETAINED),
     "what was removed before a partition begins is not told": Bug(Beginnings._held, "self.removed(partition, committed[0], log)", "pass", RETAINED),
     "whose partition has gone while it looked where that begins has failed": Bug(
@@ -122,9 +122,9 @@ BUGS: Final[Mapping[str, Bug]] = {
     "of what came in one turn only the first is told": Bug(Runtime._turn, "= self._told, []", "= self._told[:1], []"),
     "what has ended is not looked at": Bug(Runtime._end, "self._come()", "pass"),
     "timers take a hundred times as long": Bug(Runtime._carry_out, "max(seconds, 0)", "100 * max(seconds, 0)", ("hangs", "slow")),
-    "partitions change places": Bug(kafka_ports.ours, "theirs_.partition)", "theirs_.partition ^ 1)"),
-    "revocations are not told": Bug(kafka_ports._Listener.on_partitions_revoked, "await self._on_revoked(sorted(map(ours, revoked)))", "pass", AGAIN),
-    "assignments are not told": Bug(kafka_ports._Listener.on_partitions_assigned, "await self._on_assigned(sorted(map(ours, assigned)))", "pass"),
+    "partitions change places": Bug(client.ours, "theirs_.partition)", "theirs_.partition ^ 1)"),
+    "revocations are not told": Bug(client._Listener.on_partitions_revoked, "await self._on_revoked(sorted(map(ours, revoked)))", "pass", AGAIN),
+    "assignments are not told": Bug(client._Listener.on_partitions_assigned, "await self._on_assigned(sorted(map(ours, assigned)))", "pass"),
     "each call is made twice": Bug(_Runners.enqueue, "for each in given]", "for each in given for _ in range(2)]"),
     "what a handler answers with is sent after it is told": Bug(_Runners._run, "reply = await work.then(", "asyncio.ensure_future(work.then(runner.given, reply)) if work.then else (", ("sends",)),
     "what a handler answers with is not sent": Bug(UserCode._ended, "await self._outbox.deliver(sends)", "pass", ("sends",)),
@@ -152,7 +152,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what is polled along with what cannot be decoded is lost": Bug(PollLoop._read_on, "assignment.seek(partition, positions[partition])", "pass", ("poison",)),
     "what cannot be decoded is left out": Bug(PollLoop._read_on, "self._deliver(partition, found.records)", "pass", ("poison",)),
     "the group does not wait for the drain": Bug(
-        kafka._times, "heartbeat_ms * MILLISECOND + drain.total + _ON_THE_WAY", "5 * _ON_THE_WAY", ("slow", "hangs", "stubborn")
+        worker._times, "heartbeat_ms * MILLISECOND + drain.total + _ON_THE_WAY", "5 * _ON_THE_WAY", ("slow", "hangs", "stubborn")
     ),
     "what outlives its partition does not count": Bug(
         ConsumerRules._stepped, "outliving = given_up(outliving, before, done.commands)", "pass", ("stubborn",)
@@ -175,7 +175,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what sends is not ended": Bug(Member._left, "self._outbox.stop()", "asyncio.sleep(0)", ("sends",)),
     "a question that failed is not asked again": Bug(Assignment._resumed, "continue", "return", ("asks",)),
     "a question that failed is never answered": Bug(Beginnings._is_answered, "found = error", "return True", ("asks",)),
-    "the client sends again what has failed": Bug(kafka_ports.commit, "if error.retriable:", "if False:", ("commits",), shown_by=("commits", 18)),
+    "the client sends again what has failed": Bug(client.commit, "if error.retriable:", "if False:", ("commits",), shown_by=("commits", 18)),
     "whoever exits twice does not drain": Bug(Lifecycle.end_with, "not self.is_called_off", "True", ("exits",)),
     "a log may raise": Bug(Lines.__call__, "except BaseException:", "except KeyError:", ("log",)),
     "a session that was lost is told as a revocation": Bug(Member._revoked, "is_lost = ports.generation_of(self._client) == ports.NO_GENERATION", "is_lost = False", ("evicted", "stall"), shown_by=("evicted", 185)),
@@ -183,8 +183,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "what has failed is tried again at once": Bug(Member._begin, "jittered(duration, jitter_ppm, draw) / SECOND", "0", ("log",)),
     "whose name was taken joins again": Bug(Member._revoked, "raise asyncio.CancelledError", "return", NAMED),
     "who has failed joins again while it asks why": Bug(PollLoop.run, "ports.join_no_more(self._client)", "pass", NAMED, shown_by=("named", 1267)),
-    "nobody asks whether a name was taken": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return False", NAMED),
-    "whoever is put out has lost its name": Bug(namesakes.is_taken, "return code == FENCED_INSTANCE_ID", "return True", NAMED),
+    "nobody asks whether a name was taken": Bug(static_membership.is_taken, "return code == FENCED_INSTANCE_ID", "return False", NAMED),
+    "whoever is put out has lost its name": Bug(static_membership.is_taken, "return code == FENCED_INSTANCE_ID", "return True", NAMED),
     "whoever asks for its name joins no more": Bug(OwnName.is_taken, "            return False\n        error", "            return True\n        error", NAMED),
     "whose name was taken is not told so": Bug(OwnName.is_taken, "self._life.tell(NameTaken())", "pass", NAMED),
     "keys are not told": Bug(PollLoop._deliver, "if self._needs_keys else ()", "if False else ()", ORDERED),

@@ -28,7 +28,7 @@ from tests.length import BRIEF_SOAK, SOAK, Soak
 
 from tidegate.consumer.commands import Assigned
 from tidegate.model.records import Record
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.worker import Worker
 
 ROOT: Final = Path(__file__).parents[2]
 PARTITIONS: Final = 2

@@ -19,7 +19,7 @@ from tidegate.consumer.drain import Budget
 from tidegate.consumer.partition import PartitionRules
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record
-from tidegate_adapters.kafka import OnFailure, Worker
+from tidegate_adapters.kafka.worker import OnFailure, Worker
 
 IN_TIME_S = 30.0
 IN_TIME = 30 * SECOND

@@ -32,9 +32,9 @@ from tidegate.model.instants import SECOND, Instant
 from tidegate.model.records import BROKER, PRODUCER, Record
 from tidegate.sim.recording import Other, Same, read
 from tidegate_adapters.cli.recordings import again
-from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import client, record_of
-from tidegate_adapters.recorder import Recorder
+from tidegate_adapters.kafka.client import client, record_of
+from tidegate_adapters.kafka.worker import Worker
+from tidegate_adapters.observe.recorder import Recorder
 
 RECORDS, PARTITIONS = 20_000, 8
 MEMBER = Path(__file__).with_name("kafka_member.py")

@@ -31,11 +31,12 @@ from tidegate.model.instants import MILLISECOND, SECOND, STORE, Instant
 from tidegate.model.operations import InsertOne, find_one, insert_one
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
-from tidegate_adapters import leases, testing
-from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Link, Rule, command_error, write_concern_error
-from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, leader, leader_async, lease, lease_async
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.kit import leases
+from tidegate_adapters.kit.leases import Held, LeaseBusy, LeaseLost, leader, leader_async, lease, lease_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo
+from tidegate_adapters.testing import event_loop
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Link, Rule, command_error, write_concern_error
 
 TERMS: Final = Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2)
 QUICK: Final = Terms(ttl=1_500 * MILLISECOND, heartbeat=200 * MILLISECOND, margin=100 * MILLISECOND)
@@ -70,9 +71,9 @@ def test_a_request_without_an_answer_is_logged_by_how_many_there_were(
 
     if lost is None:
         with pytest.raises(LeaseLost):
-            testing.run(main, 0)
+            event_loop.run(main, 0)
     else:
-        testing.run(main, 0)
+        event_loop.run(main, 0)
     told = [(each.levelname, each.getMessage()) for each in caplog.records if each.name == leases.__name__]
     levels = [level for level, _ in told]
     assert {each.levelname for each in caplog.records if each.name != leases.__name__} <= {"DEBUG"}
@@ -97,7 +98,7 @@ def test_its_record_is_asked_for_as_long_as_it_may() -> None:
             async with lease_async(silent, "l", pauses=pauses):
                 raise AssertionError("it is held")
 
-    testing.run(main, 0)
+    event_loop.run(main, 0)
     assert [round(each - asked[0]) for each in asked] == [0, 1, 2, 3, 4, 5]
 
 
@@ -171,7 +172,7 @@ class Course:
             await asyncio.sleep(self.chance.uniform(0, 12))
             self.is_out = False
             if self.chance.random() < 0.5:
-                testing.stall(timedelta(seconds=self.chance.uniform(0, 10)))
+                event_loop.stall(timedelta(seconds=self.chance.uniform(0, 10)))
 
 
 def course(seed: int) -> Course:
@@ -188,7 +189,7 @@ def course(seed: int) -> Course:
             await weather
         return seen
 
-    return testing.run(main, seed)
+    return event_loop.run(main, seed)
 
 
 def check(seed: int) -> Course:
@@ -239,7 +240,7 @@ def wakes_no_more(self: Any) -> None:
 def test_a_planted_bug_is_found(monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]) -> None:
     """Each by some seed."""
     plant(monkeypatch, name, wrong)
-    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup, testing.Deadlock)):  # noqa: PT012  a block is what it is about
+    with pytest.raises((AssertionError, TimeoutError, ExceptionGroup, event_loop.Deadlock)):  # noqa: PT012  a block is what it is about
         for seed in range(SEEDS):
             check(seed)
 
@@ -565,7 +566,7 @@ def test_a_lease_leaves_nothing_behind_and_wakes_no_more_than_it_has_to(monkeypa
         assert wakes == woken
 
     monkeypatch.setattr(leases._Tenancy, "_wake", counted)  # noqa: SLF001
-    testing.run(main, 0)
+    event_loop.run(main, 0)
     assert 60 * SECOND // TERMS.heartbeat <= wakes + 2 < 60 * SECOND // TERMS.heartbeat + 10
 
 
@@ -660,8 +661,8 @@ def test_a_process_that_is_forked_in_a_block_leaves_it() -> None:
     """It holds nothing, and waits for nothing; the lease stays with who holds it."""
     code = textwrap.dedent("""
         import os
-        from tidegate_adapters.embedded import Embedded
-        from tidegate_adapters.leases import lease
+        from tidegate_adapters.embedded.store import Embedded
+        from tidegate_adapters.kit.leases import lease
 
         with lease(Embedded(), "l") as held:
             child = os.fork()
@@ -709,8 +710,8 @@ def test_who_is_interrupted_while_he_waits_waits_no_more() -> None:
     """By Ctrl-C; and his thread ends. Who runs the tests in the background may have them ignore it."""
     code = textwrap.dedent("""
         import os, signal, threading
-        from tidegate_adapters.embedded import Embedded
-        from tidegate_adapters.leases import lease
+        from tidegate_adapters.embedded.store import Embedded
+        from tidegate_adapters.kit.leases import lease
 
         signal.signal(signal.SIGINT, signal.default_int_handler)
         store = Embedded()

@@ -19,7 +19,7 @@ from tests.integration.browser import Browser, Tab
 
 from tidegate.model.effects import NotApplied
 from tidegate.model.errors import Misuse
-from tidegate_adapters.configuration import configured, from_environment
+from tidegate_adapters.observe.http import Asked
 from tidegate_adapters.page import live
 from tidegate_adapters.page.live import (
     MODULES,
@@ -40,7 +40,7 @@ from tidegate_adapters.page.live import (
 )
 from tidegate_adapters.page.parts import script_of
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.serving import Asked
+from tidegate_adapters.shell.configuration import configured, from_environment
 
 TOKEN: Final = "correct-horse-battery"  # noqa: S105  of these tests
 HOSTILE: Final = "<img src=x onerror=alert(1)></script><script>alert(2)</script>\u202e"

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.records import TopicPartition
-from tidegate_adapters.logs import LogFormat, log_to
-from tidegate_adapters.printable import SHOWN_MAX, redacted
+from tidegate_adapters.base.redaction import SHOWN_MAX, redacted
+from tidegate_adapters.observe.logs import LogFormat, log_to
 
 LOG = logging.getLogger("shop")
 

@@ -14,12 +14,12 @@ import pytest
 from tidegate.model.documents import Document
 from tidegate.model.operations import InsertOne
 from tidegate.model.records import Record
-from tidegate_adapters import loop_watch
-from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.kafka.embedded import EmbeddedLog, EmbeddedRun
+from tidegate_adapters.kafka.worker import Worker
 from tidegate_adapters.orchestrator import Orchestrator
 from tidegate_adapters.reactive import Change, Reactive
+from tidegate_adapters.runtime import loop_watch
 
 STANDS_S: Final = 0.1
 

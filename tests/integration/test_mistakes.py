@@ -39,21 +39,21 @@ from tidegate.services.atomic_service import AtomicService, Runner
 from tidegate.services.retention import Retention
 from tidegate.sim import Process, Scenario, factory, world_with
 from tidegate.sinks.circuit_breaker import CircuitBreaker
-from tidegate_adapters import targets
-from tidegate_adapters.configuration import configured, from_arguments, from_environment
-from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.kafka import Later, OnFailure, Worker
-from tidegate_adapters.leases import lease
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.exploring import targets
+from tidegate_adapters.kafka.worker import Later, OnFailure, Worker
+from tidegate_adapters.kit.leases import lease
+from tidegate_adapters.kit.payloads import AsyncPayloads, Payloads
+from tidegate_adapters.kit.resilience import Rules
 from tidegate_adapters.mongo import Mongo, connect
 from tidegate_adapters.orchestrator import Orchestrator, Rate, on_cron, on_event
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
-from tidegate_adapters.payloads import AsyncPayloads, Payloads
 from tidegate_adapters.reactive import CleanUp, Debounce, Reactive
 from tidegate_adapters.reactive.changes import Change, SyncChange
 from tidegate_adapters.reactive.office import Office
-from tidegate_adapters.resilience import Rules
-from tidegate_adapters.testing import stall
+from tidegate_adapters.shell.configuration import configured, from_arguments, from_environment
+from tidegate_adapters.testing.event_loop import stall
 
 Row = tuple[str, Callable[[], object], str]
 """Its number, what is done, and what the message says; others may stand where there is a bar."""

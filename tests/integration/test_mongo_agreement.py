@@ -91,10 +91,10 @@ from tidegate.model.operations import (
 )
 from tidegate.sim.world import pinned
 from tidegate.strategies import operations, pairs, values
-from tidegate_adapters.bson_values import CODEC, loaded, stored
-from tidegate_adapters.driver import choosing, documents, run, run_async
-from tidegate_adapters.embedded import Embedded, process_clock
+from tidegate_adapters.embedded.store import Embedded, process_clock
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async
+from tidegate_adapters.mongo.bson import CODEC, loaded, stored
+from tidegate_adapters.runtime.driver import choosing, documents, run, run_async
 
 STEPS: Final = 6
 COLLECTION: Final = "things"

@@ -23,9 +23,9 @@ from tidegate.model.documents import Document, Field
 from tidegate.model.effects import NotApplied, Refused, is_duplicate
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.operations import find_all, insert_one
-from tidegate_adapters import mongo_clients
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async
-from tidegate_adapters.mongo_clients import close_shared, close_shared_async, shared, shared_async
+from tidegate_adapters.mongo import clients as mongo_clients
+from tidegate_adapters.mongo.clients import close_shared, close_shared_async, shared, shared_async
 
 EMAIL = Field[str]("email")
 UNIQUE = {"people": ((EMAIL,),)}
@@ -115,8 +115,8 @@ def test_who_could_not_connect_tries_again(mongodb: str, monkeypatch: pytest.Mon
 
 FORKS = """
 import os, sys
-from tidegate_adapters import mongo_clients
-from tidegate_adapters.mongo_clients import close_shared, shared
+from tidegate_adapters.mongo import clients as mongo_clients
+from tidegate_adapters.mongo.clients import close_shared, shared
 mine = shared(sys.argv[1])
 with mongo_clients._guard, mongo_clients._locks[sys.argv[1]]:  # as where another thread is about to connect
     if (child := os.fork()) == 0:

@@ -31,9 +31,9 @@ from pymongo.errors import (
 
 from tidegate.model.effects import Ambiguous, Failure, NotApplied, NotDurable, Refused
 from tidegate.model.errors import Misuse
-from tidegate_adapters.mongo_attempts import Requests, before
-from tidegate_adapters.mongo_codes import CODES, LABELS, SILENT_LABELS
-from tidegate_adapters.mongo_errors import (
+from tidegate_adapters.mongo.attempts import Requests, before
+from tidegate_adapters.mongo.error_codes import CODES, LABELS, SILENT_LABELS
+from tidegate_adapters.mongo.errors import (
     Before,
     DriverError,
     failure,

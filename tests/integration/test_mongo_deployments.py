@@ -22,9 +22,9 @@ from tidegate.reactive.snapshot import Computed, Projection
 from tidegate.reactive.stream_records import new_stream
 from tidegate.reactive.task_documents import stored as stored_record
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate_adapters.bson_values import CODEC, loaded, stored
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.mongo.bson import CODEC, loaded, stored
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 Raw: TypeAlias = dict[str, Any]
 KEY: Final = Field[Any]("_id")

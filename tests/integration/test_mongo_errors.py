@@ -52,13 +52,13 @@ from tidegate.model.operations import (
     update_one,
 )
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction, Transaction
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.change_streams import ChangeStream
-from tidegate_adapters.driver import choosing, documents, local, run, run_async
+from tidegate_adapters.kit.resilience import AsyncKit, Kit
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async, make_unique, make_unique_async, masked
 from tidegate_adapters.mongo import connection as connection_module
-from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.resilience import AsyncKit, Kit
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.mongo.change_stream import ChangeStream
+from tidegate_adapters.runtime.driver import choosing, documents, local, run, run_async
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]

@@ -46,9 +46,9 @@ from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import FindAll, FindOne, find_all, find_one, insert_one, update_one
 from tidegate.retries.backoff import Exponential
 from tidegate.retries.pauses import Pauses
-from tidegate_adapters.black_pipe import Action, BlackPipe, Link, Rule
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo, connect, connect_async
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Link, Rule
 
 THREADS: Final = 6
 ELECTION_S: Final = 1.0

@@ -19,8 +19,8 @@ from tidegate.reactive.reconciler import Reconciler, ScannedTask, progress_of
 from tidegate.reactive.reconciliation import ReconciliationRun, TaskTrigger
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.tasks import Claim, TaskRules, Why
-from tidegate_adapters.driver import Handle, choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo, connect
+from tidegate_adapters.runtime.driver import Handle, choosing, documents, local, run
 
 KEY: Final = Field[Value](ID.name)
 IDS: Final[tuple[Any, ...]] = (

@@ -8,7 +8,7 @@ import sys
 import pytest
 from pymongo import lock
 
-from tidegate_adapters.mongo_locks import mend_locks
+from tidegate_adapters.mongo.locks import mend_locks
 
 
 async def _is_left_locked() -> bool:
@@ -40,7 +40,7 @@ def unmended(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="wait_for needs no task there")
 @pytest.mark.usefixtures("unmended")
 def test_the_driver_as_it_comes_leaves_a_lock_behind() -> None:
-    """Where this fails, the driver has mended it, and `mongo_locks` can go."""
+    """Where this fails, the driver has mended it, and `mongo.locks` can go."""
     assert asyncio.run(_is_left_locked())
 
 

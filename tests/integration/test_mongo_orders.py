@@ -40,11 +40,11 @@ from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, Instant
 from tidegate.model.operations import Index, find_all, find_one, find_one_and_update, insert_one
 from tidegate.reactive.fetching import dues
 from tidegate.reactive.reactive_task import ReactiveTask
-from tidegate_adapters.bson_values import stored
-from tidegate_adapters.driver import choosing, documents, local, run
-from tidegate_adapters.embedded import Embedded, process_clock
+from tidegate_adapters.embedded.store import Embedded, process_clock
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, connect_async
+from tidegate_adapters.mongo.bson import stored
 from tidegate_adapters.orchestrator import Orchestrator
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 STATE: Final = Field[str]("state")
 PRIORITY: Final = Field[Any]("priority")

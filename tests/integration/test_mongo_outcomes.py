@@ -42,10 +42,10 @@ from tidegate.model.operations import (
 from tidegate.model.record_counts import CountRecords
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned, PlanPage
 from tidegate.reactive.snapshot import Projection
-from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
 from tidegate_adapters.mongo import Asked, AsyncMongo, Mongo
-from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.mongo_codes import CODES
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.mongo.error_codes import CODES
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
 
 Raw: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = type[Failure]

@@ -47,11 +47,11 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import Reconciler, ScannedTask
 from tidegate.reactive.snapshot import Computed, NotComputed, Projection, digest, snapshot
 from tidegate.reactive.strategies.snapshot import computed_projections
-from tidegate_adapters.bson_values import CODEC, loaded, stored
-from tidegate_adapters.driver import choosing, documents, local, run
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect_async
-from tidegate_adapters.mongo_planning import pipeline
+from tidegate_adapters.mongo.bson import CODEC, loaded, stored
+from tidegate_adapters.mongo.planning import pipeline
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 Raw: TypeAlias = dict[str, Any]
 MustLook: TypeAlias = Callable[[FindChanged, Document, tuple[Document, ...]], bool]

@@ -34,33 +34,26 @@ from tests.length import MONGO_RUNS, MONGO_STORIES_STEP
 
 from tidegate.sim.trace import Breach, Truth
 from tidegate.transactions import transacting
-from tidegate_adapters import (
-    driver,
-    leases,
-    mongo_attempts,
-    mongo_elections,
-    mongo_errors,
-    mongo_transactions,
-    resilience,
-)
-from tidegate_adapters.change_streams import ChangeStream
-from tidegate_adapters.mongo import calls, connection, store
-from tidegate_adapters.payloads import AsyncPayloads
-from tidegate_adapters.store import read as read_trace
+from tidegate_adapters.exploring.counterexamples import read as read_trace
+from tidegate_adapters.kit import leases, resilience
+from tidegate_adapters.kit.payloads import AsyncPayloads
+from tidegate_adapters.mongo import attempts, calls, connection, elections, errors, sessions, store
+from tidegate_adapters.mongo.change_stream import ChangeStream
+from tidegate_adapters.runtime import driver
 
 OF_RECORDS: Final = ("transitions", "settling")
 OF_TRANSFERS: Final = ("transfers",)
 BUGS: Final[Mapping[str, Bug]] = {
-    "what is ambiguous is told as not applied": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (NotApplied if said.outcome is Ambiguous else said.outcome)(reason)", OF_RECORDS, shown_by=("transitions", 44)),
-    "what is ambiguous is told as refused": Bug(mongo_errors.failure, "return said.outcome(reason)", "return (Refused if said.outcome is Ambiguous else said.outcome)(reason)", ("counters",)),
-    "a no after an earlier request is believed": Bug(mongo_errors.failure, "if (before is Before.OPEN and is_no)", "if (False and is_no)", ("kit",), shown_by=("kit", 225)),
-    "what is not durable is told as done": Bug(mongo_errors.failure, "return said.outcome(reason)", "return None if said.outcome is NotDurable else said.outcome(reason)", ("kit",), shown_by=("kit", 110)),
-    "a part that was done is forgotten": Bug(mongo_errors.failure_of_many, "if type(said) not in {Refused, NotApplied} or is_of_all:", "if True:", ("kit",), shown_by=("kit", 17139)),
-    "earlier requests are forgotten": Bug(mongo_attempts.before, "others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests", "others = []", ("kit",), shown_by=("kit", 199)),
-    "of two requests one is seen": Bug(mongo_attempts.Attempts.started, "requests.append({})", "requests[:] = [{}]", ("kit",), shown_by=("kit", 199)),
+    "what is ambiguous is told as not applied": Bug(errors.failure, "return said.outcome(reason)", "return (NotApplied if said.outcome is Ambiguous else said.outcome)(reason)", OF_RECORDS, shown_by=("transitions", 44)),
+    "what is ambiguous is told as refused": Bug(errors.failure, "return said.outcome(reason)", "return (Refused if said.outcome is Ambiguous else said.outcome)(reason)", ("counters",)),
+    "a no after an earlier request is believed": Bug(errors.failure, "if (before is Before.OPEN and is_no)", "if (False and is_no)", ("kit",), shown_by=("kit", 225)),
+    "what is not durable is told as done": Bug(errors.failure, "return said.outcome(reason)", "return None if said.outcome is NotDurable else said.outcome(reason)", ("kit",), shown_by=("kit", 110)),
+    "a part that was done is forgotten": Bug(errors.failure_of_many, "if type(said) not in {Refused, NotApplied} or is_of_all:", "if True:", ("kit",), shown_by=("kit", 17139)),
+    "earlier requests are forgotten": Bug(attempts.before, "others = requests[:-1] if error is None or is_said_by(requests[-1], error) else requests", "others = []", ("kit",), shown_by=("kit", 199)),
+    "of two requests one is seen": Bug(attempts.Attempts.started, "requests.append({})", "requests[:] = [{}]", ("kit",), shown_by=("kit", 199)),
     "requests are not seen": Bug(store.AsyncMongo._ask, "REQUESTS.set(requests)", "REQUESTS.set(None)", OF_RECORDS, shown_by=("transitions", 34)),
-    "reads see what no majority has": Bug(mongo_elections._of, "ReadConcern(level) if elections is None else _After(level, elections)", "ReadConcern('local')", ("counters",), shown_by=("counters", 2335)),
-    "reads of a new primary see what was before": Bug(mongo_elections._of, "if elections is None else _After(level, elections)", "", ("transitions",), shown_by=("transitions", 344)),
+    "reads see what no majority has": Bug(elections._of, "ReadConcern(level) if elections is None else _After(level, elections)", "ReadConcern('local')", ("counters",), shown_by=("counters", 2335)),
+    "reads of a new primary see what was before": Bug(elections._of, "if elections is None else _After(level, elections)", "", ("transitions",), shown_by=("transitions", 344)),
     "writes are acknowledged by one": Bug(connection.opened, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", (*OF_RECORDS, "increments")),
     "the kit takes what one has for done": Bug(resilience.AsyncKit.__init__, "**_HANDLE", "**{**_HANDLE, 'write_concern': WriteConcern(1)}", ("kit",)),
     "the kit forgets that it has sent": Bug(resilience._failing, "before(requests, error) if listens(client) else Before.NOTHING", "Before.NOTHING", ("kit",), shown_by=("kit", 199)),
@@ -81,10 +74,10 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a stream keeps a cursor that has failed": Bug(ChangeStream.read, "await self.close()", "pass", ("streams",), shown_by=("streams", 59)),
     "a commit is not asked for again": Bug(transacting.in_transaction, "failures.Operation.RECOGNISED, policy)", "failures.Operation.RECOGNISED, attrs.evolve(policy, attempts_max=1))", OF_TRANSFERS, shown_by=("transfers", 1550)),
     "an unknown commit is taken for a no": Bug(transacting.in_transaction, "return Unknown(sent.failure, attempts)", "return NotDone(sent.failure, attempts)", OF_TRANSFERS, shown_by=("transfers", 45477)),
-    "a commit that no majority has is taken for one": Bug(mongo_errors.failure_of_commit, "return said if isinstance(said, NotDurable)", "return True if isinstance(said, NotDurable)", OF_TRANSFERS, shown_by=("transfers", 45477)),
+    "a commit that no majority has is taken for one": Bug(errors.failure_of_commit, "return said if isinstance(said, NotDurable)", "return True if isinstance(said, NotDurable)", OF_TRANSFERS, shown_by=("transfers", 45477)),
     "a commit of nothing is taken for one": Bug(transacting.in_transaction, "if sent.reply:", "if True:", OF_TRANSFERS, shown_by=("transfers", 658)),
-    "a conflict is taken for lasting": Bug(mongo_errors.failure_of_statement, "return NotApplied(f", "return Refused(f", OF_TRANSFERS),
-    "the session of a transaction is not ended": Bug(mongo_transactions.Sessions._over, "await call(session.raw.end_session)", "pass", OF_TRANSFERS),
+    "a conflict is taken for lasting": Bug(errors.failure_of_statement, "return NotApplied(f", "return Refused(f", OF_TRANSFERS),
+    "the session of a transaction is not ended": Bug(sessions.Sessions._over, "await call(session.raw.end_session)", "pass", OF_TRANSFERS),
     "statements go beside the transaction": Bug(calls.carrying, "session=session)", ")", OF_TRANSFERS),
     "reads go beside the transaction": Bug(calls.carrying, "session=session)", "**({} if isinstance(operation, FindOne) else {'session': session}))", OF_TRANSFERS, shown_by=("transfers", 328)),
     "a stream begins anew from now": Bug(ChangeStream._pipeline, '{"$changeStream": begin}', '{"$changeStream": {}}', ("streams",)),

@@ -16,8 +16,8 @@ from tidegate.services.executions import ExecutionStatus
 from tidegate.services.members import everybody, join, leave, membership_of
 from tidegate.services.membership import DEAD_AFTER, Joined
 from tidegate.services.service_runner import Abandoned, Completed, ServiceRunner, execution_of, gate_of, new_gate
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 RUN = Field[str]("run")
 

@@ -22,10 +22,10 @@ from tidegate.model.documents import ID, Eq
 from tidegate.model.history import HISTORY_MAX
 from tidegate.model.instants import Instant
 from tidegate.model.operations import FindOne, InsertOne
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
-from tidegate_adapters.mongo_attempts import Attempts
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
 

@@ -66,8 +66,8 @@ from tidegate.reactive.snapshot import (
     snapshot,
 )
 from tidegate.reactive.strategies.snapshot import computed_projections
-from tidegate_adapters.bson_values import CODEC, loaded, stored
 from tidegate_adapters.mongo import changes, condition
+from tidegate_adapters.mongo.bson import CODEC, loaded, stored
 
 Raw: TypeAlias = dict[str, Any]
 Pair: TypeAlias = tuple[Document, Document]

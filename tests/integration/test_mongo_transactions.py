@@ -49,14 +49,13 @@ from tidegate.sim.recording import Same, executed, read
 from tidegate.transactions import laws
 from tidegate.transactions.transacting import in_transaction
 from tidegate.transactions.transfers import Transfer, Transferred, account, transfer
-from tidegate_adapters import mongo_transactions
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.bson_values import CODEC, loaded
-from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.embedded import Embedded, process_clock
-from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, make_unique
-from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.recorder import Recorder
+from tidegate_adapters.embedded.store import Embedded, process_clock
+from tidegate_adapters.mongo import AsyncMongo, Mongo, connect, make_unique, sessions
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.mongo.bson import CODEC, loaded
+from tidegate_adapters.observe.recorder import Recorder
+from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 
 A: Final = Field[Any]("a")
 KEYS: Final = ("x", "y", "z")
@@ -504,7 +503,7 @@ def test_a_run_ends_what_it_leaves_open(bank: Bank, mongod: MongoServer) -> None
 
 def test_sessions_are_bounded(bank: Bank, mongod: MongoServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest makes room, and a session that begins another transaction ends the one before; both are over then."""
-    monkeypatch.setattr(mongo_transactions, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 2)
     read = find_one("accounts", Eq(ID, "a"))
     with MongoClient[Any](mongod.uri) as client:
         store = Mongo(client, bank.name)

@@ -32,10 +32,10 @@ from tidegate.model.documents import ID, Document, Eq, Push
 from tidegate.model.effects import Ambiguous, Call, Failure, NotApplied, Program
 from tidegate.model.history import HISTORY_MAX, Change
 from tidegate.model.operations import InsertOne, Operation, UpdateOne, find_one
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.bson_values import CODEC, loaded
-from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
 from tidegate_adapters.mongo import AsyncMongo, Mongo, connect
+from tidegate_adapters.mongo.bson import CODEC, loaded
+from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]

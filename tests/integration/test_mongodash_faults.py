@@ -38,7 +38,7 @@ from tidegate.reactive.reconciler import stored_progress
 from tidegate.reactive.reconciliation import Checkpoint, Progress
 from tidegate.reactive.snapshot import Computed
 from tidegate.reactive.tasks import WhyNot
-from tidegate_adapters.bson_values import stored
+from tidegate_adapters.mongo.bson import stored
 from tidegate_adapters.reactive import Change, Later
 from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS

@@ -17,10 +17,10 @@ from tidegate.model.errors import Misuse
 from tidegate.reactive.mongodash_records import GLOBALS, Imported, ImportedBefore, MongodashImport, StillWritten
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Projection
-from tidegate_adapters.bson_values import CODEC, loaded
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.mongo.bson import CODEC, loaded
 from tidegate_adapters.reactive import Change, Reactive
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 Raw: TypeAlias = dict[str, Any]
 NOW: Final = datetime.now(UTC).replace(microsecond=0, tzinfo=None)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from tidegate.retries.failures import STEPS, Knowledge, Operation
+from tidegate_adapters.kit.resilience import Rules
 from tidegate_adapters.mongo import CHECK_SECONDS, REPLY_MS
-from tidegate_adapters.resilience import Rules
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "mongodb.md").read_text(encoding="utf-8")
 

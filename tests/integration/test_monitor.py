@@ -37,14 +37,14 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, SECOND, Instant
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import Fixed
-from tidegate_adapters import testing
-from tidegate_adapters.embedded_log import EmbeddedLog
-from tidegate_adapters.handler_times import BOUNDS_S, Handled, HandlerTimes
-from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Producer
-from tidegate_adapters.serving import Answer, served
+from tidegate_adapters.kafka.client import Producer
+from tidegate_adapters.kafka.embedded import EmbeddedLog
+from tidegate_adapters.kafka.monitor import of_health
+from tidegate_adapters.kafka.worker import Worker
+from tidegate_adapters.observe.handler_times import BOUNDS_S, Handled, HandlerTimes
+from tidegate_adapters.observe.http import Answer, served
 from tidegate_adapters.shell.monitor import looking
-from tidegate_adapters.worker_monitor import of_health
+from tidegate_adapters.testing import event_loop
 
 P0: Final = TopicPartition("orders", 0)
 SOON: Final = timedelta(milliseconds=300)
@@ -290,7 +290,7 @@ def test_a_store_that_takes_long_to_say_how_it_is_is_asked_for_a_tenth_of_the_ti
 
     for takes, every in ((10.0, 100.0), (0.0, 5.0)):
         asked.clear()
-        testing.run(partial(asking, takes), 1)
+        event_loop.run(partial(asking, takes), 1)
         assert {round(after - at) for at, after in pairwise(asked)} == {every}
 
 
@@ -378,7 +378,7 @@ def test_a_sink_that_does_not_answer_is_shown_in_the_log_in_health_and_in_metric
         worker.stop()
         await run
 
-    testing.run(scenario, 1)
+    event_loop.run(scenario, 1)
     assert "kafka does not answer: nothing is delivered for 5 s" in caplog.text
     assert "payloads were not delivered to kafka, and are tried again: OSError: no route" in caplog.text
     assert (
@@ -570,9 +570,9 @@ def is_at(health: object, partition: TopicPartition, position: int) -> bool:
 WITHOUT: Final = """
 import asyncio, sys, urllib.request
 sys.modules["prometheus_client"] = None
-from tidegate_adapters.embedded_log import EmbeddedLog
-from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import Producer
+from tidegate_adapters.kafka.embedded import EmbeddedLog
+from tidegate_adapters.kafka.worker import Worker
+from tidegate_adapters.kafka.client import Producer
 async def handle(record): ...
 
 async def main():

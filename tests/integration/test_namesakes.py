@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from aiokafka import errors
 
-from tidegate_adapters.kafka_ports import Client, join_no_more
-from tidegate_adapters.namesakes import FENCED_INSTANCE_ID, NamedHeartbeat, Seat, is_taken, seat_of
-from tidegate_adapters.testing import run
+from tidegate_adapters.kafka.client import Client, join_no_more
+from tidegate_adapters.kafka.static_membership import FENCED_INSTANCE_ID, NamedHeartbeat, Seat, is_taken, seat_of
+from tidegate_adapters.testing.event_loop import run
 
 SEAT = Seat("g", "shipping-1", 3, "shipping-1-abc")
 

@@ -15,9 +15,9 @@ from tidegate.model.errors import Misuse
 from tidegate.model.operations import delete_one, find_all, find_one, find_one_and_update, insert_one
 from tidegate.sim import Process, Returned, Scenario, contents, factory, world_with
 from tidegate.testing import assert_no_counterexample
-from tidegate_adapters.driver import choosing, documents, run
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import Mongo, connect
+from tidegate_adapters.runtime.driver import choosing, documents, run
 
 OWN_ID: Final = Field[Foreign]("_id")
 ORDER: Final = Field[Foreign]("order")

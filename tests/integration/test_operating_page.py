@@ -18,7 +18,6 @@ from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli.command_line import parsed
 from tidegate_adapters.cli.orchestrator import orchestrator
 from tidegate_adapters.cli.reactive import reactive
-from tidegate_adapters.configuration import configured
 from tidegate_adapters.orchestrator import metrics as orchestrator_metrics
 from tidegate_adapters.orchestrator import monitor as orchestrator_monitor
 from tidegate_adapters.orchestrator import tallies as orchestrator_tallies
@@ -27,6 +26,7 @@ from tidegate_adapters.reactive import metrics as reactive_metrics
 from tidegate_adapters.reactive.monitor import of_health
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.tallies import NOTHING
+from tidegate_adapters.shell.configuration import configured
 from tidegate_adapters.shell.terminal import Terminal
 
 DOCS: Final = Path(__file__).parents[2] / "docs"

@@ -46,12 +46,11 @@ from tidegate.model.instants import MILLISECOND, MINUTE, SECOND, WALL, Instant, 
 from tidegate.model.operations import delete_one, find_all
 from tidegate.retries.polling import PollingBounds
 from tidegate.work.vocabulary import Heartbeat, HeartbeatReply, Run
-from tidegate_adapters import driver
-from tidegate_adapters.app_testing import OnEmbedded
-from tidegate_adapters.bson_values import natural
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.kit.payloads import AsyncPayloads, PayloadUnsettled
 from tidegate_adapters.mongo import connect_async
-from tidegate_adapters.mongo_clients import close_shared
+from tidegate_adapters.mongo.bson import natural
+from tidegate_adapters.mongo.clients import close_shared
 from tidegate_adapters.orchestrator import (
     Handle,
     InvocationAbsent,
@@ -70,7 +69,8 @@ from tidegate_adapters.orchestrator.children import ChildCall, Children, _called
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.orchestrator.workers import Workers
-from tidegate_adapters.payloads import AsyncPayloads, PayloadUnsettled
+from tidegate_adapters.runtime import driver
+from tidegate_adapters.testing.app import OnEmbedded
 
 Raw: TypeAlias = dict[str, Any]
 STORES: Final = ("mongod", "embedded")

@@ -27,7 +27,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Orchestrator
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.turns import ServiceRules

@@ -16,7 +16,7 @@ import pytest
 from pymongo import MongoClient
 
 from tidegate.model.documents import Descending
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Orchestrator, Task
 
 PATIENCE_S: Final = 30.0

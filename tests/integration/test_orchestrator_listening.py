@@ -14,11 +14,11 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import OperationFailure
 from tests.integration.mongo_loop import in_loop
 
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.cancelling import ended
+from tidegate_adapters.base.cancellation import ended
 from tidegate_adapters.mongo import AsyncMongo
 from tidegate_adapters.orchestrator import listening
-from tidegate_adapters.sites import Site
+from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 
 
 def heard(uri: str, database: str, work: Callable[[Any, list[float]], Any]) -> None:

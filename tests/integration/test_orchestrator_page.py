@@ -35,12 +35,12 @@ from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.model.operations import update_one
 from tidegate.model.programs import insert_new
-from tidegate_adapters.driver import choosing, documents, local, run
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Handle, Orchestrator, on_cron, on_event, on_result
 from tidegate_adapters.orchestrator.page import COMMANDS, actions
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.page.live import Action, Span, packed
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 T = TypeVar("T")
 Raw = dict[str, Any]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass
 
 from tidegate.model.errors import Misuse
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import Orchestrator
 from tidegate_adapters.orchestrator.texts import codec_of
 

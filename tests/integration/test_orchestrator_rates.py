@@ -14,7 +14,7 @@ from tests.integration.mongo_loop import in_loop
 from tests.integration.test_orchestrator_app import STORES, office_of, served
 
 from tidegate.model.errors import Misuse
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import InvocationCancelled, MaxRunning, Orchestrator, Rate
 
 

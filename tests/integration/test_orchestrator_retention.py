@@ -14,7 +14,7 @@ from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MINUTE
 from tidegate.model.programs import insert_new
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import InvocationAbsent, InvocationFailed, MaxRunning, Orchestrator, Unique
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 

@@ -21,8 +21,8 @@ from tidegate.invocations import ending, heeding, placing, record_documents, rec
 from tidegate.invocations.taking import Taker
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.work import _liveness, worker
-from tidegate_adapters import connecting
 from tidegate_adapters.orchestrator.workers import Workers
+from tidegate_adapters.runtime import connection
 
 WORKLOADS: Final = ("orchestrator",)
 BUGS: Final[Mapping[str, Bug]] = {
@@ -41,7 +41,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "who waits keeps its slot": Bug(Workers._waiting, "if waits.number == 1 and not waits.is_over:", "if False:"),
     "who is cancelled while it wants a slot goes on without one": Bug(Workers._waiting, "await _in_any_case(resumed)", "await resumed", shown_by=("nothing", 29)),
     "who was interrupted waits for a slot": Bug(worker._resume, "is None]\n    given = {each.run: Slot.WITHOUT for each in wanting if each.why is not None}", "is None or True]\n    given = {}", shown_by=("nothing", 4)),
-    "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
+    "two processes have one name": Bug(connection.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed")),
     "conditions notice one by one": Bug(Evaluator.notice, "await _keep(self, found.occurrences, by)", "bool([await insert_new(self.occurrences, stored_occurrence(each)) for each in found.occurrences])", ("closed",), shown_by=("closed", 5195)),
     "whoever is silent is alive": Bug(recovery._unless_owned, "if now - owned_until >= 0:", "if False:", ("kill",)),
 }  # fmt: skip

@@ -19,7 +19,7 @@ from tidegate.invocations.jobs import Job
 from tidegate.invocations.status import StatusRecord
 from tidegate.invocations.taking import TakenRun
 from tidegate.model.documents import Document
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.orchestrator import InvocationFailed, Orchestrator
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.spans import Spans

@@ -523,7 +523,7 @@ def test_a_function_is_the_same_however_its_file_is_run(tmp_path: Path) -> None:
     ways = (
         ("shop.py",),
         ("-c", "import shop; shop.show()"),
-        ("-c", "from tidegate_adapters.targets import attribute; attribute('shop.py:show')[0]()"),
+        ("-c", "from tidegate_adapters.exploring.targets import attribute; attribute('shop.py:show')[0]()"),
     )
     said = {
         subprocess.run([sys.executable, *way], cwd=tmp_path, capture_output=True, text=True, check=True).stdout

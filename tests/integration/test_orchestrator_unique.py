@@ -13,8 +13,8 @@ from tests.integration.test_orchestrator_app import STORES, Mail, office_of, ser
 from tests.integration.test_orchestrator_triggers import TURNS
 
 from tidegate.model.errors import Misuse
-from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.mongo_clients import close_shared
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.mongo.clients import close_shared
 from tidegate_adapters.orchestrator import ArgumentsDiffer, Orchestrator, Unique, on_event
 
 DAY: Final = timedelta(days=1)

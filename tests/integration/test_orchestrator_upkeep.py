@@ -32,10 +32,10 @@ from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.firing import Fired, Firing, GivenUp, Held, TriggerRun
 from tidegate.triggers.trigger import Occurrence, Trigger
 from tidegate.triggers.trigger_documents import stored_occurrence, stored_run
-from tidegate_adapters.bson_values import stored
-from tidegate_adapters.driver import choosing, documents, local
-from tidegate_adapters.driver import run as run_by
 from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.mongo.bson import stored
+from tidegate_adapters.runtime.driver import choosing, documents, local
+from tidegate_adapters.runtime.driver import run as run_by
 
 Raw: TypeAlias = dict[str, Any]
 T = TypeVar("T")

@@ -22,9 +22,9 @@ from tidegate.sim.exploration import Exploration
 from tidegate.sim.faults import Fault
 from tidegate.sim.search import Progress
 from tidegate.sim.tally import Tally
+from tidegate_adapters.base.errors import WorkersLostError
 from tidegate_adapters.cli.command_line import main
-from tidegate_adapters.failures import WorkersLostError
-from tidegate_adapters.parallel import Order, in_processes, spread
+from tidegate_adapters.exploring.parallel import Order, in_processes, spread
 
 T = TypeVar("T")
 FAILS = Order("transition.request_id_ignored", Exploration(seed="0"))
@@ -141,7 +141,7 @@ def test_a_process_that_dies_is_replaced_and_what_was_finished_is_kept(monkeypat
     assert in_processes(order, range(100), jobs=1) == whole
     assert Path("died").exists()
     assert [kind for kind, _ in whole.faults] == [*kinds]
-    monkeypatch.setattr("tidegate_adapters.parallel.POOLS_MAX", 1)
+    monkeypatch.setattr("tidegate_adapters.exploring.parallel.POOLS_MAX", 1)
     with pytest.raises(WorkersLostError, match="worker processes died in 1 pools"):
         in_processes(Order("mine.py:dies", Exploration(seed="0")), range(100), jobs=1)
 

@@ -12,10 +12,10 @@ from tidegate.invocations.worker import Held
 from tidegate.model.effects import Ambiguous, Refused
 from tidegate.model.instants import SECOND, Instant
 from tidegate.reactive.pausing import PausedTask
-from tidegate_adapters import testing
 from tidegate_adapters.orchestrator.holding import Holding
 from tidegate_adapters.reactive.app import _Paused
 from tidegate_adapters.shell.app import look_until_answered
+from tidegate_adapters.testing import event_loop
 
 LATE: Final = (Ambiguous("no reply"), Ambiguous("no reply"))
 
@@ -50,7 +50,7 @@ def test_an_orchestrator_asks_until_it_is_told_or_never_will_be(answers: tuple[o
     async def begin(_: Random) -> None:
         await Holding(cast("Any", site), "control").begin(found.append, SECOND)
 
-    testing.run(begin, 1)
+    event_loop.run(begin, 1)
     assert (found, site.answers) == (held, [])
 
 
@@ -66,6 +66,6 @@ def test_reactive_tasks_are_asked_for_likewise(answers: tuple[object, ...], paus
         pool, placed = SimpleNamespace(pause=told.append), [SimpleNamespace(site=site, name="bill")]
         await look_until_answered(_Paused(cast("Any", pool), cast("Any", placed)).look, SECOND)
 
-    testing.run(begin, 1)
+    event_loop.run(begin, 1)
     assert told[-1] == paused
     assert not site.answers

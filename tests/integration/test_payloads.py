@@ -25,9 +25,7 @@ from tidegate.model.errors import MissingExtra, Misuse, TidegateError
 from tidegate.model.instants import MILLISECOND
 from tidegate.retries.backoff import Fixed
 from tidegate.retries.pauses import Pauses
-from tidegate_adapters.black_pipe import Action, BlackPipe, Rule
-from tidegate_adapters.mongo import connect, connect_async
-from tidegate_adapters.payloads import (
+from tidegate_adapters.kit.payloads import (
     THRESHOLD,
     AsyncPayloads,
     PayloadAbsent,
@@ -38,6 +36,8 @@ from tidegate_adapters.payloads import (
     Swept,
     UploadAbandoned,
 )
+from tidegate_adapters.mongo import connect, connect_async
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Rule
 
 MakeProxy = Callable[..., BlackPipe]
 AT_ONCE = timedelta()

@@ -42,10 +42,10 @@ from tidegate.sim.actors import Process
 from tidegate.sim.recording import Same, executed, read
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.tagged import named_classes
-from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
 from tidegate_adapters.mongo import AsyncMongo, Mongo
-from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.recorder import Recorder
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.observe.recorder import Recorder
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Rule, command_error, write_concern_error
 
 Raw: TypeAlias = dict[str, Any]
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
@@ -214,7 +214,7 @@ FAULTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "not durable": unconfirmed(1),
     TWICE: unconfirmed(2),
 }
-"""What becomes of the n-th command, or of two from there on; each class of errors is among it (`mongo_codes`)."""
+"""What becomes of the n-th command, or of two from there on; each class of errors is among it (`mongo.error_codes`)."""
 CUTS: Final[Mapping[str, Callable[[int], Rule]]] = {
     "the request is cut": lambda n: Rule(None, Action.CUT_REQUEST, skip=n - 1, times=1),
     "the reply is cut": lambda n: Rule(None, Action.CUT_REPLY, skip=n - 1, times=1),

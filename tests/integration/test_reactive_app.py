@@ -36,9 +36,9 @@ from tidegate.model.operations import FindAll, InsertOne, find_all, update_one
 from tidegate.reactive.pausing import Pausing
 from tidegate.retries.backoff import Policy
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.bson_values import CODEC, loaded, natural
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import Mongo, connect_async
+from tidegate_adapters.mongo.bson import CODEC, loaded, natural
 from tidegate_adapters.reactive import Change, ClaimLost, Later, Reactive, SyncChange
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings

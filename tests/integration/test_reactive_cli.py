@@ -21,9 +21,9 @@ from tidegate.model.documents import Value
 from tidegate.reactive.debounce import Debounce
 from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.tasks import TaskRules
-from tidegate_adapters import driver
-from tidegate_adapters.driver import choosing, documents, local
 from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.runtime import driver
+from tidegate_adapters.runtime.driver import choosing, documents, local
 
 APP: Final = """
 import asyncio
@@ -31,7 +31,7 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.reactive import Reactive
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate.retries.polling import PollingBounds

@@ -13,7 +13,7 @@ from tidegate.reactive import fetching, worker
 from tidegate.work.events import HandlersEnded, PollCompleted, TimerFired
 from tidegate.work.state import QueueState, WorkerState
 from tidegate.work.vocabulary import Interrupt, InterruptReason, Poll, PollResult, Result, StartHandlers, WriteResults
-from tidegate_adapters.exposition import Families
+from tidegate_adapters.observe.prometheus import Families
 from tidegate_adapters.reactive.metrics import families
 from tidegate_adapters.reactive.tallies import NOTHING, Tallies
 

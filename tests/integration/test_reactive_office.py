@@ -30,16 +30,16 @@ from tidegate.reactive.record_queries import Order, Query
 from tidegate.reactive.task_documents import stored
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.bson_values import CODEC, encoded, loaded
-from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.ids import exact, meant, readable
+from tidegate_adapters.base.cache import Sparing
+from tidegate_adapters.base.times import length
+from tidegate_adapters.embedded.store import Embedded
+from tidegate_adapters.mongo.bson import CODEC, encoded, loaded
+from tidegate_adapters.mongo.ids import exact, meant, readable
 from tidegate_adapters.reactive import Change, Reactive
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.planner import PlannerRules
 from tidegate_adapters.reactive.settings import ReactiveSettings
-from tidegate_adapters.sparing import Sparing
-from tidegate_adapters.testing import run
-from tidegate_adapters.times import length
+from tidegate_adapters.testing.event_loop import run
 
 QUICK: Final = PollingBounds(least=20 * MILLISECOND, most=200 * MILLISECOND, jitter=0)
 

@@ -26,13 +26,13 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.reconciler import EPOCH
 from tidegate.reactive.snapshot import Projection
 from tidegate.reactive.task_documents import DOCUMENT, SNAPSHOT, TASK
-from tidegate_adapters import testing
-from tidegate_adapters.embedded import Embedded
-from tidegate_adapters.embedded_changes import EmbeddedChanges
+from tidegate_adapters.embedded.changes import EmbeddedChanges
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.reactive import planner
 from tidegate_adapters.reactive.planner import Planner, PlannerRules
 from tidegate_adapters.reactive.sites import STREAMS
-from tidegate_adapters.sites import Site
+from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.testing import event_loop
 
 RULES: Final = PlannerRules(
     terms=Terms(ttl=6 * SECOND, heartbeat=2 * SECOND, margin=SECOND // 2),
@@ -105,7 +105,7 @@ class Course:
             await asyncio.sleep(self.chance.uniform(0, 8))
             self.is_out = False
             if self.chance.random() < 0.3:
-                testing.stall(timedelta(seconds=self.chance.uniform(0, 8)))
+                event_loop.stall(timedelta(seconds=self.chance.uniform(0, 8)))
 
     async def edit(self) -> None:
         """Documents come, change and go."""
@@ -246,7 +246,7 @@ def course(seed: int) -> Course:
         assert run.is_planned()
         return run
 
-    return testing.run(main, seed)
+    return event_loop.run(main, seed)
 
 
 def test_all_that_changes_is_planned_whatever_fails() -> None:

@@ -26,14 +26,14 @@ from tidegate.reactive.change_stream import events
 from tidegate.reactive.completion import Completer
 from tidegate.reactive.fetching import Fetcher
 from tidegate.work import _liveness, worker
-from tidegate_adapters import connecting
-from tidegate_adapters.change_streams import ChangeStream
+from tidegate_adapters.exploring.counterexamples import read as read_trace
 from tidegate_adapters.mongo import calls
+from tidegate_adapters.mongo.change_stream import ChangeStream
 from tidegate_adapters.reactive import app
 from tidegate_adapters.reactive.planner import Planner, _Looks
 from tidegate_adapters.reactive.workers import Pool
-from tidegate_adapters.store import read as read_trace
-from tidegate_adapters.work import HandlerWorkers
+from tidegate_adapters.runtime import connection
+from tidegate_adapters.runtime.workers import HandlerWorkers
 
 REACTIVE: Final = ("reactive",)
 BUGS: Final[Mapping[str, Bug]] = {
@@ -52,7 +52,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "a claim that another was faster with counts": Bug(Fetcher._claimed, "if matched == len(writes):", "if True:"),
     "writes are not guarded": Bug(task_documents.guarded, "Eq(VERSION, on.version), Eq(OWNER, on.owner), Eq(_TOKEN, on.token)", ""),
     "a lease is counted too long": Bug(_liveness.taken, "sent + queue.lease, sent", "sent + 2 * queue.lease, sent", ("cut",), shown_by=("cut", 104)),
-    "two processes have one name": Bug(connecting.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed"), shown_by=("closed", 301)),
+    "two processes have one name": Bug(connection.life_name, 'return f"', 'return f"one" or f"', ("kill", "closed"), shown_by=("closed", 301)),
     "handlers are not called": Bug(HandlerWorkers._begin, "return CallEach(self._handle, runs)", "return CallEach(lambda run: asyncio.sleep(0), runs)"),
     "later is never": Bug(Completer._outcome, "return Deferred(now + after)", "return Succeeded()"),
     "a failure is the last": Bug(Completer._outcome, "next_attempt(self.policy, max(claim.attempts, 1), since, now, draw)", "tasks.GiveUp()"),

@@ -31,7 +31,7 @@ from tests.length import REACTIVE_STORM
 
 from tidegate.reactive.record_queries import Query
 from tidegate.reactive.task_records import TaskStatus
-from tidegate_adapters.cancelling import ended
+from tidegate_adapters.base.cancellation import ended
 from tidegate_adapters.reactive.office import Office
 
 MEMBER: Final = Path(__file__).with_name("reactive_member.py")

@@ -17,9 +17,9 @@ from tests.integration.test_reactive_app import QUICK, follows, has_status, serv
 
 from tidegate.model.instants import SECOND
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.black_pipe import Action, BlackPipe, Body, Rule, command_error
 from tidegate_adapters.reactive import Change, Reactive
 from tidegate_adapters.reactive.settings import ReactiveSettings
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Body, Rule, command_error
 
 RARELY: Final = PollingBounds(least=60 * SECOND, most=60 * SECOND, jitter=0)
 """So that nobody claims it again meanwhile, which would do as well."""

@@ -33,10 +33,10 @@ from tidegate.model.errors import Misuse
 from tidegate.model.operations import UpdateOne, find_one, find_one_and_update, insert_one
 from tidegate.model.records import TopicPartition
 from tidegate.sim.recording import Other, Same, executed, read
-from tidegate_adapters.driver import Handle, choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 from tidegate_adapters.mongo import AsyncMongo, Mongo
-from tidegate_adapters.recorder import Recorder
+from tidegate_adapters.observe.recorder import Recorder
+from tidegate_adapters.runtime.driver import Handle, choosing, documents, local, local_async, run, run_async
 
 MINE: Final = """
 from functools import partial
@@ -239,8 +239,8 @@ KILLED: Final = """
 import sys
 from pathlib import Path
 from tidegate.model.effects import Call
-from tidegate_adapters.driver import choosing, local, run
-from tidegate_adapters.recorder import Recorder
+from tidegate_adapters.runtime.driver import choosing, local, run
+from tidegate_adapters.observe.recorder import Recorder
 
 async def endless():
     turn = 0

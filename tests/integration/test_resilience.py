@@ -29,11 +29,11 @@ from tidegate.model.instants import MILLISECOND, SECOND, WALL, Instant
 from tidegate.retries.backoff import Cron, Fixed, Policy
 from tidegate.retries.budget import Budget
 from tidegate.sinks.circuit_breaker import CircuitBreaker
-from tidegate_adapters import resilience
-from tidegate_adapters.black_pipe import Action, BlackPipe, Link, Rule, command_error, write_concern_error
+from tidegate_adapters.kit import resilience
+from tidegate_adapters.kit.resilience import AsyncKit, Done, Kit, NotDone, Rules, Sent, Unknown
 from tidegate_adapters.mongo import connect, connect_async
-from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.resilience import AsyncKit, Done, Kit, NotDone, Rules, Sent, Unknown
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.testing.black_pipe import Action, BlackPipe, Link, Rule, command_error, write_concern_error
 
 MakeProxy: TypeAlias = Callable[..., BlackPipe]
 

@@ -1,4 +1,4 @@
-"""The runtime of reducers (`tidegate_adapters.runtime`), with code that does whatever code may do, on the deterministic loop."""
+"""The runtime of reducers (`tidegate_adapters.runtime.reducers`), with code that does whatever code may do, on the deterministic loop."""
 
 # ruff: noqa: SLF001  bugs are planted in private functions
 
@@ -22,7 +22,7 @@ from tests.integration.planting import Bug
 from tidegate.model.effects import Refused
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.reducer import Step
-from tidegate_adapters.runtime import (
+from tidegate_adapters.runtime.reducers import (
     After,
     Call,
     CallEach,
@@ -35,7 +35,7 @@ from tidegate_adapters.runtime import (
     Withdraw,
     _Runners,
 )
-from tidegate_adapters.testing import run, stall
+from tidegate_adapters.testing.event_loop import run, stall
 
 RUNS: Final = 300
 PATIENCE_S: Final = 1.0
@@ -539,7 +539,7 @@ def test_a_planted_fault_of_the_runners_is_found(bug: str, monkeypatch: pytest.M
 
 
 def check_found(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate_adapters.testing.TURNS_MAX", 20_000)
+    monkeypatch.setattr("tidegate_adapters.testing.event_loop.TURNS_MAX", 20_000)
 
     def is_found(seed: int) -> bool:
         try:

@@ -19,8 +19,8 @@ from tidegate.retries.backoff import Fixed, Policy
 from tidegate.sinks.circuit_breaker import CircuitBreaker
 from tidegate.sinks.delivery import Action, DeliveryRules
 from tidegate.sinks.outbox import OutboxRules
-from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
-from tidegate_adapters.sinks import Outbox, Sink
+from tidegate_adapters.runtime.reducers import After, Call, Job, Runtime, as_failure
+from tidegate_adapters.sinks.port import Outbox, Sink
 
 REFUSED: Final = 7
 WITHDRAWN: Final = 5

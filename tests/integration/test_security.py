@@ -25,7 +25,7 @@ from tidegate.exit_codes import ExitCode
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 SETTINGS: Final = re.findall(r"<!-- file: worker.toml -->\n```toml\n(.*?)```", PAGE, re.DOTALL)
 APP: Final = """
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.worker import Worker
 
 
 async def handle(record):

@@ -14,8 +14,8 @@ import pytest
 from tests.integration.servers.nginx import nginx, proxy
 from tests.length import HALF_OPEN
 
-from tidegate_adapters import serving
-from tidegate_adapters.serving import Answer, Asked, is_own_name, served
+from tidegate_adapters.observe import http
+from tidegate_adapters.observe.http import Answer, Asked, is_own_name, served
 from tidegate_adapters.shell.monitor import of_health
 
 PLAIN: Final = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -58,7 +58,7 @@ def port(acts: list[bytes]) -> Iterator[int]:
 def _on_each_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the calls that keep the interpreter, and by those that every system has."""
     if request.param == "elsewhere":
-        monkeypatch.setattr(serving, "_LINUX", None)
+        monkeypatch.setattr(http, "_LINUX", None)
 
 
 ON_EACH_SYSTEM: Final = pytest.mark.usefixtures("_on_each_system")
@@ -111,7 +111,7 @@ def test_a_request_that_comes_in_pieces_is_answered(port: int, acts: list[bytes]
 @ON_EACH_SYSTEM
 def test_a_request_that_trickles_in_is_let_go_of(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A time-out that began anew with each byte never ended."""
-    monkeypatch.setattr(serving, "_PATIENCE_S", 0.3)
+    monkeypatch.setattr(http, "_PATIENCE_S", 0.3)
     with connected(port) as slow:
         end_s = time.monotonic() + 10
         with suppress(OSError):
@@ -174,7 +174,7 @@ def test_nothing_is_smuggled_through_a_proxy(proxied: int, acts: list[bytes], mo
     ways = [(method, header) for method in ("GET /health", "POST /act") for header in AMBIGUOUS]
 
     assert [way for way in ways if smuggled(proxied, acts, *way)] == []
-    monkeypatch.setattr(serving, "_has_body", lambda _: False)
+    monkeypatch.setattr(http, "_has_body", lambda _: False)
     assert smuggled(proxied, acts, "GET /health", f"Content-Length: {len(ADMIN)}")
 
 
@@ -199,6 +199,6 @@ def test_a_server_that_leaves_bodies_unread_is_found_out(
     port: int, acts: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: what is ambiguous is answered as it looks."""
-    monkeypatch.setattr(serving, "_is_ambiguous", lambda _: False)
+    monkeypatch.setattr(http, "_is_ambiguous", lambda _: False)
     with pytest.raises(AssertionError):
         test_nothing_is_smuggled_in_a_request(port, acts, "GET /health", "Transfer-Encoding: chunked")

@@ -37,7 +37,7 @@ import attrs
 from tidegate.exit_codes import ExitCode
 from tidegate_adapters.cli import main
 from tidegate_adapters.cli.commands import cli
-from tidegate_adapters.exposition import counter
+from tidegate_adapters.observe.prometheus import counter
 from tidegate_adapters.page.live import Shown
 from tidegate_adapters.shell.application import Answer
 from tidegate_adapters.shell.commands import TARGET, Commands

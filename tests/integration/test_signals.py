@@ -41,7 +41,7 @@ store(InsertOne("orders", Document.of({"_id": 7})))
 BEFORE: Final = """
 import asyncio, threading, time
 from datetime import timedelta
-from tidegate_adapters.embedded import Embedded
+from tidegate_adapters.embedded.store import Embedded
 async def ignores():
     print("begun", flush=True)
     while True:
@@ -87,7 +87,7 @@ def test_an_app_is_gone_in_its_time_whatever_its_handlers_do(tmp_path: Path, app
 
 
 WORKER: Final = """
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.worker import Worker
 async def handle(record):
     await HANDLER
 app = Worker(["orders"], handle, bootstrap="b:1", group="g")

@@ -85,13 +85,14 @@ from tidegate.model.transactions import AbortTransaction, CommitTransaction, InT
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
 from tidegate.reactive.snapshot import Projection
 from tidegate.strategies import operations, values
-from tidegate_adapters.black_pipe import BlackPipe
-from tidegate_adapters.bson_values import CODEC
+from tidegate_adapters.kit.resilience import AsyncKit
 from tidegate_adapters.mongo import AsyncMongo, changes, condition
-from tidegate_adapters.mongo_codes import CODES
-from tidegate_adapters.mongo_orders import behind, ordered
-from tidegate_adapters.resilience import AsyncKit
-from tidegate_adapters.simulated_mongo import (
+from tidegate_adapters.mongo.bson import CODEC
+from tidegate_adapters.mongo.error_codes import CODES
+from tidegate_adapters.mongo.sorts import behind, ordered
+from tidegate_adapters.testing.black_pipe import BlackPipe
+from tidegate_adapters.testing.event_loop import run
+from tidegate_adapters.testing.mongo import (
     Code,
     Network,
     NotUnderstood,
@@ -100,9 +101,8 @@ from tidegate_adapters.simulated_mongo import (
     commands,
     replica_set,
 )
-from tidegate_adapters.simulated_mongo.reading import filter_of, query_of, sort_of, updates_of
-from tidegate_adapters.simulated_mongo.replica_set import Executed
-from tidegate_adapters.testing import run
+from tidegate_adapters.testing.mongo.reading import filter_of, query_of, sort_of, updates_of
+from tidegate_adapters.testing.mongo.replica_set import Executed
 
 Told = TypeVar("Told")
 TURNS: Final = 3

@@ -27,14 +27,17 @@ from tidegate.consumer.partition import PartitionRules
 from tidegate.model.errors import TidegateError
 from tidegate.model.instants import SECOND
 from tidegate.model.records import Record, Send, TopicPartition
-from tidegate_adapters import kafka_ports, poll_loop
-from tidegate_adapters.assignment import Assignment
-from tidegate_adapters.beginnings import Beginnings
-from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_ports import Client, Producing, Transact, join_no_more, transactional_producer
-from tidegate_adapters.lifecycle import Lifecycle
-from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
-from tidegate_adapters.simulated_kafka.requests import (
+from tidegate_adapters.kafka import client as kafka_ports
+from tidegate_adapters.kafka import poll_loop
+from tidegate_adapters.kafka.assignment import Assignment
+from tidegate_adapters.kafka.client import Client, Producing, Transact, join_no_more, transactional_producer
+from tidegate_adapters.kafka.lifecycle import Lifecycle
+from tidegate_adapters.kafka.settings import WorkerSettings
+from tidegate_adapters.kafka.start_positions import Beginnings
+from tidegate_adapters.kafka.worker import OnFailure, Undecodable, Worker
+from tidegate_adapters.testing.event_loop import run
+from tidegate_adapters.testing.kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.testing.kafka.requests import (
     Fetch,
     JoinGroup,
     ListOffsets,
@@ -46,8 +49,6 @@ from tidegate_adapters.simulated_kafka.requests import (
     Request,
     TxnOffsetCommit,
 )
-from tidegate_adapters.testing import run
-from tidegate_adapters.worker_settings import WorkerSettings
 
 DEAD: Final = "dead"
 EVER: Final = 1_000_000 * SECOND

@@ -16,8 +16,8 @@ from tidegate.invocations.jobs import Job
 from tidegate.invocations.taking import Takeable, Taken, Taker
 from tidegate.model.instants import MINUTE
 from tidegate.retries import spread
-from tidegate_adapters.driver import choosing, documents, local, run
 from tidegate_adapters.mongo import Mongo
+from tidegate_adapters.runtime.driver import choosing, documents, local, run
 
 Client = MongoClient[dict[str, Any]]
 TASKS: Final = (Takeable("send"), Takeable("bill"))

@@ -1,4 +1,4 @@
-"""The deterministic event loop (`tidegate_adapters.testing`), and the fixture that runs asyncio code on it."""
+"""The deterministic event loop (`tidegate_adapters.testing.event_loop`), and the fixture that runs asyncio code on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tidegate.model.errors import Misuse
-from tidegate_adapters.testing import EPOCH_S, Deadlock, Endless, Unhandled, run, stall
+from tidegate_adapters.testing.event_loop import EPOCH_S, Deadlock, Endless, Unhandled, run, stall
 
 SEEDS = 50
 Main = Callable[[Random], Coroutine[Any, Any, Any]]
@@ -57,9 +57,7 @@ def test_the_same_seed_gives_the_same_run(seed: int) -> None:
 
 def test_another_process_runs_the_same() -> None:
     """Law L1: neither addresses nor hash seeds show."""
-    script = (
-        "import sys\nfrom test_testing import course\nfrom tidegate_adapters.testing import run\nprint(run(course, 7))"
-    )
+    script = "import sys\nfrom test_testing import course\nfrom tidegate_adapters.testing.event_loop import run\nprint(run(course, 7))"
 
     def printed(hash_seed: str) -> str:
         path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
@@ -179,7 +177,7 @@ def test_a_deadlock_says_who_waits_where() -> None:
 
 def test_what_goes_on_and_on_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law L4."""
-    monkeypatch.setattr("tidegate_adapters.testing.TURNS_MAX", 1_000)
+    monkeypatch.setattr("tidegate_adapters.testing.event_loop.TURNS_MAX", 1_000)
 
     async def main(_: Random) -> None:
         while not await asyncio.sleep(1, result=False):
@@ -323,7 +321,7 @@ OTHERS = [
 ]
 EAGER = """
 import asyncio
-from tidegate_adapters.testing import run
+from tidegate_adapters.testing.event_loop import run
 
 async def main(random):
     asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)

@@ -22,10 +22,10 @@ from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import Ordering, PartitionRules
 from tidegate.model.records import Record, Send
 from tidegate.retries.backoff import Exponential
-from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
-from tidegate_adapters.kafka import Later, OnFailure, Undecodable, Worker
-from tidegate_adapters.kafka_ports import Producer
-from tidegate_adapters.runtime import _Runners
+from tidegate_adapters.kafka.client import Producer
+from tidegate_adapters.kafka.embedded import EmbeddedLog, EmbeddedRun
+from tidegate_adapters.kafka.worker import Later, OnFailure, Undecodable, Worker
+from tidegate_adapters.runtime.reducers import _Runners
 
 SOON: Final = Exponential(1_000, cap=1_000)
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
@@ -241,7 +241,7 @@ def test_without_the_extra_it_is_said_what_to_install() -> None:
     """Tracing is an extra."""
     program = (
         'import sys; sys.modules["opentelemetry"] = None\n'
-        "from tidegate_adapters.kafka import Worker\n"
+        "from tidegate_adapters.kafka.worker import Worker\n"
         'Worker(["orders"], print, bootstrap="b:1", group="g", tracer_provider=object())'
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)

@@ -11,8 +11,8 @@ import pytest
 from tidegate.consumer.commands import Handle, Work
 from tidegate.consumer.kept import Kept
 from tidegate.model.records import TopicPartition
-from tidegate_adapters import undone
-from tidegate_adapters.undone import Records
+from tidegate_adapters.kafka import in_flight
+from tidegate_adapters.kafka.in_flight import Records
 
 TP: Final = TopicPartition("t", 0)
 WORK: Final = Work(TP, 1, Handle((0,)), (0,))
@@ -79,7 +79,7 @@ def test_only_what_is_done_once_the_loop_has_stood_still_is_known() -> None:
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of them, for which a commit waits."""
-    monkeypatch.setattr(undone, "_KNOWN_MAX", 5)
+    monkeypatch.setattr(in_flight, "_KNOWN_MAX", 5)
     assert known(done(range(50)), 50) == (0, 1, 2, 3, 4)
 
 

@@ -22,9 +22,9 @@ from tidegate.sim.aging import InstantRefused
 from tidegate.triggers.conditions import CannotTell, Judge, OnEvent, holds
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.trigger import FromAll, NotProvided, provided
-from tidegate_adapters.handlers import Undecodable, Unread, called
 from tidegate_adapters.orchestrator.services import Services
 from tidegate_adapters.orchestrator.texts import codec_of
+from tidegate_adapters.runtime.handlers import Undecodable, Unread, called
 
 
 class OddError(BaseException):

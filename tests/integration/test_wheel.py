@@ -157,14 +157,20 @@ def test_from_the_wheel_alone_the_command_says_what_to_install(alone: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("module", "extra"),
-    [("tidegate_adapters.mongo", "mongo"), ("tidegate_adapters.kafka", "kafka"), ("tidegate.strategies", "hypothesis")],
+    ("module", "name", "extra"),
+    [
+        ("tidegate_adapters.mongo", "connect", "mongo"),
+        ("tidegate_adapters.kafka", "Worker", "kafka"),
+        ("tidegate.strategies", "documents", "hypothesis"),
+    ],
 )
-def test_from_the_wheel_alone_a_module_says_which_extra_it_needs(alone: str, module: str, extra: str) -> None:
+def test_from_the_wheel_alone_a_module_says_which_extra_it_needs(
+    alone: str, module: str, name: str, extra: str
+) -> None:
     """An ImportError of tidegate's own, with what to install; whoever asks for nothing of it is not troubled."""
     done = python(
         f"{alone}from tidegate.model.errors import MissingExtra\n"
-        f"try:\n    import {module}\nexcept MissingExtra as missing:\n    print(missing.what, missing.todo, sep='|')"
+        f"try:\n    from {module} import {name}\nexcept MissingExtra as missing:\n    print(missing.what, missing.todo, sep='|')"
     )
 
     assert (done.stderr, done.returncode) == ("", 0)

@@ -24,7 +24,7 @@ import os
 import time
 from pathlib import Path
 
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.worker import Worker
 
 
 async def handle(record):

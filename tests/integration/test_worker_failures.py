@@ -23,14 +23,14 @@ from tidegate.model.instants import MILLISECOND, SECOND
 from tidegate.model.records import Record, Send, TopicPartition
 from tidegate.retries.backoff import Exponential, Fixed
 from tidegate.sinks import letter_writing
-from tidegate_adapters import kafka_ports as ports
-from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun, Outcome
-from tidegate_adapters.handlers import Undecodable, unread_and_sends
-from tidegate_adapters.kafka import Later, OnFailure, Worker
-from tidegate_adapters.kafka_ports import Producer, producer, theirs
-from tidegate_adapters.sending import DeadLetters, Failed, KafkaSink, failed_by
-from tidegate_adapters.sinks import Outbox
-from tidegate_adapters.worker_settings import WorkerSettings
+from tidegate_adapters.kafka import client as ports
+from tidegate_adapters.kafka.client import Producer, producer, theirs
+from tidegate_adapters.kafka.embedded import EmbeddedLog, EmbeddedRun, Outcome
+from tidegate_adapters.kafka.producer import DeadLetters, Failed, KafkaSink, failed_by
+from tidegate_adapters.kafka.settings import WorkerSettings
+from tidegate_adapters.kafka.worker import Later, OnFailure, Worker
+from tidegate_adapters.runtime.handlers import Undecodable, unread_and_sends
+from tidegate_adapters.sinks.port import Outbox
 
 SOON: Final = Exponential(MILLISECOND, cap=2 * MILLISECOND)
 BY_KEY: Final = ConsumerRules(partition=PartitionRules(ordering=Ordering.BY_KEY))

@@ -18,9 +18,9 @@ from tidegate.consumer.partition import FailurePolicy, PartitionRules
 from tidegate.model.instants import MILLISECOND
 from tidegate.model.records import Record
 from tidegate.retries.backoff import Fixed
-from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
-from tidegate_adapters.kafka import OnFailure, Undecodable, Worker
-from tidegate_adapters.log_lines import Lines
+from tidegate_adapters.base.safe_log import Lines
+from tidegate_adapters.kafka.embedded import EmbeddedLog, EmbeddedRun
+from tidegate_adapters.kafka.worker import OnFailure, Undecodable, Worker
 
 RETRY_ONCE = Rules(1, 0, task_delivery=False, record_delivery=False, window_delivery=False)
 AT_ONCE = Budget(40 * MILLISECOND, cancel=20 * MILLISECOND, commit=10 * MILLISECOND)

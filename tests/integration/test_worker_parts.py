@@ -29,10 +29,8 @@ from tidegate.model.reducer import Step
 from tidegate.sinks import letter_writing
 from tidegate.sinks.delivery import Action, DeliveryRules
 from tidegate.sinks.outbox import OutboxRules
-from tidegate_adapters import sending
-from tidegate_adapters.beginnings import Beginnings
-from tidegate_adapters.kafka import Worker
-from tidegate_adapters.kafka_ports import (
+from tidegate_adapters.kafka import producer
+from tidegate_adapters.kafka.client import (
     NO_GENERATION,
     Client,
     Producer,
@@ -42,16 +40,18 @@ from tidegate_adapters.kafka_ports import (
     record_of,
     theirs,
 )
-from tidegate_adapters.runtime import Runtime
-from tidegate_adapters.sending import DeadLetters, Failed, KafkaSink
-from tidegate_adapters.simulated_kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
-from tidegate_adapters.simulated_kafka.requests import OffsetFetch, Request
-from tidegate_adapters.sinks import Outbox
-from tidegate_adapters.testing import run
-from tidegate_adapters.undecodable import is_undecodable
-from tidegate_adapters.undone import Records
-from tidegate_adapters.user_code import Code, UserCode
-from tidegate_adapters.worker_settings import WorkerSettings
+from tidegate_adapters.kafka.decoding import is_undecodable
+from tidegate_adapters.kafka.handler_calls import Code, UserCode
+from tidegate_adapters.kafka.in_flight import Records
+from tidegate_adapters.kafka.producer import DeadLetters, Failed, KafkaSink
+from tidegate_adapters.kafka.settings import WorkerSettings
+from tidegate_adapters.kafka.start_positions import Beginnings
+from tidegate_adapters.kafka.worker import Worker
+from tidegate_adapters.runtime.reducers import Runtime
+from tidegate_adapters.sinks.port import Outbox
+from tidegate_adapters.testing.event_loop import run
+from tidegate_adapters.testing.kafka import Network, Outcome, SimulatedBroker, SimulatedConsumer
+from tidegate_adapters.testing.kafka.requests import OffsetFetch, Request
 
 HANDED_BACK: Final = DeliveryRules(refused=Action.HOLD, lasting=Action.HOLD, dead_lettering=None)
 P: Final = tuple(TopicPartition("t", number) for number in range(3))
@@ -253,7 +253,7 @@ def test_each_setting_is_an_argument_of_a_worker_with_the_same_default_and_docum
 
 def test_a_dead_letter_says_when_it_was_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock of the host, in milliseconds."""
-    monkeypatch.setattr(sending, "time", lambda: 1_700_000_000.25)
+    monkeypatch.setattr(producer, "time", lambda: 1_700_000_000.25)
     letter = DeadLetters(cast("Outbox[Any]", None), "{topic}.dead", "shop").letter(
         Record("t", 0, 7), Failed(1, "ValueError", "no")
     )

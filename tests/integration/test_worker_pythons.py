@@ -21,8 +21,8 @@ SOURCES: Final = Path(__file__).parents[2] / "src"
 PROGRAM: Final = """
 import asyncio, json, sys
 from tidegate.model.records import Record
-from tidegate_adapters.embedded_log import EmbeddedLog, EmbeddedRun
-from tidegate_adapters.kafka import Worker
+from tidegate_adapters.kafka.embedded import EmbeddedLog, EmbeddedRun
+from tidegate_adapters.kafka.worker import Worker
 
 handled = []
 

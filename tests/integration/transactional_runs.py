@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias, final
 
 from aiokafka import errors
 
-from tidegate_adapters.kafka_ports import WRITES, Producing
-from tidegate_adapters.simulated_kafka import (
+from tidegate_adapters.kafka.client import WRITES, Producing
+from tidegate_adapters.testing.kafka import (
     CODES,
     Network,
     Outcome,
@@ -22,7 +22,7 @@ from tidegate_adapters.simulated_kafka import (
     SimulatedConsumer,
     SimulatedProducer,
 )
-from tidegate_adapters.simulated_kafka.requests import (
+from tidegate_adapters.testing.kafka.requests import (
     OF_PRODUCERS,
     AddPartitionsToTxn,
     Code,

@@ -40,6 +40,13 @@ SERVED: Final[Mapping[str, tuple[str, ...]]] = {
 """The simulated servers, and the rooms whose clients they serve; other modules of `sim` know the model only."""
 
 
+ADAPTERS: Final = (
+    "base", "embedded", "mongo", "runtime", "kit", "observe", "sinks", "page", "exploring", "shell", "kafka", "cli", "testing",
+    "orchestrator", "reactive",
+)  # fmt: skip
+"""The packages of the adapters: each imports itself and packages before it, inside of functions too."""
+
+
 @cache
 def files() -> Mapping[str, Path]:
     return {
@@ -144,6 +151,20 @@ def test_every_room_is_in_the_order() -> None:
     """A new one has its place, or nothing would be asked of it."""
     there = {file.parent.name for file in (CORE / "tidegate").glob("*/__init__.py")}
     assert there == {*ROOMS, "sim"}
+
+
+def test_packages_of_adapters_import_packages_before_them() -> None:
+    """The documented short paths, such as `tidegate_adapters.leases`, are for users: no package imports them."""
+    order = {name: place for place, name in enumerate(ADAPTERS)}
+    modules = {name: name.split(".")[1] for name in imports() if name.startswith("tidegate_adapters.")}
+    packages = {name: package for name, package in modules.items() if package in order}
+    assert set(packages.values()) == set(order)
+    assert [
+        f"{name} imports {other}"
+        for name, package in packages.items()
+        for other in sorted(imports()[name])
+        if other in modules and order.get(modules[other], len(order)) > order[package]
+    ] == []
 
 
 FILE_MAX, CLASS_MAX = 800, 400

@@ -27,8 +27,8 @@ from tally import Handle, Tally, arguments, say
 from tidegate.consumer.backpressure import PartitionLimits
 from tidegate.consumer.consumer import ConsumerRules
 from tidegate.consumer.partition import Ordering, PartitionRules
-from tidegate_adapters.kafka import Send, Worker
-from tidegate_adapters.recorder import Recorder
+from tidegate_adapters.kafka.worker import Send, Worker
+from tidegate_adapters.observe.recorder import Recorder
 
 RULES = {
     "by_key": ConsumerRules(partition=PartitionRules(ordering=Ordering.BY_KEY)),

@@ -4,7 +4,7 @@
         assert_no_counterexample(coupons())
 
 With pytest the fixture `sim` does the same, and adds options, seeds, files and a line that replays the failure; it comes
-with `tidegate_adapters.pytest_plugin`.
+with `tidegate_adapters.testing.pytest_plugin`.
 """
 
 from __future__ import annotations

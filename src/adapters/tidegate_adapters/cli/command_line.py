@@ -17,8 +17,8 @@ import click
 
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
+from tidegate_adapters.base.errors import StoppedError, exit_code, raised
 from tidegate_adapters.cli.commands import cli
-from tidegate_adapters.failures import StoppedError, exit_code, raised
 from tidegate_adapters.shell.options import Run
 from tidegate_adapters.shell.runtimes import RUNTIMES
 from tidegate_adapters.shell.terminal import Terminal, UnwritableError, error_json

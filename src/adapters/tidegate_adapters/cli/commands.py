@@ -242,8 +242,8 @@ def explore(
             draw_states,
             explore_all,
         )
-        from tidegate_adapters.store import Store  # noqa: PLC0415
-        from tidegate_adapters.targets import select  # noqa: PLC0415
+        from tidegate_adapters.exploring.counterexamples import Store  # noqa: PLC0415
+        from tidegate_adapters.exploring.targets import select  # noqa: PLC0415
 
         is_sample = not (is_all or expression or only)
         selected = list(
@@ -478,7 +478,7 @@ def shrink(*, trace: Path, target: str | None, budget: int, timeout: float, no_s
 def check_determinism(*, targets: tuple[str, ...], runs: int, is_json: bool) -> Run:
     def run(terminal: Terminal) -> ExitCode:
         from tidegate_adapters.cli.determinism import check_all  # noqa: PLC0415  so that --help is quick
-        from tidegate_adapters.targets import select  # noqa: PLC0415
+        from tidegate_adapters.exploring.targets import select  # noqa: PLC0415
 
         return check_all(select(targets), runs, terminal, is_json=is_json)
 

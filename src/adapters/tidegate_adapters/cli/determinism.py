@@ -20,10 +20,10 @@ from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import TidegateError
 from tidegate.sim.determinism import Cause, Difference, Runs, difference, from_plain, judged, scheduled_runs, to_plain
 from tidegate.sim.rendering import number_of
-from tidegate_adapters.failures import CodeRaisedError, NothingSelectedError, origin, raised
-from tidegate_adapters.printable import one_line
+from tidegate_adapters.base.errors import CodeRaisedError, NothingSelectedError, origin, raised
+from tidegate_adapters.base.redaction import one_line
+from tidegate_adapters.exploring.targets import Target, one
 from tidegate_adapters.shell.terminal import Terminal
-from tidegate_adapters.targets import Target, one
 
 _STEPS_MAX: Final = 100
 _SEED: Final = "determinism"

@@ -107,7 +107,7 @@ def _mongodb(uri: str) -> str:
 
 
 def _kafka(bootstrap: str) -> str:
-    from tidegate_adapters.kafka_ports import brokers  # noqa: PLC0415  who has no server needs no driver
+    from tidegate_adapters.kafka.client import brokers  # noqa: PLC0415  who has no server needs no driver
 
     count = asyncio.run(asyncio.wait_for(brokers(bootstrap), _ANSWERS_S))
     return f"{count} broker{'' if count == 1 else 's'}"

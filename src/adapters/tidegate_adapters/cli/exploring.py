@@ -32,12 +32,14 @@ from tidegate.sim.sample import portfolio, runs_of
 from tidegate.sim.search import CALLED_OFF, Progress
 from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import encoded
+from tidegate_adapters.base.errors import StoppedError, WorkersLostError, exit_code, origin, raised
+from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.cli.junit import junit
 from tidegate_adapters.cli.lines import Result, ended, shrunk_line, stories, summed_up, written
 from tidegate_adapters.cli.progress import Show, foretelling, shown
 from tidegate_adapters.cli.shrinking import AFTER_RUNS_S, smaller
-from tidegate_adapters.failures import StoppedError, WorkersLostError, exit_code, origin, raised
-from tidegate_adapters.parallel import (
+from tidegate_adapters.exploring.counterexamples import Store, save
+from tidegate_adapters.exploring.parallel import (
     ASKED_S,
     POOLS_MAX,
     Order,
@@ -45,10 +47,8 @@ from tidegate_adapters.parallel import (
     is_stopped,
     processes,
 )
-from tidegate_adapters.printable import one_line
+from tidegate_adapters.exploring.targets import Target, one
 from tidegate_adapters.shell.terminal import Terminal, error_json
-from tidegate_adapters.store import Store, save
-from tidegate_adapters.targets import Target, one
 
 Say: TypeAlias = Callable[..., None]
 """Tells a line of the result, as `Terminal.say` does."""

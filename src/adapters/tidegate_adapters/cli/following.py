@@ -10,8 +10,8 @@ from tidegate.model.errors import TidegateError
 from tidegate.sim.replay import Diverged, replaying
 from tidegate.sim.search import Search
 from tidegate.sim.trace import Trace
-from tidegate_adapters.failures import ReplayDivergedError, origin, raised
-from tidegate_adapters.targets import Target
+from tidegate_adapters.base.errors import ReplayDivergedError, origin, raised
+from tidegate_adapters.exploring.targets import Target
 
 T = TypeVar("T")
 

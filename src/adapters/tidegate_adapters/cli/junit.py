@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from tidegate.model.errors import TidegateError
 from tidegate.sim.rendering import render
+from tidegate_adapters.base.redaction import clean, one_line, redacted
 from tidegate_adapters.cli.lines import Result, broken
-from tidegate_adapters.printable import clean, one_line, redacted
 
 
 def junit(results: Sequence[Result], error: TidegateError | None) -> str:

@@ -11,10 +11,10 @@ import attrs
 from tidegate.sim.rendering import number_of, render
 from tidegate.sim.report import Report, Verdict
 from tidegate.sim.trace import Trace
+from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.cli.shrinking import Smaller
-from tidegate_adapters.printable import one_line
+from tidegate_adapters.exploring.counterexamples import replay_line
 from tidegate_adapters.shell.terminal import Span, Styled
-from tidegate_adapters.store import replay_line
 
 _STORY_LINES_MAX: Final = 80
 

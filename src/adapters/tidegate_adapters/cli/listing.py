@@ -11,9 +11,9 @@ from tidegate.invocations.diagrams import mermaid
 from tidegate.invocations.invocation import INVOCATION
 from tidegate.sim.scenario import Kind
 from tidegate.sim.shipping import Shipped, Specimen
-from tidegate_adapters.printable import one_line
+from tidegate_adapters.base.redaction import one_line
+from tidegate_adapters.exploring.targets import Target, there
 from tidegate_adapters.shell.terminal import Terminal
-from tidegate_adapters.targets import Target, there
 
 
 def list_all(texts: Sequence[str], terminal: Terminal, *, is_json: bool) -> ExitCode:

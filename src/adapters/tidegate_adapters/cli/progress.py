@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from tidegate.sim.search import Progress
 from tidegate.sim.sizing import rounded
-from tidegate_adapters.printable import one_line
+from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.shell.terminal import Terminal
 
 Show: TypeAlias = Callable[[Progress], None]

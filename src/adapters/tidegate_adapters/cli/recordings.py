@@ -25,10 +25,10 @@ from tidegate.model.errors import Misuse, TidegateError
 from tidegate.sim.recording import Executed, Other, Recording, Same, executed, read, stepped
 from tidegate.sim.rendering import number_of
 from tidegate.sim.tagged import named_classes
-from tidegate_adapters.failures import ReplayDivergedError, origin, raised
+from tidegate_adapters.base.errors import ReplayDivergedError, origin, raised
+from tidegate_adapters.exploring.targets import attribute, takes_nothing
+from tidegate_adapters.kafka.settings import WorkerSettings
 from tidegate_adapters.shell.terminal import Terminal, error_json
-from tidegate_adapters.targets import attribute, takes_nothing
-from tidegate_adapters.worker_settings import WorkerSettings
 
 _OURS = (documents, drain, effects, fanout, instants, operations, worker, commands)
 

@@ -17,14 +17,14 @@ from tidegate.sim.rendering import number_of, render, sentence, state_lines
 from tidegate.sim.replay import Diverged, Reproduced, explored_on, followed
 from tidegate.sim.trace import Breach, Trace
 from tidegate.sim.trace_json import encoded
+from tidegate_adapters.base.redaction import one_line
 from tidegate_adapters.cli.exploring import Watch, stoppable, uncollected
 from tidegate_adapters.cli.following import diverged, replayed
 from tidegate_adapters.cli.progress import shown
 from tidegate_adapters.cli.recordings import execute_again
-from tidegate_adapters.printable import one_line
+from tidegate_adapters.exploring.counterexamples import bytes_of, trace_in
+from tidegate_adapters.exploring.targets import Target, one, recorded
 from tidegate_adapters.shell.terminal import Terminal, error_json
-from tidegate_adapters.store import bytes_of, trace_in
-from tidegate_adapters.targets import Target, one, recorded
 
 _RECORDING_BEGINS: Final = 100
 """How many bytes tell whether it is a recording."""

@@ -20,11 +20,11 @@ from tidegate.sim.replay import Diverged, followed
 from tidegate.sim.scenario import Scenario
 from tidegate.sim.shrink import REPLAYS_MAX, Shrunk, shrink
 from tidegate.sim.trace import Trace
+from tidegate_adapters.base.errors import origin, raised
 from tidegate_adapters.cli.following import diverged, replayed
-from tidegate_adapters.failures import origin, raised
+from tidegate_adapters.exploring.counterexamples import Store, read, replay_line
+from tidegate_adapters.exploring.targets import one, recorded
 from tidegate_adapters.shell.terminal import Terminal
-from tidegate_adapters.store import Store, read, replay_line
-from tidegate_adapters.targets import one, recorded
 
 AFTER_RUNS_S: Final = 1.0
 """How long shrinking may take that nobody asked for."""

@@ -20,9 +20,9 @@ from tidegate.sim.exports.text import text
 from tidegate.sim.rendering import number_of, step_lines
 from tidegate.sim.trace import Trace, TraceStep
 from tidegate.sim.trace_json import encoded
+from tidegate_adapters.exploring.counterexamples import read, save
 from tidegate_adapters.page.assembly import page
 from tidegate_adapters.shell.terminal import Terminal
-from tidegate_adapters.store import read, save
 
 _EVENT_MAX: Final = 72
 _Export: TypeAlias = Callable[[Trace], str]

@@ -6,24 +6,24 @@
 Each operation of `tidegate.model.operations` is one command, which is atomic for each document.
 
 What is asked of a transaction (`tidegate.model.transactions`) goes through a session of the driver's
-(`tidegate_adapters.mongo_transactions`).
+(`tidegate_adapters.mongo.sessions`).
 
 Several documents are found as they were at one time (read concern `snapshot`), which a server needs to be a member of a
 replica set for.
 
 Whatever the client's defaults are, reads go to the primary and see what a majority has, with a client of `connect` also just
-after an election (`tidegate_adapters.mongo_elections`), and writes are acknowledged by a majority, journaled. Less would lose
+after an election (`tidegate_adapters.mongo.elections`), and writes are acknowledged by a majority, journaled. Less would lose
 acknowledged writes when a primary stands still and comes back. Otherwise a client is used as it is: its deadlines and its `retryWrites` are the caller's. One that would wait for ever, for it has neither
 `timeoutMS` nor `socketTimeoutMS`, is given `REPLY_MS` beyond its `serverSelectionTimeoutMS` for each call; as under a `timeoutMS`,
 the driver sends again what may be until then, and waits until then for a server, too.
 
 With `retryWrites`, the driver sends a write again, and the first request may be carried out after the second one was
 answered with a no, or has matched nothing. A client of `connect` tells of each request, and both are `Ambiguous` then
-(`tidegate_adapters.mongo_attempts`). Updates and deletions of many are sent once, whatever the client, and so are updates with a time limit (`UpdateOne.within`), which the
+(`tidegate_adapters.mongo.attempts`). Updates and deletions of many are sent once, whatever the client, and so are updates with a time limit (`UpdateOne.within`), which the
 server ends by itself; a bulk of updates of
 one document each is sent again like these, and what matched in the first request is counted in the reply to the second.
 
-What is found and has no counterpart here (`tidegate_adapters.bson_values`) is `Unreadable`; of `FindOneAndUpdate`, the update
+What is found and has no counterpart here (`tidegate_adapters.mongo.bson`) is `Unreadable`; of `FindOneAndUpdate`, the update
 was done.
 
 Known not to work
@@ -52,7 +52,7 @@ Modules, in reading order
 from tidegate.model.errors import MissingExtra
 
 try:
-    from tidegate_adapters.bson_values import document_of
+    from tidegate_adapters.mongo.bson import document_of
     from tidegate_adapters.mongo.calls import Asked
     from tidegate_adapters.mongo.connection import (
         CHECK_SECONDS,

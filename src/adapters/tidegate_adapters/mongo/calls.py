@@ -39,13 +39,13 @@ from tidegate.model.operations import (
 )
 from tidegate.model.record_counts import CountRecords
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate_adapters.bson_values import CODEC, loaded, stored, unreadable
+from tidegate_adapters.mongo.bson import CODEC, loaded, stored, unreadable
+from tidegate_adapters.mongo.elections import at_one_time
+from tidegate_adapters.mongo.errors import Before, failure_of_many
+from tidegate_adapters.mongo.planning import counts_of, page_of, pipeline
+from tidegate_adapters.mongo.sessions import Carry
+from tidegate_adapters.mongo.sorts import behind, ordered
 from tidegate_adapters.mongo.wire import DURABLE, SIMPLE, asked_for, changes, condition, describing, projection
-from tidegate_adapters.mongo_elections import at_one_time
-from tidegate_adapters.mongo_errors import Before, failure_of_many
-from tidegate_adapters.mongo_orders import behind, ordered
-from tidegate_adapters.mongo_planning import counts_of, page_of, pipeline
-from tidegate_adapters.mongo_transactions import Carry
 
 Asked: TypeAlias = Operation | StoreTime | FindChanged | FindOrphaned | CountRecords
 

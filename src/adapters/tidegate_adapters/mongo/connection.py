@@ -15,12 +15,12 @@ from pymongo.client_options import ClientOptions
 from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidName, OperationFailure, PyMongoError
 
 from tidegate.model.errors import Misuse, TidegateError, shown, typed, with_article
-from tidegate_adapters.at_once import Calling, at_once, awaited, directly
-from tidegate_adapters.bson_values import CODEC
+from tidegate_adapters.base.at_once import Calling, at_once, awaited, directly
+from tidegate_adapters.mongo.attempts import Attempts
+from tidegate_adapters.mongo.bson import CODEC
+from tidegate_adapters.mongo.elections import Elections, settled
+from tidegate_adapters.mongo.locks import mend_locks
 from tidegate_adapters.mongo.wire import DURABLE
-from tidegate_adapters.mongo_attempts import Attempts
-from tidegate_adapters.mongo_elections import Elections, settled
-from tidegate_adapters.mongo_locks import mend_locks
 
 C = TypeVar("C")
 

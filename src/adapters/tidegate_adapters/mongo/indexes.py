@@ -13,11 +13,11 @@ from pymongo import AsyncMongoClient, IndexModel, MongoClient
 from tidegate.model.effects import Refused
 from tidegate.model.errors import TidegateError
 from tidegate.model.operations import NO_INDEXES, Indexes, Unique, check_indexes, check_unique
-from tidegate_adapters.at_once import Calling, at_once, awaited, directly
+from tidegate_adapters.base.at_once import Calling, at_once, awaited, directly
 from tidegate_adapters.mongo.connection import in_time, limit_of, misplaced, opened
+from tidegate_adapters.mongo.errors import DRIVER_ERRORS, Before, failure
+from tidegate_adapters.mongo.sorts import ordered
 from tidegate_adapters.mongo.wire import DURABLE, condition
-from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
-from tidegate_adapters.mongo_orders import ordered
 
 
 def make_unique(client: MongoClient[Any], database: str, unique: Unique) -> None:

@@ -34,13 +34,12 @@ from tidegate.model.operations import (
 from tidegate.model.record_counts import CountRecords
 from tidegate.model.transactions import AbortTransaction, CommitTransaction, InTransaction
 from tidegate.reactive.plan_queries import FindChanged, FindOrphaned
-from tidegate_adapters.at_once import Calling, at_once, awaited, directly
+from tidegate_adapters.base.at_once import Calling, at_once, awaited, directly
+from tidegate_adapters.mongo.attempts import REQUESTS, Requests, before, listens
 from tidegate_adapters.mongo.calls import Asked, Handles, carrying, request
 from tidegate_adapters.mongo.connection import check_replicated, in_time, limit_of, misplaced, opened
-from tidegate_adapters.mongo.indexes import NotMadeYetError, check_built, made, making_clearly, unmade
-from tidegate_adapters.mongo_attempts import REQUESTS, Requests, before, listens
-from tidegate_adapters.mongo_codes import meaning
-from tidegate_adapters.mongo_errors import (
+from tidegate_adapters.mongo.error_codes import meaning
+from tidegate_adapters.mongo.errors import (
     DRIVER_ERRORS,
     Before,
     DriverError,
@@ -50,7 +49,8 @@ from tidegate_adapters.mongo_errors import (
     failure_of_statement,
     inserted_beside,
 )
-from tidegate_adapters.mongo_transactions import Sessions
+from tidegate_adapters.mongo.indexes import NotMadeYetError, check_built, made, making_clearly, unmade
+from tidegate_adapters.mongo.sessions import Sessions
 
 K = TypeVar("K", bound="MongoClient[Any] | AsyncMongoClient[Any]")
 S = TypeVar("S")
@@ -229,7 +229,7 @@ class Mongo(_Database[MongoClient[Any], ClientSession]):
     _form = _Form(MongoClient, ClientSession, directly, _ThreadLock)
 
     def __call__(self, effect: Asked | Transactional) -> object:
-        """Carry one operation out, alone or in a transaction, and answer it; what fails is an answer too (`tidegate_adapters.mongo_errors`).
+        """Carry one operation out, alone or in a transaction, and answer it; what fails is an answer too (`tidegate_adapters.mongo.errors`).
 
         Raises:
             Misuse: A value has no counterpart in MongoDB, or the client was closed.

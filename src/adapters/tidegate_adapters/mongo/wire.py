@@ -43,7 +43,7 @@ from tidegate.model.documents import (
     equalities,
 )
 from tidegate.model.instants import MILLISECOND, Duration
-from tidegate_adapters.bson_values import SAME, encoded
+from tidegate_adapters.mongo.bson import SAME, encoded
 
 DURABLE: Final = WriteConcern("majority", j=True)
 SIMPLE: Final = Collation("simple")

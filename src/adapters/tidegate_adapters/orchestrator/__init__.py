@@ -35,7 +35,6 @@ Modules, in reading order
     running, command_line    `tidegate orchestrator`
 """
 
-from tidegate_adapters.later import Later
 from tidegate_adapters.orchestrator.app import Orchestrator
 from tidegate_adapters.orchestrator.declared import MaxRunning, Rate, Unique
 from tidegate_adapters.orchestrator.handles import (
@@ -56,6 +55,7 @@ from tidegate_adapters.orchestrator.triggers import (
     on_result,
     on_status,
 )
+from tidegate_adapters.runtime.later import Later
 
 __all__ = [
     "ArgumentsDiffer", "Handle", "Happened", "InvocationAbsent", "InvocationCancelled", "InvocationFailed", "Later", "MaxRunning", "Orchestrator", "Rate", "Task", "Unfinished",

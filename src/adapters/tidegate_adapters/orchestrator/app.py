@@ -38,9 +38,9 @@ from tidegate.retries.repeating import repeated
 from tidegate.services.members import forget
 from tidegate.triggers.trigger import Static, conditions_of
 from tidegate.work.vocabulary import ByLife, Queue, WorkerRules
-from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
-from tidegate_adapters.connecting import AppStore, life_name
-from tidegate_adapters.declaring import check_known, is_async_handler
+from tidegate_adapters.base.cancellation import CLOSE_S, ended, told_within, unless
+from tidegate_adapters.base.decorators import check_known, is_async_handler
+from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.orchestrator.client import Client, Connection, purging_of
 from tidegate_adapters.orchestrator.declared import Declared, MaxRunning, Rate, Unique, declared
 from tidegate_adapters.orchestrator.listening import listen
@@ -50,14 +50,14 @@ from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task, TaskDecorator
 from tidegate_adapters.orchestrator.triggers import When, on_cron
 from tidegate_adapters.orchestrator.workers import Post, Workers
-from tidegate_adapters.printable import redacted
+from tidegate_adapters.runtime.connection import AppStore, life_name
+from tidegate_adapters.runtime.workers import WorkerObserver
 from tidegate_adapters.shell.app import settings_of
-from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
-    from tidegate_adapters.embedded import Embedded
-    from tidegate_adapters.exposition import CollectorRegistry
-    from tidegate_adapters.tracing import TracerProvider
+    from tidegate_adapters.embedded.store import Embedded
+    from tidegate_adapters.observe.prometheus import CollectorRegistry
+    from tidegate_adapters.observe.tracing import TracerProvider
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 
@@ -373,7 +373,7 @@ class Orchestrator(Client):
             Misuse: It is connected already.
             Exception: What `serve` raises, after the block.
         """
-        from tidegate_adapters.app_testing import tested  # noqa: PLC0415  with the simulator, which no service needs
+        from tidegate_adapters.testing.app import tested  # noqa: PLC0415  with the simulator, which no service needs
 
         def begin(store: Embedded, settings: OrchestratorSettings) -> None:
             self._store, self._open, self._opening, self._sync = store, {}, {}, None

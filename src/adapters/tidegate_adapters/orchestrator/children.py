@@ -35,14 +35,14 @@ from tidegate.model.documents import Document
 from tidegate.model.effects import Refused
 from tidegate.model.errors import TidegateError
 from tidegate.work.vocabulary import Run
-from tidegate_adapters.daemon_threads import DaemonThreads
-from tidegate_adapters.declaring import module_from
-from tidegate_adapters.later import Later
+from tidegate_adapters.base.decorators import module_from
+from tidegate_adapters.base.threads import DaemonThreads
 from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.failing import failed
 from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.tasks import Task
+from tidegate_adapters.runtime.later import Later
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -42,11 +42,9 @@ from tidegate.services.service_runner import ServiceOutcome
 from tidegate.triggers.contexts import EventContext
 from tidegate.triggers.evaluator import Evaluator
 from tidegate.triggers.noticing import Noticer
-from tidegate_adapters.connecting import AppStore, check_same_server, check_session, connected_sites
-from tidegate_adapters.crons import next_after
-from tidegate_adapters.driver import choosing, documents, local_async, run_async
+from tidegate_adapters.base.crons import next_after
 from tidegate_adapters.mongo import AsyncMongo
-from tidegate_adapters.mongo_errors import retold
+from tidegate_adapters.mongo.errors import retold
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.handles import SERVED, ArgumentsDiffer, Handle, Results
 from tidegate_adapters.orchestrator.holding import Holding
@@ -57,8 +55,10 @@ from tidegate_adapters.orchestrator.standing import Standing, counts_of, standin
 from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.triggers import When
 from tidegate_adapters.orchestrator.uploads import Uploads
+from tidegate_adapters.runtime.connection import AppStore, check_same_server, check_session, connected_sites
+from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.runtime.driver import choosing, documents, local_async, run_async
 from tidegate_adapters.shell.app import App
-from tidegate_adapters.sites import Site
 
 if TYPE_CHECKING:
     from tidegate_adapters.orchestrator.spans import Spans

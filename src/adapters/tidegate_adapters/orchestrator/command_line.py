@@ -21,14 +21,14 @@ from tidegate.model.documents import Document
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Instant
 from tidegate.services.executions import Execution
-from tidegate_adapters.failures import NothingSelectedError
-from tidegate_adapters.ids import readable
+from tidegate_adapters.base.errors import NothingSelectedError
+from tidegate_adapters.base.redaction import one_line, redacted
+from tidegate_adapters.base.times import length, time_of, when
+from tidegate_adapters.mongo.ids import readable
 from tidegate_adapters.orchestrator.app import Orchestrator
 from tidegate_adapters.orchestrator.standing import BACKLOG_MAX, Backlog, Process, executions_of
 from tidegate_adapters.orchestrator.words import MEANT, as_json, asked_words
-from tidegate_adapters.printable import one_line, redacted
 from tidegate_adapters.shell.application import Answer, listing, shortened
-from tidegate_adapters.times import length, time_of, when
 
 # --- asking it ----------------------------------------------------------------------------------------------------------
 

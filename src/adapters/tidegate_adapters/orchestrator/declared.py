@@ -23,8 +23,15 @@ from tidegate.model.errors import Misuse, TidegateError, shown
 from tidegate.model.instants import Duration
 from tidegate.model.values import check_callable, check_int, check_name, check_type
 from tidegate.retries.backoff import Backoff, Policy
-from tidegate_adapters.bson_values import natural
-from tidegate_adapters.declaring import check_task_name, is_async_handler, length_of, place_of, policy_of, timeout_of
+from tidegate_adapters.base.decorators import (
+    check_task_name,
+    is_async_handler,
+    length_of,
+    place_of,
+    policy_of,
+    timeout_of,
+)
+from tidegate_adapters.mongo.bson import natural
 from tidegate_adapters.orchestrator.texts import UNTYPED, TextCodec, codec_of
 
 OPTIONS: Final = frozenset({"session", "key", "delay", "due", "priority", "queue", "tenant"})

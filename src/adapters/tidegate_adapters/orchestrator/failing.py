@@ -6,7 +6,7 @@ import traceback
 
 from tidegate.invocations.ending import Failed, RunError
 from tidegate.retries.backoff import Policy
-from tidegate_adapters.printable import redacted
+from tidegate_adapters.base.redaction import redacted
 
 
 def told(error: BaseException) -> str:

@@ -23,11 +23,11 @@ from tidegate.model.errors import Misuse, TidegateError, shown, typed
 from tidegate.model.instants import SECOND, Duration, seconds
 from tidegate.model.operations import FOUND_MAX
 from tidegate.work.vocabulary import Run
-from tidegate_adapters.declaring import length_of
+from tidegate_adapters.base.decorators import length_of
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.sync_store import SyncStore
 from tidegate_adapters.orchestrator.texts import TextCodec
-from tidegate_adapters.sites import Site
+from tidegate_adapters.runtime.database import Site
 
 R = TypeVar("R")
 

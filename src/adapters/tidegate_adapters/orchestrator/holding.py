@@ -16,8 +16,8 @@ from tidegate.model.effects import Failure, Refused
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import Duration
 from tidegate.reactive.pausing import PausedTask, Pausing
+from tidegate_adapters.runtime.database import Site
 from tidegate_adapters.shell.app import look_on, look_until_answered
-from tidegate_adapters.sites import Site
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import pymongo
 
-from tidegate_adapters.bson_values import CODEC
 from tidegate_adapters.mongo import REPLY_MS
-from tidegate_adapters.mongo_errors import DRIVER_ERRORS
-from tidegate_adapters.sites import Site
+from tidegate_adapters.mongo.bson import CODEC
+from tidegate_adapters.mongo.errors import DRIVER_ERRORS
+from tidegate_adapters.runtime.database import Site
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 

@@ -25,18 +25,18 @@ from tidegate.model.instants import SECOND, Duration, duration
 from tidegate.work import events
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import WorkerCommand
+from tidegate_adapters.observe.http import Answer
 from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.page import Page
 from tidegate_adapters.orchestrator.standing import Backlog
 from tidegate_adapters.orchestrator.tallies import Glance, Tallies
 from tidegate_adapters.orchestrator.workers import Workers
-from tidegate_adapters.serving import Answer
+from tidegate_adapters.runtime.workers import WorkerObserver
 from tidegate_adapters.shell import monitor
 from tidegate_adapters.shell.monitor import Monitor
-from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
-    from tidegate_adapters.exposition import CollectorRegistry
+    from tidegate_adapters.observe.prometheus import CollectorRegistry
 
 log: Final = getLogger("tidegate_adapters.orchestrator")
 

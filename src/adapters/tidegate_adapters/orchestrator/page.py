@@ -36,8 +36,11 @@ from tidegate.services.executions import ExecutionStatus
 from tidegate.triggers.conditions import Condition, OnCron, OnEvent, OnException, OnResult, OnStatus, condition_id
 from tidegate.triggers.firing import Held as HeldRun
 from tidegate.triggers.trigger import Trigger
-from tidegate_adapters.crons import next_after
-from tidegate_adapters.ids import readable
+from tidegate_adapters.base.cache import Sparing
+from tidegate_adapters.base.crons import next_after
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.base.times import ago, length, time_of, when
+from tidegate_adapters.mongo.ids import readable
 from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.services import KEY
 from tidegate_adapters.orchestrator.standing import (
@@ -67,9 +70,6 @@ from tidegate_adapters.page.live import (
     check_filters,
     packed,
 )
-from tidegate_adapters.printable import redacted
-from tidegate_adapters.sparing import Sparing
-from tidegate_adapters.times import ago, length, time_of, when
 
 _SHOWN: Final = 100
 """How many invocations are shown."""

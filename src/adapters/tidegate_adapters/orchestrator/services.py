@@ -50,15 +50,15 @@ from tidegate.triggers.evaluator import Evaluator, MakeJob, Noted, TriggerPass, 
 from tidegate.triggers.firing import TriggerRun
 from tidegate.triggers.noticing import UPLOADED, NoticePass, Noticer, listened
 from tidegate.triggers.turn import Duty, DutyFailedError, Turn, duties
-from tidegate_adapters.cancelling import check_awaited_failure
-from tidegate_adapters.crons import next_after
-from tidegate_adapters.driver import choosing, documents, local_async, run_async
+from tidegate_adapters.base.cancellation import check_awaited_failure
+from tidegate_adapters.base.crons import next_after
+from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.standing import processes_of
 from tidegate_adapters.orchestrator.triggers import When
 from tidegate_adapters.orchestrator.turns import ServiceRules
-from tidegate_adapters.printable import redacted
-from tidegate_adapters.sites import Site
+from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.runtime.driver import choosing, documents, local_async, run_async
 
 T = TypeVar("T")
 log: Final = logging.getLogger(__name__)

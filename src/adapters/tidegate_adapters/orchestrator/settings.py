@@ -1,5 +1,5 @@
 """What an orchestrator is told that is not code; a file, the environment and arguments can say otherwise
-(`tidegate_adapters.configuration`).
+(`tidegate_adapters.shell.configuration`).
 
 No driver is needed to read or to show it.
 
@@ -53,7 +53,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.instants import MILLISECOND, SECOND, Duration, duration
 from tidegate.model.values import check_int, check_name, check_tuple, check_type
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.declaring import check_lengths
+from tidegate_adapters.base.decorators import check_lengths
 from tidegate_adapters.orchestrator.turns import ServiceRules
 from tidegate_adapters.shell.settings import AppSettings, placed
 

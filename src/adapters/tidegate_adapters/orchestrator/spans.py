@@ -1,5 +1,5 @@
 """A span of OpenTelemetry for each run of an invocation, after its conventions for messaging, as the worker has them
-(`tidegate_adapters.tracing`).
+(`tidegate_adapters.observe.tracing`).
 
     name          process send, of kind CONSUMER
     parent        the span in which the invocation was enqueued, which is a link as well: its `traceparent` is in the record. Without
@@ -25,8 +25,17 @@ from tidegate import __version__
 from tidegate.invocations.ending import Failed
 from tidegate.invocations.taking import TakenRun
 from tidegate.model.errors import MissingExtra
-from tidegate_adapters.later import Later
-from tidegate_adapters.tracing import NOTHING, PARENT, TracerProvider, carried, creator_of, current, note, note_kind
+from tidegate_adapters.observe.tracing import (
+    NOTHING,
+    PARENT,
+    TracerProvider,
+    carried,
+    creator_of,
+    current,
+    note,
+    note_kind,
+)
+from tidegate_adapters.runtime.later import Later
 
 try:
     from opentelemetry.trace import Link, NonRecordingSpan, Span, set_span_in_context

@@ -29,8 +29,8 @@ from tidegate.services.membership import Alive, Departed, Member, Membership, Or
 from tidegate.services.service_runner import execution_of, gate_of
 from tidegate.triggers.firing import TriggerRun
 from tidegate.triggers.trigger_documents import FAILED, HELD, STATE, loaded_cell, loaded_run
+from tidegate_adapters.base.times import length, when
 from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.times import length, when
 
 BACKLOG_MAX: Final = FOUND_MAX
 """How many that wait in a queue are counted."""

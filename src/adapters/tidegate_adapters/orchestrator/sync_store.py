@@ -10,15 +10,15 @@ from tidegate.model.effects import Failure, Now, Program
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import ClockName, Instant
 from tidegate.model.operations import Indexes
-from tidegate_adapters.connecting import AppStore, is_embedded
-from tidegate_adapters.driver import Handle, Handlers, choosing, documents, local, run
+from tidegate_adapters.kit.payloads import Payloads
 from tidegate_adapters.mongo import Mongo
-from tidegate_adapters.mongo_clients import shared
-from tidegate_adapters.mongo_errors import retold
+from tidegate_adapters.mongo.clients import shared
+from tidegate_adapters.mongo.errors import retold
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.uploads import is_large, warn_of, written
-from tidegate_adapters.payloads import Payloads
+from tidegate_adapters.runtime.connection import AppStore, is_embedded
+from tidegate_adapters.runtime.driver import Handle, Handlers, choosing, documents, local, run
 
 T = TypeVar("T")
 _MEASURED: Final[Handlers[object]] = {Now: lambda _: Instant(time.monotonic_ns() // 1_000, ClockName("monotonic"))}
@@ -27,7 +27,7 @@ _MEASURED: Final[Handlers[object]] = {Now: lambda _: Instant(time.monotonic_ns()
 
 @final
 class SyncStore:
-    """Connects when something is first asked of it, with the client that all of a process share (`mongo_clients`).
+    """Connects when something is first asked of it, with the client that all of a process share (`mongo.clients`).
 
     Args:
         settings: Of the app.

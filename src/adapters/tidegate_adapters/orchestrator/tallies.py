@@ -15,7 +15,7 @@ from tidegate.services.service_runner import Abandoned, Completed, NoMember, Ser
 from tidegate.work.events import HandlersEnded, ResultsWritten, WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
-from tidegate_adapters.handler_times import HandlerTimes
+from tidegate_adapters.observe.handler_times import HandlerTimes
 from tidegate_adapters.orchestrator.standing import Backlog
 
 OUTCOMES: Final[Mapping[type[End], str]] = {

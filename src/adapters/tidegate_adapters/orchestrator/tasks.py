@@ -14,7 +14,7 @@ from tidegate.invocations.jobs import Job
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import MILLISECOND, Duration, Instant, instant
 from tidegate.model.values import check_name, check_type
-from tidegate_adapters.declaring import length_of
+from tidegate_adapters.base.decorators import length_of
 from tidegate_adapters.orchestrator.client import Client
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.handles import CURRENT, Handle

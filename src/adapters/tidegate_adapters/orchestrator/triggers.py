@@ -53,9 +53,9 @@ from tidegate.triggers.contexts import (
     StatusContext,
 )
 from tidegate.triggers.trigger import FromAll, Provider, Static, Trigger
-from tidegate_adapters.bson_values import natural
-from tidegate_adapters.crons import check_cron
-from tidegate_adapters.declaring import length_of
+from tidegate_adapters.base.crons import check_cron
+from tidegate_adapters.base.decorators import length_of
+from tidegate_adapters.mongo.bson import natural
 
 
 class Named(Protocol):

@@ -18,8 +18,8 @@ from tidegate.model.values import check_int, check_type
 from tidegate.retries.schedule import Schedule
 from tidegate.services.atomic_service import AtomicService, Claiming, NoWindows, ShortWindow, StartUp, check_start_up
 from tidegate.services.retention import Retention
-from tidegate_adapters.crons import check_cron
-from tidegate_adapters.declaring import check_lengths, check_unit
+from tidegate_adapters.base.crons import check_cron
+from tidegate_adapters.base.decorators import check_lengths, check_unit
 
 _PERIOD: Final = Claiming()
 

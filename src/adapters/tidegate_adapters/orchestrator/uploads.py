@@ -1,4 +1,4 @@
-"""Arguments and results that are too large for a record are kept beside it (`tidegate_adapters.payloads`).
+"""Arguments and results that are too large for a record are kept beside it (`tidegate_adapters.kit.payloads`).
 
 On an embedded store all of them are in their records: it has no limit.
 """
@@ -10,9 +10,9 @@ import logging
 from typing import Final, final
 
 from tidegate.model.documents import Document
+from tidegate_adapters.kit.payloads import AsyncPayloads
 from tidegate_adapters.orchestrator.names import Collections
-from tidegate_adapters.payloads import AsyncPayloads
-from tidegate_adapters.sites import Site
+from tidegate_adapters.runtime.database import Site
 
 log: Final = logging.getLogger("tidegate_adapters.orchestrator")
 

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 from tidegate.invocations.asking import Asked, Command
 from tidegate.invocations.invocation import FAILED, INVOCATION, RETRY
-from tidegate_adapters.ids import exact
-from tidegate_adapters.printable import redacted
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.mongo.ids import exact
 
 MEANT: Final[Mapping[Command, frozenset[str]]] = {
     Command.CANCEL: frozenset(each.status for each in INVOCATION.definitions if not each.final),

@@ -53,8 +53,8 @@ from tidegate.work.vocabulary import (
     WriteReply,
     WriteResults,
 )
-from tidegate_adapters.handlers import threaded
-from tidegate_adapters.later import Later
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.kit.payloads import PayloadUnsettled
 from tidegate_adapters.orchestrator.children import ChildCall, Children
 from tidegate_adapters.orchestrator.declared import Declared
 from tidegate_adapters.orchestrator.failing import failed, told
@@ -62,11 +62,11 @@ from tidegate_adapters.orchestrator.handles import CURRENT, SERVED, Current, Han
 from tidegate_adapters.orchestrator.names import Collections
 from tidegate_adapters.orchestrator.settings import OrchestratorSettings
 from tidegate_adapters.orchestrator.uploads import Uploads
-from tidegate_adapters.payloads import PayloadUnsettled
-from tidegate_adapters.printable import redacted
-from tidegate_adapters.runtime import Call, Ended
-from tidegate_adapters.sites import Site
-from tidegate_adapters.work import INTERRUPTED, HandlerWorkers, WorkerObserver
+from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.runtime.handlers import threaded
+from tidegate_adapters.runtime.later import Later
+from tidegate_adapters.runtime.reducers import Call, Ended
+from tidegate_adapters.runtime.workers import INTERRUPTED, HandlerWorkers, WorkerObserver
 
 if TYPE_CHECKING:
     from tidegate_adapters.orchestrator.spans import Spans

@@ -41,9 +41,9 @@ import attrs
 
 from tidegate.model.effects import Failure
 from tidegate.model.errors import Misuse, TidegateError, shown
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.observe.http import MISDIRECTED, Answer, Asked, Page, is_own, is_own_name, served
 from tidegate_adapters.page.parts import frame, policy, script_of, style_of
-from tidegate_adapters.printable import redacted
-from tidegate_adapters.serving import MISDIRECTED, Answer, Asked, Page, is_own, is_own_name, served
 
 log: Final = logging.getLogger(__name__)
 

@@ -30,9 +30,9 @@ from tidegate.reactive.evolution import OnNewVersion
 from tidegate.reactive.orphans import CleanUp, DeleteWhen
 from tidegate.reactive.snapshot import Computed
 from tidegate.retries.backoff import Policy
-from tidegate_adapters.later import Later
 from tidegate_adapters.reactive.app import Reactive
 from tidegate_adapters.reactive.changes import Change, ClaimLost, SyncChange
+from tidegate_adapters.runtime.later import Later
 
 __all__ = [
     "Change", "ClaimLost", "CleanUp", "Computed", "Debounce", "DeleteWhen", "Later", "OnNewVersion", "Policy", "Reactive",

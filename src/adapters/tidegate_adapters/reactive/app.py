@@ -38,8 +38,8 @@ from tidegate.reactive.worker import TaskResults
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.repeating import repeat
 from tidegate.work.vocabulary import WorkerRules
-from tidegate_adapters.cancelling import CLOSE_S, ended, told_within, unless
-from tidegate_adapters.declaring import check_known
+from tidegate_adapters.base.cancellation import CLOSE_S, ended, told_within, unless
+from tidegate_adapters.base.decorators import check_known
 from tidegate_adapters.reactive.declared import CLEAN_UP, HISTORY, LEASE, Declared, UserHandler, Watch, Where, declared
 from tidegate_adapters.reactive.monitor import Lookout
 from tidegate_adapters.reactive.office import Office
@@ -47,21 +47,21 @@ from tidegate_adapters.reactive.planner import Planner
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.sites import KEY
 from tidegate_adapters.reactive.workers import Pool
-from tidegate_adapters.sites import Site
-from tidegate_adapters.work import WorkerObserver
+from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.runtime.workers import WorkerObserver
 
 try:
     from pymongo import AsyncMongoClient
 
-    from tidegate_adapters.connecting import connected_sites, life_name
-    from tidegate_adapters.mongo_errors import DRIVER_ERRORS, Before, failure
+    from tidegate_adapters.mongo.errors import DRIVER_ERRORS, Before, failure
+    from tidegate_adapters.runtime.connection import connected_sites, life_name
     from tidegate_adapters.shell.app import App, look_on, look_until_answered, settings_of
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 
 if TYPE_CHECKING:
-    from tidegate_adapters.embedded import Embedded
-    from tidegate_adapters.exposition import CollectorRegistry
+    from tidegate_adapters.embedded.store import Embedded
+    from tidegate_adapters.observe.prometheus import CollectorRegistry
 
 H = TypeVar("H", bound=UserHandler)
 T = TypeVar("T")
@@ -299,7 +299,7 @@ class Reactive(App[ReactiveSettings, Declared]):
             Misuse: It is served already.
             Exception: What `serve` raises, after the block.
         """
-        from tidegate_adapters.app_testing import tested  # noqa: PLC0415  with the simulator, which no service needs
+        from tidegate_adapters.testing.app import tested  # noqa: PLC0415  with the simulator, which no service needs
 
         def begin(store: Embedded, settings: ReactiveSettings) -> None:
             self._store, self._pool, self.settings = store, None, settings

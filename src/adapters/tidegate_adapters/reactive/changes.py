@@ -25,18 +25,18 @@ from tidegate.reactive.reactive_task import ReactiveTask
 from tidegate.reactive.snapshot import Digest
 from tidegate.reactive.tasks import Why, WhyNot
 from tidegate.retries.repeating import repeated
-from tidegate_adapters.declaring import length_of
-from tidegate_adapters.driver import choosing, documents, local, local_async, run, run_async
-from tidegate_adapters.sites import Site
+from tidegate_adapters.base.decorators import length_of
+from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
 
 try:
     from pymongo.asynchronous.client_session import AsyncClientSession
     from pymongo.client_session import ClientSession
 
-    from tidegate_adapters.bson_values import natural
-    from tidegate_adapters.connecting import check_same_server, check_session
     from tidegate_adapters.mongo import AsyncMongo, Mongo
-    from tidegate_adapters.mongo_errors import retold
+    from tidegate_adapters.mongo.bson import natural
+    from tidegate_adapters.mongo.errors import retold
+    from tidegate_adapters.runtime.connection import check_same_server, check_session
 except ImportError as missing:
     raise MissingExtra("tidegate_adapters.reactive", "mongo", missing) from missing
 

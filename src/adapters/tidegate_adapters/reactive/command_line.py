@@ -20,13 +20,13 @@ from tidegate.reactive.desk import Retried, Tally, TaskCounts
 from tidegate.reactive.mongodash_records import Imported, ImportedBefore, StillWritten
 from tidegate.reactive.record_queries import Order, Query, RecordRow
 from tidegate.reactive.task_records import TaskRecord, TaskStatus
-from tidegate_adapters.ids import exact, meant, readable
-from tidegate_adapters.printable import one_line, redacted
+from tidegate_adapters.base.redaction import one_line, redacted
+from tidegate_adapters.base.times import time_of, when
+from tidegate_adapters.mongo.ids import exact, meant, readable
 from tidegate_adapters.reactive.app import Reactive
 from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.words import numbers_of, retried
 from tidegate_adapters.shell.application import Answer, listing, shortened
-from tidegate_adapters.times import time_of, when
 
 # --- asking it ----------------------------------------------------------------------------------------------------------
 

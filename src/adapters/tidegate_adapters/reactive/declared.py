@@ -26,7 +26,7 @@ from tidegate.reactive.tasks import TaskRules
 from tidegate.retries.backoff import Backoff, Policy
 from tidegate.retries.polling import PollingBounds
 from tidegate.work.vocabulary import Queue
-from tidegate_adapters.declaring import (
+from tidegate_adapters.base.decorators import (
     check_called_with_one,
     check_database,
     check_task_name,
@@ -38,7 +38,7 @@ from tidegate_adapters.declaring import (
     timeout_of,
 )
 from tidegate_adapters.reactive.changes import Change, SyncChange
-from tidegate_adapters.sites import Site
+from tidegate_adapters.runtime.database import Site
 
 UserHandler: TypeAlias = Callable[[Change], Awaitable[None]] | Callable[[SyncChange], None]
 """Called with a `Change` where it is async, and otherwise, in a thread, with a `SyncChange`. It answers None, or raises `Later`."""

@@ -23,21 +23,21 @@ from tidegate.reactive.record_queries import Query
 from tidegate.work.events import WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import WorkerCommand
-from tidegate_adapters.printable import redacted
+from tidegate_adapters.base.cache import Sparing
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.observe.http import Answer
 from tidegate_adapters.reactive.office import Office
 from tidegate_adapters.reactive.page import Page
 from tidegate_adapters.reactive.planner import Planner, Standing
 from tidegate_adapters.reactive.settings import ReactiveSettings
 from tidegate_adapters.reactive.tallies import Census, Glance, Tallies
 from tidegate_adapters.reactive.workers import Pool
-from tidegate_adapters.serving import Answer
+from tidegate_adapters.runtime.workers import WorkerObserver
 from tidegate_adapters.shell import monitor
 from tidegate_adapters.shell.monitor import Monitor
-from tidegate_adapters.sparing import Sparing
-from tidegate_adapters.work import WorkerObserver
 
 if TYPE_CHECKING:
-    from tidegate_adapters.exposition import CollectorRegistry
+    from tidegate_adapters.observe.prometheus import CollectorRegistry
 
 log: Final = getLogger("tidegate_adapters.reactive")
 

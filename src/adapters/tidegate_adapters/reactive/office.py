@@ -26,11 +26,11 @@ from tidegate.reactive.reconciler import HISTORY
 from tidegate.reactive.record_queries import Order, Query, RecordPage, RecordRow
 from tidegate.reactive.stream_records import position_of
 from tidegate.retries.repeating import repeated
-from tidegate_adapters.change_streams import ChangeStream
-from tidegate_adapters.declaring import length_of
+from tidegate_adapters.base.decorators import length_of
+from tidegate_adapters.mongo.change_stream import ChangeStream
 from tidegate_adapters.reactive.declared import Declared
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
-from tidegate_adapters.sites import Site
+from tidegate_adapters.runtime.database import Site
 
 QUIET: Final = timedelta(seconds=15)
 """For how long nothing may have changed of what mongodash has left: it looks every ten seconds at least."""

@@ -28,15 +28,15 @@ from tidegate.reactive.story import What, story
 from tidegate.reactive.task_records import Ended, TaskRecord, TaskStatus
 from tidegate.reactive.worker import runs_of
 from tidegate.work.state import WorkerState
-from tidegate_adapters.ids import exact, meant, readable
+from tidegate_adapters.base.cache import Sparing
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.base.times import ago, length, when
+from tidegate_adapters.mongo.ids import exact, meant, readable
 from tidegate_adapters.page.live import Action, Cell, Choice, Filter, Moment, Row, Shown, Story, Table, check_filters
-from tidegate_adapters.printable import redacted
 from tidegate_adapters.reactive.office import Leadership, Office
 from tidegate_adapters.reactive.planner import Standing
 from tidegate_adapters.reactive.tallies import Glance
 from tidegate_adapters.reactive.words import numbers_of, retried
-from tidegate_adapters.sparing import Sparing
-from tidegate_adapters.times import ago, length, when
 
 _SHOWN: Final = 100
 """How many records of a database are shown."""

@@ -95,12 +95,12 @@ from tidegate.reactive.snapshot import NotComputed
 from tidegate.reactive.sweeper import Sweeper, remove_orphans
 from tidegate.reactive.task_records import TaskStatus
 from tidegate.reactive.tasks import Leave, PlanVerdict, Seen
-from tidegate_adapters.cancelling import ended
-from tidegate_adapters.declaring import check_lengths
-from tidegate_adapters.leases import Held, LeaseBusy, LeaseLost, lease_async
+from tidegate_adapters.base.cancellation import ended
+from tidegate_adapters.base.decorators import check_lengths
+from tidegate_adapters.kit.leases import Held, LeaseBusy, LeaseLost, lease_async
 from tidegate_adapters.reactive.sites import KEY, LEASES, STREAMS
-from tidegate_adapters.runtime import After, Call, Job, Runtime, as_failure
-from tidegate_adapters.sites import Site
+from tidegate_adapters.runtime.database import Site
+from tidegate_adapters.runtime.reducers import After, Call, Job, Runtime, as_failure
 
 log: Final = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ class Changes(Protocol):
 def _changes(site: Site, watched: Sequence[str]) -> Changes:
     """What happens to these collections of a MongoDB, or of the embedded store."""
     if site.client is not None:
-        from tidegate_adapters.change_streams import ChangeStream  # noqa: PLC0415  an extra
+        from tidegate_adapters.mongo.change_stream import ChangeStream  # noqa: PLC0415  an extra
 
         return ChangeStream(site.client, site.name, watched)
     changes: Callable[[Sequence[str]], Changes] | None = getattr(getattr(site.store, "__self__", None), "changes", None)
@@ -657,7 +657,9 @@ class Planner:
             try:
                 await code()
             except Exception as error:  # noqa: BLE001  nobody else would hear of it
-                if self._held is not held:  # its cancellation was lost (`tidegate_adapters.cancelling`), and it is over
+                if (
+                    self._held is not held
+                ):  # its cancellation was lost (`tidegate_adapters.base.cancellation`), and it is over
                     return
                 self._failed(what, error)
                 await asyncio.sleep(self._rules.pause.total_seconds())

@@ -1,5 +1,5 @@
 """What an app of reactive tasks is told that is not code; a file, the environment and arguments can say otherwise
-(`tidegate_adapters.configuration`).
+(`tidegate_adapters.shell.configuration`).
 
 No driver is needed to read or to show it.
 """

@@ -16,7 +16,7 @@ from tidegate.reactive.worker import runs_of
 from tidegate.work.events import HandlersEnded, PollCompleted, WorkerEvent
 from tidegate.work.state import WorkerState
 from tidegate.work.vocabulary import Interrupt, StartHandlers, WorkerCommand
-from tidegate_adapters.handler_times import HandlerTimes
+from tidegate_adapters.observe.handler_times import HandlerTimes
 from tidegate_adapters.reactive.office import Leadership
 from tidegate_adapters.reactive.planner import Standing
 

@@ -46,13 +46,13 @@ from tidegate.work.vocabulary import (
     WriteReply,
     WriteResults,
 )
-from tidegate_adapters.handlers import threaded
-from tidegate_adapters.later import Later
-from tidegate_adapters.printable import redacted
+from tidegate_adapters.base.redaction import redacted
 from tidegate_adapters.reactive.changes import Change, SyncChange, named
 from tidegate_adapters.reactive.declared import Declared
-from tidegate_adapters.runtime import Call, Ended
-from tidegate_adapters.work import INTERRUPTED, HandlerWorkers, WorkerObserver
+from tidegate_adapters.runtime.handlers import threaded
+from tidegate_adapters.runtime.later import Later
+from tidegate_adapters.runtime.reducers import Call, Ended
+from tidegate_adapters.runtime.workers import INTERRUPTED, HandlerWorkers, WorkerObserver
 
 log: Final = logging.getLogger("tidegate_adapters.reactive")
 

@@ -16,8 +16,8 @@ import attrs
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, duration
 from tidegate.model.values import check_type
-from tidegate_adapters.connecting import AppStore, check_store, is_embedded
-from tidegate_adapters.declaring import observers_of
+from tidegate_adapters.base.decorators import observers_of
+from tidegate_adapters.runtime.connection import AppStore, check_store, is_embedded
 from tidegate_adapters.shell.settings import AppSettings
 from tidegate_adapters.shell.signals import run_until_signalled
 

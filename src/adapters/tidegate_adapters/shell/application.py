@@ -32,14 +32,14 @@ import attrs
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse, TidegateError
 from tidegate.model.instants import Duration, duration, seconds
-from tidegate_adapters.configuration import Row, configured, layers
-from tidegate_adapters.failures import as_of_the_server, origin, raised
-from tidegate_adapters.logs import LogFormat, log_to
-from tidegate_adapters.printable import one_line, redacted
+from tidegate_adapters.base.errors import as_of_the_server, origin, raised
+from tidegate_adapters.base.redaction import one_line, redacted
+from tidegate_adapters.exploring.targets import attribute, takes_nothing
+from tidegate_adapters.observe.logs import LogFormat, log_to
+from tidegate_adapters.shell.configuration import Row, configured, layers
 from tidegate_adapters.shell.runtimes import RUNTIMES, Runtime
 from tidegate_adapters.shell.signals import CODES, ended_by_signals, ignore_signals
 from tidegate_adapters.shell.terminal import Terminal
-from tidegate_adapters.targets import attribute, takes_nothing
 
 T = TypeVar("T")
 Kinds: TypeAlias = Iterable[Runtime]

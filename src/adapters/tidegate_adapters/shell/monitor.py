@@ -1,7 +1,7 @@
 """Serves health, metrics and a page of an application while it runs: `/metrics` for Prometheus, `/health` for platforms, and a page for
 operators (`tidegate_adapters.page.live`). Addresses are loopback by default. A registry of the user's gets the metrics as well.
 
-What is shown can be read from any thread (`tidegate_adapters.serving`). Nobody is asked who they are at `/metrics` and `/health`:
+What is shown can be read from any thread (`tidegate_adapters.observe.http`). Nobody is asked who they are at `/metrics` and `/health`:
 whoever reaches them learns the names of topics, or of tasks.
 
     /metrics    what the application has, and whatever else is in the registry; with the extra `metrics`
@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 from tidegate.model.effects import Failure
 from tidegate.model.errors import MissingExtra, TidegateError
 from tidegate.model.instants import SECOND, Duration, duration
-from tidegate_adapters.printable import redacted
-from tidegate_adapters.serving import MISDIRECTED, Answer, Asked, Page, address, is_own, is_own_name, served
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.observe.http import MISDIRECTED, Answer, Asked, Page, address, is_own, is_own_name, served
 
 if TYPE_CHECKING:
-    from tidegate_adapters.exposition import CollectorRegistry
+    from tidegate_adapters.observe.prometheus import CollectorRegistry
     from tidegate_adapters.page.live import Provider
 
 log: Final = logging.getLogger("tidegate_adapters.monitor")
@@ -67,7 +67,7 @@ class Monitor:
 
         Args:
             health: Returns the answer of `/health`; called from any thread.
-            metrics: The name of the module with its `families` of metrics (`tidegate_adapters.exposition.Families`), an extra.
+            metrics: The name of the module with its `families` of metrics (`tidegate_adapters.observe.prometheus.Families`), an extra.
             sample: The arguments of these: a function that returns the current state, called from any thread, and the counters.
             page: Makes the provider of the page.
             look: Polls the store for what health and metrics show (`looking`).
@@ -98,7 +98,7 @@ class Monitor:
         if self._registry is None and port is None:
             return
         try:
-            from tidegate_adapters.exposition import CollectorRegistry, Families, exposed, shown_in  # noqa: PLC0415  an extra
+            from tidegate_adapters.observe.prometheus import CollectorRegistry, Families, exposed, shown_in  # noqa: PLC0415  an extra
         except MissingExtra as missing:
             if self._registry is not None:
                 raise

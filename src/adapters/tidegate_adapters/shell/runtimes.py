@@ -39,7 +39,7 @@ class Runtime(NamedTuple):
 
 
 WORKER: Final = Runtime(
-    "Worker", "tidegate_adapters.kafka", "worker", "tidegate_adapters.worker_running", ("shop.orders:worker", "orders.py:worker")
+    "Worker", "tidegate_adapters.kafka", "worker", "tidegate_adapters.kafka.run", ("shop.orders:worker", "orders.py:worker")
 )  # fmt: skip
 REACTIVE: Final = Runtime(
     "Reactive", "tidegate_adapters.reactive", "reactive", "tidegate_adapters.reactive.command_line", ("shop.tasks:app", "tasks.py:app")

@@ -1,4 +1,4 @@
-"""Settings that several runtimes have. A file, the environment and arguments override them (`tidegate_adapters.configuration`)."""
+"""Settings that several runtimes have. A file, the environment and arguments override them (`tidegate_adapters.shell.configuration`)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tidegate.model.instants import MILLISECOND
 from tidegate.model.operations import FOUND_MAX
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.polling import PollingBounds
-from tidegate_adapters.declaring import check_database, check_lengths
+from tidegate_adapters.base.decorators import check_database, check_lengths
+from tidegate_adapters.base.redaction import Secret
 from tidegate_adapters.page.live import check_place
-from tidegate_adapters.printable import Secret
 
 LOOPBACK: Final = "127.0.0.1"
 PAUSED_EVERY: Final = timedelta(seconds=2)

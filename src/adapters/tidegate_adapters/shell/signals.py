@@ -20,8 +20,8 @@ from typing import Any, Final
 from tidegate.exit_codes import ExitCode
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND, Duration, seconds
-from tidegate_adapters.declaring import is_loading
-from tidegate_adapters.logs import log_to
+from tidegate_adapters.base.decorators import is_loading
+from tidegate_adapters.observe.logs import log_to
 
 CODES: Final = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 """The signals, and how a process ends after each."""

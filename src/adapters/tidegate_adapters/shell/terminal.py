@@ -1,6 +1,6 @@
 """Where a command writes: one stream for results, one for everything else, each with or without colour.
 
-What is written is made printable first (`tidegate_adapters.printable`).
+What is written is made printable first (`tidegate_adapters.base.redaction`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple, TextIO, TypeAlias, final
 import click
 
 from tidegate.model.errors import TidegateError
-from tidegate_adapters.printable import clean, redacted
+from tidegate_adapters.base.redaction import clean, redacted
 
 
 @final

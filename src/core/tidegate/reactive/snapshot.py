@@ -487,7 +487,7 @@ def expression(projection: Projection) -> Value:
         projection: What is watched.
 
     Returns:
-        Data that a driver takes as it is (`tidegate_adapters.bson_values.stored`): `{a: {b: "$a.b"}}` for `a.b`, and
+        Data that a driver takes as it is (`tidegate_adapters.mongo.bson.stored`): `{a: {b: "$a.b"}}` for `a.b`, and
         "$$ROOT" for the whole document.
 
     Raises:

@@ -43,7 +43,7 @@ from tidegate.retries.backoff import Delays, Exponential, check_delay, delay_aft
 
 
 class Attempted:
-    """What a program that tries again may come to, for whoever runs it and logs that (`tidegate_adapters.driver`)."""
+    """What a program that tries again may come to, for whoever runs it and logs that (`tidegate_adapters.runtime.driver`)."""
 
     __slots__ = ()
 

@@ -77,7 +77,7 @@ _WATCHED_MAX: Final = 2_000_000
 """The maximum number of values in all snapshots. Beyond it, snapshots are taken at the ends of runs
 only; beyond twice that, not at all.
 """
-_SECOND: Final = "tidegate_adapters.second_process"
+_SECOND: Final = "tidegate_adapters.exploring.second_process"
 
 
 @final

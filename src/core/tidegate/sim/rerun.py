@@ -11,7 +11,7 @@ each node is tried, then a second one of each, and so on, until as many replies 
 of the edges that are left.
 
 A second process has another PYTHONHASHSEED and executes the same `Case`, which is made of plain values and functions
-(`SecondProcess`, a port; tidegate_adapters.second_process is its adapter).
+(`SecondProcess`, a port; tidegate_adapters.exploring.second_process is its adapter).
 """
 
 from __future__ import annotations

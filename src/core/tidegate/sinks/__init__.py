@@ -11,7 +11,7 @@ Read them in this order.
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 
-`tidegate_adapters.sinks` carries an outbox out, and has the port of sinks.
+`tidegate_adapters.sinks.port` carries an outbox out, and has the port of sinks.
 
 Known not to work: no runtime joins these to the hooks of a consumer, so whoever handles its `DeliverRecords` calls the sink.
 """

@@ -29,7 +29,7 @@ Known not to work
     - What the body does beside operations, a call of user code for one, is done in each attempt.
     - `Unknown` cannot be told by asking again: a body that looks first whether it was done before, by a document that it writes
       itself, can be sent once more in another session, and says which it was (`tidegate.transactions.transfers`).
-    - A body that passes on an error which is no `Failure` leaves the transaction open; whoever runs it ends that (`tidegate_adapters.driver`).
+    - A body that passes on an error which is no `Failure` leaves the transaction open; whoever runs it ends that (`tidegate_adapters.runtime.driver`).
 """
 
 from __future__ import annotations

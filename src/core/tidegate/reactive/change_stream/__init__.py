@@ -35,7 +35,7 @@ Position, flags and checkpoints of reconciliation belong to one history, in whic
 everything. If the server cannot resume from a position (`CANNOT_RESUME`), the history is lost. The
 next one begins with an empty record, a position, and then a reconciliation.
 
-Adapters: `tidegate_adapters.change_streams` (real) and `tidegate.sim.streams` (simulated).
+Adapters: `tidegate_adapters.mongo.change_stream` (real) and `tidegate.sim.streams` (simulated).
 
 Read `commands` first (positions, changes and requests), then `events`, then `consumer`, the
 reducer.

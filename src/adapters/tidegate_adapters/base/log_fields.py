@@ -1,0 +1,53 @@
+"""Lines of the log that lose nothing, and where something happened, for whoever reads logs by fields: topic, partition, offset
+and attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from tidegate.consumer.commands import Handle, Request, Work
+from tidegate.consumer.fanout import Judge, Start
+from tidegate.consumer.worker import ShutdownCommand
+from tidegate.model.records import Record, TopicPartition
+from tidegate_adapters.base.safe_log import Lines
+
+say: Final = Lines(logging.getLogger("tidegate_adapters.kafka"))
+"""Says a line about the worker."""
+
+
+def placed(
+    partition: TopicPartition, offset: int | tuple[int, ...] | None = None, attempt: int | None = None
+) -> Mapping[str, object]:
+    """The fields of a line.
+
+    Args:
+        partition: Where it happened.
+        offset: Of which record, or records.
+        attempt: Which call for it it was, from 1.
+    """
+    found = {"topic": partition.topic, "partition": partition.partition, "offset": offset, "attempt": attempt}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def fields_of(command: ShutdownCommand, given: object) -> Mapping[str, object]:
+    """The fields of a line about a command; of a call, the record that it was given."""
+    match command:
+        case Work(partition, _, request, offsets):
+            return placed(partition, given.offset if isinstance(given, Record) else offsets, attempt_of(request))
+        case _:
+            return {}
+
+
+def attempt_of(request: Request) -> int | None:
+    """Which attempt it is, where it is one."""
+    return request.attempt if isinstance(request, Handle | Start | Judge) else None
+
+
+def named(error: BaseException) -> str:
+    """An error in one line, with its notes."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{text} ({', '.join(notes)})" if notes else text

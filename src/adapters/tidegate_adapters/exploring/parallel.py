@@ -1,0 +1,226 @@
+"""Random runs, and whole scenarios, in several processes or on several machines.
+
+What is shared out is a value: pieces of run numbers, and tallies that merge (`tidegate.sim.tally`). A worker receives the name
+of a target and makes the scenario itself, for programs cannot be sent. So the answer is the same whatever the number of
+workers and whichever is quicker, and any `concurrent.futures.Executor` will do:
+
+    order = Order("small_lock@large", Exploration(seed="7"))
+    with processes(4) as executor:
+        tally = spread(executor, order, range(100_000), at_once=8)
+
+    with Client("tcp://scheduler:8786") as client:                        # Dask, the extra tidegate[dask]
+        tally = spread(client.get_executor(), order, range(1_000_000), at_once=200)
+
+A worker of Dask that is lost loses nothing, for its pieces are made again elsewhere. A lost process breaks its pool; then
+`in_processes` begins another one, with what was finished.
+
+Known not to work: targets in files, on machines that do not have the file at the same path. One exhaustive search in
+several processes, for states are numbered as they are met.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import random
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from functools import lru_cache
+from multiprocessing.synchronize import Event
+from threading import Lock
+from typing import Final, TypeAlias, TypeVar, final
+
+import attrs
+
+from tidegate.sim.exploration import Exploration
+from tidegate.sim.sample import Sampler
+from tidegate.sim.scenario import Scenario
+from tidegate.sim.search import Progress
+from tidegate.sim.tally import Tally, merged, pieces
+from tidegate_adapters.base.errors import WorkersLostError
+
+T = TypeVar("T")
+Proceed: TypeAlias = Callable[[Progress], bool]
+
+ASKED_S: Final = 0.2
+"""How often the caller is asked whether to go on."""
+SAMPLERS_KEPT: Final = 2
+POOLS_MAX: Final = 3
+
+
+@final
+@attrs.frozen
+class Order:
+    """What workers are asked for.
+
+    Attributes:
+        target: What finds the scenario: its name, or `path.py:attr` as seen from the directory where workers run.
+        how: The seed, the policies and the length of the runs, and which faults may strike.
+    """
+
+    target: str
+    how: Exploration
+
+    def sampler(self) -> Sampler:
+        """What makes the runs, of the scenario as it is loaded here.
+
+        Raises:
+            TidegateError: It cannot be loaded.
+        """
+        from tidegate_adapters.exploring.targets import one  # noqa: PLC0415  with all that ships
+
+        return self.sampler_of(one(self.target).scenario)
+
+    def sampler_of(self, scenario: Scenario) -> Sampler:
+        """What makes the runs of the scenario."""
+        return Sampler(scenario.bounded(self.how.faults, self.how.faults_max), self.how.plan, random.Random)
+
+
+# --- in a worker --------------------------------------------------------------------------------------------------------
+
+STOP: list[Event] = []
+"""In a worker process: set when the user has had enough."""
+
+
+TURN: Final = Lock()
+
+
+def begin(stop: Event) -> None:
+    """A worker learns of an interrupt from its parent, which has something to keep."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    STOP.append(stop)
+    gc.disable()
+
+
+def is_stopped() -> bool:
+    return any(stop.is_set() for stop in STOP)
+
+
+@lru_cache(SAMPLERS_KEPT)
+def sampler(order: Order) -> Sampler:
+    """What was learned in one piece serves the next."""
+    return order.sampler()
+
+
+def made(order: Order, runs: range) -> Tally:
+    """Make a piece of the runs. Threads take turns, for programs and what was learned of them are of the whole process."""
+    with TURN:
+        return sampler(order).tally(runs, lambda _: not is_stopped())
+
+
+# --- sharing out --------------------------------------------------------------------------------------------------------
+
+
+def spread(
+    executor: Executor,
+    order: Order,
+    runs: range,
+    *,
+    at_once: int,
+    proceed: Proceed = lambda _: True,
+    finished: dict[range, Tally] | None = None,
+) -> Tally:
+    """Make runs on any executor.
+
+    Args:
+        executor: Where they are made; its workers can import tidegate and find the target.
+        order: What is run.
+        runs: Their numbers.
+        at_once: How many pieces are under way at any time.
+        proceed: Receives the progress; answers whether to go on.
+        finished: Pieces that were made before; those that are made now are added.
+
+    Returns:
+        The tally of all runs up to the first that breaks a law; or of those that were made until `proceed` said no.
+
+    Raises:
+        BrokenExecutor: The executor lost its workers.
+        TidegateError: The target cannot be loaded, or its programs use tidegate wrongly.
+    """
+    finished = {} if finished is None else finished
+    parts = pieces(runs)
+    todo = [part for part in parts if part not in finished]
+    under_way: dict[Future[Tally], range] = {}
+    end = min((part.start for part, tally in finished.items() if tally.is_over), default=runs.stop)
+    is_cut = False
+    try:
+        while todo or under_way:
+            while todo and todo[0].start < end and len(under_way) < at_once:
+                part = todo.pop(0)
+                under_way[executor.submit(made, order, part)] = part
+            waiting = [future for future, part in under_way.items() if part.start < end]
+            if not waiting:  # whatever is still under way comes after a run that broke a law
+                break
+            done, _ = wait(waiting, timeout=ASKED_S, return_when=FIRST_COMPLETED)
+            for future in done:
+                part = under_way.pop(future)
+                finished[part] = future.result()
+                if finished[part].is_over:
+                    end = min(end, part.start)
+            if not proceed(progress(finished, len(runs))):
+                is_cut = True
+                break
+    finally:
+        for future in under_way:
+            future.cancel()
+    in_order = [finished[part] for part in parts if part in finished]
+    if is_cut:
+        return attrs.evolve(merged(attrs.evolve(tally, is_cut=False) for tally in in_order), is_cut=True)
+    return merged(in_order)
+
+
+def progress(finished: dict[range, Tally], runs: int) -> Progress:
+    tallies = finished.values()
+    return Progress(
+        max((tally.states for tally in tallies), default=0),
+        sum(tally.transitions for tally in tallies),
+        max((tally.depth for tally in tallies), default=0),
+        runs - sum(tally.runs for tally in tallies),
+    )
+
+
+@contextmanager
+def processes(jobs: int) -> Iterator[Executor]:
+    """So many processes; whatever ends the block ends them, too, after the runs that they are at.
+
+    Args:
+        jobs: How many.
+    """
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=begin, initargs=(stop,)) as executor:
+        try:
+            yield executor
+        finally:
+            stop.set()
+            executor.shutdown(cancel_futures=True)
+
+
+def in_processes(order: Order, runs: range, *, jobs: int, proceed: Proceed = lambda _: True) -> Tally:
+    """Make runs in several processes of this machine.
+
+    Args:
+        order: What is run.
+        runs: Their numbers.
+        jobs: How many processes.
+        proceed: Receives the progress; answers whether to go on.
+
+    Raises:
+        WorkersLostError: They die.
+        TidegateError: The target cannot be loaded, or its programs use tidegate wrongly.
+    """
+    finished: dict[range, Tally] = {}
+    for _ in range(POOLS_MAX):
+        try:
+            with processes(jobs) as executor:
+                return spread(executor, order, runs, at_once=2 * jobs, proceed=proceed, finished=finished)
+        except BrokenExecutor:
+            continue
+    raise WorkersLostError(
+        f"worker processes died in {POOLS_MAX} pools of {jobs}",
+        where=f"{len(finished)} of {len(pieces(runs))} pieces were finished",
+        why="something ends them from outside: often the system, for want of memory",
+        todo="use fewer with --jobs, or shorter runs with --max-steps",
+    )

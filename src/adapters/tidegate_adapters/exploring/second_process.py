@@ -1,0 +1,407 @@
+"""Executes recorded runs of programs in child processes, each with another PYTHONHASHSEED: the adapter of `SecondProcess`.
+
+The first child begins with the first cases and stays for all scenarios of this process; where the order of a set may matter,
+several more do (`SEEDS`). A child reads pickled messages from its stdin and ends with it, so it does not outlive this process.
+
+What is sent:
+    functions of importable modules     by name; the child imports the module
+    functions of a file that was loaded by its path     by name; the child loads the same file, or by value if it cannot
+    functions of `__main__` and of modules that pytest rewrites, lambdas, closures     by value, if cloudpickle is installed
+What cannot be sent, such as an open file, is answered by `Unshipped`. A child that does not answer in time is killed.
+
+Known not to be seen: what is worked out by hash in the module `__main__`, outside of functions, for it is not executed again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import io
+import marshal
+import os
+import pickle
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from functools import cache, lru_cache
+from importlib.machinery import PathFinder, SourceFileLoader
+from time import monotonic
+from types import FunctionType, ModuleType
+from typing import IO, Any, Final, cast, final
+
+from tidegate.sim.aging import RelativeInstant, packed
+from tidegate.sim.outside import reached
+from tidegate.sim.rerun import Answer, Case, Mismatch, ProgramCase, Unshipped
+from tidegate.sim.variants import recipe_of
+from tidegate_adapters.exploring.second_process_child import (
+    cached,
+    context_variable,
+    read_message,
+    variant_again,
+    write_message,
+)
+
+try:
+    import cloudpickle
+except ImportError:
+    cloudpickle = None
+
+SEEDS: Final = ("1", "2", "3", "4", "5", "6", "7", "8")
+"""PYTHONHASHSEED of the children; this process's own is left out."""
+ANSWER_S: Final = 60
+"""How long a child may take for a message."""
+_CHILDREN_MAX: Final = 24
+"""How many children are begun with no answer in between: one that ends again and again is not begun for ever; one that does
+not answer counts for a third of them."""
+_KEPT: Final = 100
+"""How many answers that nobody has waited for are kept."""
+_ENDED: Final = Unshipped("the second process has ended")
+_COMMAND: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]; from tidegate_adapters.exploring.second_process_child import main; main()"
+)
+_BY_VALUE: Final = "pip install 'tidegate[cli]', which brings cloudpickle; or move it to a module that can be imported"
+
+
+# --- this process -------------------------------------------------------------------------------------------------------
+
+
+@cache
+def second_process() -> Children:
+    return Children()
+
+
+@final
+class Children:
+    """The child processes of this process, by their hash seeds."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.children: dict[str, _Child] = {}
+        self.inherited: list[object] = []
+        self.begun = 0
+        self.lock = threading.Lock()
+        self.is_closing = False
+
+    def seconds(self) -> float:
+        return monotonic()
+
+    def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
+        """Begin to execute the cases, see `SecondProcess`."""
+        if self.owner != os.getpid():  # after a fork: the children are the parent's, which ends them
+            self.inherited.append(self.children)
+            self.owner, self.children = os.getpid(), {}
+        first, *others = [seed for seed in SEEDS if seed != os.environ.get("PYTHONHASHSEED")]
+        messages, unshipped = _packed(cases, by_value=False)
+        if left := [nth for nth, message in enumerate(messages) if message is None]:  # now, before what they hold grows
+            for nth, message, answer in zip(left, *_packed([cases[nth] for nth in left], by_value=True), strict=True):
+                messages[nth], unshipped[nth] = message, answer
+        child = self.child(first)
+        number = child.send(messages)
+
+        def wait() -> Sequence[Answer]:
+            sent, answers = messages, _merged(unshipped, child.answer(number))
+            if not child.is_over:
+                self.begun = 0  # those that have ended before were of other causes
+            differing = [nth for nth, each in enumerate(answers) if isinstance(each, Mismatch)]
+            by_seed = [[answers[nth] for nth in differing], *self.answers_of(others, [sent[nth] for nth in differing])]
+            alike = [nth for nth, *all_ in zip(differing, *by_seed, strict=True) if all_.count(all_[0]) == len(all_)]
+            # Where all seeds agree with each other and not with this process, it is no seed that differs: a setting that
+            # was made at run time, or a file that has changed since. So what this process has is sent.
+            if failed := sorted(
+                {
+                    *alike,
+                    *(
+                        nth
+                        for nth, each in enumerate(answers)
+                        if isinstance(each, Unshipped) and sent[nth] and not _is_too_deep(each)
+                    ),
+                }
+            ):
+                repacked, why = _packed([cases[nth] for nth in failed], by_value=True)
+                again = self.child(first)
+                found = _merged(why, again.answer(again.send(repacked)))
+                for nth, message, answer in zip(failed, repacked, found, strict=True):
+                    sent[nth], answers[nth] = message, answer
+            if is_thorough and not any(isinstance(each, Mismatch) for each in answers):
+                for of_it in self.answers_of(others, sent):
+                    answers = _merged(answers, of_it)
+            return answers
+
+        return wait
+
+    def answers_of(self, seeds: Sequence[str], messages: Sequence[bytes | None]) -> list[list[Answer]]:
+        """What the children of these seeds answer, who work side by side."""
+        if not messages:
+            return []
+        end_s = monotonic() + ANSWER_S  # of all together: they work side by side
+        found: dict[str, list[Answer]] = {}
+        for _ in range(2):  # one that has ended since it was last asked is begun anew
+            asked = [
+                (seed, child, child.send(messages))
+                for seed in seeds
+                if seed not in found
+                for child in [self.child(seed)]
+            ]
+            for seed, child, number in asked:
+                answer = child.answer(number, end_s)
+                if not child.is_over or child.has_hung:
+                    found[seed] = answer
+        return [found.get(seed) or [_ENDED] * len(messages) for seed in seeds]
+
+    def child(self, seed: str) -> _Child:
+        with self.lock:
+            return self.running(seed)
+
+    def running(self, seed: str) -> _Child:
+        found = self.children.get(seed)
+        if found is None or (found.is_over and self.begun < _CHILDREN_MAX):
+            self.begun += 1 if found is None or not found.has_hung else _CHILDREN_MAX // 3
+            if not self.is_closing:
+                self.is_closing = True
+                atexit.register(self.close)
+            found = self.children[seed] = _Child(seed)
+        return found
+
+    def close(self) -> None:
+        """End the children, if they are this process's own."""
+        if self.owner == os.getpid():
+            for child in self.children.values():
+                child.close()
+            self.children = {}
+
+
+def _merged(answers: Sequence[Answer], others: Sequence[Answer]) -> list[Answer]:
+    return [one or other for one, other in zip(answers, others, strict=True)]
+
+
+def _begun(seed: str) -> subprocess.Popen[bytes] | None:
+    """A new child process; None where none can be started here."""
+    try:
+        path = [each or os.getcwd() for each in sys.path]  # noqa: PTH109  as Python does
+        return subprocess.Popen(  # noqa: S603  our own code
+            # -B: a file of the user's may change within a second, and a stale .pyc of it would be taken for it
+            [sys.executable, "-B", *["-O"] * sys.flags.optimize, "-c", _COMMAND, *path],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for this process
+        )
+    except (OSError, TypeError, ValueError):
+        return None
+
+
+@final
+class _Child:
+    """One child process. Messages are answered in their order; answers that nobody waits for are dropped."""
+
+    def __init__(self, seed: str) -> None:
+        self.sent = self.read = 0
+        self.answers: dict[int, list[Answer]] = {}
+        self.lock = threading.Lock()
+        self.process = _begun(seed)
+        self.is_over, self.has_hung = self.process is None, False
+
+    def send(self, messages: Sequence[bytes | None]) -> int:
+        with self.lock:
+            self.drop_answers()
+            if self.process is not None and not self.is_over:
+                assert self.process.stdin is not None
+                try:
+                    write_message(self.process.stdin, pickle.dumps(list(messages)))
+                except OSError:
+                    self.close()
+            self.sent += 1
+            self.answers.pop(self.sent - _KEPT, None)
+            self.answers[self.sent] = [_ENDED] * len(messages)
+            return self.sent
+
+    def drop_answers(self) -> None:
+        """Read what nobody has waited for, so that the child does not wait for this process."""
+        while self.read < self.sent and not self.is_over:
+            self.receive()
+
+    def answer(self, number: int, end_s: float | None = None) -> list[Answer]:
+        with self.lock:
+            while self.read < number and not self.is_over:
+                self.receive(end_s)
+            return self.answers.pop(number)
+
+    def receive(self, end_s: float | None = None) -> None:
+        assert self.process is not None, "only one that has begun is read"
+        stdout = self.process.stdout
+        assert stdout is not None
+        left_s = ANSWER_S if end_s is None else max(0.0, end_s - monotonic())
+        self.has_hung = os.name == "posix" and not select.select([stdout], [], [], left_s)[0]
+        message = None if self.has_hung else read_message(stdout)
+        self.read += 1
+        if message is None:
+            self.close()
+        else:
+            self.answers[self.read] = pickle.loads(message)  # noqa: S301  from our own child
+
+    def close(self) -> None:
+        """End it; one that is at work is killed."""
+        self.is_over = True
+        if self.process is None:
+            return
+        for pipe in (self.process.stdin, self.process.stdout):
+            with suppress(OSError):
+                cast("IO[bytes]", pipe).close()
+        try:
+            self.process.wait(0.2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _is_too_deep(answer: Unshipped) -> bool:
+    """Is it nested so deeply, such as a mock, that a copy by value fails as well?"""
+    return answer.why.startswith("RecursionError")
+
+
+# --- what is sent -------------------------------------------------------------------------------------------------------
+
+
+def _packed(cases: Sequence[Case], *, by_value: bool) -> tuple[list[bytes | None], list[Answer]]:
+    """Each case as bytes, with the files of the modules that it needs; None where that cannot be, and why."""
+    messages: list[bytes | None] = []
+    answers: list[Answer] = []
+    for case in cases:
+        buffer = io.BytesIO()
+        try:
+            with _pickled_by_value(by_value=by_value) as files:
+                _PICKLER(buffer, pickle.HIGHEST_PROTOCOL).dump(case)
+            messages.append(pickle.dumps((files, buffer.getvalue())))
+            answers.append(None)
+        except Exception as error:  # noqa: BLE001  whatever an object of the user's raises when it is pickled
+            remedy = "" if cloudpickle else f"; {_BY_VALUE}"
+            why = (str(error).splitlines() or [type(error).__name__])[0]
+            held = ", ".join(f"`{label}`" for label in _unsendable(case))
+            messages.append(None)
+            answers.append(Unshipped(f"{why}{held and f': it is in {held}'}{remedy}"))
+    return messages, answers
+
+
+def _unsendable(case: Case) -> Iterator[str]:
+    """The globals, closure variables and arguments that cannot be sent."""
+    for label, held in reached(case.birth if isinstance(case, ProgramCase) else case.function).held():
+        try:
+            _PICKLER(io.BytesIO(), pickle.HIGHEST_PROTOCOL).dump(held)
+        except Exception:  # noqa: BLE001  as above
+            yield label
+
+
+class _PlainPickler(pickle.Pickler):
+    """Sends by reference what is not a value."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return packed(obj) if isinstance(obj, RelativeInstant) else NotImplemented
+
+
+def _pickler() -> type[pickle.Pickler]:
+    if cloudpickle is None:
+        return _PlainPickler
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it ships no types
+        """Sends what has a state of its own in this process as it begins: caches, context variables, locks."""
+
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, RelativeInstant):
+                return packed(obj)
+            if isinstance(obj, _CACHE_TYPE):
+                return cached, (obj.__wrapped__, *obj.cache_parameters().values())
+            if isinstance(obj, ContextVar):
+                context = copy_context()
+                return context_variable, (obj.name, *((context[obj],) if obj in context else ()))
+            if isinstance(obj, _LOCK_TYPES):
+                return threading.Lock if isinstance(obj, _LOCK_TYPES[0]) else threading.RLock, ()
+            if not isinstance(
+                obj, (FunctionType, type, ModuleType)
+            ):  # by reference, for a program may compare it with `is`
+                return _singletons(type(obj).__module__).get(id(obj), NotImplemented)
+            if found := recipe_of(obj):
+                (module, code, names), called = found
+                return variant_again, (module, marshal.dumps(code), names, called)
+            reduced = super().reducer_override(obj)
+            if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:  # a class by value
+                reduced[2][0].setdefault("__qualname__", obj.__qualname__)  # which cloudpickle leaves out
+            return reduced
+
+    return Pickler
+
+
+_CACHE_TYPE: Final = type(lru_cache(lambda: None))
+_LOCK_TYPES: Final = (type(threading.Lock()), type(threading.RLock()))
+
+
+@cache
+def _singletons(module: str) -> dict[int, str]:
+    """The names of instances that an importable module of the user's holds, of its own classes, by their ids."""
+    found = sys.modules.get(module)
+    if found is None or module in ("__main__", "builtins") or module in _MODULES or not _is_found(module, found):
+        return {}
+    named = vars(found).items()
+    return {id(item): name for name, item in named if type(item).__module__ == module and not isinstance(item, type)}
+
+
+_PICKLER: Final = _pickler()
+_MODULES: Final[dict[str, str | None]] = {}
+"""Modules of the user's that the child does not find by their names: their files, or None where they are sent by value."""
+_FOUND: Final[set[str]] = set()
+"""Modules of the user's that it finds."""
+_LOOKED_AT: Final[set[str]] = set()
+
+
+@contextmanager
+def _pickled_by_value(*, by_value: bool) -> Iterator[dict[str, str]]:
+    """Functions of some modules are sent by value in the block; yields the files of those that the child loads."""
+    for name in sys.modules.keys() - _LOOKED_AT:
+        _LOOKED_AT.add(name)
+        module = sys.modules.get(name)
+        if isinstance(module, ModuleType) and not _is_found(name, module):
+            _MODULES[name] = _file_of(module)
+        elif isinstance(module, ModuleType) and not _is_library(name, module):
+            _FOUND.add(name)
+    unfound = [name for name, file in _MODULES.items() if by_value or file is None]
+    sent = [name for name in (*unfound, *(_FOUND if by_value else ())) if name in sys.modules]
+    modules = [] if cloudpickle is None else [sys.modules[name] for name in sent]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield {name: file for name, file in _MODULES.items() if file is not None and not by_value}
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_library(name: str, module: ModuleType) -> bool:
+    """Is it of the standard library, an installed package, or tidegate? `__main__` is cloudpickle's concern."""
+    file = getattr(module, "__file__", None)
+    is_ours = name.partition(".")[0] in ("tidegate", "tidegate_adapters", "__main__", "__mp_main__")
+    return is_ours or file is None or "site-packages" in file or file.startswith(os.path.dirname(os.__file__))  # noqa: PTH120
+
+
+def _is_found(name: str, module: ModuleType) -> bool:
+    """Does another process import the same module by its name?"""
+    if _is_library(name, module):
+        return True
+    parent = sys.modules.get(name.rpartition(".")[0])
+    try:
+        spec = PathFinder.find_spec(name, getattr(parent, "__path__", None))
+    except Exception:  # noqa: BLE001  of whatever finds modules
+        spec = None
+    return spec is not None and spec.origin == module.__file__ and not _is_rewritten(module)
+
+
+def _is_rewritten(module: ModuleType) -> bool:
+    """Does pytest change its code?"""
+    return type(getattr(module, "__loader__", None)).__module__.startswith("_pytest")
+
+
+def _file_of(module: ModuleType) -> str | None:
+    is_plain = isinstance(getattr(module, "__loader__", None), SourceFileLoader)
+    return cast("str", module.__file__) if is_plain and not _is_rewritten(module) else None

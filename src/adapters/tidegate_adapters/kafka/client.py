@@ -1,0 +1,757 @@
+"""The calls of aiokafka that are used here, typed, since it ships no types; nothing else knows the private parts of its client.
+
+Its public classes stand elsewhere, too: in `decoding` those that parse records, in `static_membership` those of the protocol. What it
+does with batches of records `raw_batches` knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from copy import copy
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, final, get_args, get_origin, get_type_hints
+
+import attrs
+
+from tidegate.consumer.beginning import LogRange
+from tidegate.consumer.commit_answers import CommitFailure
+from tidegate.model.effects import Ambiguous, Failure, Refused
+from tidegate.model.errors import MissingExtra, Misuse, shown
+from tidegate.model.instants import MILLISECOND, Instant
+from tidegate.model.records import BROKER, PRODUCER, Record, Send, TopicPartition
+from tidegate.model.values import check_int, check_type
+from tidegate_adapters.base.decorators import meant
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.kafka.settings import ClientOptions
+from tidegate_adapters.runtime.handlers import undecoded
+
+try:
+    import aiokafka
+    import aiokafka.helpers
+    from aiokafka import errors
+    from aiokafka.client import AIOKafkaClient
+    from aiokafka.consumer.fetcher import READ_UNCOMMITTED
+    from aiokafka.partitioner import DefaultPartitioner
+    from aiokafka.protocol.fetch import FetchRequest
+
+    from tidegate_adapters.kafka.raw_batches import batch_of
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.kafka", "kafka", missing) from missing
+
+
+class Received(Protocol):
+    """A record of aiokafka."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def timestamp(self) -> int | None: ...
+    @property
+    def timestamp_type(self) -> int | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+
+
+_Rebalanced: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[None]]
+"""Called when the group rebalances; the client waits for it."""
+
+
+class _OffsetAndTime(Protocol):
+    """The first record that is not older than a time."""
+
+    @property
+    def offset(self) -> int: ...
+
+
+class Client(Protocol):
+    """A consumer of aiokafka."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def subscribe(self, topics: Sequence[str] = (), *, pattern: str | None = None, listener: object) -> None: ...
+    def assignment(self) -> Collection[TopicPartition]: ...
+    def paused(self) -> Collection[TopicPartition]: ...
+    def pause(self, *partitions: object) -> None: ...
+    def resume(self, *partitions: object) -> None: ...
+    def seek(self, partition: object, offset: int) -> None: ...
+    async def getmany(
+        self, *partitions: object, timeout_ms: int, max_records: int | None = None
+    ) -> Mapping[TopicPartition, Sequence[Received]]: ...
+    async def commit(self, offsets: Mapping[object, object]) -> None: ...
+    async def committed(self, partition: object) -> int | None: ...
+    async def beginning_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
+    async def end_offsets(self, partitions: Sequence[object]) -> Mapping[object, int]: ...
+    async def offsets_for_times(
+        self, timestamps_ms: Mapping[object, int]
+    ) -> Mapping[object, _OffsetAndTime | None]: ...
+
+
+Connect: TypeAlias = Callable[[str, str, Mapping[str, object]], Client]
+"""Makes a client of `host:port`, the consumer group and more options, within a running event loop."""
+
+
+class Producer(Protocol):
+    """What records are sent by."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def send(self, record: Send) -> Awaitable[object]:
+        """Queue it; what is answered has a result once every replica in sync has it, or raises why not."""
+        ...
+
+
+class TransactionalProducer(Producer, Protocol):
+    """What answers and positions are sent by, under a transactional id: `start` fences whoever had it before."""
+
+    async def begin(self) -> None: ...
+    async def send_position(self, group: str, partition: TopicPartition, position: int, metadata: str) -> None: ...
+    async def commit(self) -> None: ...
+
+
+Transact: TypeAlias = Callable[[str, Mapping[str, object], str], TransactionalProducer]
+"""Makes a producer of `host:port`, the options of the consumer's client and a transactional id, within a running event loop."""
+
+Produce: TypeAlias = Callable[[str, Mapping[str, object]], Producer]
+"""Makes a producer of `host:port` and the options of the consumer's client, within a running event loop."""
+
+_NOT_OPTIONS: Final = {"topics", "loop", "api_version", "bootstrap_servers", "group_id", "enable_auto_commit"}
+"""What a worker says itself, and what aiokafka has given up."""
+_ANY_SIZE: Final = 2**31 - 1
+"""The brokers say what is too large."""
+WRITES: Final = {"acks": "all", "enable_idempotence": True, "max_request_size": _ANY_SIZE}
+"""How each producer of aiokafka writes: once in a session, and to all replicas in sync."""
+_ADDRESS: Final = re.compile(r"([^\s:/\[\]]+|\[[^\s\[\]]+\])(:[0-9]{1,5})?")
+_OF_TLS: Final = {
+    "ssl_cafile": "cafile",
+    "ssl_certfile": "certfile",
+    "ssl_keyfile": "keyfile",
+    "ssl_password": "password",
+}
+"""The files that make an `ssl_context`, and how aiokafka calls them where it does so."""
+_PARAMETERS: Final = inspect.signature(aiokafka.AIOKafkaConsumer).parameters
+_OF_BOTH: Final = (inspect.signature(aiokafka.AIOKafkaProducer).parameters.keys() & _PARAMETERS.keys()) - _NOT_OPTIONS
+"""The consumer's options that its producer has as well: how to reach the brokers, and how long to wait for them."""
+HEARTBEAT_MS: Final[int] = _PARAMETERS["heartbeat_interval_ms"].default
+"""How often a member hears of its group, where nobody says."""
+SESSION_MS: Final[int] = _PARAMETERS["session_timeout_ms"].default
+"""For how long the group waits to hear of a member, where nobody says."""
+_OPTIONS: Final = (_PARAMETERS.keys() - _NOT_OPTIONS) | _OF_TLS.keys()
+_KINDS: Final[Mapping[str, Any]] = get_type_hints(ClientOptions)
+"""What they are set to, for those that can be written down."""
+
+
+class _OffsetAndMetadata(Protocol):
+    """What a group has committed."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def metadata(self) -> str: ...
+
+
+Committed: TypeAlias = tuple[int, str]
+"""A position, and what was committed along with it."""
+
+
+class _Coordinator(Protocol):
+    """The part of a consumer that speaks with the group's coordinator."""
+
+    async def fetch_committed_offsets(self, partitions: Sequence[object]) -> Mapping[object, _OffsetAndMetadata]: ...
+
+
+async def brokers(bootstrap: str) -> int:
+    """How many brokers the cluster has.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+
+    Raises:
+        errors.KafkaError: None of those answers.
+    """
+    asked = AIOKafkaClient(bootstrap_servers=bootstrap)
+    try:
+        await asked.bootstrap()
+        return len(asked.cluster.brokers())
+    finally:
+        await asked.close()
+
+
+def client(bootstrap: str, group: str, options: Mapping[str, object]) -> Client:
+    """A consumer that by itself commits nothing, and resets no position.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+        group: The consumer group.
+        options: More options of aiokafka's consumer.
+
+    Raises:
+        Misuse: There is no address, or an option has a value that the client does not take.
+    """
+    for each in bootstrap.split(","):
+        if not _ADDRESS.fullmatch(each.strip()):
+            raise Misuse(
+                f"{each!r} is no address of a broker", why="it is host:port", todo="name several with commas between"
+            )
+    kept = _with_tls(options) | {"auto_offset_reset": "none", "enable_auto_commit": False}
+    try:
+        return cast("Client", aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **kept))
+    except ValueError as error:
+        raise Misuse("the client does not take its options", why=redacted(str(error))) from None
+
+
+def producer(bootstrap: str, options: Mapping[str, object]) -> Producer:
+    """A producer that sends each record once in a session, and has it when all replicas in sync do.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+        options: Those of aiokafka's consumer; the producer has as many of them as it knows.
+    """
+    kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
+    return Producing(aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept))
+
+
+def transactional_producer(bootstrap: str, options: Mapping[str, object], name: str) -> TransactionalProducer:
+    """A producer of transactions.
+
+    Args:
+        bootstrap: `host:port`, several separated by commas.
+        options: Those of aiokafka's consumer; the producer has as many of them as it knows.
+        name: The transactional id.
+    """
+    kept = {name: value for name, value in _with_tls(options).items() if name in _OF_BOTH}
+    made = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **WRITES, **kept, transactional_id=name)
+    return Producing(made, is_transactional=True)
+
+
+@final
+class Producing(TransactionalProducer):
+    """Sends by a producer of aiokafka.
+
+    Args:
+        producer: It, with the options `WRITES`.
+        is_transactional: Whether it has a transactional id.
+    """
+
+    def __init__(self, producer: Any, *, is_transactional: bool = False) -> None:
+        self._producer, self._is_transactional = producer, is_transactional
+
+    async def start(self) -> None:
+        await self._producer.start()
+
+    async def stop(self) -> None:
+        await self._producer.stop()
+
+    async def begin(self) -> None:
+        await self._producer.begin_transaction()
+
+    async def send_position(self, group: str, partition: TopicPartition, position: int, metadata: str) -> None:
+        await self._producer.send_offsets_to_transaction({theirs(partition): (position, metadata)}, group)
+
+    async def commit(self) -> None:
+        await self._producer.commit_transaction()
+
+    async def send(self, record: Send) -> Awaitable[object]:
+        topic, partition = record.topic, record.partition
+        known = sorted(await self._producer.partitions_for(topic))
+        if partition is not None and partition not in known:
+            raise Misuse(f"{topic} has no partition {partition}", todo=f"it has {len(known)}, counted from 0")
+        has_something = record.key is not None or record.value is not None
+        if has_something and undecoded(record) is None:  # `send` refuses others
+            return cast(
+                "Awaitable[object]",
+                await self._producer.send(topic, record.value, record.key, partition, headers=list(record.headers)),
+            )
+        where = DefaultPartitioner()(record.key, known, known) if partition is None else partition
+        batch = batch_of(record, is_transactional=self._is_transactional)
+        return cast("Awaitable[object]", await self._producer.send_batch(batch, topic, partition=where))
+
+
+def _with_tls(options: Mapping[str, object]) -> dict[str, object]:
+    """The options with an `ssl_context` where TLS is asked for, and there is none."""
+    files = {_OF_TLS[name]: value for name, value in options.items() if name in _OF_TLS}
+    others = {name: value for name, value in options.items() if name not in _OF_TLS}
+    if "ssl_context" in others or not str(others.get("security_protocol", "")).endswith("SSL"):
+        if files:
+            raise Misuse(
+                "files for TLS, and nothing to use them",
+                why="security_protocol has no TLS, or an ssl_context is given as well",
+                todo="set security_protocol to SSL or SASL_SSL, and leave ssl_context out",
+            )
+        return others
+    try:
+        return {**others, "ssl_context": aiokafka.helpers.create_ssl_context(**files)}
+    except OSError as error:  # an ssl.SSLError is one
+        raise Misuse(
+            "the files for TLS cannot be used",
+            why=redacted(str(error)),
+            todo="check ssl_cafile, ssl_certfile, ssl_keyfile and ssl_password",
+        ) from None
+
+
+def check_options(options: Mapping[str, object], others: Iterable[str] = ()) -> None:
+    """Raise Misuse unless the client has options of these names, and takes what they are set to.
+
+    aiokafka looks at few of them: with others it fails with an error of Python's, or fetches nothing.
+
+    Args:
+        options: Those, with their values.
+        others: Names of options that are not the client's.
+    """
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            why = "the worker says that itself" if name in _NOT_OPTIONS else "neither it nor aiokafka's consumer has it"
+            raise Misuse(
+                f"{name} is not an option of a worker", why=why, todo=meant(name, others) or meant(name, _OPTIONS)
+            )
+        kind = _KINDS.get(name)
+        if value is None or kind is None:
+            continue
+        if kind is int:
+            check_int(value, name, 0)
+        elif get_origin(kind) is Literal:
+            if value not in get_args(kind):
+                raise Misuse(f"{shown(value)} cannot be {name}", todo=f"choose one of {', '.join(get_args(kind))}")
+        elif not isinstance(value, kind):
+            check_type(value, kind, name)
+
+
+async def start(consumer: Client) -> None:
+    """Let it connect to a broker that says which there are.
+
+    One that starts itself may say that there is none. The client takes that for a start, and fails for good when it looks for
+    the coordinator of its group.
+
+    Raises:
+        errors.KafkaConnectionError: None has answered, or none is known.
+        errors.KafkaError: The client does not start.
+    """
+    await consumer.start()
+    cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
+    known = getattr(cluster, "brokers", None)
+    if known is not None and not known():
+        raise errors.KafkaConnectionError("a broker has answered, and knows of none")
+
+
+def has_begun(consumer: Client) -> bool:
+    """Has its start come so far that it cannot be started once more?"""
+    return getattr(consumer, "_fetcher", None) is not None
+
+
+async def committed(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+    """The positions that the group has committed, as far as it has any, and what was committed along with them.
+
+    The client has no public call that answers both at once, and from two answers one may be older than the other. Where
+    the call that it uses itself is missing, positions come alone: then records are done again, which is safe.
+    """
+    coordinator = cast("_Coordinator | None", getattr(consumer, "_coordinator", None))
+    if not hasattr(coordinator, "fetch_committed_offsets"):
+        alone = {each: await consumer.committed(theirs(each)) for each in partitions}
+        return {each: (position, "") for each, position in alone.items() if position is not None}
+    assert coordinator is not None
+    found = await coordinator.fetch_committed_offsets([*map(theirs, partitions)])
+    known = {ours(each): (at.offset, at.metadata or "") for each, at in found.items()}
+    return {each: known[each] for each in partitions if known.get(each, (-1, ""))[0] >= 0}
+
+
+NO_GENERATION: Final = -1
+"""Of a client that is no member of its group, for it has not joined yet, or was put out."""
+_COMMITTING: Final[ContextVar[int | None]] = ContextVar("_COMMITTING", default=None)
+"""Under which generation something is committed; what the client sends in a task of its own sees it, too."""
+
+
+def generation_of(consumer: Client) -> int | None:
+    """The generation of the group that the client is a member of, `NO_GENERATION` for none; None if it does not say.
+
+    The client has no public word of it.
+    """
+    found = getattr(getattr(consumer, "_coordinator", None), "generation", None)
+    return found if isinstance(found, int) else None
+
+
+def member_id_of(consumer: Client) -> str | None:
+    """What the group calls the client; None if it does not say, likewise."""
+    found = getattr(getattr(consumer, "_coordinator", None), "member_id", None)
+    return found if isinstance(found, str) else None
+
+
+def join_no_more(consumer: Client) -> None:
+    """Let a client that has failed not join again. It has no public call for it."""
+    task = getattr(getattr(consumer, "_coordinator", None), "_coordination_task", None)
+    if isinstance(task, asyncio.Future):
+        task.cancel()
+
+
+async def ask_coordinator(consumer: Client, request: object) -> int | None:
+    """The code that the group's coordinator answers to a request, None where it does not; 0 where it cannot be asked.
+
+    The client has no public way to send a request. One of another kind cannot be asked, nor can a broker that is older than the request.
+    """
+    coordinator: Any = getattr(consumer, "_coordinator", None)
+    if not hasattr(coordinator, "_send_req"):
+        return 0
+    try:
+        await coordinator.ensure_coordinator_known()
+        return int((await coordinator._send_req(request)).error_code)  # noqa: SLF001
+    except NotImplementedError:
+        return 0
+    except errors.KafkaError as error:
+        return None if error.retriable else 0
+
+
+class _NotOfAllError(errors.KafkaError):  # type: ignore[misc]  # it has no types
+    """A request for several partitions has failed, and it is not said for which."""
+
+
+class _NotNowError(errors.KafkaError):  # type: ignore[misc]  # it has no types
+    """A request has failed with what the client takes for a reason to send it again."""
+
+
+_OF_ALL: Final = (
+    errors.GroupLoadInProgressError,
+    errors.GroupCoordinatorNotAvailableError,
+    errors.NotCoordinatorForGroupError,
+    errors.UnknownMemberIdError,
+    errors.IllegalGenerationError,
+    errors.RebalanceInProgressError,
+    errors.RequestTimedOutError,
+    errors.KafkaTimeoutError,
+    errors.KafkaConnectionError,
+)
+"""What is never answered for one partition only."""
+
+
+async def commit(consumer: Client, positions: Mapping[TopicPartition, tuple[int, str]], generation: int | None) -> None:
+    """Commit under this generation, or not at all.
+
+    The client builds a request with the generation of then, and does so again when it sends again what was not answered. A
+    group without members takes a request without a generation from anybody, and its position falls.
+
+    What may come to be answered otherwise the client sends again, ten times a second and for ever, and tells nobody. Here it is
+    raised, for whoever asks to send it again as he sees fit. Of several partitions the client raises what one of them was
+    answered, and does not say which.
+
+    Args:
+        consumer: Whose partitions they are.
+        positions: Everything below is done; with what is committed along with it.
+        generation: As `generation_of` said at the assignment; None where it said nothing. `NO_GENERATION` is refused.
+
+    Raises:
+        NOT_OF_ALL: Some of several were not committed, and it is not known which: they are to be sent one by one.
+        errors.KafkaError: It was not committed, or nobody knows.
+    """
+    coordinator = getattr(consumer, "_coordinator", None)
+    send = getattr(coordinator, "_do_commit_offsets", None)
+    if send is not None and not hasattr(send, "is_guarded"):
+
+        async def sent(assignment: object, offsets: Mapping[object, object]) -> None:
+            wanted = _COMMITTING.get()
+            if wanted is not None and (wanted == NO_GENERATION or wanted != generation_of(consumer)):
+                raise errors.CommitFailedError("the generation that it belongs to is over")
+            try:
+                await send(assignment, offsets)
+            except errors.KafkaError as error:
+                if len(offsets) > 1 and not isinstance(error, _OF_ALL):
+                    raise _NotOfAllError from error
+                if error.retriable:
+                    raise _NotNowError from error
+                raise
+
+        sent.is_guarded = True  # type: ignore[attr-defined]
+        coordinator._do_commit_offsets = sent  # type: ignore[union-attr]  # noqa: SLF001  where the request is built
+    token = _COMMITTING.set(generation)
+    try:
+        await consumer.commit({theirs(partition): position for partition, position in positions.items()})
+    except _NotNowError as error:
+        raise error.__cause__ or error from None
+    except errors.IllegalStateError as error:  # one of them is not assigned
+        raise (_NotOfAllError() if len(positions) > 1 else error) from error
+    finally:
+        _COMMITTING.reset(token)
+
+
+async def end(consumer: Client, partition: TopicPartition) -> int:
+    """One past the last offset of the log."""
+    return (await consumer.end_offsets([theirs(partition)]))[theirs(partition)]
+
+
+async def ends(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """The same of several, by one request to each broker; none is told before all are."""
+    found = await consumer.end_offsets([*map(theirs, partitions)])
+    return {each: found[theirs(each)] for each in partitions}
+
+
+async def log_ranges(consumer: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LogRange]:
+    """The offsets in the logs of several, by two requests to each broker; none is told before all are.
+
+    A reader of committed records is told that a log ends where the first open transaction begins, by the client's only public call.
+    A position behind that is not beyond the end of the log. So aiokafka's is asked as a reader of all records is, and another client
+    by its `log_ends`, if it has one.
+    """
+    asked = [*map(theirs, partitions)]
+    starts = await consumer.beginning_offsets(asked)
+    ends_ = await _log_ends(consumer, asked)
+    return {each: LogRange(starts[theirs(each)], max(starts[theirs(each)], ends_[theirs(each)])) for each in partitions}
+
+
+async def _log_ends(consumer: Client, asked: Sequence[object]) -> Mapping[object, int]:
+    own = getattr(consumer, "log_ends", None)
+    if own is not None:
+        return cast("Mapping[object, int]", await own(asked))
+    fetcher = getattr(consumer, "_fetcher", None)
+    if getattr(fetcher, "_isolation_level", READ_UNCOMMITTED) == READ_UNCOMMITTED:
+        return await consumer.end_offsets(asked)
+    of_all: Any = copy(fetcher)
+    of_all._isolation_level = READ_UNCOMMITTED  # noqa: SLF001  it goes into the request
+    patience_ms = consumer._request_timeout_ms  # type: ignore[attr-defined]  # noqa: SLF001  as for `end_offsets`
+    return cast("Mapping[object, int]", await of_all.end_offsets(asked, patience_ms))
+
+
+async def fetched_raw(
+    consumer: Client, partition: TopicPartition, position: int
+) -> tuple[bytes, object, object] | None:
+    """What the broker has at a position, by one request: batches of records, which transactions were aborted, and as a reader of
+    which isolation; None where the client has no way to ask so.
+
+    Raises:
+        errors.KafkaError: It cannot be read now.
+    """
+    fetcher, client = getattr(consumer, "_fetcher", None), getattr(consumer, "_client", None)
+    if fetcher is None or client is None:
+        return None
+    place, size = theirs(partition), fetcher._max_partition_fetch_bytes  # noqa: SLF001  there is no public way
+    isolation = fetcher._isolation_level  # noqa: SLF001  likewise
+    node = client.cluster.leader_for_partition(place)
+    if client.cluster.broker_metadata(node) is None:
+        raise errors.LeaderNotAvailableError(place)
+    asked = [(partition.topic, [(partition.partition, position, size)])]
+    answer = await client.send(node, FetchRequest(0, 0, size, isolation, asked))
+    [(_, [(_, code, _, *rest)])] = answer.topics
+    if (kind := errors.for_code(code)) is not errors.NoError:
+        raise kind(place)
+    aborted = rest[2] if answer.API_VERSION >= 11 else rest[-2]  # which is there since there are headers
+    return rest[-1], aborted, isolation
+
+
+def out_of_range(error: BaseException) -> dict[TopicPartition, int]:
+    """The positions that the broker has refused to read at, if that is the error and the client says so."""
+    told = error.args[0] if isinstance(error, OUT_OF_RANGE) and error.args else None
+    return {ours(each): position for each, position in told.items()} if isinstance(told, Mapping) else {}
+
+
+def position_seen(consumer: Client, partition: TopicPartition) -> int | None:
+    """The offset that the client reads next, or None where it has no word of it.
+
+    It goes beyond the last record that was handed out where no record follows that the client hands out: only control markers, or
+    records of aborted transactions.
+    """
+    with suppress(AssertionError, AttributeError, KeyError):  # as in `end_seen`
+        return cast("int", consumer._subscription.subscription.assignment.state_value(theirs(partition)).position)  # type: ignore[attr-defined]  # noqa: SLF001
+    return None
+
+
+def end_seen(consumer: Client, partition: TopicPartition) -> int | None:
+    """The same as the client has last seen it, from any thread; None where it has not, or has no word of it."""
+    seen = getattr(consumer, "highwater", None)
+    with suppress(AssertionError, AttributeError, KeyError):  # it was revoked meanwhile
+        found = None if seen is None else seen(theirs(partition))
+        return found if isinstance(found, int) else None
+    return None
+
+
+async def offset_at(consumer: Client, partition: TopicPartition, time: datetime) -> int:
+    """The offset of the first record that is not older; the end of the log where there is none."""
+    asked = {theirs(partition): round(time.timestamp() * 1_000)}
+    found = (await consumer.offsets_for_times(asked)).get(theirs(partition))
+    return await end(consumer, partition) if found is None else found.offset
+
+
+def absent(consumer: Client, topics: Sequence[str]) -> frozenset[str]:
+    """Which of these topics the cluster does not have, as the client has last seen it; none where it has no word of it."""
+    seen = getattr(consumer, "partitions_for_topic", None)
+    return frozenset(each for each in topics if seen is not None and not seen(each))
+
+
+def watch(consumer: Client, look: Callable[[], None]) -> None:
+    """Let a function be called whenever the client has learned which topics there are; where it has no word of that, never.
+
+    It is to have started. The client has no public call for it.
+    """
+    cluster = getattr(getattr(consumer, "_client", None), "cluster", None)
+    listen = getattr(cluster, "add_listener", None)
+    if listen is not None:
+        listen(lambda _: look())
+
+
+def refresh(consumer: Client) -> None:
+    """Let the client learn which topics there are, soon; one that has no word of it learns it when it will. It has no public call."""
+    with suppress(AttributeError):
+        consumer._client.force_metadata_update()  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def rejoin(consumer: Client) -> None:
+    """Join the group again, which lets all members do so; a client that has no word of it goes on. It has no public call."""
+    with suppress(AttributeError):
+        consumer._coordinator.request_rejoin()  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    def __init__(self, on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> None:
+        self._on_revoked, self._on_assigned = on_revoked, on_assigned
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        await self._on_revoked(sorted(map(ours, revoked)))
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        await self._on_assigned(sorted(map(ours, assigned)))
+
+
+def listener(on_revoked: _Rebalanced, on_assigned: _Rebalanced) -> object:
+    """Both as aiokafka wants them; they are told in order, which that of aiokafka's sets is not."""
+    return _Listener(on_revoked, on_assigned)
+
+
+_KEPT: Final = 4_096
+"""Names of partitions, of which a worker has few and names them at each poll."""
+
+
+@lru_cache(_KEPT)
+def ours(partition: object) -> TopicPartition:
+    """Aiokafka's name of a partition as ours."""
+    theirs_ = cast("TopicPartition", partition)
+    return TopicPartition(theirs_.topic, theirs_.partition)
+
+
+@lru_cache(_KEPT)
+def theirs(partition: TopicPartition) -> object:
+    """Our name of a partition as aiokafka's."""
+    return aiokafka.TopicPartition(partition.topic, partition.partition)
+
+
+def record_of(received: Received) -> Record:
+    """A record of aiokafka as a value; its time in milliseconds, where -1 stands for none, as an instant."""
+    key, value, headers = received.key, received.value, received.headers
+    if headers or not (key is None or type(key) is bytes) or not (value is None or type(value) is bytes):
+        instant = _instant(received.timestamp, received.timestamp_type)
+        return Record(received.topic, received.partition, received.offset, key, value, tuple(headers), instant)
+    return _plain_record(received)
+
+
+_SET: Final = {
+    kind: {each.name: getattr(kind, each.name).__set__ for each in attrs.fields(kind)} for kind in (Record, Instant)
+}
+_TOPIC, _PARTITION, _OFFSET, _KEY, _VALUE, _HEADERS, _TIMESTAMP = _SET[Record].values()
+_AT, _CLOCK = _SET[Instant].values()
+
+
+def _plain_record(received: Received) -> Record:
+    """The same of a record without headers whose parts have the right types, as aiokafka parses them.
+
+    Each record comes through here: to check it again takes twice as long as to make it, and a fifth of the worker's time.
+    """
+    made = object.__new__(Record)
+    _TOPIC(made, received.topic)
+    _PARTITION(made, received.partition)
+    _OFFSET(made, received.offset)
+    _KEY(made, received.key)
+    _VALUE(made, received.value)
+    _HEADERS(made, ())
+    _TIMESTAMP(made, _instant(received.timestamp, received.timestamp_type))
+    return made
+
+
+@lru_cache
+def _instant(at: int | None, kind: int | None) -> Instant | None:
+    """When that was; where records come fast, many are of the same millisecond."""
+    if at is None or at < 0:
+        return None
+    made = object.__new__(Instant)
+    _AT(made, at * MILLISECOND)
+    _CLOCK(made, BROKER if kind == _LOG_APPEND_TIME else PRODUCER)
+    return made
+
+
+_LOG_APPEND_TIME = 1
+
+
+_FAILURES: Final = {
+    errors.UnknownTopicOrPartitionError: CommitFailure.GONE,
+    errors.GroupAuthorizationFailedError: CommitFailure.FORBIDDEN,
+    errors.TopicAuthorizationFailedError: CommitFailure.FORBIDDEN,
+    errors.CommitFailedError: CommitFailure.FENCED,
+    errors.IllegalStateError: CommitFailure.FENCED,
+    errors.OffsetMetadataTooLargeError: CommitFailure.TOO_LARGE,
+    errors.InvalidCommitOffsetSizeError: CommitFailure.TOO_LARGE,
+}
+"""What a commit is answered; anything else says nothing of what became of it."""
+
+
+def commit_failure(error: BaseException) -> CommitFailure:
+    """What the client means by an error of `commit`."""
+    found = (failure for kind, failure in _FAILURES.items() if isinstance(error, kind))
+    return next(found, CommitFailure.UNKNOWN)
+
+
+GONE = errors.UnknownTopicOrPartitionError
+KAFKA_ERROR = errors.KafkaError
+CONNECTION_ERROR = errors.KafkaConnectionError
+NOT_ASSIGNED = errors.IllegalStateError
+NOT_OF_ALL = _NotOfAllError
+OUT_OF_RANGE = errors.OffsetOutOfRangeError
+TIMED_OUT = errors.KafkaTimeoutError
+WRONG_SESSION = errors.InvalidSessionTimeoutError
+PRODUCER_CLOSED = errors.ProducerClosed
+
+
+_FENCED: Final = (errors.ProducerFenced, errors.InvalidProducerEpoch)
+_FORBIDDEN: Final = (errors.TransactionalIdAuthorizationFailed,)
+
+
+def transaction_failure(error: BaseException) -> CommitFailure:
+    """What the client means by an error of a transaction; what its sender dies of, it wraps into another error."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, _FENCED):
+            return CommitFailure.FENCED
+        if isinstance(at, _FORBIDDEN):
+            return CommitFailure.FORBIDDEN
+        if (found := commit_failure(at)) in (CommitFailure.TOO_LARGE, CommitFailure.FORBIDDEN):
+            return found
+        at = at.__cause__
+    return CommitFailure.UNKNOWN
+
+
+_OF_THE_PRODUCER: Final = (
+    errors.OutOfOrderSequenceNumber,
+    errors.DuplicateSequenceNumber,
+    errors.InvalidProducerEpoch,
+    errors.InvalidProducerIdMapping,
+    errors.UnknownProducerId,
+)
+"""What a broker answers to a producer whose count is wrong, whatever it sends."""
+
+
+def send_failure(error: Exception) -> Failure:
+    """What the client means by an error of a send: what a broker refuses, or the client cannot encode, is never sent.
+
+    A topic that is not there counts as refused, though the client takes it for a reason to ask again.
+    """
+    is_answer = isinstance(error, errors.BrokerResponseError) and not isinstance(error, _OF_THE_PRODUCER)
+    is_unanswered = isinstance(error, (errors.KafkaError, OSError, TimeoutError)) and not is_answer
+    is_refused = isinstance(error, GONE) or not (is_unanswered or getattr(error, "retriable", False))
+    failure: Failure = Refused(str(error)) if is_refused else Ambiguous(type(error).__name__)
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,1 @@
+"""What other services embed: leases, the array-push lock, resilient writes, payloads."""

@@ -1,0 +1,536 @@
+"""A lease around a block of code, sync and async: the block runs under an epoch, and stops when the lease is lost.
+
+    with lease(Mongo(client, "services"), "nightly report") as held:
+        for customer in customers:
+            held.check()
+            store(fenced("reports", customer, held.epoch, Put(TEXT, report(customer))))
+
+    async with lease_async(AsyncMongo(client, "services"), "nightly report") as held:
+        await work(held.epoch)                     # is cancelled when the lease is lost
+
+    for term in leader_async(AsyncMongo(client, "services"), "planner"):
+        async with term as held:                   # once more where the lease is lost
+            await plan(held.epoch)
+
+Who holds the lease is a candidate (`tidegate.leases.election`): it takes the lease when it may, renews it beside the block,
+and releases it when the block has ended. `tidegate_adapters.runtime.reducers` carries that out, for a sync block in a thread of its own.
+
+    the block ends, well or not   the lease is released, once nothing of the block runs
+    the lease is lost             an async block is cancelled, again each second until it ends, and `LeaseLost` comes out of the
+                                  `with`; in a sync one the next `held.check()` raises it
+    the store is out of reach     the block goes on until its own time is over, then the lease is lost
+
+Of the requests that get no answer, the first is logged at the level debug, those that follow it as warnings, and a lease that is
+lost as an error: the candidate asks again until then.
+
+A stalled process acts late whatever it checks: what must not happen under an older epoch is written with `fenced`, or given the
+epoch to refuse by. The time that it has is counted on the monotonic clock of its machine, from before the request that took
+the lease, so it stops before anybody else may take it (laws LE6, EL1).
+
+Known not to work
+    - A sync block that never checks works on after it has lost the lease; only its fenced writes are refused.
+    - An async block that does not wait cannot be cancelled, nor can the lease be renewed beside it: `check` in between.
+    - A machine that is put to sleep: its monotonic clock stands meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from concurrent.futures import Future
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from datetime import timedelta
+from functools import partial
+from threading import Thread
+from typing import Any, Final, TypeAlias, final
+from uuid import uuid4
+
+from tidegate.leases.election import (
+    Begin,
+    Candidate,
+    DoesNotLead,
+    ElectionCommand,
+    ElectionEvent,
+    ElectionState,
+    End,
+    Following,
+    Leads,
+    Look,
+    StartTimer,
+    Stopped,
+    StopRequested,
+    Swap,
+    TimerFired,
+    event_for,
+)
+from tidegate.leases.leader import ask, new_lease
+from tidegate.leases.lease import Terms
+from tidegate.model.effects import Effect, Failure, Program
+from tidegate.model.errors import TidegateError
+from tidegate.model.instants import SECOND, ClockName, Instant, seconds
+from tidegate.model.operations import check_collection
+from tidegate.model.programs import insert_new
+from tidegate.model.values import check_callable, check_name
+from tidegate.retries.pauses import PAUSES, Pauses, check_attempts
+from tidegate.retries.repeating import repeat
+from tidegate_adapters.base.decorators import check_unit, length_of
+from tidegate_adapters.runtime.driver import Handle, choosing, documents, local, local_async, run, run_async
+from tidegate_adapters.runtime.reducers import Call, Job, Runtime, as_failure
+
+_LOOP: Final = ClockName("loop")
+_LOG: Final = logging.getLogger(__name__)
+_AGAIN_S: Final = 1.0
+"""How long a block that is cancelled may take to end, as to clean up, until it is cancelled again."""
+_RELEASE_S: Final = 10.0
+"""How long a release may take; then the lease is left to its TTL."""
+_TERMS: Final = Terms()
+Asked: TypeAlias = Callable[[Program[object]], Awaitable[object]]
+"""Carries a program out on the store."""
+
+
+@final
+class LeaseLost(TidegateError):  # noqa: N818  it says what happened
+    """The lease is another's, or may be: what the block does from now on is not under it."""
+
+
+@final
+class LeaseBusy(TidegateError):  # noqa: N818  it says what happened
+    """The lease was not to be had in time; nothing was done."""
+
+
+@final
+class Held:
+    """A lease that is held.
+
+    Attributes:
+        key: Its id.
+        epoch: Its fencing token: higher than all before it. Hand it to whatever the lease protects.
+    """
+
+    def __init__(self, key: str, epoch: int, leads: Callable[[], Leads | DoesNotLead]) -> None:
+        self.key, self.epoch, self._leads = key, epoch, leads
+
+    @property
+    def left(self) -> timedelta:
+        """How long it is held if it is not renewed any more; 0 once it is lost."""
+        found = self._leads()
+        return timedelta(microseconds=found.left if isinstance(found, Leads) and found.epoch == self.epoch else 0)
+
+    def check(self) -> None:
+        """Call it before each thing that is done under the lease; from any thread.
+
+        Raises:
+            LeaseLost: It is not held any more.
+        """
+        if not self.left:
+            raise _lost(self.key, self.epoch)
+
+
+def _lost(key: str, epoch: int) -> LeaseLost:
+    return LeaseLost(
+        f"the lease {key!r} is lost, which was held under epoch {epoch}",
+        why="it was not renewed in time, or another has taken it",
+        todo="do nothing more under it: its epoch is refused where it is looked at (fenced), and the next holder goes on",
+    )
+
+
+@contextmanager
+def lease(
+    store: Callable[[Any], object],
+    key: str,
+    *,
+    terms: Terms = _TERMS,
+    patience: timedelta | None = None,
+    collection: str = "leases",
+    holder: str = "holder",
+    pauses: Pauses = PAUSES,
+) -> Generator[Held, None, None]:
+    """Hold a lease around a block.
+
+    Args:
+        store: What carries operations out, from any thread: a `Mongo`, or an `Embedded`.
+        key: The lease's id; its record is made where there is none.
+        terms: For how long it is taken, and how often it is renewed.
+        patience: How long to wait for it, what is asked of the store included; None for as long as it takes.
+        collection: Where the leases are.
+        holder: Who holds it, for people.
+        pauses: What lies between the attempts to make its record; the lease itself is asked for by its terms.
+
+    Raises:
+        LeaseBusy: It was not to be had in time.
+        LeaseLost: It was lost before the block ended, which `held.check` has raised or would have.
+        Misuse: An argument is of the wrong type or out of range.
+        Failure: Its record could not be made for as long as `pauses` allow, or the store refuses.
+    """
+    check_callable(store, "a store", "hand in Mongo(client, database)")
+    tenancy = _Tenancy(key, Candidate(holder, uuid4().hex, terms), patience, collection, pauses)
+    thread = _HoldingThread(tenancy, choosing(documents(store), local()))
+    held = thread.begin()
+    try:
+        yield held
+    finally:
+        thread.end()
+    if tenancy.is_lost:
+        raise _lost(key, held.epoch)
+
+
+@asynccontextmanager
+async def lease_async(
+    store: Callable[[Any], Awaitable[object]],
+    key: str,
+    *,
+    terms: Terms = _TERMS,
+    patience: timedelta | None = None,
+    collection: str = "leases",
+    holder: str = "holder",
+    pauses: Pauses = PAUSES,
+) -> AsyncGenerator[Held, None]:
+    """The same for an event loop, where the block is cancelled when the lease is lost.
+
+    Args:
+        store: What carries operations out: an `AsyncMongo`, or `Embedded().awaited`.
+        key: The lease's id; its record is made where there is none.
+        terms: For how long it is taken, and how often it is renewed.
+        patience: How long to wait for it, what is asked of the store included; None for as long as it takes.
+        collection: Where the leases are.
+        holder: Who holds it, for people.
+        pauses: What lies between the attempts to make its record; the lease itself is asked for by its terms.
+
+    Raises:
+        LeaseBusy: It was not to be had in time.
+        LeaseLost: It was lost before the block ended.
+        Misuse: An argument is of the wrong type or out of range.
+        Failure: Its record could not be made for as long as `pauses` allow, or the store refuses.
+    """
+    check_callable(store, "a store", "hand in AsyncMongo(client, database)")
+    tenancy = _Tenancy(key, Candidate(holder, uuid4().hex, terms), patience, collection, pauses)
+    handle = choosing(documents(store), local_async())
+    task = asyncio.current_task()
+    assert task is not None
+    before, ours, again = task.cancelling(), 0, None
+
+    def cancel() -> None:
+        """The block, which may have swallowed the one before, or made it wait for something else."""
+        nonlocal ours, again
+        ours += 1
+        task.cancel()
+        again = asyncio.get_running_loop().call_later(_AGAIN_S, cancel)
+
+    async with tenancy.held(lambda program: run_async(program, handle), cancel) as held:
+        try:
+            yield held
+        except asyncio.CancelledError as error:
+            if ours and task.cancelling() <= before + ours:
+                raise _lost(key, held.epoch) from error
+            raise
+        finally:
+            if again is not None:
+                again.cancel()
+            for _ in range(ours):  # also where the block has made something else of it
+                task.uncancel()
+    if tenancy.is_lost:
+        raise _lost(key, held.epoch)
+
+
+# --- term after term ----------------------------------------------------------------------------------------------------
+
+
+def leader(
+    store: Callable[[Any], object],
+    key: str,
+    *,
+    terms: Terms = _TERMS,
+    collection: str = "leases",
+    holder: str = "holder",
+    pauses: Pauses = PAUSES,
+) -> Generator[AbstractContextManager[Held], None, None]:
+    """Lead term after term, each of which is entered by `with`, in a `for` over all of them.
+
+    A term waits for the lease for as long as it takes. Where its lease is lost, the block ends by the next `held.check()`, the
+    `with` raises nothing, and another term follows, under a higher epoch; where the block ends by itself, none does.
+
+    Args:
+        store: As for `lease`, and so is the rest.
+        key: The lease's id, which says what is led.
+        terms: For how long the lease is taken, and how often it is renewed.
+        collection: Where the leases are.
+        holder: Who leads, for people.
+        pauses: What lies between the attempts to make its record.
+
+    Yields:
+        The next term; to be entered once.
+
+    Raises:
+        Misuse: An argument is of the wrong type or out of range; raised where a term is entered.
+    """
+    campaign = _Campaign(key)
+    while campaign.goes_on():
+        yield campaign.term(lease(store, key, terms=terms, collection=collection, holder=holder, pauses=pauses))
+
+
+def leader_async(
+    store: Callable[[Any], Awaitable[object]],
+    key: str,
+    *,
+    terms: Terms = _TERMS,
+    collection: str = "leases",
+    holder: str = "holder",
+    pauses: Pauses = PAUSES,
+) -> Generator[AbstractAsyncContextManager[Held], None, None]:
+    """The same for an event loop, where the block is cancelled when the lease is lost: `async with term as held`.
+
+    Args:
+        store: As for `lease_async`, and so is the rest.
+        key: The lease's id, which says what is led.
+        terms: For how long the lease is taken, and how often it is renewed.
+        collection: Where the leases are.
+        holder: Who leads, for people.
+        pauses: What lies between the attempts to make its record.
+
+    Yields:
+        The next term; to be entered once.
+
+    Raises:
+        Misuse: An argument is of the wrong type or out of range; raised where a term is entered.
+    """
+    campaign = _Campaign(key)
+    while campaign.goes_on():
+        begin = lease_async(store, key, terms=terms, collection=collection, holder=holder, pauses=pauses)
+        yield campaign.term_async(begin)
+
+
+@final
+class _Campaign:
+    """Whether another term follows: where the lease of the last one was lost."""
+
+    def __init__(self, key: str) -> None:
+        self._key, self._is_on = key, True
+
+    def goes_on(self) -> bool:
+        is_on, self._is_on = self._is_on, False
+        return is_on
+
+    @contextmanager
+    def term(self, begin: AbstractContextManager[Held]) -> Generator[Held, None, None]:
+        held: Held | None = None
+        try:
+            with begin as held:
+                yield held
+        except LeaseLost as error:
+            self._lost(held, error)
+
+    @asynccontextmanager
+    async def term_async(self, begin: AbstractAsyncContextManager[Held]) -> AsyncGenerator[Held, None]:
+        held: Held | None = None
+        try:
+            async with begin as held:
+                yield held
+        except LeaseLost as error:
+            self._lost(held, error)
+
+    def _lost(self, held: Held | None, error: LeaseLost) -> None:
+        """Goes on; that another lease was lost in the block is raised again."""
+        if held is None or error.what != _lost(self._key, held.epoch).what:
+            raise error
+        self._is_on = True
+
+
+# --- behind both --------------------------------------------------------------------------------------------------------
+
+
+@final
+class _Tenancy:
+    """A candidate that holds a lease while a block runs.
+
+    Attributes:
+        is_lost: Whether the lease was lost while it ran.
+    """
+
+    def __init__(
+        self, key: str, candidate: Candidate, patience: timedelta | None, collection: str, pauses: Pauses
+    ) -> None:
+        check_name(key, "a lease")
+        check_collection(collection)
+        check_attempts(None, pauses)
+        check_unit(candidate.terms, "terms")
+        check_unit(pauses, "pauses")
+        self.is_lost, self._unanswered = False, 0
+        self._key, self._collection, self._pauses = key, collection, pauses
+        self._patience = None if patience is None else length_of(patience, "patience", 1)
+        self._candidate = candidate
+        self._timer: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def held(self, asked: Asked, on_lost: Callable[[], object] = bool) -> AsyncGenerator[Held, None]:
+        """Hold it around a block of this event loop; where it is lost, that is said at once."""
+        self._asked, self._on_lost, self._loop = asked, on_lost, asyncio.get_running_loop()
+        self._epoch: asyncio.Future[int] = self._loop.create_future()
+        self._ended = asyncio.Event()
+        self._runtime: Runtime[ElectionState, ElectionEvent, ElectionCommand]
+        self._runtime = Runtime(
+            self._candidate,
+            Following(),
+            self._begin,
+            lambda command, reply: event_for(command, as_failure(reply), self._now()),
+        )
+        try:
+            yield Held(self._key, await self._taken(), lambda: self._candidate.leads(self._runtime.state, self._now()))
+        finally:
+            self._ended.set()
+            await self._stopped()
+
+    async def _taken(self) -> int:
+        try:
+            async with asyncio.timeout(None if self._patience is None else self._patience / SECOND):
+                await self._asked(_prepared(self._collection, self._key, self._pauses))
+                self._runtime.tell(TimerFired(self._now()))
+                return await self._epoch
+        except TimeoutError:
+            raise LeaseBusy(
+                f"the lease {self._key!r} was not to be had in {seconds(self._patience or 0)}",
+                why="another holds it, or the store does not answer",
+                todo="try again later, or be more patient",
+            ) from None
+
+    async def _stopped(self) -> None:
+        """Release it; one that is not released in time is left to its TTL."""
+        self._runtime.tell(StopRequested(self._now()))
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RELEASE_S):
+                    await self._runtime.until(lambda state: isinstance(state, Stopped))
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            await self._runtime.close()
+
+    def _now(self) -> Instant:
+        return Instant(round(self._loop.time() * SECOND), _LOOP)
+
+    def _begin(self, command: ElectionCommand) -> Job | None:
+        match command:
+            case Look() | Swap():
+                return Call(lambda: self._answer(command))
+            case End():
+                return Call(self._work_ended)
+            case Begin(epoch):
+                if not self._epoch.done():
+                    self._epoch.set_result(epoch)
+            case StartTimer(duration):  # in the place of the one before
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = self._loop.call_later(duration / SECOND, self._wake)
+        return None
+
+    def _wake(self) -> None:
+        self._runtime.tell(TimerFired(self._now()))
+
+    async def _answer(self, request: Look | Swap) -> object:
+        """What the store answers; what is wrong for good is raised to who waits for the lease."""
+        try:
+            answer = await self._asked(ask(self._collection, self._key, request))
+        except Exception as error:
+            if not self._epoch.done():
+                self._epoch.set_exception(error)
+            raise
+        self._unanswered = self._unanswered + 1 if isinstance(answer, Failure) else 0
+        if self._unanswered:
+            level = logging.DEBUG if self._unanswered == 1 else logging.WARNING
+            _LOG.log(level, "the lease %r: no answer (%d): %s", self._key, self._unanswered, answer)
+        return answer
+
+    async def _work_ended(self) -> None:
+        """The block is to end; nothing is taken anew before it has."""
+        if not self._ended.is_set():
+            self.is_lost = True
+            _LOG.error("the lease %r is lost", self._key)
+            self._on_lost()
+        await self._ended.wait()
+
+
+async def _prepared(collection: str, key: str, pauses: Pauses) -> None:
+    """The record of the lease is there: a program. It asks again until that is known, for as long as it may."""
+    await repeat(partial(insert_new, collection, new_lease(key)), None, pauses)
+
+
+@final
+class _Released(BaseException):
+    """Ends what a program asks on in a thread for somebody who has gone."""
+
+
+@final
+class _HoldingThread:
+    """Holds a lease in a thread of its own, with an event loop of its own.
+
+    Whoever waits for it does not wait for what the store was asked and does not answer: that is left to the thread.
+    """
+
+    def __init__(self, tenancy: _Tenancy, handle: Handle) -> None:
+        self._tenancy, self._handle = tenancy, handle
+        self._found: Future[Held] = Future()
+        self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = Future()
+        self._released: Future[None] = Future()
+        self._over = asyncio.Event()
+        self._is_unwanted = False
+        self._thread = Thread(target=self._live, name="lease", daemon=True)
+
+    def begin(self) -> Held:
+        """Wait for the lease."""
+        try:
+            self._thread.start()
+            return self._found.result()
+        except BaseException:  # also where the waiting is interrupted, even for the thread
+            self._is_unwanted = True
+            if self._started.done():
+                loop, task = self._started.result()
+                with suppress(RuntimeError):  # it has ended by itself
+                    loop.call_soon_threadsafe(task.cancel)
+                self._released.result()
+            raise
+
+    def end(self) -> None:
+        """The block has ended."""
+        if self._thread.is_alive():  # it is not in a process that was forked in the block, which holds nothing
+            loop, _ = self._started.result()
+            loop.call_soon_threadsafe(self._over.set)
+            self._released.result()
+
+    def _live(self) -> None:
+        holding = self._hold()
+        try:
+            asyncio.run(holding)
+        except BaseException as error:
+            if self._started.done():
+                raise
+            holding.close()
+            self._started.set_exception(error)  # there is no loop to be had
+            self._found.set_exception(error)
+
+    async def _hold(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._started.set_result((asyncio.get_running_loop(), task))
+        try:
+            if self._is_unwanted:  # whoever wanted it did not see that this has started
+                return
+            async with self._tenancy.held(lambda program: asyncio.to_thread(run, program, self._carried_out)) as held:
+                self._found.set_result(held)
+                await self._over.wait()
+        except (Exception, asyncio.CancelledError) as error:
+            if self._found.done():
+                raise
+            self._found.set_exception(error)
+        finally:
+            self._released.set_result(None)
+
+    def _carried_out(self, effect: Effect[object]) -> object:
+        if self._released.done():
+            raise _Released
+        return self._handle(effect)

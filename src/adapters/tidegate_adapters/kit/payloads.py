@@ -1,0 +1,681 @@
+"""Payloads of any size in a real MongoDB, sync and async, a few chunks in memory at a time.
+
+    with connect(uri) as client:
+        payloads = Payloads(client, "services")
+        with open("report.bin", "rb") as file:
+            payloads.put("report", file)
+        for piece in payloads.open("report"):
+            ...
+
+What is asked of the store is the programs of `tidegate.payloads.uploads`, which the simulator explores; this module reads what
+is handed in, makes it smaller, and checks what comes back.
+
+A payload of up to `threshold` bytes is in its record, one document. A larger one is cut into blocks of `chunk_bytes`, each
+made smaller by itself, so that none needs another one to be read. Each chunk is checked against its digest, and the whole
+against its length and its digest: what `open` has handed out of a payload is what was put, and `open` raises before it ends
+if that was not all.
+
+Whoever replaces a payload while others read it leaves the old chunks for them: they go with a `sweep`, which wants to be
+called now and then, once what was replaced is old enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import zlib
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from datetime import timedelta
+from functools import partial
+from hashlib import sha256
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, BinaryIO, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
+from uuid import uuid4
+
+import attrs
+
+from tidegate.model.effects import Program, Refused
+from tidegate.model.errors import MissingExtra, Misuse, TidegateError, shown, typed
+from tidegate.model.values import check_int, check_name
+from tidegate.payloads.upload_records import Content, Damaged, Found
+from tidegate.payloads.uploads import (
+    Abandoned,
+    Absent,
+    PayloadStore,
+    Replaced,
+    Swept,
+    Unanswered,
+    delete,
+    find,
+    get,
+    put,
+    read,
+    sweep,
+)
+from tidegate.retries.pauses import PAUSES, Pauses
+from tidegate_adapters.base.decorators import check_unit, length_of
+from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
+
+try:
+    from pymongo import AsyncMongoClient, MongoClient
+
+    from tidegate_adapters.mongo import AsyncMongo, Mongo
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.kit.payloads", "mongo", missing) from missing
+
+__all__ = [
+    "CHUNK_BYTES", "THRESHOLD", "AsyncPayloads", "AsyncSource", "PayloadAbsent", "PayloadDamaged", "PayloadReplaced",
+    "PayloadUnsettled", "Payloads", "Source", "Swept", "UploadAbandoned",
+]  # fmt: skip
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+_MIB: Final = 1024 * 1024
+THRESHOLD: Final = 15 * _MIB
+"""Up to how many bytes a payload is in its record: a document of MongoDB holds 16 MiB, and the record has more to hold."""
+CHUNK_BYTES: Final = 4 * _MIB
+"""How many bytes of a payload a chunk has."""
+_READ_BYTES: Final = _MIB
+_KEY_BYTES_MAX: Final = 1024
+_DAY: Final = timedelta(days=1)
+_Calls: TypeAlias = Mapping[str, Callable[..., Any]]
+_NO_CALLS: Final[_Calls] = MappingProxyType({})
+_END: Final = object()
+"""What a source gives after its last piece."""
+
+Piece: TypeAlias = bytes | bytearray | memoryview
+Source: TypeAlias = Piece | BinaryIO | Iterable[Piece]
+"""Bytes, a file opened in binary, or whatever gives bytes piece by piece."""
+AsyncSource: TypeAlias = Source | AsyncIterable[Piece]
+
+
+# --- what goes wrong ----------------------------------------------------------------------------------------------------
+
+
+@final
+class PayloadAbsent(TidegateError, KeyError):  # noqa: N818  it says what is so
+    """There is no payload under the key."""
+
+    __str__ = TidegateError.__str__
+
+
+@final
+class PayloadDamaged(TidegateError):  # noqa: N818
+    """What is stored is not what was stored; the message shows nothing of it."""
+
+
+@final
+class PayloadReplaced(TidegateError):  # noqa: N818
+    """The payload was replaced or deleted while it was read, and a sweep has removed it."""
+
+
+@final
+class PayloadUnsettled(TidegateError):  # noqa: N818
+    """Nobody answered often enough: what was asked may be done, or will be."""
+
+
+@final
+class UploadAbandoned(TidegateError):  # noqa: N818
+    """A sweep has taken the upload for dead. What was there before is there still."""
+
+
+_Answer: TypeAlias = T | Absent | Damaged | Replaced | Unanswered | Abandoned
+
+
+def _settled(answer: _Answer[T], key: str | None) -> T:
+    """What a program answers if all is well; else what is wrong, as an error. Of a sweep there is no key."""
+    payload = "the sweep" if key is None else f"the payload {shown(key)}"
+    match answer:
+        case Absent():
+            raise PayloadAbsent(f"{payload} is not there", todo="put it first")
+        case Damaged(where, why):
+            todo = "put it again" if where.startswith("chunk") else "restore the record: nothing is put in its place"
+            raise _damaged(payload, f"{where} {why}", todo)
+        case Replaced():
+            raise PayloadReplaced(
+                f"{payload} was replaced or deleted while it was read, and swept",
+                todo="read it again, and let sweeps wait for longer than reading takes: sweep(older_than=...)",
+            )
+        case Unanswered(attempts):
+            raise PayloadUnsettled(
+                f"{payload} is unsettled: no answer, or others were faster, {attempts} times",
+                todo="do it again when the database answers; to do it twice does no harm",
+            )
+        case Abandoned():
+            raise UploadAbandoned(
+                f"the upload of {payload} was swept",
+                why="for longer than a sweep waits, no chunk of it came",
+                todo="put it again, and let sweeps wait for longer than a chunk takes: sweep(older_than=...)",
+            )
+        case _:
+            return answer
+
+
+def _damaged(payload: str, why: str, todo: str = "put it again") -> PayloadDamaged:
+    return PayloadDamaged(f"{payload} is damaged", why=why, todo=todo)
+
+
+def _refusal(refused: Refused, key: str | None) -> TidegateError:
+    return TidegateError(
+        f"the store refuses {'a sweep' if key is None else f'what is asked for the payload {shown(key)}'}",
+        why=refused.reason,
+        todo="see that the user may read and write both collections, and that no validator is in the way",
+    )
+
+
+# --- how bytes are made smaller -----------------------------------------------------------------------------------------
+
+_Pack: TypeAlias = Callable[[Piece], bytes]
+_Unpack: TypeAlias = Callable[[bytes, int], bytes]
+"""Bytes, and how many they may become at most: at least one more says that there are more."""
+
+
+@final
+class _NotPackedError(Exception):
+    """These bytes are not what a codec made."""
+
+
+def _zlib() -> tuple[_Pack, _Unpack]:
+    def unpack(data: bytes, most: int) -> bytes:
+        machine = zlib.decompressobj()
+        try:
+            raw = machine.decompress(data, most + 1)
+        except zlib.error:
+            raise _NotPackedError from None
+        if not machine.eof and len(raw) <= most:
+            raise _NotPackedError
+        return raw
+
+    return zlib.compress, unpack
+
+
+class _Zstd(Protocol):
+    ZstdError: type[Exception]
+    ZstdCompressor: Callable[[], Any]
+    ZstdDecompressor: Callable[[], Any]
+
+    def frame_content_size(self, data: bytes) -> int: ...
+
+
+def _zstd() -> tuple[_Pack, _Unpack]:
+    try:
+        zstd = cast("_Zstd", import_module("zstandard"))
+    except ImportError as error:
+        raise MissingExtra("a payload that zstd makes smaller", "zstd", error) from error
+
+    def unpack(data: bytes, most: int) -> bytes:
+        try:
+            if not 0 <= zstd.frame_content_size(data) <= most:
+                raise _NotPackedError
+            return cast("bytes", zstd.ZstdDecompressor().decompress(data))
+        except zstd.ZstdError:
+            raise _NotPackedError from None
+
+    return lambda raw: cast("bytes", zstd.ZstdCompressor().compress(raw)), unpack
+
+
+def _none() -> tuple[_Pack, _Unpack]:
+    return bytes, lambda data, _: data
+
+
+_CODECS: Final[Mapping[str, Callable[[], tuple[_Pack, _Unpack]]]] = {"none": _none, "zlib": _zlib, "zstd": _zstd}
+
+
+# --- what is handed in --------------------------------------------------------------------------------------------------
+
+
+@final
+class _Intake:
+    """What was read of a payload and is not stored yet, in blocks; and what is known of the whole."""
+
+    def __init__(self, settings: _Settings) -> None:
+        self._pack, _ = _CODECS[settings.codec]()
+        self._settings = settings
+        self._blocks: deque[Piece] = deque()
+        self._begun = bytearray()
+        self._digest = sha256()
+        self._length = 0
+        self._has_ended = False
+
+    def add(self, piece: object) -> None:
+        """Take what was read, or the end."""
+        if piece is _END:
+            self._has_ended = True
+            if self._begun:
+                self._blocks.append(self._begun)
+            return
+        if not isinstance(piece, (bytes, bytearray, memoryview)):
+            raise Misuse(
+                f"{typed(piece)} in a payload",
+                why="it is made of bytes",
+                todo="encode text; open files as 'rb'",
+            )
+        left = memoryview(piece if memoryview(piece).c_contiguous else bytes(piece)).cast("B")
+        self._digest.update(left)
+        self._length += len(left)
+        size = self._settings.chunk_bytes
+        while left:
+            if isinstance(piece, bytes) and not self._begun and len(left) >= size:
+                self._blocks.append(left[:size])  # no copy: bytes stay as they are
+                left = left[size:]
+                continue
+            taken = left[: size - len(self._begun)]
+            self._begun += taken
+            left = left[len(taken) :]
+            if len(self._begun) == size:
+                self._blocks.append(self._begun)
+                self._begun = bytearray()
+
+    @property
+    def tells_size(self) -> bool:
+        """Is it known whether the payload fits into its record?"""
+        return self._has_ended or self._length > self._settings.threshold
+
+    @property
+    def has_block(self) -> bool:
+        return self._has_ended or bool(self._blocks)
+
+    def whole(self) -> bytes | None:
+        return b"".join(self._blocks) if self._length <= self._settings.threshold else None
+
+    def chunk(self) -> bytes:
+        """The next block as it is stored; empty after the last one."""
+        return self._pack(self._blocks.popleft()) if self._blocks else b""
+
+    def facts(self) -> tuple[int, str]:
+        return self._length, self._digest.hexdigest()
+
+
+def _pieces(source: object) -> Iterator[object]:
+    """What a source gives, piece by piece."""
+    if isinstance(source, bytes):
+        return iter((source,))
+    if isinstance(source, (bytearray, memoryview)):
+        view = memoryview(source)
+        return (view[start : start + _READ_BYTES] for start in range(0, len(view), _READ_BYTES))
+    if callable(take := getattr(source, "read", None)):
+        return iter(partial(take, _READ_BYTES), b"")
+    if isinstance(source, Iterable) and not isinstance(source, (str, Mapping)):
+        return iter(source)
+    raise Misuse(
+        f"{typed(source)} is no payload",
+        todo="pass bytes, a file opened as 'rb', or whatever gives bytes piece by piece",
+    )
+
+
+# --- what is handed out -------------------------------------------------------------------------------------------------
+
+
+@final
+class _Outlet:
+    """What was read so far of a content, checked."""
+
+    def __init__(self, key: str, content: Content) -> None:
+        self._payload, self._content = f"the payload {shown(key)}", content
+        if content.codec not in _CODECS:
+            raise _damaged(self._payload, "nobody here knows how its chunks were made smaller")
+        _, self._unpack = _CODECS[content.codec if content.chunks else "none"]()
+        self._digest = sha256()
+        self._left = content.length
+
+    def piece(self, data: bytes) -> bytes:
+        """The bytes of a chunk, as they were put."""
+        try:
+            raw = self._unpack(data, min(self._left, THRESHOLD))  # no chunk has more, whatever its record says
+        except _NotPackedError:
+            raise _damaged(self._payload, "a chunk is not what made bytes smaller") from None
+        self._left -= len(raw)
+        self._digest.update(raw)
+        if self._left < 0:
+            raise _damaged(self._payload, "it is longer than its record says")
+        return raw
+
+    def end(self) -> None:
+        """Raise if that was not the whole."""
+        if self._left or self._digest.hexdigest() != self._content.digest:
+            raise _damaged(self._payload, "it is not of the length or the digest that its record says")
+
+
+@final
+class _Gathered:
+    """A payload in memory, for those who want it whole."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def begin(self, content: Content) -> None:
+        self._outlet, self._buffer = _Outlet(self._key, content), io.BytesIO()
+
+    def keep(self, data: bytes) -> None:
+        self._buffer.write(self._outlet.piece(data))
+
+    def whole(self) -> bytes:
+        self._outlet.end()
+        return self._buffer.getvalue()
+
+
+# --- the two ------------------------------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen(kw_only=True)
+class _Settings:
+    """What both are told, checked."""
+
+    records: str
+    chunks: str
+    threshold: int
+    chunk_bytes: int
+    codec: str
+    attempts: int | None
+    pauses: Pauses
+    store: PayloadStore = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        check_int(self.threshold, "threshold", 0, THRESHOLD)
+        check_int(self.chunk_bytes, "chunk_bytes", 1, THRESHOLD)
+        check_name(self.codec, "a codec")
+        if self.codec not in _CODECS:
+            raise Misuse(f"{shown(self.codec)} makes nothing smaller", todo=f"there are: {', '.join(_CODECS)}")
+        _CODECS[self.codec]()
+        object.__setattr__(self, "store", PayloadStore(self.records, self.chunks, self.attempts, self.pauses))
+        check_unit(self.pauses, "pauses")
+
+
+def _check_key(key: object) -> None:
+    try:
+        if isinstance(key, str) and 0 < len(key.encode()) <= _KEY_BYTES_MAX:
+            return
+    except UnicodeEncodeError:
+        pass
+    raise Misuse(
+        f"{shown(key)} cannot be the key of a payload", why=f"it is a string of 1 to {_KEY_BYTES_MAX} bytes of UTF-8"
+    )
+
+
+def _age(older_than: timedelta) -> int:
+    return length_of(older_than, "older_than", 0)
+
+
+class _Stored(Generic[K]):
+    """Where payloads are, for either kind of client."""
+
+    _store_kind: ClassVar[type[Any]]
+
+    def __init__(
+        self,
+        client: K,
+        database: str,
+        *,
+        records: str = "payloads",
+        chunks: str = "payload_chunks",
+        threshold: int = THRESHOLD,
+        chunk_bytes: int = CHUNK_BYTES,
+        codec: str = "zlib",
+        attempts: int | None = 8,
+        pauses: Pauses = PAUSES,
+    ) -> None:
+        self._settings = _Settings(
+            records=records,
+            chunks=chunks,
+            threshold=threshold,
+            chunk_bytes=chunk_bytes,
+            codec=codec,
+            attempts=attempts,
+            pauses=pauses,
+        )
+        self._documents = documents(self._store_kind(client, database))
+
+
+@final
+class Payloads(_Stored[MongoClient[Any]]):
+    """Payloads in a database: `Payloads(connect(uri), "services")`.
+
+    Args:
+        client: As for `tidegate_adapters.mongo.Mongo`.
+        database: Where the collections are.
+        records: The collection of the records, one a key.
+        chunks: That of the chunks.
+        threshold: Up to how many bytes a payload is in its record; 15 MiB at most.
+        chunk_bytes: How many bytes of a payload a chunk has, before they are made smaller; 15 MiB at most.
+        codec: How chunks are made smaller: "zlib", "zstd" (`pip install 'tidegate[zstd]'`) or "none". What is stored says
+            how it was, so it can be another one at any time.
+        attempts: How often to try each step before giving up; None for any number.
+        pauses: What lies in between.
+
+    Raises:
+        Misuse: An argument makes no sense.
+        MissingExtra: The codec needs one.
+    """
+
+    _store_kind = Mongo
+
+    def put(self, key: str, source: Source) -> None:
+        """Put a payload under a key, in the place of what is there; a reader sees the one or the other.
+
+        What `source` raises is raised, and the payload stays as it was. Concurrent ones are each put whole, and one is
+        the last.
+
+        Args:
+            key: Up to 1,024 bytes of UTF-8.
+            source: Bytes, a file opened in binary, or whatever gives bytes; read once, from where it stands to its end.
+
+        Raises:
+            Misuse: An argument is of the wrong type.
+            PayloadUnsettled: Nobody answered often enough; it may be in.
+            UploadAbandoned: A sweep has taken the upload for dead.
+            PayloadDamaged: The record that is there cannot be read.
+            TidegateError: The store refuses it.
+        """
+        _check_key(key)
+        intake, pieces = _Intake(self._settings), _pieces(source)
+
+        def whole() -> bytes | None:
+            while not intake.tells_size:
+                intake.add(next(pieces, _END))
+            return intake.whole()
+
+        def chunk() -> bytes:
+            while not intake.has_block:
+                intake.add(next(pieces, _END))
+            return intake.chunk()
+
+        calls = {"whole": whole, "chunk": chunk, "facts": intake.facts}
+        program = put(self._settings.store, key, uuid4().hex, self._settings.codec)
+        self._run(key, program, calls)
+
+    def get(self, key: str) -> bytes:
+        """The payload of a key, whole; read again where it is replaced meanwhile.
+
+        Raises:
+            PayloadAbsent: There is none; a KeyError, too.
+            PayloadDamaged: What is stored is not what was put.
+            PayloadReplaced: It was replaced and swept, as often as it was read.
+            PayloadUnsettled: Nobody answered often enough.
+        """
+        _check_key(key)
+        gathered = _Gathered(key)
+        calls: _Calls = {"begin": gathered.begin, "keep": gathered.keep}
+        self._run(key, get(self._settings.store, key), calls)
+        return gathered.whole()
+
+    def open(self, key: str) -> Iterator[bytes]:
+        """The payload of a key, a chunk at a time.
+
+        It is that of one `put`, from the first byte to the last, also where another one comes meanwhile. What is handed out
+        is checked chunk by chunk, and the whole before the iteration ends.
+
+        Raises:
+            PayloadAbsent: There is none; raised at once.
+            PayloadReplaced: It was replaced, and a sweep did not wait for as long as you read; raised on the way, as are
+                the errors of `get`.
+        """
+        _check_key(key)
+        found = self._run(key, find(self._settings.store, key))
+        return self._pieces(key, found)
+
+    def _pieces(self, key: str, found: Found) -> Iterator[bytes]:
+        outlet = _Outlet(key, found.content)
+        if found.inline is not None:
+            yield outlet.piece(found.inline)
+        for number in range(found.content.chunks):
+            yield outlet.piece(self._run(key, read(self._settings.store, key, found.content, number)))
+        outlet.end()
+
+    def delete(self, key: str) -> bool:
+        """Delete the payload of a key; whoever reads it goes on until a sweep.
+
+        Returns:
+            False if there is none.
+
+        Raises:
+            PayloadUnsettled: Nobody answered often enough; it may be deleted.
+            PayloadDamaged: The record that is there cannot be read.
+        """
+        _check_key(key)
+        try:
+            self._run(key, delete(self._settings.store, key, uuid4().hex))
+        except PayloadAbsent:
+            return False
+        return True
+
+    def sweep(self, older_than: timedelta = _DAY) -> Swept:
+        """Remove the chunks that nothing refers to: of what was replaced or deleted, and of uploads that never ended.
+
+        Call it now and then, from any number of processes.
+
+        Args:
+            older_than: For how long no chunk of an upload must have come to take it for dead, and how long what was
+                replaced is kept for those who read it; by the server's clock.
+
+        Returns:
+            How many records had uploads that were taken for dead, and of how many uploads the chunks are gone.
+
+        Raises:
+            PayloadUnsettled: Nobody answered often enough; call it again.
+        """
+        return self._run(None, sweep(self._settings.store, _age(older_than)))
+
+    def _run(self, key: str | None, program: Program[_Answer[T]], calls: _Calls = _NO_CALLS) -> T:
+        try:
+            return _settled(run(program, choosing(self._documents, local(calls))), key)
+        except Refused as refused:
+            raise _refusal(refused, key) from None
+
+
+@final
+class AsyncPayloads(_Stored[AsyncMongoClient[Any]]):
+    """The same for an event loop, which goes on while bytes are read, made smaller and checked.
+
+    Args:
+        client: As for `tidegate_adapters.mongo.AsyncMongo`.
+        database: Where the collections are.
+        records: As for `Payloads`, and so is the rest.
+        chunks: That of the chunks.
+        threshold: Up to how many bytes a payload is in its record.
+        chunk_bytes: How many bytes of a payload a chunk has.
+        codec: How chunks are made smaller.
+        attempts: How often to try each step.
+        pauses: What lies in between.
+    """
+
+    _store_kind = AsyncMongo
+
+    async def put(self, key: str, source: AsyncSource) -> None:
+        """As `Payloads.put`; the source may be asynchronous, and is read in a thread if it is not."""
+        _check_key(key)
+        intake, aside = _Intake(self._settings), _Aside()
+        later = aiter(source if isinstance(source, AsyncIterable) else _read(_pieces(source), aside))
+
+        async def more() -> None:
+            await aside.do(intake.add, await anext(later, _END))
+
+        async def whole() -> bytes | None:
+            while not intake.tells_size:
+                await more()
+            return intake.whole()
+
+        async def chunk() -> bytes:
+            while not intake.has_block:
+                await more()
+            return await aside.do(intake.chunk)
+
+        async def facts() -> tuple[int, str]:
+            return intake.facts()
+
+        calls = {"whole": whole, "chunk": chunk, "facts": facts}
+        program = put(self._settings.store, key, uuid4().hex, self._settings.codec)
+        await self._run(key, program, calls)
+
+    async def get(self, key: str) -> bytes:
+        """As `Payloads.get`."""
+        _check_key(key)
+        gathered, aside = _Gathered(key), _Aside()
+
+        async def keep(data: bytes) -> None:
+            await aside.do(gathered.keep, data)
+
+        async def begin(content: Content) -> None:
+            gathered.begin(content)
+
+        calls: _Calls = {"begin": begin, "keep": keep}
+        await self._run(key, get(self._settings.store, key), calls)
+        return gathered.whole()
+
+    async def open(self, key: str) -> AsyncIterator[bytes]:
+        """As `Payloads.open`: `async for piece in await payloads.open(key)`."""
+        _check_key(key)
+        found = await self._run(key, find(self._settings.store, key))
+        return self._pieces(key, found)
+
+    async def _pieces(self, key: str, found: Found) -> AsyncIterator[bytes]:
+        outlet, aside = _Outlet(key, found.content), _Aside()
+        if found.inline is not None:
+            yield await aside.do(outlet.piece, found.inline)
+        for number in range(found.content.chunks):
+            data = await self._run(key, read(self._settings.store, key, found.content, number))
+            yield await aside.do(outlet.piece, data)
+        outlet.end()
+
+    async def delete(self, key: str) -> bool:
+        """As `Payloads.delete`."""
+        _check_key(key)
+        try:
+            await self._run(key, delete(self._settings.store, key, uuid4().hex))
+        except PayloadAbsent:
+            return False
+        return True
+
+    async def sweep(self, older_than: timedelta = _DAY) -> Swept:
+        """As `Payloads.sweep`."""
+        return await self._run(None, sweep(self._settings.store, _age(older_than)))
+
+    async def _run(self, key: str | None, program: Program[_Answer[T]], calls: _Calls = _NO_CALLS) -> T:
+        try:
+            return _settled(await run_async(program, choosing(self._documents, local_async(calls))), key)
+        except Refused as refused:
+            raise _refusal(refused, key) from None
+
+
+@final
+class _Aside:
+    """One thread beside the event loop for all of a payload; it ends when nobody has this any more.
+
+    Of what is made and freed in several threads each would keep some: the allocator of glibc has an arena for each.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+
+    async def do(self, call: Callable[..., T], *given: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, call, *given)
+
+
+async def _read(pieces: Iterator[object], aside: _Aside) -> AsyncIterator[object]:
+    while (piece := await aside.do(next, pieces, _END)) is not _END:
+        yield piece

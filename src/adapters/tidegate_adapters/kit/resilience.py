@@ -1,0 +1,795 @@
+"""Writes of application code that survive the network, sync and async: the resilience kit.
+
+    kit = Kit(connect(uri), "shop")
+    order = {"_id": ObjectId(), "customer": "ann"}
+    match kit.insert("orders", order):
+        case Done(): ...       # it stands, and a majority has it
+        case NotDone() as no: ...   # no request for it was done, or will be: no.failure says why, no.todo what to do
+        case Unknown() as open: ... # it may stand: open.todo
+
+It is the rule of "How To Write Resilient MongoDB Applications" (Davis 2016): what fails on the way is sent again, what the
+server refuses is not, and only what is recognised when it comes twice is offered at all.
+
+    insert        under an id of one's own; a duplicate of it with one's own content is a success
+    find_one      a read, by a unique key
+    set_fields    $set of one document, by a unique key
+    upsert        the same; it inserts the document if there is none
+    delete        by a unique key
+    delete_many   whatever matches
+    count         one more, in two steps with a token, exactly once (`tidegate.counters.increments`); `sweep` counts what
+                  callers left behind, `counted` reads
+
+What is decided is in the core: `tidegate.retries.resending` (what is sent again, and what is known in the end),
+`tidegate.retries.budget` (how many retries), `tidegate.sinks.circuit_breaker` (whether it is tried at all). Three things bound
+each call: the policy, the `deadline`, and what all calls of the kit share, the budget and the circuit. Each attempt has a
+deadline of its own (`attempt`), so that a reply that never comes costs no more than that. Writes are acknowledged by a
+majority, journaled; reads see what a majority has. Failures are logged by `tidegate_adapters.runtime.driver`.
+
+Known not to work
+    - `NotDone` and `Unknown` are said of one call: what an earlier call has inserted may stand after a `NotDone`.
+    - A document with `Timestamp(0, 0)`, in the place of which a server puts its time, is not known again as one's own.
+    - What was inserted, then deleted by somebody else, and sent again because its reply was lost, is inserted once more.
+    - What is deleted by an id, or by a filter, while others insert the same: theirs may be deleted, too.
+    - A task that is cancelled does not know what became of its call: it is as `Unknown`, and the same may be sent again.
+    - A token counts once as long as no two sweeps have gone over its counter since it was used first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, MutableMapping
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from operator import methodcaller
+from typing import Any, ClassVar, Final, Generic, TypeVar, final, get_args
+
+import attrs
+
+from tidegate.counters.counter import Counted, Full, counter_of, new_counter, token_field
+from tidegate.counters.increments import increment, sweep, sweep_all
+from tidegate.model.documents import ID, Eq
+from tidegate.model.effects import (
+    Ambiguous,
+    Call,
+    Effect,
+    Failure,
+    NotApplied,
+    NotDurable,
+    Program,
+    Refused,
+    Sleep,
+    duplicate_key,
+)
+from tidegate.model.errors import MissingExtra, Misuse, shown
+from tidegate.model.instants import SECOND, WALL, Instant, duration
+from tidegate.model.operations import Operation as StoreOperation
+from tidegate.model.operations import UpdateOne, check_collection, find_one, insert_one
+from tidegate.model.values import check_name, check_type
+from tidegate.retries.backoff import Cron, Policy
+from tidegate.retries.budget import Budget, Overspent, answered, pay
+from tidegate.retries.failures import Duplicate, Operation
+from tidegate.retries.pauses import Pauses
+from tidegate.retries.resending import RETRIES, Done, NotDone, Sent, Unknown, insert, send
+from tidegate.sinks.circuit_breaker import (
+    CircuitBreaker,
+    CircuitState,
+    Closed,
+    HoldBack,
+    admit,
+    attempt_outcome,
+    recorded,
+)
+from tidegate_adapters.base.at_once import at_once
+from tidegate_adapters.base.decorators import check_lengths, check_unit
+
+try:
+    import bson
+    import pymongo
+    from bson import ObjectId
+    from bson.raw_bson import RawBSONDocument
+    from bson.timestamp import Timestamp
+    from pymongo import AsyncMongoClient, MongoClient, ReadPreference, WriteConcern
+    from pymongo.errors import WriteError
+
+    from tidegate_adapters.mongo import AsyncMongo, Mongo
+    from tidegate_adapters.mongo.attempts import REQUESTS, SENT, Attempts, Requests, before, listens
+    from tidegate_adapters.mongo.elections import settled
+    from tidegate_adapters.mongo.error_codes import CODES
+    from tidegate_adapters.mongo.errors import DRIVER_ERRORS, Before, DriverError, failure, failure_of_deletions
+    from tidegate_adapters.runtime.driver import choosing, documents, local, local_async, run, run_async
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.kit.resilience", "mongo", missing) from missing
+
+__all__ = ["ATTEMPT", "BREAKER", "DEADLINE", "AsyncKit", "Done", "Kit", "NotDone", "Rules", "Sent", "Unknown"]
+
+T = TypeVar("T")
+K = TypeVar("K", bound="MongoClient[Any] | AsyncMongoClient[Any]")
+
+ATTEMPT: Final = timedelta(seconds=5)
+DEADLINE: Final = timedelta(seconds=30)
+BREAKER: Final = CircuitBreaker(threshold=100, cooldown=SECOND)
+"""All calls of many threads fail at once when a primary dies, and the next one is there within seconds."""
+_INSERT: Final = Call("insert")
+_LOOK: Final = Call("look")
+_DELETE: Final = Call("delete")
+_FIND: Final = Call("find")
+_SET: Final = Call("set")
+_COMMANDS: Final = {"find", "insert", "update", "delete", "findAndModify"}
+_HANDLE: Final[Mapping[str, Any]] = {
+    "read_preference": ReadPreference.PRIMARY,
+    "write_concern": WriteConcern("majority", j=True),
+}
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Rules:
+    """What bounds the calls of a kit.
+
+    Attributes:
+        retries: When to try again, and when to give up: attempts, delays, jitter; `attempts_max=None` for any number. Not by a
+            cron.
+        attempt: How long one attempt may take.
+        deadline: How long a call may take in all; None for as long as the policy has it.
+        budget: How many retries all calls together may send.
+        breaker: When nothing is tried any more, as nothing is answered.
+    """
+
+    retries: Policy = RETRIES
+    attempt: timedelta = ATTEMPT
+    deadline: timedelta | None = DEADLINE
+    budget: Budget = attrs.field(factory=Budget)
+    breaker: CircuitBreaker = BREAKER
+
+    def __attrs_post_init__(self) -> None:
+        check_type(self.retries, Policy, "retries")
+        if isinstance(self.retries.backoff, Cron):
+            raise Misuse("a kit does not try again by a cron", todo="use Fixed, Linear, Exponential or Series")
+        check_lengths(self, attempt=1, **({} if self.deadline is None else {"deadline": 1}))
+        check_type(self.budget, Budget, "budget")
+        check_type(self.breaker, CircuitBreaker, "breaker")
+        check_unit(self.retries, "retries")
+        check_unit(self.breaker, "breaker")
+
+
+_RULES: Final = Rules()
+
+
+# --- what bounds a call -------------------------------------------------------------------------------------------------
+
+
+@final
+class _Shared:
+    """What all calls of a kit have in common, in any thread."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules: Final = rules
+        self._lock = threading.Lock()
+        self._circuit: CircuitState = Closed()
+        self._tokens = rules.budget.capacity
+
+    def begun(self, *, is_retry: bool) -> int | Refused | NotApplied:
+        """The era under which an attempt is sent, or why it is not.
+
+        While the circuit is open a call that begins ends at once, and one that has begun before waits like for any failure.
+        """
+        with self._lock:
+            paid = pay(self.rules.budget, self._tokens) if is_retry else None
+            if isinstance(paid, Overspent):
+                return Refused(str(paid))
+            verdict = admit(self.rules.breaker, self._circuit, _now())
+            if isinstance(verdict, HoldBack):
+                return (NotApplied if is_retry else Refused)("nothing is tried: the circuit is open")
+            self._circuit = verdict.circuit
+            self._tokens = self._tokens if paid is None else paid.left
+            return verdict.era
+
+    def ended(self, era: int, reply: object, *, is_retry: bool) -> None:
+        failed = reply if isinstance(reply, Failure) else None
+        with self._lock:
+            self._circuit = recorded(self.rules.breaker, self._circuit, era, attempt_outcome(failed), _now())
+            if failed is None or isinstance(failed, Refused):
+                self._tokens = answered(self.rules.budget, self._tokens, is_retry=is_retry)
+
+
+def _now() -> Instant:
+    return Instant(time.monotonic_ns() // 1_000, WALL)
+
+
+@final
+class _Bounds:
+    """Those of one call. What is not sent because of them is refused, so that its program ends with what is known.
+
+    Attributes:
+        may_count: A step of an increment was done, or may be.
+        failures: How many attempts have failed on the way.
+        resent: How many requests the driver has sent again by itself.
+        has_failed: The last attempt has.
+        stopped: Why nothing was sent any more.
+        last: How the last attempt has failed, for people.
+    """
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+        deadline = shared.rules.deadline
+        self._until = None if deadline is None else _now() + duration(deadline)
+        self.may_count = self.has_failed = False
+        self.failures = self.resent = 0
+        self.stopped: Refused | None = None
+        self.last = ""
+
+    def begun(self) -> int | Refused | NotApplied:
+        """The era under which an attempt is sent now, or why it is not."""
+        if self._until is not None and self._until - _now() <= 0:
+            return self._stop(Refused("the deadline is over"))
+        era = self._shared.begun(is_retry=self.has_failed)
+        return self._stop(era) if isinstance(era, Refused) else era
+
+    def _stop(self, why: Refused) -> Refused:
+        self.stopped = Refused(f"{why.reason}{self.last}")
+        return self.stopped
+
+    @property
+    def patience(self) -> float:
+        """How long the attempt may take, in seconds."""
+        attempt = duration(self._shared.rules.attempt)
+        return (attempt if self._until is None else max(1, min(attempt, self._until - _now()))) / SECOND
+
+    def ended(self, era: int, effect: Effect[object], reply: object) -> None:
+        self._shared.ended(era, reply, is_retry=self.has_failed)
+        self.has_failed = isinstance(reply, (Ambiguous, NotApplied, NotDurable))
+        if isinstance(reply, Failure) and self.has_failed:
+            self.failures += 1
+            self.last = f"; before that: {reply.reason}"
+        if isinstance(effect, UpdateOne):
+            self.may_count |= reply == 1 or isinstance(reply, (Ambiguous, NotDurable))
+
+    @contextmanager
+    def counting(self) -> Generator[None, None, None]:
+        """Count what the driver sends again in the block: an effect is one command, beside those for indexes and the like."""
+        sent: list[str] = []
+        earlier = SENT.set(sent)
+        try:
+            yield
+        finally:
+            SENT.reset(earlier)
+            self.resent += max(0, sum(name in _COMMANDS for name in sent) - 1)
+
+    def fits(self, pause: Sleep) -> bool:
+        """Tell whether there is time for a pause. Where there is not, nothing is sent after it either."""
+        if self._until is None or self._until - _now() > pause.duration:
+            return True
+        self._until = _now()
+        return False
+
+
+# --- what is asked of the driver ----------------------------------------------------------------------------------------
+
+
+@final
+@attrs.frozen
+class _Ask:
+    """A call of a collection of either kind of client, what its answer is to the program, and what an error says of it."""
+
+    send: Callable[[Any], Any]
+    reply: Callable[[Any], object]
+    failed: Callable[[DriverError, Before], Failure] = failure
+    is_write: bool = True
+
+
+@contextmanager
+def _failing(client: MongoClient[Any] | AsyncMongoClient[Any], ask: _Ask) -> Generator[None, None, None]:
+    """What the driver raises in the block, as what it says of the effect."""
+    requests: Requests | None = [] if ask.is_write else None
+    earlier = REQUESTS.set(requests)
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise ask.failed(error, before(requests, error) if listens(client) else Before.NOTHING) from None
+    finally:
+        REQUESTS.reset(earlier)
+
+
+@final
+@attrs.frozen
+class _Order(Generic[T]):
+    """A call of the kit: a program, and what its calls of the driver are, of which collection.
+
+    Attributes:
+        ended: What is said of it, by what the program returned or the refusal that it raised; just that unless it is set.
+    """
+
+    collection: str
+    program: Callable[[], Program[object]]
+    asks: Mapping[str, _Ask]
+    ended: Callable[[Any, _Bounds], Any] = lambda result, _: result
+
+
+def _told(order: _Order[T], result: object, bounds: _Bounds) -> Sent[T]:
+    """What a caller is told: that the kit has sent nothing any more is no refusal of what was asked."""
+    sent: Sent[T] = order.ended(result, bounds)
+    if bounds.stopped is not None and not isinstance(sent, Done):
+        sent = attrs.evolve(sent, failure=NotApplied(bounds.stopped.reason), attempts=bounds.failures)
+    return attrs.evolve(sent, attempts=sent.attempts + bounds.resent)
+
+
+def _insert(
+    rules: Rules, collection: str, document: MutableMapping[str, Any], codec: bson.CodecOptions[Any]
+) -> _Order[None]:
+    check_collection(collection)
+    check_type(document, MutableMapping, "a document", "give a dict")
+    document.setdefault("_id", ObjectId())
+    # The id first, as it stands in the collection, so that it can be compared.
+    sent = _encoded(document, codec, "document")
+    if any(type(value) is Timestamp and value == _NO_TIME for key, value in document.items() if key != "_id"):
+        raise Misuse(
+            "a timestamp without a time cannot be inserted",
+            why="MongoDB puts its own time there, so that nobody knows the document again",
+            todo="put a time there, or have an update do it ($currentDate)",
+        )
+
+    async def look() -> Duplicate:
+        found: Any = await _LOOK
+        assert isinstance(found, Duplicate)
+        return found
+
+    def whose(found: Mapping[str, Any] | None) -> Duplicate:
+        if found is None:
+            return Duplicate.GONE
+        return Duplicate.OWN if found.raw == sent else Duplicate.ANOTHERS  # type: ignore[attr-defined]  # raw BSON
+
+    raw: bson.CodecOptions[Any] = codec.with_options(document_class=RawBSONDocument)
+    asks = {
+        _INSERT.name: _Ask(methodcaller("insert_one", RawBSONDocument(sent)), lambda _: None),
+        _LOOK.name: _Ask(
+            lambda held: held.with_options(codec_options=raw).find_one({"_id": {"$eq": document["_id"]}}),
+            whose,
+            is_write=False,
+        ),
+    }
+    return _Order(collection, lambda: insert(_INSERT, look, rules.retries), asks)
+
+
+_NO_TIME: Final = Timestamp(0, 0)
+
+
+def _encoded(given: Mapping[str, Any], codec: bson.CodecOptions[Any], what: str) -> bytes:
+    """What is sent for it. The driver would raise errors of many kinds, on its way."""
+    try:
+        return bson.encode(given, codec_options=codec)
+    except (*DRIVER_ERRORS, TypeError, ValueError, RecursionError) as error:
+        raise Misuse(f"the {what} has no BSON form", why=type(error).__name__) from None
+
+
+def _delete(
+    rules: Rules, collection: str, where: Mapping[str, Any], codec: bson.CodecOptions[Any], *, is_many: bool
+) -> _Order[int]:
+    check_collection(collection)
+    check_type(where, Mapping, "a filter", "give a dict in MongoDB's words")
+    encoded = _encoded(where, codec, "filter")
+    method, failed = ("delete_many", failure_of_deletions) if is_many else ("delete_one", failure)
+    is_fragile = is_many and any(each in encoded for each in _EXPRESSIONS)
+
+    def failed_once(error: DriverError, before: Before) -> Failure:
+        said = failed(error, before)
+        # Each way in which an expression fails has a code of its own.
+        is_no = isinstance(error, WriteError) and (
+            error.code not in CODES or isinstance(failure(error, Before.NOTHING), Refused)
+        )
+        return Refused(said.reason) if is_fragile and is_no else said
+
+    def ended(sent: Any, bounds: _Bounds) -> Any:
+        """An expression may fail at any document: some were deleted by then."""
+        is_no = isinstance(sent, NotDone) and isinstance(sent.failure, Refused) and bounds.stopped is None
+        return Unknown(sent.failure, sent.attempts) if is_fragile and is_no else sent
+
+    asks = {_DELETE.name: _Ask(methodcaller(method, where), lambda answer: answer.deleted_count, failed_once)}
+    return _Order(collection, lambda: send(_DELETE, Operation.RECOGNISED, rules.retries), asks, ended)
+
+
+_EXPRESSIONS: Final = (b"$expr\0", b"$where\0")
+"""By which a filter may fail at one document, and not at another, as BSON writes them."""
+
+
+def _by(key: object, by: str) -> dict[str, object]:
+    """The filter for a unique key."""
+    check_name(by, "a unique key")
+    if by.startswith("$"):
+        raise Misuse(f"{shown(by)} cannot name a unique key", todo='name the field of a unique index, as in by="email"')
+    return {by: {"$eq": key}}
+
+
+def _find(rules: Rules, collection: str, where: Mapping[str, Any], codec: bson.CodecOptions[Any]) -> _Order[Any]:
+    check_collection(collection)
+    _ = _encoded(where, codec, "key")
+    raw: bson.CodecOptions[Any] = codec.with_options(document_class=RawBSONDocument)
+
+    def ended(sent: Any, _: _Bounds) -> Any:
+        is_found = isinstance(sent, Done) and sent.reply is not None
+        return attrs.evolve(sent, reply=bson.decode(sent.reply, codec)) if is_found else sent
+
+    find = _Ask(
+        lambda held: held.with_options(codec_options=raw).find_one(where),
+        lambda found: found and found.raw,  # an answer to a program is immutable
+        is_write=False,
+    )
+    return _Order(collection, lambda: send(_FIND, Operation.READ, rules.retries), {_FIND.name: find}, ended)
+
+
+def _set(
+    rules: Rules,
+    collection: str,
+    where: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    codec: bson.CodecOptions[Any],
+    *,
+    is_upsert: bool,
+) -> _Order[Any]:
+    check_collection(collection)
+    check_type(fields, Mapping, "the fields to set", "give a dict in MongoDB's words")
+    _ = _encoded(where, codec, "key"), _encoded(fields, codec, "fields")
+    if not fields or "_id" in fields or not where.keys().isdisjoint(fields):
+        raise Misuse(
+            f"{shown(list(fields))} cannot be the fields to set",
+            why="there is at least one, and neither the _id nor the key of the document changes",
+        )
+
+    def failed_once(error: DriverError, before: Before) -> Failure:
+        said = failure(error, before)
+        # Another upsert has inserted the document at the same time: sent again, this one finds it.
+        is_raced = is_upsert and said.reason == duplicate_key(*where).reason
+        return NotApplied(said.reason) if is_raced else said
+
+    update = methodcaller("update_one", where, {"$set": dict(fields)}, upsert=is_upsert)
+    asks = {_SET.name: _Ask(update, lambda answer: None if is_upsert else answer.matched_count, failed_once)}
+    return _Order(collection, lambda: send(_SET, Operation.RECOGNISED, rules.retries), asks)
+
+
+def _count(rules: Rules, collection: str, key: str, token: str) -> _Order[None]:
+    check_collection(collection)
+    check_name(key, "a counter")
+    _ = token_field(token)
+    policy = rules.retries
+    increased = partial(increment, collection, key, token, attempts=policy.attempts_max, pauses=_pauses(policy))
+
+    async def there() -> Duplicate:
+        return Duplicate.GONE if await find_one(collection, Eq(ID, key)) is None else Duplicate.OWN
+
+    async def counted() -> object:
+        try:
+            return await increased()
+        except Misuse:  # there is no such counter yet
+            made = await insert(insert_one(collection, new_counter(key)), there, policy)
+        return await increased() if isinstance(made, Done) else made.failure
+
+    def ended(result: object, bounds: _Bounds) -> Sent[None]:
+        match result:
+            case Counted():
+                return Done(None, bounds.failures + 1)
+            case Full():
+                return NotDone(Refused(f"the counter is {result}: sweep it"))
+            case Failure() as failure if not bounds.may_count:
+                return NotDone(failure, bounds.failures + 1)
+            case Failure() as failure:
+                return Unknown(failure, bounds.failures + 1)
+            case _:
+                end = Unknown if bounds.may_count else NotDone
+                return end(Ambiguous(f"{result}{bounds.last}"), bounds.failures)
+
+    return _Order(collection, counted, {}, ended)
+
+
+def _pauses(policy: Policy) -> Pauses:
+    elapsed = None if policy.attempts_max == 1 else policy.elapsed_max
+    return Pauses(policy.backoff, policy.jitter_ppm, elapsed)  # type: ignore[arg-type]  # no cron
+
+
+def _sweep(rules: Rules, collection: str, key: str | None) -> _Order[None]:
+    check_collection(collection)
+    if key is not None:
+        check_name(key, "a counter")
+    swept = partial(sweep_all, collection) if key is None else partial(sweep, collection, key)
+    attempts, pauses = rules.retries.attempts_max, _pauses(rules.retries)
+
+    def ended(result: object, bounds: _Bounds) -> Sent[None]:
+        if isinstance(result, Failure):
+            return NotDone(result, bounds.failures + 1)
+        if not result:
+            return NotDone(Ambiguous(f"not all is swept{bounds.last}"), bounds.failures)
+        return Done(None, bounds.failures + 1)
+
+    return _Order(collection, lambda: swept(attempts=attempts, pauses=pauses), {}, ended)
+
+
+def _counted(rules: Rules, collection: str, key: str) -> _Order[int]:
+    check_collection(collection)
+    check_name(key, "a counter")
+
+    async def counted() -> Sent[int]:
+        found = await send(find_one(collection, Eq(ID, key)), Operation.READ, rules.retries)
+        if not isinstance(found, Done):
+            return NotDone(found.failure, found.attempts)  # a read does nothing
+        return Done(0 if found.reply is None else counter_of(found.reply).count, found.attempts)
+
+    return _Order(collection, counted, {})
+
+
+# --- the kit ------------------------------------------------------------------------------------------------------------
+
+_SENT: Final = (*get_args(StoreOperation), Call)
+
+
+class _Calls(Generic[K]):
+    """The calls of a kit, for either kind of client."""
+
+    _store_kind: ClassVar[type[Any]]
+
+    def __init__(self, client: K, database: str, rules: Rules = _RULES) -> None:
+        self._store = self._store_kind(client, database)
+        check_type(rules, Rules, "the rules of a kit")
+        if client.options.retry_writes and not listens(client):
+            raise Misuse(
+                "the client does not tell of each request that it sends",
+                why="it sends writes again by itself (retryWrites), and a request that is late may be done after a refusal",
+                todo=f"make it by tidegate_adapters.mongo.connect, or with event_listeners=[{Attempts.__name__}()]",
+            )
+        self._client, self._codec, self._rules, self._shared = client, client.codec_options, rules, _Shared(rules)
+        self._database = client.get_database(database, read_concern=settled(client), **_HANDLE)
+
+    async def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
+        """As `Kit.insert`."""
+        return await self._carry_out(_insert(self._rules, collection, document, self._codec))
+
+    async def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
+        """As `Kit.find_one`."""
+        return _read(await self._carry_out(_find(self._rules, collection, _by(key, by), self._codec)))
+
+    async def set_fields(
+        self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id"
+    ) -> Sent[int]:
+        """As `Kit.set_fields`."""
+        return await self._carry_out(_set(self._rules, collection, _by(key, by), fields, self._codec, is_upsert=False))
+
+    async def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
+        """As `Kit.upsert`."""
+        return await self._carry_out(_set(self._rules, collection, _by(key, by), fields, self._codec, is_upsert=True))
+
+    async def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
+        """As `Kit.delete`."""
+        return await self._carry_out(_delete(self._rules, collection, _by(key, by), self._codec, is_many=False))
+
+    async def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
+        """As `Kit.delete_many`."""
+        return await self._carry_out(_delete(self._rules, collection, where, self._codec, is_many=True))
+
+    async def count(self, collection: str, key: str, token: str) -> Sent[None]:
+        """As `Kit.count`."""
+        return await self._carry_out(_count(self._rules, collection, key, token))
+
+    async def counted(self, collection: str, key: str) -> Done[int] | NotDone:
+        """As `Kit.counted`."""
+        return _read(await self._carry_out(_counted(self._rules, collection, key)))
+
+    async def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
+        """As `Kit.sweep`."""
+        return _read(await self._carry_out(_sweep(self._rules, collection, key)))
+
+    async def _carry_out(self, order: _Order[T]) -> Sent[T]:
+        bounds, held = _Bounds(self._shared), self._database[order.collection]
+
+        async def asked(ask: _Ask) -> object:
+            if (missing := await self._store.unready(ask)) is not None:
+                raise missing
+            with _failing(self._client, ask):
+                return ask.reply(await self._store.call(partial(ask.send, held)))
+
+        calls = {name: partial(asked, ask) for name, ask in order.asks.items()}
+        handle = choosing(documents(self._store.carry_out), local_async(calls), {Sleep: self._sleep})
+
+        async def bounded(effect: Effect[object]) -> object:
+            if not isinstance(effect, _SENT):
+                return await handle(effect) if not isinstance(effect, Sleep) or bounds.fits(effect) else None
+            era = bounds.begun()
+            if isinstance(era, Failure):
+                return era
+            with bounds.counting(), pymongo.timeout(bounds.patience):
+                try:
+                    reply = await handle(effect)
+                except Failure as failed:
+                    reply = failed
+            bounds.ended(era, effect, reply)
+            return reply
+
+        try:
+            result = await self._run(order.program(), bounded)
+        except Failure as failed:
+            result = failed
+        return _told(order, result, bounds)
+
+    async def _sleep(self, effect: Sleep) -> object:
+        return await local_async()[Sleep](effect)
+
+    async def _run(self, program: Program[object], handle: Callable[[Effect[object]], Any]) -> object:
+        return await run_async(program, handle)
+
+
+@final
+class AsyncKit(_Calls[AsyncMongoClient[Any]]):
+    """The same as `Kit` for an event loop; the client is one of `tidegate_adapters.mongo.connect_async`."""
+
+    _store_kind = AsyncMongo
+
+
+@final
+class _SyncCalls(_Calls[MongoClient[Any]]):
+    """Calls of which none suspends."""
+
+    _store_kind = Mongo
+
+    async def _sleep(self, effect: Sleep) -> object:
+        return local()[Sleep](effect)
+
+    async def _run(self, program: Program[object], handle: Callable[[Effect[object]], Any]) -> object:
+        return run(program, lambda effect: at_once(handle(effect)))
+
+
+@final
+class Kit:
+    """Writes of application code that survive the network. Its methods may be called from any thread.
+
+    Each of them returns `Done`, `NotDone` or `Unknown`, and raises for misuse, and for a server that is no replica set, alone.
+
+    Args:
+        client: Best from `tidegate_adapters.mongo.connect`. Make one kit for each client and database: what its calls have in
+            common is the budget of retries and the circuit.
+        database: Where the collections are.
+        rules: What bounds the calls.
+
+    Raises:
+        Misuse: It is no client of this kind, it asks for no acknowledgements, it sends writes again and does not tell of it,
+            or the database cannot have that name.
+    """
+
+    def __init__(self, client: MongoClient[Any], database: str, rules: Rules = _RULES) -> None:
+        self._calls = _SyncCalls(client, database, rules)
+
+    def insert(self, collection: str, document: MutableMapping[str, Any]) -> Sent[None]:
+        """Insert a document under an id of one's own.
+
+        Args:
+            collection: Where.
+            document: In pymongo's words. As pymongo does, it gets an `_id` where it has none; so the very same can be sent
+                again, in another call as well.
+
+        Returns:
+            `Done` if it stands there, be it by an earlier call; `NotDone` if this call has not inserted it, as where another's
+            has the id; `Unknown` if that is not known.
+
+        Raises:
+            Misuse: It has no BSON form, or a timestamp without a time, or the collection cannot have that name.
+        """
+        return at_once(self._calls.insert(collection, document))
+
+    def find_one(self, collection: str, key: object, *, by: str = "_id") -> Done[Any] | NotDone:
+        """Read one document.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            by: The field of the unique key.
+
+        Returns:
+            `Done` with the document as pymongo reads it, or with None if there is none; else `NotDone`.
+
+        Raises:
+            Misuse: The key has no BSON form, or the collection or the field cannot have that name.
+        """
+        return at_once(self._calls.find_one(collection, key, by=by))
+
+    def set_fields(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[int]:
+        """Set fields of one document to values (`$set`). A request that is sent again overwrites what others have set meanwhile.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            fields: The new values by field, or by dotted path.
+            by: The field of the unique key.
+
+        Returns:
+            `Done` with how many documents the last attempt has matched, 1 or 0; `NotDone`, or `Unknown`.
+
+        Raises:
+            Misuse: The key or a field has no BSON form, the fields are empty or contain the key, or a name is not valid.
+        """
+        return at_once(self._calls.set_fields(collection, key, fields, by=by))
+
+    def upsert(self, collection: str, key: object, fields: Mapping[str, Any], *, by: str = "_id") -> Sent[None]:
+        """Set fields of one document, as `set_fields`; the document is inserted if there is none.
+
+        Args:
+            collection: The collection.
+            key: The `_id`, or the value of the field `by`.
+            fields: The new values by field, or by dotted path.
+            by: The field of the unique key. It has a unique index, or two upserts at one time insert two documents.
+
+        Returns:
+            `Done`, `NotDone` or `Unknown`.
+
+        Raises:
+            Misuse: As `set_fields`.
+        """
+        return at_once(self._calls.upsert(collection, key, fields, by=by))
+
+    def delete(self, collection: str, key: object, *, by: str = "_id") -> Sent[int]:
+        """Delete the document of that key.
+
+        Args:
+            collection: Where.
+            key: The `_id`, or the value of the field `by`. A document that others insert under it meanwhile may be deleted, too.
+            by: The field of the unique key.
+
+        Returns:
+            `Done` if there is none, with how many the last attempt has deleted; `NotDone`, or `Unknown`.
+
+        Raises:
+            Misuse: The id has no BSON form, or the collection cannot have that name.
+        """
+        return at_once(self._calls.delete(collection, key, by=by))
+
+    def delete_many(self, collection: str, where: Mapping[str, Any]) -> Sent[int]:
+        """Delete all documents that match.
+
+        Args:
+            collection: Where.
+            where: The filter, in pymongo's words; `{}` for all.
+
+        Returns:
+            `Done` if none is left of those that were there, with how many the last attempt has deleted; `NotDone` if none was
+            deleted, or `Unknown`, also where the server refuses a filter that has an expression (`$expr`, `$where`), which
+            may fail in the midst.
+
+        Raises:
+            Misuse: The filter has no BSON form, or the collection cannot have that name.
+        """
+        return at_once(self._calls.delete_many(collection, where))
+
+    def count(self, collection: str, key: str, token: str) -> Sent[None]:
+        """Add one to a counter, exactly once; it is made where there is none.
+
+        Args:
+            collection: Where the counters are.
+            key: The counter's id.
+            token: An id of this increment, which no other one has, such as `str(ObjectId())`; it becomes a part of the name of a
+                field, so it has no dot.
+
+        Returns:
+            `Done` if it is counted; `NotDone` if it is not, and no sweep will; `Unknown` otherwise: the next sweep counts it if
+            its first step was done, and the same token may be sent again until then.
+
+        Raises:
+            Misuse: A name cannot be one, or what has that id is no counter.
+        """
+        return at_once(self._calls.count(collection, key, token))
+
+    def counted(self, collection: str, key: str) -> Done[int] | NotDone:
+        """Read a counter: how many are counted by now; 0 where there is none."""
+        return at_once(self._calls.counted(collection, key))
+
+    def sweep(self, collection: str, key: str | None = None) -> Done[None] | NotDone:
+        """Count what callers have left behind, at any time; three sweeps at rest leave nothing but the count.
+
+        Args:
+            collection: Where the counters are.
+            key: The counter's id; None for each in which something is left, which the server finds.
+
+        Returns:
+            `Done`, or `NotDone` if some of it is left for the next sweep.
+        """
+        return at_once(self._calls.sweep(collection, key))
+
+
+def _read(sent: Sent[T]) -> Done[T] | NotDone:
+    """What nothing depends on is never unknown."""
+    return NotDone(sent.failure, sent.attempts) if isinstance(sent, Unknown) else sent

@@ -1,0 +1,87 @@
+"""What the standard library's loggers say, as lines for people or as one JSON object a line.
+
+What is logged with `extra=` (topic, partition, offset, attempt) becomes fields of the object. What looks like a secret is
+left out of messages, tracebacks and fields, and nothing moves a cursor or forges a line: `tidegate_adapters.base.redaction`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime
+from textwrap import indent
+from typing import Final, Literal, TextIO, TypeAlias, assert_never, final
+
+from tidegate_adapters.base.redaction import clean, is_secret_name, one_line, redacted
+
+LogFormat: TypeAlias = Literal["text", "json"]
+_OF_ALL: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+"""What every record of a logger has."""
+_BELOW: Final = "    "
+
+
+def log_to(stream: TextIO, form: LogFormat, level: str) -> None:
+    """Let all loggers write to a stream, and nowhere else; but the requests of aiokafka are not written.
+
+    Args:
+        stream: Where to.
+        form: Lines for people, or an object a line.
+        level: What is below is not written: a name of `logging`, such as INFO.
+    """
+    handler = logging.StreamHandler(stream)
+    match form:
+        case "text":
+            handler.setFormatter(_Lines())
+        case "json":
+            handler.setFormatter(_Objects())
+        case _:
+            assert_never(form)
+    logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # below, it writes requests, and with them passwords
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+@final
+class _Lines(logging.Formatter):
+    """Time, level, logger and message on a line; a traceback below, indented: a line of it is none of the log's."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_at(record)} {record.levelname:<7} {record.name}: {one_line(redacted(record.getMessage()))}"
+        trace = _trace(self, record)
+        return f"{line}\n{indent(clean(trace), _BELOW, lambda _: True)}" if trace else line
+
+
+@final
+class _Objects(logging.Formatter):
+    """One object a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, object] = {
+            "time": _at(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redacted(record.getMessage()),
+        }
+        for name, value in vars(record).items():
+            if name not in _OF_ALL:
+                found[name] = "***" if is_secret_name(name) else _field(value)
+        if trace := _trace(self, record):
+            found["exception"] = trace
+        return json.dumps(found)
+
+
+def _at(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return redacted(formatter.formatException(record.exc_info)) if record.exc_info else ""
+
+
+def _field(value: object) -> object:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case list() | tuple():
+            return [*map(_field, value)]
+        case _:
+            return redacted(str(value))

@@ -1,0 +1,236 @@
+"""Records runs of production, so that they can be executed again: `tidegate replay RECORDING TARGET`.
+
+A recorder wraps the handle that carries out the effects of one run, or a worker calls it with each event of its reducer and
+the commands that followed. It writes a line for each, as `tidegate.sim.recording` has them, and hands it to the operating system at once,
+so that a process that is killed leaves all lines but perhaps the last one whole.
+
+    with Recorder(path, "transition", arguments) as recorder:
+        answer = run(transition(*arguments), recorder.recorded(handle))
+
+    with Recorder(path, "orders", kind="reducer") as recorder:
+        await Worker(topics, handle, ..., record=recorder.stepped).run()
+
+What looks like a secret never reaches the file: texts and bytes under a name such as `password`, `token` or `api_key`,
+numbers under a name such as `password`, and any text that has the user part of a URI or `secret=...` in it. What is given
+to user code by position has no name that could tell, so of the arguments of a `Call` no text and no bytes are written. A
+function of the caller's hides more: it is given the names that lead to a value, and the value; what a `Call` answers stands
+under the name of the call. A label stands instead, which is the same for the same value within one recording and says
+nothing beyond it, for its key is never written.
+
+A recorder never fails a run: where a line cannot be made or written, whatever is raised, it says so in the log, once, and
+stops. Only the type of what the caller's code raises is logged, for its message may hold the very secret.
+
+Known not to work: a secret that no name and no form gives away, such as a text that a call of a harmless name answers.
+Whoever records says so with `is_secret`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_bytes
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias, final
+
+from tidegate.model.effects import Effect, Failure
+from tidegate.model.errors import Misuse
+from tidegate.sim import recording
+from tidegate.sim.tagged import FieldPath
+from tidegate_adapters.base.redaction import is_secret_name, may_be_redacted, redacted
+from tidegate_adapters.runtime.driver import AsyncHandle, Handle
+
+log: Final = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+
+IsSecret: TypeAlias = Callable[[FieldPath, object], bool]
+"""The names that lead to a value, outermost first, and the value: must it not be written?"""
+
+_SECRET_TEXT: Final = re.compile(r"(?i)token")
+"""Names under which no text is written; numbers are, for a fencing token is one."""
+_BY_POSITION: Final = ("arguments", "")
+"""What leads to an argument of a `Call`."""
+_LABEL_LENGTH: Final = 12
+
+
+def _nothing_more(path: FieldPath, value: object) -> bool:  # noqa: ARG001  the one that hides nothing more
+    return False
+
+
+@lru_cache(1024)
+def _is_secret_path(path: FieldPath) -> bool:
+    return any(map(is_secret_name, path))
+
+
+@lru_cache(1024)
+def _is_of_secret_text(path: FieldPath) -> bool:
+    return path[-2:] == _BY_POSITION or any(map(_SECRET_TEXT.search, path))
+
+
+def _looks_secret(path: FieldPath, value: object) -> bool:
+    """Does the value look like a secret, by the names that lead to it, for want of one, or by what it says?"""
+    if _is_secret_path(path):
+        return True
+    if not isinstance(value, str | bytes):
+        return False
+    text = value if isinstance(value, str) else value.decode(errors="replace")
+    return _is_of_secret_text(path) or redacted(text) != text
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+@final
+class Recorder:
+    """Records one run into a file that must not be there yet.
+
+    Args:
+        path: The file; nobody but its owner may read it.
+        program: What it is a run of, for whoever reads it.
+        arguments: Of the run; a digest of them is written.
+        kind: Of a program, or of a reducer.
+        is_secret: What must not be written, besides what looks like a secret.
+
+    Raises:
+        Misuse: The file is there already, or cannot be made.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        program: str,
+        arguments: tuple[object, ...] = (),
+        *,
+        kind: Literal["program", "reducer"] = "program",
+        is_secret: IsSecret = _nothing_more,
+    ) -> None:
+        self.path = Path(path)
+        self._key, self._is_secret = token_bytes(), is_secret
+        self._lock, self._count, self._fails = threading.Lock(), 0, False
+        try:
+            self._file = open(path, "x", encoding="utf-8", newline="\n", opener=_for_its_owner)  # noqa: SIM115  with an opener, and for the whole run
+        except OSError as error:
+            raise Misuse(f"cannot record into {path}", why=error.strerror or str(error)) from error
+        self._write(lambda _: recording.header(program, kind, self._digest(arguments)))
+
+    def recorded(self, handle: Handle) -> Handle:
+        """A handle that does the same, and is recorded."""
+
+        def carried_out(effect: Effect[object]) -> object:
+            try:
+                reply = handle(effect)
+            except Failure as failure:
+                self._replied(effect, failure)
+                raise
+            except BaseException as error:
+                self._ended(effect, error)
+                raise
+            self._replied(effect, reply)
+            return reply
+
+        return carried_out
+
+    def recorded_async(self, handle: AsyncHandle) -> AsyncHandle:
+        """The same for an event loop."""
+
+        async def awaited(effect: Effect[object], carried_out: Awaitable[object]) -> object:
+            try:
+                reply = await carried_out
+            except Failure as failure:
+                self._replied(effect, failure)
+                raise
+            except BaseException as error:
+                self._ended(effect, error)
+                raise
+            self._replied(effect, reply)
+            return reply
+
+        return lambda effect: awaited(effect, handle(effect))
+
+    def stepped(self, event: object, commands: Iterable[Effect[object]]) -> None:
+        """A reducer has taken an event, and these commands followed."""
+        made = tuple(commands)
+        self._write_next(lambda number: recording.handled(number, event, made, self._hide))
+
+    def close(self) -> None:
+        """The run has ended by itself."""
+        self._write(recording.last)
+        self._shut()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._shut()
+
+    def _replied(self, effect: Effect[object], reply: object) -> None:
+        self._write_next(lambda number: recording.replied(number, effect, reply, self._hide))
+
+    def _ended(self, effect: Effect[object], error: BaseException) -> None:
+        self._write_next(lambda number: recording.ended(number, effect, error, self._hide))
+
+    def _hide(self, path: FieldPath, value: object) -> str | None:
+        if isinstance(value, tuple):
+            return "one of them" if self._hides_any(path, value) else None
+        if not _looks_secret(path, value) and not self._is_secret(path, value):
+            return None
+        return hmac.new(self._key, repr(value).encode(errors="replace"), sha256).hexdigest()[:_LABEL_LENGTH]
+
+    def _hides_any(self, path: FieldPath, items: tuple[object, ...]) -> bool:
+        """Of whole numbers, or of byte strings and None."""
+        if _is_secret_path(path):
+            return True
+        strings = () if isinstance(items[0], int) else [each for each in items if isinstance(each, bytes)]
+        if strings and (_is_of_secret_text(path) or may_be_redacted(b" ".join(strings).decode(errors="replace"))):
+            return True
+        return self._is_secret is not _nothing_more and any(
+            self._is_secret(path, each) for each in items if each is not None
+        )
+
+    def _digest(self, arguments: tuple[object, ...]) -> str:
+        return sha256(recording.digest_of(arguments, self._without_label).encode(errors="replace")).hexdigest()
+
+    def _without_label(self, path: FieldPath, value: object) -> str | None:
+        """The digest of the arguments must not depend on the key, and must not be guessed from a secret."""
+        return None if self._hide(path, value) is None else ""
+
+    def _write_next(self, line: Callable[[int], str]) -> None:
+        with self._lock:
+            self._count += 1
+            self._put(line)
+
+    def _write(self, line: Callable[[int], str]) -> None:
+        with self._lock:
+            self._put(line)
+
+    def _shut(self) -> None:
+        try:
+            self._file.close()
+        except OSError as error:  # it writes what it could not write before
+            self._stop(error)
+
+    def _put(self, line: Callable[[int], str]) -> None:
+        if self._fails:
+            return
+        try:
+            self._file.write(line(self._count))
+            self._file.flush()
+        except Exception as error:  # noqa: BLE001  the caller's code and values are in it, and the run matters more
+            self._stop(error)
+
+    def _stop(self, error: Exception) -> None:
+        if not self._fails:
+            log.warning("recording stops: %s", error if isinstance(error, OSError | Misuse) else type(error).__name__)
+        self._fails = True

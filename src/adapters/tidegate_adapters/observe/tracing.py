@@ -1,0 +1,230 @@
+"""A span of OpenTelemetry for each call of a handler, after its conventions for messaging (1.44).
+
+    name          process orders, of kind CONSUMER
+    parent        what the header `traceparent` names, which is a link as well; without one, the span begins a trace
+    of a batch    the links of its records, and how many they are (messaging.batch.message_count), with no parent and no offset
+    attributes    messaging.system, .operation.name, .operation.type, .destination.name, .destination.partition.id,
+                  .consumer.group.name, .kafka.offset, .kafka.message.tombstone; error.type where it has failed
+    events        what the handler has raised, or `decode`, or what has sent its answer, as `exception`
+    children      what the handler answers with is sent with a `traceparent` that names the span, behind its other headers;
+                  one that has a `traceparent` keeps it, and dead letters have that of their record
+
+The span is current while the handler runs and its answer is sent, so spans of its own are below it; what is sent in a
+transaction is sent later, with the commit. Each attempt has a span. Keys, values and other
+headers of records are in no span; what looks like a secret in an exception is left out of it. Where the provider raises there is no
+span, which is logged, and the handler is called all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Final
+
+import attrs
+
+from tidegate import __version__
+from tidegate.model.errors import MissingExtra
+from tidegate.model.records import Record, Send
+from tidegate_adapters.base.redaction import redacted
+from tidegate_adapters.base.safe_log import Lines
+from tidegate_adapters.runtime.handlers import Around, Called, Then, Unread
+from tidegate_adapters.runtime.later import Later
+
+try:
+    from opentelemetry.context import Context
+    from opentelemetry.propagators.textmap import Getter
+    from opentelemetry.trace import (
+        INVALID_SPAN,
+        Link,
+        NonRecordingSpan,
+        Span,
+        SpanContext,
+        SpanKind,
+        StatusCode,
+        Tracer,
+        TracerProvider,
+        get_current_span,
+        set_span_in_context,
+    )
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as missing:
+    raise MissingExtra("tidegate_adapters.observe.tracing", "tracing", missing) from missing
+
+__all__ = ["NOTHING", "PARENT", "TracerProvider", "carried", "creator_of", "current", "note", "note_kind", "traced"]
+
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+NOTHING: Final = Context()
+PARENT: Final = "traceparent"
+_say: Final = Lines(logging.getLogger(__name__))
+
+
+class _Headers(Getter[Record]):
+    """The headers of a record as the propagator asks for them."""
+
+    def get(self, carrier: Record, key: str) -> list[str] | None:
+        found = [
+            value.decode("ascii", "replace")
+            for name, value in carrier.headers
+            if name.lower() == key and value is not None
+        ]
+        return found or None
+
+    def keys(self, carrier: Record) -> list[str]:
+        return [name for name, _ in carrier.headers]
+
+
+_HEADERS: Final = _Headers()
+
+
+def traced(provider: TracerProvider, group: str) -> Around:
+    """What puts a span around each call of handlers.
+
+    Args:
+        provider: Makes the spans.
+        group: The consumer group.
+    """
+    return partial(_traced, provider.get_tracer("tidegate", __version__), group)
+
+
+def _traced(tracer: Tracer, group: str, call: Called, then: Then | None = None) -> Called:
+    async def in_span(given: Record | tuple[Record, ...]) -> object:
+        records = (given,) if isinstance(given, Record) else given
+        creators = [_creator(each) for each in records]
+        is_child = isinstance(given, Record) and creators[0].is_valid
+        with current(
+            tracer,
+            f"process {records[0].topic}",
+            set_span_in_context(NonRecordingSpan(creators[0]), NOTHING) if is_child else NOTHING,
+            _of_record(given, group) if isinstance(given, Record) else _of_batch(given, group),
+            [Link(each) for each in creators if each.is_valid],
+        ) as span:
+            try:
+                reply = _children(await call(given), span)
+                for each in reply if isinstance(reply, tuple) else (reply,):
+                    if isinstance(each, Unread):
+                        note(span, each.error)
+                return reply if reply is None or then is None else await then(given, reply)
+            except BaseException as error:
+                is_parked = isinstance(error, Later) and isinstance(given, Record)
+                if not is_parked:
+                    note(span, error)
+                raise
+
+    return in_span
+
+
+@contextmanager
+def current(
+    tracer: Tracer, name: str, parent: Context, attributes: Mapping[str, str | int | bool], links: Sequence[Link]
+) -> Generator[Span, None, None]:
+    """A span that is current within the block.
+
+    What makes and takes spans, as a processor of the user's, may raise: that is logged, and the block is run all the same.
+
+    Args:
+        tracer: Makes it.
+        name: What it is called.
+        parent: Where its parent is, if it has one.
+        attributes: What it says.
+        links: Whom it names besides.
+    """
+    stack = ExitStack()
+    span: Span = INVALID_SPAN
+    try:
+        made = tracer.start_as_current_span(
+            name, parent, SpanKind.CONSUMER, attributes, links, record_exception=False, set_status_on_exception=False
+        )
+        span = stack.enter_context(made)
+    except Exception as error:  # noqa: BLE001  of the user's provider
+        _say(logging.ERROR, "no span %s", name, error=error)
+    try:
+        yield span
+    finally:
+        try:
+            stack.close()
+        except Exception as error:  # noqa: BLE001  the same
+            _say(logging.ERROR, "no span %s", name, error=error)
+
+
+def _children(reply: object, span: Span) -> object:
+    """What a handler has answered with, where what is to be sent names the span as its parent, unless it names another."""
+    added = tuple((name, value.encode("ascii")) for name, value in carried(set_span_in_context(span)).items())
+
+    def child(each: object) -> object:
+        if not isinstance(each, Send) or any(name.lower() == PARENT for name, _ in each.headers):
+            return each
+        return attrs.evolve(each, headers=(*each.headers, *added))
+
+    return tuple(map(child, reply)) if isinstance(reply, Iterable) else child(reply)
+
+
+def carried(context: Context | None = None) -> dict[str, str]:
+    """What names the span of a context, or of the current one, to others: `PARENT`, where there is one, and its state."""
+    found: dict[str, str] = {}
+    _PROPAGATOR.inject(found, context)
+    return found
+
+
+def creator_of(traceparent: str | None) -> SpanContext:
+    """The span that a `traceparent` names; one that is not valid where it names none."""
+    context = NOTHING if traceparent is None else _PROPAGATOR.extract({PARENT: traceparent}, NOTHING)
+    return get_current_span(context).get_span_context()
+
+
+def _creator(record: Record) -> SpanContext:
+    """The span that its header names."""
+    context = _PROPAGATOR.extract(record, NOTHING, _HEADERS) if record.headers else NOTHING
+    return get_current_span(context).get_span_context()
+
+
+def _of_record(record: Record, group: str) -> Mapping[str, str | int | bool]:
+    found = {**_of_place(record, group), "messaging.kafka.offset": record.offset}
+    return found if record.value is not None else {**found, "messaging.kafka.message.tombstone": True}
+
+
+def _of_batch(records: tuple[Record, ...], group: str) -> Mapping[str, str | int | bool]:
+    return {**_of_place(records[0], group), "messaging.batch.message_count": len(records)}
+
+
+def _of_place(record: Record, group: str) -> Mapping[str, str | int | bool]:
+    return {
+        "messaging.system": "kafka",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": record.topic,
+        "messaging.destination.partition.id": str(record.partition),
+        "messaging.consumer.group.name": group,
+    }
+
+
+def note(span: Span, error: BaseException) -> None:
+    """The call has failed."""
+    if not span.is_recording():
+        return
+    kind = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
+    note_kind(span, kind, redacted(_text(error)), redacted("".join(traceback.format_exception(error))))
+
+
+def note_kind(span: Span, kind: str, message: str, stacktrace: str) -> None:
+    """The call has failed with an error of this kind; the texts have no secrets."""
+    span.set_attribute("error.type", kind)
+    span.set_status(StatusCode.ERROR, kind)
+    span.add_event(
+        "exception",
+        {
+            "exception.type": kind,
+            "exception.message": message,
+            "exception.stacktrace": stacktrace,
+        },
+    )
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  the user's own __str__
+        return ""

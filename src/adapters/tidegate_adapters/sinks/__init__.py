@@ -1,0 +1,1 @@
+"""The port of sinks, and the outbox that delivers to one."""

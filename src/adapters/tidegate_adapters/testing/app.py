@@ -1,0 +1,117 @@
+"""An app of a production module, served on a fresh embedded store for as long as a test needs it.
+
+    async with app.testing() as store:
+        assert await (await square.enqueue(3)).result() == 9
+
+Tasks, and whoever enqueues them, are those of the module: nothing of it is changed for the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import Any, Final, Protocol, TypeVar
+
+import attrs
+
+from tidegate.model.errors import Misuse
+from tidegate.model.instants import MILLISECOND
+from tidegate.retries.polling import PollingBounds
+from tidegate_adapters.embedded.store import Embedded
+
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+T = TypeVar("T")
+
+_POLLING: Final = PollingBounds(least=MILLISECOND, most=20 * MILLISECOND, jitter=0)
+_EVERY: Final = timedelta(milliseconds=20)
+_DRAIN: Final = timedelta(seconds=1)
+
+
+class App(Protocol):
+    """An app that serves and stops."""
+
+    settings: Any
+
+    async def serve(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Testable(Protocol[S_co]):
+    """An app that a test can serve."""
+
+    def testing(self) -> AbstractAsyncContextManager[S_co]: ...
+
+
+class OnEmbedded(Protocol):
+    """What the fixture `on_embedded` is."""
+
+    def __call__(self, app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T: ...
+
+
+def on_embedded(app: Testable[S], test: Callable[[S], Awaitable[T]]) -> T:
+    """Await a function, called with what `app.testing()` gives, while that block lasts.
+
+    Args:
+        app: The app.
+        test: The function.
+
+    Returns:
+        What it returns.
+    """
+
+    async def main() -> T:
+        async with app.testing() as store:
+            return await test(store)
+
+    return asyncio.run(main())
+
+
+@asynccontextmanager
+async def tested(
+    app: App, begin: Callable[[Embedded, Any], None], is_serving: Callable[[], bool]
+) -> AsyncGenerator[Embedded, None]:
+    """Serve an app on a fresh store while the block lasts; afterwards the app is as it was before.
+
+    Args:
+        app: The app. It looks for work each few milliseconds, waits a second for what runs at the end, and shows nothing.
+        begin: Lets it begin anew, on that store and told that.
+        is_serving: Whether it has begun to handle.
+
+    Returns:
+        The store.
+
+    Raises:
+        Misuse: The app is connected or served already.
+        Exception: What `serve` raises, after the block.
+    """
+    kept = dict(vars(app))
+    if kept["_is_served"] or kept.get("_open"):
+        raise Misuse(f"{app!r} is connected already", todo="test it where nothing else uses it")
+    told, store = app.settings, Embedded()
+    settings = attrs.evolve(
+        told, uri=None, polling=_POLLING, paused_every=_EVERY, drain=min(told.drain, _DRAIN), metrics_port=None, page_port=None
+    )  # fmt: skip
+    vars(app)["_is_stopping"] = asyncio.Event()
+    begin(store, settings)
+    serving = asyncio.create_task(app.serve())
+    try:
+        while not (is_serving() or serving.done()):  # noqa: ASYNC110  it has no event for that
+            await asyncio.sleep(0.001)
+        if serving.done():
+            await serving
+            raise Misuse(f"{app!r} ended before the test began", todo="let nothing stop it")  # noqa: TRY301  as serve raises
+        yield store
+    except BaseException:
+        app.stop()  # and once more below: what runs is not waited for
+        raise
+    finally:
+        app.stop()
+        try:
+            await serving
+        finally:
+            vars(app).clear()
+            vars(app).update(kept)

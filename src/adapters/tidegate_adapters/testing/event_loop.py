@@ -1,0 +1,493 @@
+"""An asyncio event loop for tests: its time is virtual, and its seed decides which of the tasks that are ready goes first.
+
+    async def main(random: Random) -> None: ...
+    run(main, seed=7)
+
+Real asyncio code runs on it, with whatever stands for its network in memory. The same seed gives the same run, so a race is
+found by trying seeds and looked into by trying one again; with pytest the fixture `seeded` does both. What it promises:
+
+    L1  The same seed gives the same run: the order of steps, the instants, the order of sets of tasks and futures, and what
+        code draws from `random`, whose state is put back at the end.
+    L2  Time moves only when nothing is ready, to the earliest timer; or where a test stalls the loop (`stall`).
+    L3  Of the tasks that are ready in one turn, each may go first. Plain callbacks keep the order in which they were
+        registered, which asyncio documents and code relies on; timers of one instant have none.
+    L4  A run in which nothing is ready and no timer runs ends at once, and says which task waits where (`Deadlock`); one
+        that goes on and on ends after `TURNS_MAX` turns (`Endless`).
+    L5  What only the exception handler of a loop is told fails the run (`Unhandled`): a callback that raised, a task whose
+        exception nobody retrieved.
+    L6  Nothing comes from outside: sockets, processes, pipes, signals and callbacks of threads are refused. What is handed to
+        an executor is called by the loop itself, and takes no time.
+    L7  `time.monotonic`, `time.time` and their like in nanoseconds show the loop's time to the thread that runs it; the second
+        two as if a run began at `EPOCH_S`.
+
+Not controlled: other clocks, and functions that were imported by name (`from time import monotonic`); random numbers that do
+not come from the functions of `random`; and the order of sets of anything else.
+
+Looked at first: async-solipsism (virtual time and simulated sockets, no seeded order), looptime and aiotools' virtual clock
+(time alone, on a loop that is real otherwise), simloop (all of it, from Python 3.12 on; here it is 3.11), seedloop (four
+commits old), trio's autojump clock (not asyncio). This one stands on the public `AbstractEventLoop`; of what asyncio keeps to
+itself it uses the parts of a `Handle`. After the schedulers of trio's tests and of FoundationDB's simulation (Zhou et al.,
+SIGMOD 2021).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import heapq
+import random
+import sys
+import threading
+import time
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from contextvars import Context, copy_context
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any, Final, TypeVar, TypeVarTuple, cast, final
+
+from tidegate.model.errors import Misuse, TidegateError
+from tidegate.model.instants import SECOND
+from tidegate_adapters.base.decorators import length_of
+
+TURNS_MAX: Final = 1_000_000
+"""After so many turns of the loop a run is taken to be endless."""
+EPOCH_S: Final = 1_700_000_000
+"""When each run begins, by the clock on the wall, in seconds since 1970."""
+
+_YOUNG_MAX: Final = 20_000
+"""How many objects a run may have made and kept until garbage is looked for before its end."""
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+@final
+class Deadlock(TidegateError):  # noqa: N818  it says what happened
+    """Nothing is ready and no timer runs, so nothing will ever happen."""
+
+
+@final
+class Endless(TidegateError):  # noqa: N818  it says what happened
+    """The run has not ended within `TURNS_MAX` turns."""
+
+
+@final
+class Unhandled(TidegateError):  # noqa: N818  it says what happened
+    """Something went wrong where nobody was told but the loop's exception handler."""
+
+
+def run(main: Callable[[Random], Coroutine[Any, Any, T]], seed: int) -> T:
+    """Run a coroutine to its end on a loop of its own; tasks that it leaves behind are cancelled then.
+
+    Args:
+        main: Called with a generator of the same seed, for whatever else the test draws.
+        seed: Of the order of tasks.
+
+    Returns:
+        What `main` returned.
+
+    Raises:
+        Deadlock: L4.
+        Endless: L4.
+        Unhandled: L5.
+    """
+    loop = _SeededLoop(seed)  # type: ignore[abstract]  # what is not there is refused, below
+    drawn = random.getstate()
+    random.seed(seed)
+    try:
+        with _clocks_of(loop), _garbage_at_the_end():
+            try:
+                result = loop.run_until_complete(main(Random(f"{seed} of main")))  # noqa: S311  it draws workloads
+            except BaseException:
+                with suppress(Deadlock, Endless):
+                    loop.end()
+                raise
+            loop.end()
+    finally:
+        random.setstate(drawn)
+    loop.check()
+    return cast("T", result)
+
+
+@contextmanager
+def _clocks_of(loop: _SeededLoop) -> Generator[None, None, None]:
+    """In the block, the clocks of `time` show this thread the time of the loop (L7), and others what they showed before."""
+    mine, began = threading.get_ident(), {"monotonic": 0, "time": EPOCH_S}
+    kept = {f"{name}{unit}": getattr(time, f"{name}{unit}") for name in began for unit in ("", "_ns")}
+
+    def showing(name: str, begun: int, unit: float) -> Callable[[], float]:
+        before, get_ident = kept[name], threading.get_ident
+
+        def shown() -> Any:
+            if get_ident() != mine:
+                return before()
+            return begun + loop.now if unit == 1 else begun * unit + round(loop.now * unit)
+
+        return shown
+
+    for name, begun in began.items():
+        setattr(time, name, showing(name, begun, 1))
+        setattr(time, f"{name}_ns", showing(f"{name}_ns", begun, 10**9))
+    try:
+        yield
+    finally:
+        for name, clock in kept.items():
+            setattr(time, name, clock)
+
+
+@contextmanager
+def _garbage_at_the_end() -> Generator[None, None, None]:
+    """Collect what the block leaves behind in circles when it ends, and not again and again meanwhile, unless it is much."""
+    kept, *others = gc.get_threshold()
+    if kept:
+        gc.set_threshold(max(kept, _YOUNG_MAX), *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(kept, *others)
+        if kept and gc.isenabled():
+            gc.collect(0)
+
+
+def stall(length: timedelta) -> None:
+    """Let the time pass while no task runs, as when somebody's code computes for so long, or the process is stopped.
+
+    Args:
+        length: At least 0.
+
+    Raises:
+        Misuse: It is called outside of `run`, or for a negative time.
+    """
+    lasts, loop = length_of(length, "length", 0), asyncio._get_running_loop()  # noqa: SLF001  the public one raises where there is none
+    if not isinstance(loop, _SeededLoop):
+        raise Misuse(f"cannot stall {'no loop' if loop is None else type(loop).__name__}", todo="call it in a run")
+    loop.now += lasts / SECOND
+
+
+class _Future(asyncio.Future[Any]):
+    """A future whose place in a set is its loop's to choose."""
+
+    _place: int | None = None
+
+    def __hash__(self) -> int:
+        if self._place is None:  # few are ever in a set
+            self._place = cast("_SeededLoop", self.get_loop()).random.getrandbits(60)
+        return self._place
+
+
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set is its loop's to choose."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], loop: _SeededLoop, name: str | None, **more: Any) -> None:
+        self._place = loop.random.getrandbits(60)
+        super().__init__(coro, loop=loop, name=name or f"task {next(loop.numbers)}", **more)
+
+    def __hash__(self) -> int:
+        return self._place
+
+
+class _Handle(asyncio.Handle):
+    """A callback, made in one call where asyncio's makes three: most of what a loop does is to make these."""
+
+    __slots__ = ()
+    _repr = _source_traceback = None  # there is no debug mode
+
+    def __init__(self, callback: Any, args: Any, loop: _SeededLoop, context: Context | None) -> None:
+        self._callback, self._args, self._loop, self._cancelled = callback, args, loop, False
+        self._context = copy_context() if context is None else context
+
+    def cancel(self) -> None:
+        self._cancelled, self._callback, self._args = True, None, ()
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    """The same at an instant."""
+
+    __slots__ = ()
+    _repr = _source_traceback = None
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: _SeededLoop, context: Context | None) -> None:
+        self._when, self._callback, self._args, self._loop, self._cancelled = when, callback, args, loop, False
+        self._context = copy_context() if context is None else context
+
+    def cancel(self) -> None:
+        """It stays where it is among the timers until it is the earliest."""
+        self._cancelled, self._callback, self._args = True, None, ()
+
+
+class _SeededLoop(asyncio.AbstractEventLoop):
+    """The loop of one run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)  # noqa: S311  it draws schedules
+        self.now = 0.0
+        self._ready: list[asyncio.Handle] = []
+        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []  # a heap
+        self.numbers = count(
+            1
+        )  # of tasks, so that a name says the same in every run, and of timers, so that none is compared
+        self._thread: int | None = None  # in which it runs
+        self._is_stopping = self._is_closed = self._is_in_executor = False
+        self._factory: Any = None
+        self._handler: Any = None
+        self._unhandled: list[dict[str, Any]] = []
+        self._generators: list[weakref.ref[AsyncGenerator[Any, Any]]] = []
+
+    # --- turns ---
+
+    def _next_turn(self) -> list[asyncio.Handle]:
+        """What is ready, in the order in which it goes; where nothing is, the time moves on to the earliest timer."""
+        timers, ready = self._timers, self._ready
+        if not ready or (timers and timers[0][0] <= self.now):
+            self._add_due()
+        self._ready = []
+        return ready if len(ready) == 1 else self._in_order(ready)
+
+    def _add_due(self) -> None:
+        """The timers whose time has come are ready, too."""
+        timers, ready = self._timers, self._ready
+        while timers and timers[0][-1]._cancelled:  # noqa: SLF001  for each turn, a call less
+            heapq.heappop(timers)
+        if not ready:
+            if not timers:
+                raise Deadlock(
+                    f"nothing is ready and no timer runs, {self.now:g} s after the start",
+                    where="; ".join(sorted(map(_standing, asyncio.all_tasks(self)))),
+                    todo="look for who should have woken one of these",
+                )
+            self.now = max(self.now, timers[0][0])
+        while timers and timers[0][0] <= self.now:
+            ready.append(heapq.heappop(timers)[-1])
+
+    def _in_order(self, handles: list[asyncio.Handle]) -> list[asyncio.Handle]:
+        """Any order of the tasks' steps; plain callbacks keep theirs (L3)."""
+        plain = [each for each in handles if not isinstance(getattr(each._callback, "__self__", None), asyncio.Task)]  # type: ignore[attr-defined]  # noqa: SLF001
+        if len(plain) == len(handles):
+            return handles
+        draw, order = self.random.random, handles
+        for last in range(len(order) - 1, 0, -1):  # as `shuffle` does it, in half the time
+            drawn = int(draw() * (last + 1))
+            order[last], order[drawn] = order[drawn], order[last]
+        if plain:
+            kept, are_plain = iter(plain), {*map(id, plain)}
+            order = [next(kept) if id(each) in are_plain else each for each in order]
+        return order
+
+    def run_forever(self) -> None:
+        if self._thread is not None or self._is_closed:
+            raise Misuse("the loop runs already, or is closed", why="each run has a loop of its own")
+        self._thread = threading.get_ident()
+
+        def dropped(generator: AsyncGenerator[Any, Any]) -> None:
+            self.call_soon(self.create_task, generator.aclose())
+
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(
+            firstiter=lambda each: self._generators.append(weakref.ref(each)),
+            finalizer=dropped,
+        )
+        asyncio._set_running_loop(self)  # noqa: SLF001  asyncio keeps it for loops
+        try:
+            for _ in range(TURNS_MAX):
+                turn = self._next_turn()
+                for number, handle in enumerate(turn):
+                    if handle._cancelled:  # noqa: SLF001
+                        continue
+                    try:
+                        handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]  # noqa: SLF001  the loop's part of it
+                    except (SystemExit, KeyboardInterrupt):
+                        self._ready[:0] = turn[number + 1 :]
+                        raise
+                    except BaseException as error:  # noqa: BLE001  whoever handles the loop's exceptions gets it
+                        context = {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+                        self.call_exception_handler(context)
+                if self._is_stopping:
+                    return
+            raise Endless(
+                f"the run has not ended after {TURNS_MAX:,} turns, {self.now:g} s after the start",
+                where="; ".join(sorted(map(_standing, asyncio.all_tasks(self)))),
+                todo="look for a task that waits in a circle",
+            )
+        finally:
+            self._is_stopping, self._thread = False, None
+            asyncio._set_running_loop(None)  # noqa: SLF001
+            sys.set_asyncgen_hooks(*hooks)
+
+    def run_until_complete(self, future: Any) -> Any:
+        task = asyncio.ensure_future(future, loop=self)
+        task.add_done_callback(self._ended)
+        try:
+            self.run_forever()
+        finally:
+            task.remove_done_callback(self._ended)
+        return task.result()
+
+    def _ended(self, future: asyncio.Future[Any]) -> None:
+        if future.cancelled() or not isinstance(future.exception(), SystemExit | KeyboardInterrupt):
+            self.stop()  # as asyncio has it: those two have come out of the loop already
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def end(self) -> None:
+        """Cancel what is left, and close."""
+        try:
+            left = asyncio.all_tasks(self)
+            for task in left:
+                task.cancel()
+            if left:
+                self.run_until_complete(asyncio.wait(left))
+            self.run_until_complete(self.shutdown_asyncgens())
+        finally:
+            self.close()
+
+    def check(self) -> None:
+        """Raise what only the exception handler was told (L5)."""
+        for context in self._unhandled:
+            raise Unhandled(
+                str(context.get("message")),
+                where=str(context.get("task") or context.get("future") or context.get("handle") or ""),
+                why=repr(context.get("exception")),
+            ) from context.get("exception")
+
+    async def shutdown_asyncgens(self) -> None:
+        for each in self._generators:
+            if (generator := each()) is not None:
+                await generator.aclose()
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  asyncio's
+        """There is none."""
+
+    # --- callbacks, timers and tasks ---
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._is_closed:
+            raise RuntimeError("Event loop is closed")  # asyncio's own words: code looks for them
+        handle = _Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._is_in_executor or self._thread not in {None, threading.get_ident()}:
+            raise Misuse(
+                "a thread calls back into a loop that is deterministic",
+                why="nobody can tell when it does",
+                todo="have the test stand in for what runs in threads",
+            )
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if self._is_closed:
+            raise RuntimeError("Event loop is closed")
+        handle = _TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self.random.random(), next(self.numbers), handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return _Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, **more: Any) -> asyncio.Task[Any]:
+        if self._factory is None:
+            return _Task(coro, self, name, **more)
+        return cast("asyncio.Task[Any]", self._factory(self, coro, name=name, **more))
+
+    def set_task_factory(self, factory: Any) -> None:
+        self._factory = factory
+
+    def get_task_factory(self) -> Any:
+        return self._factory
+
+    def run_in_executor(self, _executor: object, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.create_future()
+
+        def called() -> None:
+            if future.cancelled():
+                return
+            self._is_in_executor = True
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001  whoever waits gets it
+                future.set_exception(error)
+            finally:
+                self._is_in_executor = False
+
+        self.call_soon(called)
+        return future
+
+    # --- what goes wrong ---
+
+    def set_exception_handler(self, handler: Any) -> None:
+        self._handler = handler
+
+    def get_exception_handler(self) -> Any:
+        return self._handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._is_closed:
+            self._unhandled.append(context)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self._handler is None:
+            self.default_exception_handler(context)
+        else:
+            self._handler(self, context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """It changes nothing."""
+
+
+def _standing(task: asyncio.Task[Any]) -> str:
+    """Where a task stands, from the outermost call to the innermost."""
+    calls, coroutine = [], cast("Any", task.get_coro())
+    while frame := getattr(coroutine, "cr_frame", None) or getattr(coroutine, "gi_frame", None):
+        calls.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}")
+        coroutine = getattr(coroutine, "cr_await", None) or getattr(coroutine, "gi_yieldfrom", None)
+    return f"{task.get_name()} waits at {' > '.join(calls)}"
+
+
+def _refusing(name: str) -> Any:
+    def refused(*_args: object, **_more: object) -> None:
+        raise Misuse(
+            f"{name} is refused on a loop that is deterministic",
+            why="nothing comes from outside, so that a seed says all",
+            todo="have the test stand in for it, in memory",
+        )
+
+    return refused
+
+
+for _name in vars(asyncio.AbstractEventLoop):
+    if _name[0] != "_" and _name not in vars(_SeededLoop):
+        setattr(_SeededLoop, _name, _refusing(_name))

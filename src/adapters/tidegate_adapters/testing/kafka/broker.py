@@ -1,0 +1,289 @@
+"""A Kafka broker in this process: logs, groups, what they have committed, and transactions.
+
+Offsets have gaps where a log has holes, such as the marks of transactions; groups are `membership`. A request is carried out at
+one instant, and answered then or, as fetches and joins are, when there is something to answer.
+
+Known not to work: several brokers, offsets that expire, logs that the broker compacts by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias, assert_never, final
+
+from aiokafka import errors
+
+from tidegate.sim.log import LogEntry
+from tidegate_adapters.testing.kafka.logs import Log
+from tidegate_adapters.testing.kafka.membership import BrokerClock, Membership, Reply
+from tidegate_adapters.testing.kafka.positions import Positions
+from tidegate_adapters.testing.kafka.requests import (
+    BEGINNING,
+    AddOffsetsToTxn,
+    AddPartitionsToTxn,
+    Batch,
+    Code,
+    EndTxn,
+    Fetch,
+    FindCoordinator,
+    Heartbeat,
+    InitProducerId,
+    JoinGroup,
+    LeaveGroup,
+    ListOffsets,
+    Metadata,
+    OffsetCommit,
+    OffsetFetch,
+    Partition,
+    Position,
+    Produce,
+    ProducerEpoch,
+    Read,
+    Request,
+    SyncGroup,
+    TxnOffsetCommit,
+)
+from tidegate_adapters.testing.kafka.transactions import Part, TransactionCoordinator
+
+_METADATA_MAX: Final = 4_096
+_FETCHED_MAX: Final = 500
+
+Decided: TypeAlias = Callable[[str, Mapping[Partition, tuple[int, ...]], Mapping[Partition, Position]], None]
+"""Called when a transaction is committed, before anybody sees it: under which id, the offsets that are written, and the positions."""
+
+
+@final
+class SimulatedBroker:
+    """A broker on the running event loop.
+
+    Args:
+        topics: How many partitions each topic has.
+        fetched_max: How many records of a partition a fetch answers at most.
+        metadata_max: How long the metadata of a commit may be, in UTF-16 units.
+        mark_s: How long the next mark of a transaction takes until it is written, in seconds.
+
+    Attributes:
+        clock: Its timers.
+        logs: What each partition holds.
+        groups: The members of each group.
+        positions: What each group has committed.
+        decided: Is called when a transaction is committed.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, int],
+        *,
+        fetched_max: int = _FETCHED_MAX,
+        metadata_max: int = _METADATA_MAX,
+        mark_s: Callable[[], float] = lambda: 0.001,
+    ) -> None:
+        self.clock = BrokerClock()
+        self._fetched_max, self._metadata_max = fetched_max, metadata_max
+        self.logs = {Partition(topic, number): Log() for topic, count in topics.items() for number in range(count)}
+        self.groups: dict[str, Membership] = {}
+        self.positions = Positions()
+        self.decided: Decided = lambda _id, _offsets, _positions: None
+        self._transactions = TransactionCoordinator(self.clock, self._decide, self._mark, mark_s)
+        self._waiting: dict[Partition, list[Callable[[], None]]] = {}
+        """Fetches that wait for records."""
+
+    def append(self, topic: str, partition: int, *entries: LogEntry, poison: bool = False) -> None:
+        """Records, by their keys, or holes go to the end; as poison, aiokafka cannot read them."""
+        name = Partition(topic, partition)
+        self._put(name, self.logs[name].with_entries(*entries, poison=poison))
+
+    def _put(self, partition: Partition, log: Log) -> None:
+        """It has become that, and fetches that wait for it look again."""
+        self.logs[partition] = log
+        for wake in self._waiting.pop(partition, ()):
+            wake()
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """The topic has so many partitions from now on; it had fewer, or there was none of that name."""
+        for number in range(partitions):
+            self.logs.setdefault(Partition(topic, number), Log())
+
+    def delete(self, topic: str) -> None:
+        """The topic is gone, and with it what groups have committed; one of its name begins at offset 0."""
+        for partition in [each for each in self.logs if each.topic == topic]:
+            del self.logs[partition]
+            self.positions.forget(partition)
+            for wake in self._waiting.pop(partition, ()):
+                wake()
+
+    def delete_below(self, topic: str, partition: int, offset: int) -> None:
+        """Records before the offset are gone."""
+        name = Partition(topic, partition)
+        self.logs[name] = self.logs[name].without(offset)
+
+    def delete_from(self, topic: str, partition: int, offset: int) -> None:
+        """Records from the offset on are gone; no transaction has anything there."""
+        name = Partition(topic, partition)
+        self.logs[name] = self.logs[name].up_to(offset)
+
+    def committed(self, group: str) -> Mapping[Partition, Position]:
+        """What the group has committed."""
+        return self.positions.committed(group)
+
+    def group(self, name: str) -> Membership:
+        """The members of a group, which is there as soon as somebody asks."""
+        if name not in self.groups:
+            self.groups[name] = Membership(self.clock)
+        return self.groups[name]
+
+    def handle(self, request: Request, reply: Reply) -> None:
+        """Carry a request out, and answer it at once or later."""
+        match request:
+            case JoinGroup(group):
+                self.group(group).join(request, reply)
+            case SyncGroup(group):
+                self.group(group).sync(request, reply)
+            case Heartbeat(group):
+                reply(self.group(group).heartbeat(request))
+            case LeaveGroup(group):
+                reply(self.group(group).leave(request))
+            case OffsetCommit():
+                reply(self._commit(request))
+            case OffsetFetch(group, partitions):
+                there = self.committed(group)
+                reply({each: there[each] for each in partitions if each in there})
+            case Fetch():
+                self._fetch(request, reply)
+            case ListOffsets(partitions, is_committed):
+                reply({each: self._listed(each, at, is_committed=is_committed) for each, at in partitions.items()})
+            case FindCoordinator():
+                reply(errors.NoError)
+            case Metadata():
+                reply(tuple(self.logs))
+            case InitProducerId():
+                reply(self._transactions.begin(request))
+            case AddPartitionsToTxn():
+                reply(self._add_partitions(request))
+            case AddOffsetsToTxn(transactional_id, producer, group):
+                reply(self._transactions.add(transactional_id, producer, group))
+            case TxnOffsetCommit():
+                reply(self._commit_later(request))
+            case EndTxn():
+                reply(self._transactions.end(request))
+            case Produce(transactional_id, batches):
+                reply({each: self._write(transactional_id, each, batch) for each, batch in batches.items()})
+            case _:
+                assert_never(request)
+
+    def _commit(self, request: OffsetCommit) -> Mapping[Partition, Code]:
+        codes = self._judged(request, self.group(request.group).judged_commit(request))
+        self.positions.take(request._replace(offsets=_taken(request, codes)))
+        return codes
+
+    def _judged(self, request: OffsetCommit | TxnOffsetCommit, code: Code) -> Mapping[Partition, Code]:
+        """What each position is answered, if nothing but this code is against all of them."""
+
+        def judged(partition: Partition, position: Position) -> Code:
+            if partition not in self.logs:
+                return errors.UnknownTopicOrPartitionError
+            is_long = len(position.metadata.encode("utf-16-le")) // 2 > self._metadata_max
+            return errors.OffsetMetadataTooLargeError if code is errors.NoError and is_long else code
+
+        return {partition: judged(partition, position) for partition, position in request.offsets.items()}
+
+    def _listed(self, partition: Partition, at: int, *, is_committed: bool) -> int | Code:
+        log = self.logs.get(partition)
+        if log is None:
+            return errors.UnknownTopicOrPartitionError
+        if at == BEGINNING:
+            return log.start
+        return log.stable if is_committed else log.end
+
+    # --- transactions ---------------------------------------------------------------------------------------------------
+
+    def _add_partitions(self, request: AddPartitionsToTxn) -> Mapping[Partition, Code]:
+        """All, or none."""
+        if all(each in self.logs for each in request.partitions):
+            code = self._transactions.add(request.transactional_id, request.producer, *request.partitions)
+            return dict.fromkeys(request.partitions, code)
+        no, others = errors.UnknownTopicOrPartitionError, errors.OperationNotAttempted
+        return {each: others if each in self.logs else no for each in request.partitions}
+
+    def _write(self, transactional_id: str | None, partition: Partition, batch: Batch) -> int | Code:
+        """The offset of the first record, or why there is none."""
+        log = self.logs.get(partition)
+        if log is None:
+            return errors.UnknownTopicOrPartitionError
+        if batch.is_transactional and batch.producer.id not in log.open:
+            code = self._transactions.verified(transactional_id, batch.producer, partition)
+            if code is not errors.NoError:
+                return errors.NotEnoughReplicasError if code is errors.ConcurrentTransactions else code
+        found = log.judged(batch)
+        if found is not errors.NoError:
+            return found
+        self._put(partition, log.with_batch(batch))
+        return log.end
+
+    def _commit_later(self, request: TxnOffsetCommit) -> Mapping[Partition, Code]:
+        """Positions are kept until the transaction ends."""
+        code = self._transactions.verified(request.transactional_id, request.producer, request.group)
+        codes = self._judged(request, code)
+        self.positions.keep(request._replace(offsets=_taken(request, codes)))
+        return codes
+
+    def _decide(self, transactional_id: str, producer: ProducerEpoch, parts: tuple[Part, ...], is_commit: bool) -> None:
+        if not is_commit:
+            return
+        logs = {each: self.logs[each] for each in parts if isinstance(each, Partition) and each in self.logs}
+        pending = [self.positions.pending(each, producer.id) for each in parts if isinstance(each, str)]
+        self.decided(
+            transactional_id,
+            {partition: log.open.get(producer.id, ()) for partition, log in logs.items()},
+            {partition: position for each in pending for partition, position in each.items()},
+        )
+
+    def _mark(self, producer: ProducerEpoch, part: Part, is_commit: bool) -> None:
+        if isinstance(part, str):
+            self.positions.end(part, producer.id, is_commit=is_commit)
+        elif part in self.logs:
+            self._put(part, self.logs[part].with_mark(producer, is_commit=is_commit))
+
+    # --- fetches --------------------------------------------------------------------------------------------------------
+
+    def _fetch(self, request: Fetch, reply: Reply) -> None:
+        """Answered when there is anything to tell, or time is up."""
+        found = self._found(request)
+        if found:
+            reply(found)
+            return
+
+        def answer() -> None:
+            found = self._found(request)
+            if not found and timer.when() > self.clock.time():
+                self._wait(request, answer)
+                return
+            timer.cancel()
+            for partition in request.positions:
+                if answer in self._waiting.get(partition, ()):
+                    self._waiting[partition].remove(answer)
+            reply(found)
+
+        timer = self.clock.call_later(request.wait_s, answer)
+        self._wait(request, answer)
+
+    def _wait(self, request: Fetch, answer: Callable[[], None]) -> None:
+        for partition in request.positions:
+            waiting = self._waiting.setdefault(partition, [])
+            if answer not in waiting:
+                waiting.append(answer)
+
+    def _found(self, request: Fetch) -> Mapping[Partition, Read | Code]:
+        answers = ((each, self._read(each, at, request)) for each, at in request.positions.items())
+        return {partition: answer for partition, answer in answers if answer is not None}
+
+    def _read(self, partition: Partition, offset: int, request: Fetch) -> Read | Code | None:
+        log = self.logs.get(partition)
+        if log is None:
+            return errors.UnknownTopicOrPartitionError
+        return log.read(offset, self._fetched_max, is_committed=request.is_committed)
+
+
+def _taken(request: OffsetCommit | TxnOffsetCommit, codes: Mapping[Partition, Code]) -> Mapping[Partition, Position]:
+    """The positions that nothing was said against."""
+    return {each: position for each, position in request.offsets.items() if codes[each] is errors.NoError}

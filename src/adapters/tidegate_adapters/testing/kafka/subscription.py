@@ -1,0 +1,135 @@
+"""What a simulated consumer subscribes to, what it was assigned, and how far it has read: aiokafka's `SubscriptionState`.
+
+An assignment is a value of its own, made anew with each generation; what was under way for an earlier one finds it inactive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Collection
+from typing import Protocol, final
+
+import attrs
+
+from tidegate_adapters.testing.kafka.requests import Partition, Position
+
+
+class Listener(Protocol):
+    """Called when the group rebalances."""
+
+    def on_partitions_revoked(self, revoked: Collection[Partition]) -> Awaitable[None]: ...
+    def on_partitions_assigned(self, assigned: Collection[Partition]) -> Awaitable[None]: ...
+
+
+@final
+@attrs.define(eq=False)
+class PartitionPosition:
+    """How far an assigned partition was read.
+
+    Attributes:
+        offset: What is read next; None until it is known.
+        reset: Where it is to begin (`requests.BEGINNING`, `requests.END`), if that is to be asked.
+        is_paused: Is nothing to be fetched?
+        known: Done as soon as there is an offset.
+        asked: Who waits for what is committed.
+    """
+
+    offset: int | None = None
+    reset: int | None = None
+    is_paused: bool = False
+    known: asyncio.Event = attrs.field(factory=asyncio.Event)
+    asked: list[asyncio.Future[Position | None]] = attrs.field(factory=list)
+
+    def is_told(self) -> bool:
+        """Is it said where to begin?"""
+        return self.offset is not None or self.reset is not None
+
+    def begin_at(self, offset: int) -> None:
+        self.offset, self.reset = offset, None
+        self.known.set()
+
+    def await_reset(self, strategy: int) -> None:
+        self.offset, self.reset = None, strategy
+        self.known.clear()
+
+
+@final
+class Assignment:
+    """The partitions of one generation."""
+
+    def __init__(self, partitions: Collection[Partition]) -> None:
+        self.partitions = {partition: PartitionPosition() for partition in sorted(partitions)}
+        self.is_active = True
+        self.asked = asyncio.Event()
+        """Somebody wants to know what is committed."""
+
+    def committed(self, partition: Partition) -> asyncio.Future[Position | None]:
+        """What the group has committed, as soon as it is known; None for nothing."""
+        answer = asyncio.get_running_loop().create_future()
+        self.partitions[partition].asked.append(answer)
+        self.asked.set()
+        return answer
+
+
+@final
+class Subscription:
+    """What a consumer wants, and has."""
+
+    def __init__(self) -> None:
+        self.topics: tuple[str, ...] | None = None
+        self.listener: Listener | None = None
+        self.assignment: Assignment | None = None
+        self.is_reassigning = True
+        self.subscribed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.changed: Callable[[], None] = lambda: None
+        """Called after an assignment."""
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._calls = 0
+        self._idle_since = asyncio.get_running_loop().time()
+
+    def subscribe(self, topics: Collection[str], listener: Listener | None) -> None:
+        self.topics, self.listener = tuple(sorted(topics)), listener
+        if not self.subscribed.done():
+            self.subscribed.set_result(None)
+
+    def assign(self, partitions: Collection[Partition]) -> Assignment:
+        """An assignment takes the place of the one before."""
+        if self.assignment is not None:
+            self.assignment.is_active = False
+        self.assignment = Assignment(partitions)
+        self.is_reassigning = False
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        asyncio.get_running_loop().call_soon(self.changed)
+        return self.assignment
+
+    def assigned(self) -> asyncio.Future[None]:
+        """Done with the next assignment."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        waiter.add_done_callback(self._waiters.discard)
+        return waiter
+
+    def fail(self, error: Exception) -> None:
+        """Whoever waits for an assignment hears of it."""
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(copy.copy(error))
+
+    # --- is it polled? --------------------------------------------------------------------------------------------------
+
+    def begin_poll(self) -> None:
+        self._calls += 1
+
+    def end_poll(self) -> None:
+        """Not called where a poll raised: aiokafka takes it to go on for ever."""
+        self._calls -= 1
+        if not self._calls:
+            self._idle_since = asyncio.get_running_loop().time()
+
+    @property
+    def idle_s(self) -> float:
+        """How long nobody has polled."""
+        return 0.0 if self._calls else asyncio.get_running_loop().time() - self._idle_since
