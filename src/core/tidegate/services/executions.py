@@ -11,7 +11,7 @@ The steps of a claim, each decided here:
     1  `skipped`     a claim that was not cleared leaves a row, if people should know why
     2  `admit`       the gate admits a cleared run, in place of one whose runner is gone (read AFTER
                      the gate); the history records that first. Only the run in the gate is reaped,
-                     because no other is under way, and only when it blocks a cleared run
+                     because no other is under way
     3  `margin`      AFTER the gate was written, on a new reading of the clock: is there time to
        work?
     4  `ended`       when the work is over, however it ended: first into the history,
