@@ -408,7 +408,7 @@ test_a_planted_bug_is_found = planted(
     bug(
         "a follower looks whenever it is woken",
         (
-            "case _:  # the answer to what is not under way, the end of what does not run\n",
+            "case _:  # a reply to no request in flight, or the end of no running work (EL8)\n",
             "case TimerFired(at):\n                return self._settled(attrs.evolve(state, flight=None), at)\n            case _:\n",
         ),
         test_el1_to_el7_in_a_world, says="EL6",

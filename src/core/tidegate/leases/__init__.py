@@ -1,9 +1,9 @@
-"""Who holds it, who leads, and for how long?
+"""Leases, locks and leader election.
 
     lease       a lease with a fencing token, as decisions on one record
-    claim_lock  a lock that is an array of claims: who holds it, and which claim is stale
-    election    a candidate that wants to lead, as a reducer on a lease
-    leader      the program that carries a candidate's commands out on a document store
+    claim_lock  a lock that is an array of claims: the holder, and stale claims
+    election    a candidate for leadership, as a reducer on a lease
+    leader      the program that executes a candidate's commands on a document store
 
 Read them in this order.
 

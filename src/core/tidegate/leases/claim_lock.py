@@ -1,19 +1,21 @@
-"""Who holds a lock that is an array of claims, and which claim may be pulled?
+"""A lock that is an array of claims: decides who holds it, and which claim may be pulled.
 
-Whoever wants the lock pushes a claim of its own and holds the lock once its claim is the first; it pulls the claim when it
-is done (`tidegate.invocations.array_push_lock` is such a protocol). A claim whose owner has crashed blocks all behind it, so
-one that was first for a whole threshold, before the eyes of one observer and by its clock alone, may be pulled: only that
-claim, by its value. Nothing else was judged, so nothing else is cleared.
+A process pushes a claim of its own, holds the lock while its claim is first, and pulls it when done
+(`tidegate.invocations.array_push_lock` is such a protocol). A claim whose owner has crashed blocks
+all behind it. So any process may pull a claim that one observer has seen first for a whole
+threshold, by its own clock. It pulls only that claim, by value, because it judged no other.
 
 Laws
-    LK1  No claim is called stale but the first, and only after it was first for the whole threshold.
-    LK2  The lock is held by whoever has the first claim, and by nobody else.
+    LK1  Only the first claim is called stale, and only after it was first for the whole threshold.
+    LK2  The owner of the first claim holds the lock, and no other process.
 
 Known not to work
-    - There are no fencing tokens (`tidegate.leases.lease` has them): a holder that stalls acts late.
-    - A claim that was pushed by a late request, after its owner left, is first until somebody judges it. Who holds the lock
-      writes with `Contains(claims, mine)` in the filter, so that whoever lost the claim changes nothing; a second copy of
-      the push that arrives late defeats even that. `tidegate.invocations.transition` needs no lock.
+    - There are no fencing tokens (`tidegate.leases.lease` has them): a holder that stalls acts
+      late.
+    - A claim pushed by a late request, after its owner left, stays first until an observer judges
+      it. A holder writes with `Contains(claims, mine)` in the filter, so that its write fails once
+      its claim is gone; a late second copy of the push defeats even that.
+      `tidegate.invocations.transition` needs no lock.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from tidegate.retries.backoff import check_delay
 @final
 @attrs.frozen
 class Holding:
-    """One's own claim is the first. Write with `Contains(claims, mine)` in the filter, then pull it."""
+    """The caller's claim is first. Write with `Contains(claims, mine)`, then pull it."""
 
     def __str__(self) -> str:
         return "holding"
@@ -40,7 +42,7 @@ class Holding:
 @final
 @attrs.frozen
 class Waiting:
-    """One's own claim stands behind this one, which is not stale for another `left` microseconds of one's own clock."""
+    """The caller's claim is behind this one, not stale for `left` microseconds more."""
 
     behind: str
     left: Duration
@@ -52,7 +54,7 @@ class Waiting:
 @final
 @attrs.frozen
 class Stale:
-    """The first claim was first for the whole threshold: pull it, by its value, and nothing else."""
+    """The first claim was first for the whole threshold: pull it by value, and no other."""
 
     claim: str
 
@@ -63,7 +65,7 @@ class Stale:
 @final
 @attrs.frozen
 class Absent:
-    """One's own claim is not there: it has not arrived, or somebody pulled it. The lock is not held."""
+    """The caller's claim is not there: it has not arrived, or was pulled. The lock is not held."""
 
     def __str__(self) -> str:
         return "absent"
@@ -75,20 +77,22 @@ LockView: TypeAlias = Holding | Waiting | Stale | Absent
 def lock_view(
     claims: tuple[str, ...], mine: str, *, observation: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
-    """The state of the lock for whoever pushed `mine`.
+    """Return the state of the lock for the owner of `mine`.
 
     Args:
-        claims: The array as it was read, oldest first.
-        mine: One's own claim.
-        observation: What one has seen of its first claim, this look included: `observe(before, claims[0], now)`.
-        now: One's own monotonic clock, read AFTER the look.
-        threshold: For how long a claim may be first, in microseconds.
+        claims: The array as read, oldest first.
+        mine: The caller's claim.
+        observation: The caller's observation, this read included: `observe(before, claims[0],
+            now)`.
+        now: The caller's monotonic clock, read AFTER the array.
+        threshold: How long a claim may be first, in microseconds.
 
     Returns:
         `Holding`, `Waiting`, `Stale` or `Absent`.
 
     Raises:
-        Misuse: An argument is of the wrong type, or now was read on another clock than the observation.
+        Misuse: An argument is of the wrong type, or now was read on another clock than the
+            observation.
     """
     check_tuple(claims, str, "a claim")
     check_name(mine, "a claim")

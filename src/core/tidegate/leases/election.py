@@ -1,45 +1,50 @@
-"""Which of several candidates leads, under which epoch, and how does leadership pass on?
+"""Leader election: a candidate as a reducer on a lease.
 
-Leadership is a lease (`tidegate.leases.lease`) with work under it: whoever holds the lease leads, the token is the epoch, and
-what is written under an epoch is fenced by it (Burrows 2006, "The Chubby lock service"; Ongaro and Ousterhout 2014 call it a
-term). This is the candidate as a reducer: `step(state, event)` gives the next state and commands. What becomes of a command
-comes back as an event, any time later; `event_for` says which. Every event carries the time, by the candidate's own
-monotonic clock, so the first event after a stall shows whether the tenure is over.
+Leadership is a lease (`tidegate.leases.lease`) with work under it. The holder of the lease leads,
+its token is the epoch, and the epoch fences the work's writes (Burrows 2006, "The Chubby lock
+service"; Ongaro and Ousterhout 2014 call it a term). `step(state, event)` returns the next state
+and commands. The result of a command arrives as an event, any time later; `event_for` makes it.
+Every event carries the time of the candidate's own monotonic clock, so the first event after a
+stall shows whether the tenure is over.
 
     Following -- a take was applied --> Leading -- its work has ended --> Following
         |                                  |
         +---------- asked to stop ---------+--> ... --> Stopped
 
-A follower looks once in a heartbeat, and takes what it may take: by the store's clock, which judges in the write itself, or
-where it stamps nothing, by its own observation. A leader renews once in a heartbeat. It is not the work that renews, so long
-work does not cost the lease. It ends when the leader is asked to stop, when its tenure lapses, when another holds the lease,
-or by itself.
+A follower reads the lease once per heartbeat, and takes it when allowed: by the store's clock,
+judged in the write, or by its own observation if the store has no clock. A leader renews once per
+heartbeat. Renewal does not depend on the work, so long work does not lose the lease. The work ends
+when the leader must stop, its tenure lapses, another holds the lease, or by itself.
 
-    End        the work is to end; asked to stop, the candidate renews until it has, and only then releases the lease
-    WorkEnded  the work has ended: the lease is looked at, and released if it is still one's own
-    StartTimer send `TimerFired` after that time; each one takes the place of the one before
+    End        the work must end; a stopping candidate renews until it has, and only then releases
+    WorkEnded  the work has ended: the candidate reads the lease, and releases it if it is still its
+        own
+    StartTimer send `TimerFired` after that time; replaces the timer before
 
-What became of a request without an answer is found out: a take that won unnoticed begins a tenure from when it was first sent, or if
-that is over or the candidate is to stop, is released.
+After a request without a reply, the candidate reads the lease. A take that won unnoticed starts a
+tenure from when it was first sent. If that is over, or the candidate must stop, it releases the
+lease.
 
 Laws
     EL1  At no instant do two candidates lead, by the store's clock or by observers'.
     EL2  Epochs strictly grow from one leadership to the next.
-    EL3  Of each candidate, work begins when none runs, and is asked at most once to end.
-    EL4  A candidate that is asked to stop begins nothing and takes nothing any more. It releases a lease only when no work runs, and
-         stops when it knows of no lease that it holds, or gets no answer.
-    EL5  A candidate that has not stopped awaits an answer, the end of its work, or its timer.
-    EL6  It has at most one request under way.
-    EL7  Once faults are over, and work ends when it is asked to, one of those who are not asked to stop leads within a TTL,
-         the lock delay, a heartbeat, and the time that its requests take.
-    EL8  An answer to what is not under way changes nothing.
+    EL3  A candidate's work begins only when none runs, and is told to end at most once.
+    EL4  A stopping candidate begins no work and takes no lease. It releases a lease only when no
+         work runs. It stops when it knows of no lease that it holds, or gets no reply.
+    EL5  A candidate that has not stopped awaits a reply, the end of its work, or its timer.
+    EL6  A candidate has at most one request in flight.
+    EL7  Once faults are over, and work ends when told to, one of the candidates that need not stop
+         leads within a TTL, the lock delay, a heartbeat, and the time of its requests.
+    EL8  A reply to a request that is not in flight changes nothing.
 
 Known not to work
-    - Counting a tenure from the last look that did not find the take: a read that sees majority writes may be older than a
-      write that is applied and not confirmed yet, and the store counts from when it was applied.
-    - Work that does not end keeps its candidate from stopping, and from leading anew.
-    - A take that arrives after its candidate has stopped, or crashed, holds the lease for one TTL, and nobody leads.
-    - Work that does not ask `leads` before it acts, or stalls after it has, acts late. The epoch is for fencing that.
+    - Counting a tenure from the last read that did not find the take: a majority read may be older
+      than a write that is applied but not yet confirmed, and the store counts from the application.
+    - Work that does not end prevents its candidate from stopping, and from leading again.
+    - A take that arrives after its candidate has stopped or crashed holds the lease for one TTL
+      without a leader.
+    - Work that does not check `leads` before it acts, or stalls after it, acts late. The epoch
+      fences that.
 """
 
 from __future__ import annotations
@@ -72,13 +77,13 @@ from tidegate.model.instants import Duration, Instant, seconds
 from tidegate.model.reducer import Step
 from tidegate.model.values import check_int, check_name, check_type
 
-# --- commands -----------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Look(Effect["Lease | None"]):
-    """Read the record, with all majority writes; it replies the record, or None where there is none."""
+    """Read the record, with all majority writes; the reply is the record, or None."""
 
     def __str__(self) -> str:
         return "look at the lease"
@@ -87,14 +92,15 @@ class Look(Effect["Lease | None"]):
 @final
 @attrs.frozen(cache_hash=True)
 class Swap(Effect["Lease | None"]):
-    """Write the record, if it is at this version and has been for a time, by the store's clock.
+    """Write the record, if it has this version for this time by the store's clock.
 
-    It replies the record as it was written, stamped by a store that has a clock, or None if it was not written.
+    The reply is the record as written, stamped by a store that has a clock, or None if it was not
+    written.
 
     Attributes:
-        version: That of the record before; 0 where there is none.
+        version: The version of the record before; 0 without a record.
         lease: The record to write.
-        stood: That time, in microseconds; 0 for no condition.
+        stood: The required age of the version, in microseconds; 0 for no condition.
     """
 
     version: int
@@ -120,7 +126,7 @@ class Begin(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class End(Effect[None]):
-    """End the work of this epoch. It replies once that has ended."""
+    """End the work of this epoch; the reply comes once it has ended."""
 
     epoch: int
 
@@ -131,7 +137,7 @@ class End(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartTimer(Effect[None]):
-    """Send `TimerFired` after that time, in microseconds, and not when the last `StartTimer` asked for it."""
+    """Send `TimerFired` after this time, in microseconds; replaces the timer before."""
 
     duration: Duration
 
@@ -143,7 +149,7 @@ Request: TypeAlias = Look | Swap
 ElectionCommand: TypeAlias = Request | Begin | End | StartTimer
 
 
-# --- events -----------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 @final
@@ -157,7 +163,7 @@ class TimerFired:
 @final
 @attrs.frozen
 class Answered:
-    """The store has answered a request."""
+    """The store has replied to a request."""
 
     at: Instant
     request: Request
@@ -167,7 +173,7 @@ class Answered:
 @final
 @attrs.frozen
 class Unanswered:
-    """A request was refused, or nobody knows whether it was done."""
+    """A request was refused, or its result is unknown."""
 
     at: Instant
     request: Request
@@ -176,7 +182,7 @@ class Unanswered:
 @final
 @attrs.frozen
 class WorkEnded:
-    """The work of an epoch has ended: when it was asked to or by itself, well or not."""
+    """The work of an epoch has ended, on demand or by itself, well or not."""
 
     at: Instant
     epoch: int
@@ -185,7 +191,7 @@ class WorkEnded:
 @final
 @attrs.frozen
 class StopRequested:
-    """Somebody asks the candidate to stop."""
+    """The candidate must stop."""
 
     at: Instant
 
@@ -194,15 +200,15 @@ ElectionEvent: TypeAlias = TimerFired | Answered | Unanswered | WorkEnded | Stop
 
 
 def event_for(command: Effect[object], reply: object, at: Instant) -> ElectionEvent | None:
-    """The event that says what became of a command; None for a command that nothing comes of.
+    """Return the event for the result of a command; None for a command without a result.
 
     Args:
         command: The command.
-        reply: What the world answered, a Failure included.
-        at: The candidate's own monotonic clock, read AFTER the answer.
+        reply: The reply, or a Failure.
+        at: The candidate's own monotonic clock, read AFTER the reply.
 
     Raises:
-        Misuse: It is not a command of a candidate, not an answer to it, or not a time.
+        Misuse: It is not a command of a candidate, not a reply to it, or not a time.
     """
     check_type(at, Instant, "the time")
     match command:
@@ -222,13 +228,13 @@ def event_for(command: Effect[object], reply: object, at: Instant) -> ElectionEv
             raise Misuse(f"{typed(command)} is not a command of a candidate")
 
 
-# --- states -----------------------------------------------------------------------------------------------------------
+# --- states ---------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Flight:
-    """A request under way, and the candidate's own clock BEFORE it was sent."""
+    """A request in flight, and the candidate's own clock BEFORE it was sent."""
 
     request: Request
     sent: Instant
@@ -237,12 +243,13 @@ class Flight:
 @final
 @attrs.frozen
 class Claim:
-    """A take of one's own that may hold the lease.
+    """A take of the candidate's own that may hold the lease.
 
     Attributes:
-        request: Its id.
-        since: Since when its tenure counts: one's own clock BEFORE the first of its copies was sent that may be applied.
-        is_over: Its tenure is; what is left is to release it.
+        request: The id of the take.
+        since: When its tenure begins: its own clock BEFORE sending the first copy that may be
+            applied.
+        is_over: Its tenure is over; the lease must still be released.
     """
 
     request: str
@@ -253,14 +260,14 @@ class Claim:
 @final
 @attrs.frozen
 class Following:
-    """It does not lead. A new candidate is `Following()`.
+    """The candidate does not lead. A new candidate is `Following()`.
 
     Attributes:
-        flight: The request under way.
-        observation: What it has seen of the record.
+        flight: The request in flight.
+        observation: Its observation of the record.
         claim: A take of its own that may have won unnoticed.
-        look_at: When to look next; None for at once.
-        is_stopping: It was asked to stop.
+        look_at: When to read the lease next; None for at once.
+        is_stopping: It must stop.
     """
 
     flight: Flight | None = None
@@ -276,16 +283,16 @@ class Following:
 @final
 @attrs.frozen
 class Leading:
-    """Its work runs.
+    """The candidate's work runs.
 
     Attributes:
-        tenure: What it knows of its own time.
+        tenure: Its tenure.
         next_at: When to send the next request.
-        flight: The request under way.
-        unsure: When the first of the renewals was sent of which nobody knows whether they were done.
-        is_blind: It has not looked since.
-        is_stopping: It was asked to stop, and renews until its work has ended.
-        is_over: The tenure lapsed, or another holds the lease: nothing is renewed.
+        flight: The request in flight.
+        unsure: When the first renewal with an unknown result was sent.
+        is_blind: It has not read the lease since.
+        is_stopping: It must stop, and renews until its work has ended.
+        is_over: The tenure lapsed, or another holds the lease: it no longer renews.
     """
 
     tenure: Tenure
@@ -302,7 +309,7 @@ class Leading:
 
     @property
     def is_ending(self) -> bool:
-        """Whether its work was asked to end."""
+        """Whether its work was told to end."""
         return self.is_stopping or self.is_over
 
     def __str__(self) -> str:
@@ -313,7 +320,7 @@ class Leading:
 @final
 @attrs.frozen
 class Stopped:
-    """It does nothing any more."""
+    """The candidate has stopped for good."""
 
     def __str__(self) -> str:
         return "stopped"
@@ -328,7 +335,7 @@ ElectionStep: TypeAlias = Step[ElectionState, ElectionCommand]
 @final
 @attrs.frozen
 class Leads:
-    """It leads, under this epoch, for another `left` microseconds if it is not renewed."""
+    """The candidate leads, under this epoch, for another `left` microseconds."""
 
     epoch: int
     left: Duration
@@ -340,26 +347,26 @@ class Leads:
 @final
 @attrs.frozen
 class DoesNotLead:
-    """It follows, or has stopped, or its tenure is over."""
+    """The candidate follows or has stopped, or its tenure is over."""
 
     def __str__(self) -> str:
         return "does not lead"
 
 
-# --- the candidate ----------------------------------------------------------------------------------------------------
+# --- the candidate --------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Candidate:
-    """One who wants to lead.
+    """A candidate for leadership.
 
     Invariants: name and life are not empty.
 
     Attributes:
         name: Its name, for people.
-        life: An id that no other candidate has or had; another one after a restart.
-        terms: Those of the lease. The heartbeat is also how often a follower looks.
+        life: An id that is unique for ever; another one after a restart.
+        terms: The terms of the lease. A follower reads the lease once per heartbeat.
     """
 
     name: str
@@ -373,11 +380,11 @@ class Candidate:
 
     @property
     def pause(self) -> Duration:
-        """How long to wait after a request without an answer: a quarter of a heartbeat."""
+        """How long to wait after a request without a reply: a quarter of a heartbeat."""
         return (self.terms.heartbeat + 3) // 4
 
     def step(self, state: ElectionState, event: ElectionEvent) -> ElectionStep:
-        """What follows from an event.
+        """Return the next state and commands.
 
         Args:
             state: The state before.
@@ -387,7 +394,8 @@ class Candidate:
             The state after, and commands in order. A timer that fires early does no harm.
 
         Raises:
-            Misuse: An argument is of another type, or the event is of another clock than those before.
+            Misuse: An argument is of another type, or the event is of another clock than those
+                before.
         """
         _check_event(event)
         match state:
@@ -401,7 +409,7 @@ class Candidate:
                 raise Misuse(f"{typed(state)} is not a state of a candidate")
 
     def leads(self, state: ElectionState, now: Instant) -> Leads | DoesNotLead:
-        """Whether the candidate leads. Its work asks BEFORE each thing that it does.
+        """Return whether the candidate leads. Its work checks this BEFORE each action.
 
         Args:
             state: The newest state.
@@ -426,7 +434,7 @@ class Candidate:
                 return self._missed(attrs.evolve(state, flight=None), request, at)
             case StopRequested(at):
                 return self._settled(attrs.evolve(state, look_at=None, is_stopping=True), at)
-            case _:  # the answer to what is not under way, the end of what does not run
+            case _:  # a reply to no request in flight, or the end of no running work (EL8)
                 return self._settled(state, event.at)
 
     def _follower_answered(
@@ -435,10 +443,10 @@ class Candidate:
         later = at + self.terms.heartbeat
         if isinstance(request, Look):
             return self._saw(state, lease, at)
-        if request.lease.holder is None:  # a release; others may be first to take it then
+        if request.lease.holder is None:  # after a release, others may take it first
             done = attrs.evolve(state, claim=None, look_at=later)
             return self._settled(attrs.evolve(state, look_at=None) if lease is None else done, at)
-        if lease is None:  # too soon, or another was faster, or an earlier copy of it
+        if lease is None:  # too soon, or another was faster, or an earlier copy was applied
             is_only = state.claim is not None and state.claim.since == sent
             look_at = None if state.is_stopping else later
             return self._settled(attrs.evolve(state, claim=None if is_only else state.claim, look_at=look_at), at)
@@ -446,17 +454,17 @@ class Candidate:
         return self._saw(attrs.evolve(state, claim=claim), lease, at)
 
     def _missed(self, state: Following, request: Request, at: Instant) -> ElectionStep:
-        """Look again soon. Who is to stop looks once more after a take, and else leaves the lease to its TTL."""
+        """Read again soon. A stopping candidate reads once more after a take, else stops."""
         if not state.is_stopping:
             return self._settled(attrs.evolve(state, look_at=at + self.pause), at)
         is_take = isinstance(request, Swap) and request.lease.holder is not None
         return self._sent(state, Look(), at) if is_take else Step(Stopped())
 
     def _saw(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
-        """Lead or release it if it is one's own, else take it if it may be taken."""
+        """Lead or release the lease if it is the candidate's own; otherwise take it if allowed."""
         mark = None if lease is None else lease.version
         state = attrs.evolve(state, observation=observe(state.observation, mark, at), look_at=at + self.terms.heartbeat)
-        # A request is `life@version`. The last @ counts: a life may have others of its own.
+        # A request is `life@version`. Split at the last @, because a life may contain others.
         life = "" if lease is None else lease.request.rpartition("@")[0]
         mine = decide_release(lease, lease.request) if lease is not None and life == self.life else NotHolder(lease)
         if lease is None or isinstance(mine, NotHolder):
@@ -469,10 +477,10 @@ class Candidate:
         return self._sent(state, Swap(lease.version, mine.lease, 0), at)
 
     def _tried(self, state: Following, lease: Lease | None, at: Instant) -> ElectionStep:
-        """Take it, if it may be taken: a store with a clock judges in the write."""
+        """Take the lease if allowed. A store with a clock judges in the write."""
         lock_delay, is_stamped = self.terms.lock_delay, lease is not None and lease.stamp is not None
         version = 0 if lease is None else lease.version
-        request = f"{self.life}@{version}"  # the same one at the same version, so it cannot be granted twice
+        request = f"{self.life}@{version}"  # the same id at the same version, so it cannot be granted twice
         earlier = state.claim if state.claim is not None and state.claim.request == request else None
         if is_stamped:
             swap = Swap(
@@ -486,7 +494,8 @@ class Candidate:
         )
         assert not isinstance(verdict, Mine), "what a life holds is led or released, and not taken"
         if isinstance(verdict, Busy):
-            # Where it is held, `left` has the lock delay in it; but when the TTL is over it is worth a look.
+            # `left` includes the lock delay while it is held, but reading it is useful once the TTL
+            # is over.
             left = verdict.left - lock_delay if verdict.left > lock_delay else verdict.left
             look_at = at + min(left, self.terms.heartbeat)
             return self._settled(attrs.evolve(state, claim=earlier, look_at=look_at), at)
@@ -494,7 +503,7 @@ class Candidate:
         return self._sent(attrs.evolve(state, claim=earlier or Claim(request, at)), swap, at)
 
     def _settled(self, state: Following, at: Instant) -> ElectionStep:
-        """Look if it is time to; stop if it is to, and holds nothing."""
+        """Read the lease if it is time to. Stop if the candidate must and holds nothing."""
         if state.flight is not None:
             return Step(state)
         if state.is_stopping and state.claim is None:
@@ -520,7 +529,7 @@ class Candidate:
             case WorkEnded(at, epoch) if epoch == state.epoch:
                 return self._ended(state, at)
             case _:
-                pass  # the answer to what is not under way, the end of other work
+                pass  # EL8
         ending = (End(after.epoch),) if after.is_ending and not before.is_ending else ()
         return self._led(after, event.at, *ending)
 
@@ -530,28 +539,29 @@ class Candidate:
         if isinstance(request, Swap):
             if lease is None:
                 return self._doubted(state, request, sent, at)
-            since = state.tenure.since if state.is_over else sent  # there is no way back
+            since = state.tenure.since if state.is_over else sent  # law LE5
             due = sent + self.terms.heartbeat
             return attrs.evolve(state, tenure=Tenure(lease, since), next_at=due, unsure=None, is_blind=False)
         known = read_back(state.tenure, lease, state.unsure or sent)
         if isinstance(known, NotHolder):
             return attrs.evolve(state, is_over=True)
-        # A renewal that was not found may still be done late, and is sent again; so its time still counts.
+        # A renewal that was not found may still be applied late, and is sent again; so its time
+        # still counts.
         unsure = state.unsure if known.tenure == state.tenure else None
         return attrs.evolve(state, tenure=known.tenure, next_at=at, unsure=unsure, is_blind=False)
 
     def _doubted(self, state: Leading, request: Request, sent: Instant, next_at: Instant) -> Leading:
-        """Look next. If that has no answer either, look again."""
+        """Read the lease next, and again if that gets no reply."""
         unsure = (state.unsure or sent) if isinstance(request, Swap) else state.unsure
         return attrs.evolve(state, flight=None, unsure=unsure, is_blind=True, next_at=next_at)
 
     def _ended(self, state: Leading, at: Instant) -> ElectionStep:
-        """Look whether there is something to release."""
+        """Read the lease to see whether there is anything to release."""
         claim = Claim(state.tenure.lease.request, state.tenure.since, is_over=True)
         return self._settled(Following(flight=state.flight, claim=claim, is_stopping=state.is_stopping), at)
 
     def _led(self, state: Leading, at: Instant, *commands: ElectionCommand) -> ElectionStep:
-        """Renew or look if it is time to."""
+        """Renew or read if it is time to."""
         if state.is_over:
             return Step(state, commands)
         left = state.tenure.since + (state.tenure.lease.ttl - self.terms.margin) - at

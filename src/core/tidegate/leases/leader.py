@@ -1,30 +1,32 @@
-"""Who leads, does its work under an epoch, and hands over: a candidate on a document store.
+"""The program of a candidate: it leads, works under an epoch, and hands over, on a document store.
 
-What is decided is in `tidegate.leases.election` and `tidegate.leases.lease`: the candidate is a reducer, and this program
-carries its commands out, one after the other, with one machine's clock and one document. The store judges in the filter of
-the write whether a version has stood for long enough, by its own clock. The work is done in pieces, and before each of them
-the candidate is asked whether it still leads; between them it renews. A piece is a program of the user's, under the epoch;
-what it writes to refuses older ones, for whoever has asked may stall before it writes. A write of the lease that matches
-nothing was too late, or is the second copy of one that was done: the candidate looks again, and finds its own request there
-or not.
+`tidegate.leases.election` and `tidegate.leases.lease` decide. The candidate is a reducer; this
+program executes its commands one by one, with one machine's clock and one document. The filter of a
+write lets the store judge, by its own clock, whether a version is old enough. The work is done in
+pieces. Before each piece the program checks that the candidate still leads; between pieces it
+renews. A piece is a user's program under the epoch. Its targets refuse older epochs, because a
+leader may stall between check and write. A lease write that matches nothing was too late, or is the
+second copy of one that was done: the candidate reads the lease and looks for its own request.
 
-    seeds     {_id: key, version: 0} is a lease that nobody ever took; `new_lease` inserts it
-    a piece   any program; each write of it with the filter `fence < epoch + 1` and the update `fence := epoch` (`fenced`)
+    seeds     {_id: key, version: 0} is a lease that was never taken; `new_lease` makes it
+    a piece   any program; each write has the filter `fence < epoch + 1` and the update
+              `fence := epoch` (`fenced`)
 
 Laws
-    LP1  At no instant do two believe that they lead, by their own clocks, as long as none of these is set back.
-    LP2  Each take makes the next token, nothing else makes one, and each change makes one version.
-    LP3  What is written under an epoch (`fenced`) is never written after a newer one, whoever stalls and whatever clocks
-         show.
-    LP4  A candidate that says that it has released the lease does not hold it.
+    LP1  At no instant do two candidates believe that they lead, unless a machine's clock is set
+         back.
+    LP2  Each take makes the next token, only takes make tokens, and each change makes one version.
+    LP3  A fenced write never follows one under a newer epoch, with any stalls and any clocks.
+    LP4  A candidate that reports the lease as released does not hold it.
 
 Known not to work
-    - A machine's clock that is set back lengthens the time for which its leader believes that it leads (LP1); a monotonic clock is not set. The
-      fence does not look at clocks (LP3).
-    - A piece that takes longer than the lease: it is done, or refused, and then the candidate has lapsed. Make it smaller.
-    - A piece that raises ends the program; the lease runs out by itself.
+    - Setting a machine's clock back lengthens its leader's belief (LP1); a monotonic clock is never
+      set. The fence does not depend on clocks (LP3).
+    - A piece that takes longer than the lease is done or refused, and then the candidate has
+      lapsed. Make pieces smaller.
+    - A piece that raises ends the program; the lease expires by itself.
     - A take that arrives after its candidate has stopped holds the lease for one TTL (LP4).
-    - Work that must not be done twice at all: a crash after a piece is done leaves no trace but what the piece has written.
+    - Exactly-once work: a crash after a piece leaves no trace except what the piece wrote.
 """
 
 from __future__ import annotations
@@ -72,21 +74,22 @@ _STAMP: Final = Field[Instant]("stamp")
 FENCE: Final = Field[int]("fence")
 
 BELIEVES: Final = "believes that it leads until"
-"""The note of a leader: the end of its tenure by its own clock, unless it renews; None once it does not lead."""
+"""The note of a leader: when its tenure ends by its own clock; None if it does not lead."""
 
 
 def new_lease(key: str) -> Document:
-    """The record of a lease that nobody ever took, to insert: where the id is taken, another did.
+    """Return the record of a lease that was never taken, to insert; a taken id means that it
+    exists.
 
     Raises:
-        Misuse: The key is empty or no string.
+        Misuse: The key is empty or not a string.
     """
     check_name(key, "a lease")
     return Document.of({"_id": key, "version": 0})
 
 
 def lease_of(record: Document | None) -> Lease | None:
-    """The lease that a record holds; None if it was never taken.
+    """Load a lease; None if it was never taken.
 
     Raises:
         Misuse: It is not the record of a lease.
@@ -105,13 +108,14 @@ def lease_of(record: Document | None) -> Lease | None:
 
 
 def fenced(collection: str, key: str, epoch: int, *updates: Update) -> UpdateOne:
-    """An update under an epoch: it replies 0 if a newer epoch has written there, or if there is no such document.
+    """Update under an epoch. Returns 0 if a newer epoch has written there, or the document is
+    missing.
 
     Args:
-        collection: Where the document is.
-        key: Its id.
+        collection: The collection of the document.
+        key: The id of the document.
         epoch: The token of the lease.
-        updates: What else is written; not the fence.
+        updates: The other updates; not of the fence.
 
     Raises:
         Misuse: The epoch is not a token, or an update touches the fence.
@@ -121,18 +125,21 @@ def fenced(collection: str, key: str, epoch: int, *updates: Update) -> UpdateOne
 
 
 Piece: TypeAlias = Callable[[int], Program[bool]]
-"""A piece of work under an epoch: a program. False if it was refused, because a newer epoch has written there; one that has
-no answer counts as done."""
+"""A piece of work under an epoch: a program.
+
+It returns False if a newer epoch's write refused it. A piece without a reply counts as done.
+"""
 
 
 @final
 @attrs.frozen
 class Served:
-    """The candidate has come to its end.
+    """The candidate has stopped.
 
     Attributes:
         pieces: How many pieces of work it has done.
-        is_released: It holds nothing. Else its last request had no answer, and what it holds is left to its TTL.
+        is_released: It holds no lease. If False, its last request had no reply, and its lease
+            expires.
     """
 
     pieces: int
@@ -143,18 +150,18 @@ class Served:
 
 
 def _unchanged(key: str, swap: Swap) -> Filter:
-    """The record is still at the version that was read, and has been for long enough."""
+    """Match the record if it still has the version that was read, for the required time."""
     parts: tuple[Filter, ...] = (Eq(ID, key), Eq(_VERSION, swap.version))
     return AllOf((*parts, OlderThan(_STAMP, swap.stood)) if swap.stood else parts)
 
 
 async def ask(collection: str, key: str, request: Request) -> Lease | Failure | None:
-    """What the store answers to a request of a candidate: the lease, or None; or why nobody knows.
+    """Execute a candidate's request; return the lease, None, or the failure.
 
     Args:
-        collection: Where the leases are.
-        key: The lease's id.
-        request: What the candidate asks for.
+        collection: The collection of the leases.
+        key: The id of the lease.
+        request: The request.
     """
     try:
         if isinstance(request, Look):
@@ -184,11 +191,11 @@ class Leader:
     Invariants: the key is not empty; 1 <= pieces.
 
     Attributes:
-        collection: Where the leases are.
-        key: The lease's id; its record is there (`new_lease`).
-        candidate: Who wants to lead, and on which terms.
+        collection: The collection of the leases.
+        key: The id of the lease; its record exists (`new_lease`).
+        candidate: The candidate, with its terms.
         piece: A piece of its work.
-        pieces: How many there are to do.
+        pieces: How many pieces to do.
     """
 
     collection: str
@@ -205,7 +212,7 @@ class Leader:
         check_int(self.pieces, "a number of pieces", 1)
 
     async def run(self) -> Served:
-        """The program."""
+        """Lead, work and hand over: the program."""
         state: ElectionState = Following()
         done = 0
         believed: Instant | None = None
@@ -220,7 +227,7 @@ class Leader:
                 await Note(BELIEVES, believed)
             for command in step.commands:
                 if isinstance(command, End):
-                    events = (*events, WorkEnded(event.at, command.epoch))  # no piece of it is under way here
+                    events = (*events, WorkEnded(event.at, command.epoch))  # no piece is under way here
                 elif isinstance(command, (Look, Swap)):
                     reply = await ask(self.collection, self.key, command)
                     answer = event_for(command, reply, await Now())
@@ -244,13 +251,13 @@ class Leader:
                 events = (TimerFired(await Now()),)
 
     def _until(self, state: ElectionState) -> Instant | None:
-        """Until when it believes that it leads, by its own clock."""
+        """Return when its tenure ends by its own clock."""
         if not isinstance(state, Leading) or state.is_over:
             return None
         return state.tenure.since + (state.tenure.lease.ttl - self.candidate.terms.margin)
 
     async def _done(self, epoch: int) -> bool:
-        """One piece of work; False if a newer epoch has begun. One without an answer counts as done: it is not repeated."""
+        """Do a piece; False if a newer epoch began. Never repeat one without a reply."""
         try:
             return await self.piece(epoch)
         except (Ambiguous, NotApplied, NotDurable):
@@ -258,5 +265,5 @@ class Leader:
 
 
 def _wake_in(step: ElectionStep) -> Duration:
-    """For how long to sleep; at the end of a step there is a timer, or something else to do (EL5)."""
+    """Return how long to sleep; a step ends with a timer unless another event follows (EL5)."""
     return next(command.duration for command in step.commands if isinstance(command, StartTimer))

@@ -1,58 +1,72 @@
-"""Who holds it, for how long, and under which token?
+"""A lease: who holds a record, for how long, and under which fencing token.
 
-A lease is a promise about time: its holder may act until it ends, unless it is renewed (Gray and Cheriton 1989, "Leases:
-an efficient fault-tolerant mechanism for distributed file cache consistency"). Clocks and pauses break such promises, so
-each grant has a fencing token that is higher than all before it, and what the lease protects refuses what comes under an
-older one (the sequencer of Burrows 2006, "The Chubby lock service"; Kleppmann 2016, "How to do distributed locking").
+A lease is a promise about time: its holder may act until it ends, unless it is renewed (Gray and
+Cheriton 1989, "Leases: an efficient fault-tolerant mechanism for distributed file cache
+consistency"). Clocks and pauses break such promises. So each grant has a fencing token higher than
+all before it, and the protected resource refuses older ones (the sequencer of Burrows 2006, "The
+Chubby lock service"; Kleppmann 2016, "How to do distributed locking").
 
-The record is one document. It is changed by compare-and-set on its version alone, and never deleted:
+The record is one document. It is changed by compare-and-set on its version alone, and never
+deleted:
 
     {token, version, holder, request, ttl, stamp}
 
-    take       the token and the version grow by one, the request is that of the taker
+    take       the token and the version grow by one, the request is the taker's
     renew      the version grows by one
-    release    the version grows by one, nobody holds it
-    expire     nothing is written: a version that stood for its TTL is void
+    release    the version grows by one, the holder is None
+    expire     no write: a version older than its TTL is void
 
-Whoever wants a lease that is held waits until one version of it has stood for the TTL that its holder took it for, and for
-the lock delay. Two clocks can judge that, and each only by itself: two machines' clocks are never compared.
+To take a held lease, wait until one version of it is older than its TTL plus the lock delay. Two
+clocks can judge that, each by itself; the clocks of two machines are never compared.
 
-    the store's       it stamps what it writes, and judges in the filter of the write (`takeover_delay`) or says what time it is
-    an observer's     it saw the same version for so long, on its own monotonic clock (`observe`); for stores without one
+    the store's       it stamps what it writes, and judges in the filter of the write
+                      (`takeover_delay`) or returns its time
+    an observer's     it saw the same version for so long, by its own monotonic clock (`observe`);
+                      for stores without a clock
 
-The lock delay is for resources that cannot check a token (Chubby's lock-delay): what a vanished holder has sent may still
-arrive. One that released has nothing under way, so then there is no such delay.
+The lock delay is for resources that cannot check a token (Chubby's lock-delay): requests of a
+vanished holder may still arrive. After a release none are in flight, so there is no delay.
 
-The holder measures its own time (`Tenure`): from BEFORE it sent the write that was granted, for the TTL less a margin, by its
-own monotonic clock. The record is written after that and judged later still, so the holder stops first, whatever the clocks
-show; the margin is for clocks that run at different rates.
+The holder measures its own time (`Tenure`) by its own monotonic clock: from BEFORE it sent the
+granted write, for the TTL less a margin. The record is written after that and judged later still,
+so the holder stops first, at any clock settings. The margin is for clocks that run at different
+rates.
 
     sent ---- applied, stamped ---- seen by others
     |---- TTL - margin ----|  the holder stops
               |---- TTL ----|---- lock_delay ----|  the store lets others take it
                                   |---- TTL ----|---- lock_delay ----|  an observer takes it
 
-A lost reply needs nothing special. A take is decided again on what is read then, under the same request: it finds itself
-in the record, or finds the version unchanged and asks for the very same again, or another holds it. A renewal is read back.
+A lost reply needs no special case. The caller reads the record and decides the take again under the
+same request: it finds itself in the record, finds the version unchanged and sends the same write
+again, or finds another holder. A renewal is read back.
 
 Laws
-    LE1  Tokens strictly grow: each take makes the next one, nothing else makes one, and each change makes one version.
-    LE2  What is held is taken only after one version of it has stood for its TTL and the lock delay, by one clock.
-    LE3  What is free can be taken: at once if it was never taken or was released, else as soon as LE2 lets it.
-    LE4  Only the request that holds it renews and releases it.
-    LE5  There is no way back: who lapsed by its own clock does not renew. It takes the lease anew, under a new token.
-    LE6  At no instant do two believe that they hold it, whatever the clocks show, while their rates differ by no more than the
-         margin makes up for.
-    LE7  An observation begins when its version was first seen without another between, never before.
-    LE8  What has admitted a token admits no older one.
-    LE9  A request that holds the lease gets `Mine` and asks for no second token, however often it is decided again.
+    LE1  Tokens strictly grow: each take makes the next one, only takes make tokens, and each change
+         makes one version.
+    LE2  A held lease is taken only after one version is older than its TTL and the lock delay, by
+         one clock.
+    LE3  A free lease can be taken: at once if it was never taken or was released, else as soon as
+         LE2 allows.
+    LE4  Only the request that holds the lease renews and releases it.
+    LE5  A holder that lapsed by its own clock does not renew. It takes the lease again, under a new
+         token.
+    LE6  At no instant do two believe that they hold it, at any clock settings, while the margin
+         covers the difference of clock rates.
+    LE7  An observation begins when its version was first seen without another in between, never
+         before.
+    LE8  A resource that admitted a token admits no older one.
+    LE9  A request that holds the lease gets `Mine`, however often it is decided again, and no
+         second token.
 
 Known not to work
-    - A lease without its token: a holder that stalls after it looked at the clock acts late. That is what LE8 is for.
-    - A record that is deleted begins again with token 1 (LE1): release it instead.
-    - After an election the store's clock is another machine's. If that is ahead, a lease ends early (LE6); tokens still
-      fence.
-    - Reads that do not see majority writes: decisions on them fail at the version, but an observation may be of the past.
+    - A lease without its token: a holder that stalls after it read the clock acts late. LE8 covers
+      that.
+    - A deleted record begins again with token 1 (LE1): release it instead.
+    - After an election the store's clock is another machine's. If it is ahead, a lease ends early
+      (LE6); tokens still fence.
+    - Reads that miss majority writes: decisions on them fail at the version, but an observation may
+      be of the past.
 """
 
 from __future__ import annotations
@@ -66,22 +80,26 @@ from tidegate.model.instants import SECOND, Duration, Instant, micros, seconds
 from tidegate.model.values import check_int, check_name, check_type
 from tidegate.retries.backoff import check_delay
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Terms:
-    """How long a lease is held, and how it is kept.
+    """How long a lease lasts, and how it is kept.
 
-    Invariants: 0 < heartbeat; 0 <= margin; heartbeat + margin < ttl <= LONGEST; 0 <= lock_delay <= LONGEST.
+    Invariants: 0 < heartbeat; 0 <= margin; heartbeat + margin < ttl <= LONGEST; 0 <= lock_delay <=
+    LONGEST.
 
     Attributes:
-        ttl: How long a version stands, in microseconds. More than the store takes to elect a primary, and some seconds.
-        heartbeat: How often the holder renews, in microseconds. A third of the TTL bears one renewal that fails.
-        margin: How much sooner than the TTL the holder stops, in microseconds. Two clocks whose rates are off by up to d
-            parts per million each need 2 * d parts per million of the TTL.
-        lock_delay: How long it stays closed after a holder that vanished, in microseconds; 0 if what it protects is fenced.
+        ttl: How long a version is valid, in microseconds. More than the store takes to elect a
+            primary, and some seconds.
+        heartbeat: The interval of renewals, in microseconds. A third of the TTL tolerates one
+            failed renewal.
+        margin: How much sooner than the TTL the holder stops, in microseconds. Two clocks whose
+            rates are off by up to d parts per million each need 2 * d parts per million of the TTL.
+        lock_delay: How long the lease stays closed after a holder vanished, in microseconds; 0 if
+            the resource is fenced.
     """
 
     ttl: Duration = attrs.field(default=30 * SECOND, converter=micros)
@@ -106,17 +124,18 @@ class Terms:
 @final
 @attrs.frozen
 class Lease:
-    """The record of a lease; where there is none, it was never taken.
+    """The record of a lease; without a record, it was never taken.
 
-    Invariants: 1 <= token <= version <= INT64_MAX; 1 <= ttl <= LONGEST; holder and request are not empty.
+    Invariants: 1 <= token <= version <= INT64_MAX; 1 <= ttl <= LONGEST; holder and request are not
+    empty.
 
     Attributes:
         token: The fencing token of the last grant.
         version: How many changes there were.
-        holder: Who holds it, for people; None once it is released.
-        request: The id of the take that was granted. No two takes have one, so it is who holds it.
-        ttl: How long a version of it stands, in microseconds.
-        stamp: When this version was made, by the store's clock; None where the store has none.
+        holder: The holder's name, for people; None once it is released.
+        request: The id of the granted take. It is unique, so it identifies the holder.
+        ttl: How long a version is valid, in microseconds.
+        stamp: When this version was written, by the store's clock; None if the store has none.
     """
 
     token: int
@@ -138,7 +157,7 @@ class Lease:
 
     @property
     def stamped(self) -> Observation | None:
-        """What the store saw of it: this version, from when it was made."""
+        """The store's observation: this version, since it was written."""
         return None if self.stamp is None else Observation(self.version, self.stamp)
 
     def __str__(self) -> str:
@@ -147,13 +166,13 @@ class Lease:
 
 
 Mark: TypeAlias = int | str
-"""What is observed: the version of a lease, or the first claim of a lock (`tidegate.leases.claim_lock`)."""
+"""What is observed: the version of a lease, or the first claim of a lock."""
 
 
 @final
 @attrs.frozen
 class Observation:
-    """By one clock, this has been there unchanged since then."""
+    """The mark has been unchanged since then, by one clock."""
 
     mark: Mark
     since: Instant
@@ -167,7 +186,7 @@ class Tenure:
     Invariant: the lease is held.
 
     Attributes:
-        lease: As it last knew it to be written.
+        lease: The lease as last known to be written.
         since: The holder's own monotonic clock, read BEFORE that write was sent.
     """
 
@@ -181,13 +200,13 @@ class Tenure:
             raise Misuse(f"no tenure of a lease that nobody holds: {self.lease}")
 
 
-# --- its status -------------------------------------------------------------------------------------------------------
+# --- its status -----------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Vacant:
-    """It was never taken, or it was released."""
+    """The lease was never taken, or it was released."""
 
     def __str__(self) -> str:
         return "vacant"
@@ -196,7 +215,7 @@ class Vacant:
 @final
 @attrs.frozen
 class Held:
-    """Its TTL is not over; `left` is how long it will not be, in microseconds, if it is not renewed."""
+    """The lease is valid for `left` microseconds more, if it is not renewed."""
 
     left: Duration
 
@@ -207,7 +226,7 @@ class Held:
 @final
 @attrs.frozen
 class LockDelay:
-    """Its TTL is over, and the lock delay is not for another `left` microseconds."""
+    """The TTL is over; the lock delay lasts `left` microseconds more."""
 
     left: Duration
 
@@ -218,7 +237,7 @@ class LockDelay:
 @final
 @attrs.frozen
 class Expired:
-    """Its holder vanished, and TTL and lock delay are over."""
+    """The holder vanished, and TTL and lock delay are over."""
 
     def __str__(self) -> str:
         return "expired"
@@ -228,16 +247,16 @@ LeaseStatus: TypeAlias = Vacant | Held | LockDelay | Expired
 
 
 def observe(before: Observation | None, mark: Mark | None, now: Instant) -> Observation | None:
-    """What an observer has seen, now that it has looked again.
+    """Return an observer's observation after another read.
 
     Args:
-        before: What it had seen when it looked last.
-        mark: What is there now: the version of a lease, the first claim of a lock; None if there is nothing.
-        now: Its own monotonic clock, read AFTER the look.
+        before: The observation after the read before.
+        mark: The current mark; None if there is none.
+        now: The observer's monotonic clock, read AFTER the record.
 
     Returns:
-        The observation before if the same is still there, else a new one; None if there is nothing. After its clock
-        went back it begins anew.
+        The observation before if the mark is unchanged, else a new one; None without a mark. If the
+        clock went back, a new one begins.
 
     Raises:
         Misuse: An argument is of the wrong type, or the clock is another one than before.
@@ -253,20 +272,18 @@ def observe(before: Observation | None, mark: Mark | None, now: Instant) -> Obse
 
 
 def status_of(lease: Lease | None, observation: Observation | None, now: Instant, lock_delay: Duration) -> LeaseStatus:
-    """The status of the lease, by the clock of the observation.
+    """Return the status of the lease, by the clock of the observation.
 
     Args:
-        lease: The record as it was read; None where there is none.
-        observation: What the judge has seen of it: `lease.stamped` for the store, `observe` for an observer. One of
-            another version, or none, says nothing, so the lease is judged as if it had been made just now.
+        lease: The record as read, or None.
+        observation: The judge's observation: `lease.stamped` for the store, `observe` for an
+            observer. With none, or one of another version, the lease counts as written just now.
         now: The judge's clock.
-        lock_delay: How long it stays closed after a holder that vanished, in microseconds.
-
-    Returns:
-        Its status.
+        lock_delay: How long it stays closed after a holder vanished, in microseconds.
 
     Raises:
-        Misuse: An argument is of the wrong type, or now was read on another clock than the observation's.
+        Misuse: An argument is of the wrong type, or now was read on another clock than the
+            observation.
     """
     check_type(observation, (Observation, type(None)), "an observation")
     check_type(now, Instant, "the time")
@@ -281,9 +298,10 @@ def status_of(lease: Lease | None, observation: Observation | None, now: Instant
 
 
 def takeover_delay(lease: Lease | None, lock_delay: Duration) -> Duration:
-    """How long the lease must have stood as it is before another may take it, in microseconds; 0 if nobody holds it.
+    """Return how old a version must be before another may take it, in microseconds; 0 if it is not
+    held.
 
-    A store with a clock judges this itself, in the filter of the take: the version is still the one that was read, and
+    A store with a clock judges this in the filter of the take: the version is unchanged, and
     `OlderThan(stamp, takeover_delay)`.
 
     Raises:
@@ -294,13 +312,13 @@ def takeover_delay(lease: Lease | None, lock_delay: Duration) -> Duration:
     return 0 if lease is None or lease.holder is None else lease.ttl + lock_delay
 
 
-# --- decisions --------------------------------------------------------------------------------------------------------
+# --- decisions ------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Take:
-    """Write this, if the record is still as it was read. Then the lease is the caller's."""
+    """Write this, if the record is unchanged. Then the lease is the caller's."""
 
     lease: Lease
 
@@ -311,9 +329,10 @@ class Take:
 @final
 @attrs.frozen
 class Mine:
-    """The request holds it already: a take of it was applied.
+    """The request holds the lease already: a take of it was applied.
 
-    Its tenure is from BEFORE the first take of this request was sent. Whoever lapsed asks under a new request.
+    Its tenure counts from BEFORE the first take of this request was sent. After a lapse use a new
+    request.
     """
 
     lease: Lease
@@ -325,7 +344,7 @@ class Mine:
 @final
 @attrs.frozen
 class Busy:
-    """Another holds it, or did and vanished; not to be taken before `left` microseconds more of the judge's clock."""
+    """Another request holds it, or vanished; retry in `left` microseconds of the judge's clock."""
 
     lease: Lease
     left: Duration
@@ -337,7 +356,7 @@ class Busy:
 @final
 @attrs.frozen
 class Release:
-    """Write this, if the record is still as it was read, AFTER the work under the lease has ended."""
+    """Write this, if the record is unchanged, AFTER the work under the lease has ended."""
 
     lease: Lease
 
@@ -348,7 +367,7 @@ class Release:
 @final
 @attrs.frozen
 class NotHolder:
-    """The request does not hold it, and never will under its token; `lease` is what is there instead."""
+    """The request does not hold the lease, and never will under its token."""
 
     lease: Lease | None
 
@@ -359,19 +378,20 @@ class NotHolder:
 def decide_take(
     lease: Lease | None, *, holder: str, request: str, terms: Terms, observation: Observation | None, now: Instant
 ) -> Take | Mine | Busy:
-    """Whether `request` may take the lease.
+    """Decide whether `request` may take the lease.
 
     Args:
-        lease: The record as it was read; None where there is none.
-        holder: Who asks, for people.
-        request: The id of this take; unique, and the same when it is decided again after a lost reply.
-        terms: For how long it is taken, and with which lock delay.
-        observation: What the judge has seen of the record; see `status_of`.
+        lease: The record as read, or None.
+        holder: The caller's name, for people.
+        request: The id of this take; unique, and the same when it is decided again after a lost
+            reply.
+        terms: The TTL and the lock delay.
+        observation: The judge's observation of the record; see `status_of`.
         now: The judge's clock.
 
     Returns:
-        `Take` with the record to write by compare-and-set on the version (an insert where there is none), `Mine` if that
-        has happened, or `Busy`.
+        `Take` with the record to write by compare-and-set on the version (an insert without a
+        record), `Mine` if that has happened, or `Busy`.
 
     Raises:
         Misuse: An argument is of the wrong type or empty, or two clocks would be compared.
@@ -396,14 +416,14 @@ def decide_take(
 
 
 def decide_release(lease: Lease | None, request: str) -> Release | NotHolder:
-    """Whether `request` may release the lease.
+    """Decide whether `request` may release the lease.
 
     Args:
-        lease: The record as it was read, or as the holder last knew it.
-        request: The id of the take that was granted.
+        lease: The record as read, or as the holder last knew it.
+        request: The id of the granted take.
 
     Returns:
-        `Release` with the record to write by compare-and-set on the version, or `NotHolder` if there is nothing to release.
+        `Release` with the record to write by compare-and-set on the version, or `NotHolder`.
 
     Raises:
         Misuse: An argument is of the wrong type or empty.
@@ -414,7 +434,7 @@ def decide_release(lease: Lease | None, request: str) -> Release | NotHolder:
 
 
 def taken(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> Lease:
-    """The record after a take. Its stamp is the store's to make.
+    """Return the record after a take. The store makes its stamp.
 
     Raises:
         Misuse: An argument is of the wrong type or empty, or the numbers are used up.
@@ -426,7 +446,7 @@ def taken(lease: Lease | None, *, holder: str, request: str, ttl: Duration) -> L
 
 
 def renewed(tenure: Tenure) -> Lease:
-    """The record after a renewal. Its stamp is the store's to make.
+    """Return the record after a renewal. The store makes its stamp.
 
     Raises:
         Misuse: It is not a tenure.
@@ -435,13 +455,13 @@ def renewed(tenure: Tenure) -> Lease:
     return _changed(tenure.lease, holder=tenure.lease.holder)
 
 
-# --- the holder's own time --------------------------------------------------------------------------------------------
+# --- the holder's own time ------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Rest:
-    """Go on; nothing is due. Both in microseconds: until the next renewal, and until the tenure ends without one."""
+    """Continue; nothing is due. Microseconds until the next renewal, and until the end."""
 
     renew_in: Duration
     left: Duration
@@ -453,7 +473,7 @@ class Rest:
 @final
 @attrs.frozen
 class Renew:
-    """Go on, and write this, if the record is still as it was; `left` microseconds without it."""
+    """Continue, and write this, if the record is unchanged; `left` microseconds remain."""
 
     lease: Lease
     left: Duration
@@ -465,7 +485,7 @@ class Renew:
 @final
 @attrs.frozen
 class Lapsed:
-    """Stop now: for `over` microseconds others may have held it."""
+    """Stop now: for `over` microseconds others may have held the lease."""
 
     over: Duration
 
@@ -474,12 +494,12 @@ class Lapsed:
 
 
 def next_action(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | Lapsed:
-    """What a holder has to do, and whether it still is one. Ask BEFORE each piece of work under the lease.
+    """Return what a holder must do, and whether it still holds. Ask BEFORE each piece of work.
 
     Args:
         terms: The heartbeat and the margin.
-        tenure: What it knows of its own time.
-        now: Its own monotonic clock.
+        tenure: The holder's tenure.
+        now: The holder's own monotonic clock.
 
     Returns:
         `Rest`, `Renew` or `Lapsed`. A clock that went back counts as standing still.
@@ -502,22 +522,22 @@ def next_action(terms: Terms, tenure: Tenure, now: Instant) -> Rest | Renew | La
 @final
 @attrs.frozen
 class Kept:
-    """The holder holds it still, for the time of this tenure."""
+    """The holder still holds the lease, for the time of this tenure."""
 
     tenure: Tenure
 
 
 def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | NotHolder:
-    """What a holder knows once it has read the record, after a renewal of which it had no answer.
+    """Return what a holder knows after reading the record, after a renewal without a reply.
 
     Args:
-        tenure: What it knew before.
-        lease: The record as it was read.
-        sent: Its own clock, read BEFORE the first renewal without an answer was sent.
+        tenure: The tenure before.
+        lease: The record as read.
+        sent: Its own clock, read BEFORE the first renewal without a reply was sent.
 
     Returns:
-        `Kept`: with a tenure from then on if a renewal was applied, else as before, also if the read is an old one.
-        `NotHolder` if the record is under another token, released or gone.
+        `Kept`: with a tenure from then on if a renewal was applied, else the old one, also after a
+        stale read. `NotHolder` if the record has another token, is released or gone.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -534,13 +554,13 @@ def read_back(tenure: Tenure, lease: Lease | None, sent: Instant) -> Kept | NotH
     return Kept(Tenure(lease, sent))
 
 
-# --- the resource's side ----------------------------------------------------------------------------------------------
+# --- the resource's side --------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Admitted:
-    """It may be done; from now on this is the highest token seen."""
+    """The access is allowed; this is now the highest token seen."""
 
     token: int
 
@@ -548,7 +568,7 @@ class Admitted:
 @final
 @attrs.frozen
 class Fenced:
-    """It must not be done: a newer token was seen."""
+    """The access is refused: a newer token was seen."""
 
     token: int
     newer: int
@@ -558,16 +578,13 @@ class Fenced:
 
 
 def decide_fence(highest: int, token: int) -> Admitted | Fenced:
-    """Whether what the lease protects admits an access under `token`.
+    """Decide whether the protected resource admits an access under `token`.
 
-    In MongoDB it is one atomic write: a filter `Lt(FENCE, token + 1)` and an update `Put(FENCE, token)` beside the others.
+    In MongoDB it is one atomic write: filter `Lt(FENCE, token + 1)` and update `Put(FENCE, token)`.
 
     Args:
-        highest: The highest token that was admitted so far; 0 for none.
+        highest: The highest admitted token; 0 for none.
         token: The token of the access.
-
-    Returns:
-        The verdict.
 
     Raises:
         Misuse: A token is not an integer from 1 on.
@@ -577,7 +594,7 @@ def decide_fence(highest: int, token: int) -> Admitted | Fenced:
     return Admitted(token) if token >= highest else Fenced(token, highest)
 
 
-# --- helpers ----------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def _holds(lease: Lease, request: str) -> bool:
@@ -585,5 +602,5 @@ def _holds(lease: Lease, request: str) -> bool:
 
 
 def _changed(lease: Lease, *, holder: str | None) -> Lease:
-    """The record after a renewal or a release: the same token, the next version."""
+    """Return the record after a renewal or a release: the same token, the next version."""
     return attrs.evolve(lease, version=lease.version + 1, holder=holder, stamp=None)

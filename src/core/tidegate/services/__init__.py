@@ -1,10 +1,11 @@
-"""Services that run on one of several runners at a time: who is alive, whose turn is it, and what became of each run?
+"""Services that run on one of several runners at a time: membership, slots, and the history of
+runs.
 
 Read in this order.
 
-    membership        who is alive, in which order
-    atomic_service    whose turn it is: slots of a cycle, from the list of the living
-    retention         which rows of a history may go
+    membership        which members are alive, and in which order
+    atomic_service    which runner may start: slots of a cycle, from the list of living runners
+    retention         which rows of a history to delete
     executions        the gate behind the slots, the history beside it, and the margin of a run
     members           membership on a document store: how a process joins, beats and leaves
     service_runner    the program of a runner, made of all of these

@@ -1,67 +1,76 @@
-"""Whose turn is it? Runners share a cycle of time, one slot each, so that a service runs on one of them at a time.
+"""Decides which runner may start. Runners divide a cycle of time into slots, so that one runs at a
+time.
 
-Every runner knows the same list of runners in the same order, and the time. That is enough to agree without a message.
-The list of a cycle, its view, is that of the runners that were alive when the cycle began; who joins later waits for the
-next one, and the slot of who leaves or dies stays empty until then. A list that changed within a cycle would move the
-slots under those who wait for theirs.
+All runners know the time and the same list of runners in the same order, so they agree without a
+message. The view of a cycle is the list of the runners alive when it began. A new runner waits for
+the next cycle; the slot of one that leaves or dies stays empty until then. A list that changed
+within a cycle would move the slots of waiting runners.
 
-The cycle is cut into as many slots as there are runners, and the runner at position p may start in the window that
-begins with slot p and ends one margin before the next. This is time-division multiple access over a membership service
-(Kopetz and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time systems"); the margin is its guard time.
+The cycle has as many slots as runners. The runner at position p may start in the window that begins
+with slot p and ends one margin before the next slot. This is time-division multiple access over a
+membership service (Kopetz and Grünsteidl 1994, "TTP: a protocol for fault-tolerant real-time
+systems"); the margin is its guard time.
 
     I = interval, M = spread, N = runners, t = now - cycle start (cycles are counted from the epoch)
     edge(p)   = floor(p * I / N)
     slot(p)   = [edge(p), edge(p + 1))                  the p that holds t is assigned
-    window(p) = [edge(p), edge(p + 1) - M)              [0, I) for a single runner, who needs no margin
+    window(p) = [edge(p), edge(p + 1) - M)              [0, I) for a single runner, without a margin
 
-All in whole microseconds: with floating-point edges (13 runners, 300 s, no margin) two windows overlap, and with 17 there
-are instants between two windows. The assigned p is computed from the same edges: edge(p) <= t holds exactly if
-p * I / N < t + 1, so it is the largest such p, ((t + 1) * N - 1) // I. (t * N // I would be another one at an edge that
-was rounded down.)
+All values are whole microseconds. Floating-point edges make two windows overlap (13 runners, 300 s,
+no margin) or leave instants between two windows (17 runners). The assigned p comes from the same
+edges: edge(p) <= t holds exactly if p * I / N < t + 1, so it is the largest such p, ((t + 1) * N -
+1) // I. (t * N // I would be wrong at an edge that was rounded down.)
 
-The checks, in their order:
+The checks, in order:
 
     1  no runners                                            NoStableRunners
     2  the caller is not among them                          NotAssignedSlot
     3  N > 1, and the shortest slot is not above the margin  SlotWindowInvalid
-    4  the assigned runner is younger than stabilisation     ScheduledRunnerInGrace, whoever asks
+    4  the assigned runner is younger than stabilisation     ScheduledRunnerInGrace, for any caller
     5  now is outside the caller's window                    NotAssignedSlot
     6  more than start_fraction of the window is gone        LateStart
     7  otherwise                                             Assigned
 
-What a configuration bears is known beforehand (`tolerance`, `check_start_up`), from the shortest slot s = I // N:
+`tolerance` and `check_start_up` compute the limits of a configuration from the shortest slot s = I
+// N:
 
-    windows     while s > M                                         that is for up to I // (M + 1) runners
-    clocks      s - 1 - the last instant of its window that clears  may lie between two clocks: M without a late guard
-    polls       the instants of its window that clear it, with time left to work, reach from one poll to the next
+    windows     while s > M                          for up to I // (M + 1) runners
+    clocks      s - 1 - (the last start in a window)  may lie between two clocks: M without a late
+    guard
+    polls       from one poll to the next, the window has an instant that starts a run with time to
+    work
 
 Laws
-    A1  Of one view, at most one runner is cleared at an instant, also when clocks differ by no more than the margin.
-    A2  Windows of one view follow each other with a gap of exactly the margin, from cycle to cycle too.
-    A3  Without grace, every runner of a view is cleared at some instant of its cycle, if the shortest slot is above the
-        margin. As the view is that of the start (M7), whoever joins, leaves or dies meanwhile costs nobody a turn.
+    A1  At any instant at most one runner of a view is cleared, even if clocks differ by up to the
+        margin.
+    A2  Windows of one view follow each other with a gap of exactly the margin, across cycles too.
+    A3  Without grace, each runner of a view is cleared at some instant of its cycle, if the
+        shortest slot is above the margin. The view is that of the start (M7), so no join, leave or
+        death costs a turn.
     A4  Moving now and all creations by whole cycles moves the claim and changes nothing else.
-    A5  Who is cleared is the assigned runner.
-    A6  Nobody is cleared in the slot of a runner that is younger than the stabilisation.
-    A7  Nobody is cleared after more than the start fraction of the window, compared exactly.
-    A8  A view is refused for its windows exactly if it has more runners than the tolerance names.
-    A9  Nor are two cleared while clocks differ by no more than the tolerance names; a microsecond more, and two can be.
-    A10 Asked at least once a period, each of up to `polled_max` runners is cleared in each cycle with its margin left;
-        of one more, one can be missed.
+    A5  A cleared runner is the assigned one.
+    A6  No runner is cleared in the slot of a runner younger than the stabilisation.
+    A7  No runner is cleared after more than the start fraction of the window, compared exactly.
+    A8  A view is refused for its windows exactly if it has more runners than the tolerance allows.
+    A9  No two runners are cleared while clocks differ by at most the tolerance; with one
+        microsecond more, two can be.
+    A10 If asked at least once a period, each of up to `polled_max` runners is cleared in each cycle
+        with its margin left; with one runner more, one can be missed.
 
 Known not to work
-    - Runners with different views may be cleared together: the decision knows one view. Lists that are read at the very
-      instant at which a cycle begins can differ. A write that only one of them can make is still needed, and a fencing
-      token where work may outlive its window (both in `executions`).
-    - Lists of the moment, in the place of that of the start: a runner whose slot has moved back behind now loses its
-      turn, and loses it in every cycle if somebody joins in the second half of each.
-    - Nothing is said about how long the work takes, nor that it happens once a cycle: alone, a runner is cleared at each
-      poll in its part of the cycle.
-    - Runners that are gone count until the cycle after they are found dead, so a restart can stop all services for that
-      long. Where nobody was alive at the start of a cycle, nobody is cleared in it.
-    - The late guard is a part of the window, not of the slot: of three runners with the defaults one is late after 20 s,
-      half of its window of 40 s. Half of its slot of 100 s would be beyond the window, and no guard at all.
-    - Two runners of one id are taken for the first of them.
+    - Runners with different views may be cleared together: the decision knows one view. Lists read
+      at the exact start of a cycle can differ. So a run also needs a write that only one of them
+      can make, and a fencing token if work may outlive its window (both in `executions`).
+    - Using the current list instead of the one at the start: a runner whose slot moved behind now
+      loses its turn, in every cycle if a runner joins in the second half of each.
+    - The decision limits neither how long work takes nor how often it runs: a single runner is
+      cleared at each poll in its part of the cycle.
+    - Dead runners count until the cycle after they are found dead, so a restart can stop all
+      services for that long. If no runner was alive at the start of a cycle, none is cleared in it.
+    - The late guard is a fraction of the window, not of the slot: of three runners with the
+      defaults one is late after 20 s, half of its window of 40 s. Half of its slot (100 s) would be
+      beyond the window.
+    - Of two runners with one id, only the first counts.
     - Cycles are counted from the epoch, so a scenario with this decision needs absolute instants.
 """
 
@@ -78,11 +87,11 @@ from tidegate.model.values import check_int, check_name, check_type, check_types
 
 _AWARE: Final = "pass a datetime with a time zone"
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def _length(given: Duration | timedelta, what: str, least: Duration = MILLISECOND) -> Duration:
-    """A length of time in microseconds. A number below the least is refused, for it was meant in another unit; 0 is not."""
+    """Convert to microseconds. A small positive number was meant in another unit."""
     if type(given) is int and 0 < given < least:
         raise Misuse(
             f"{what}={given} is {seconds(given)}",
@@ -111,10 +120,12 @@ def _stabilisation(given: Duration | timedelta) -> Duration:
 class AtomicService:
     """How runners share the time.
 
-    Invariants: 0 < interval; 0 <= spread < interval; 0 <= stabilisation; 0 <= start_fraction_ppm <= PPM.
+    Invariants: 0 < interval; 0 <= spread < interval; 0 <= stabilisation; 0 <= start_fraction_ppm <=
+    PPM.
 
-    Pass lengths of time as timedeltas; the attributes are microseconds. A number counts microseconds, too, and is refused
-    where it can only be meant in seconds: an interval below 100 ms, and another length below a millisecond.
+    Pass times as timedeltas; the attributes are microseconds. A number also counts microseconds,
+    and is refused if it can only be meant in seconds: an interval below 100 ms, another time below
+    1 ms.
 
     Attributes:
         interval: One cycle.
@@ -140,7 +151,7 @@ class AtomicService:
             )
 
     def cycle_start(self, now: Instant | datetime) -> Instant:
-        """When the cycle began that holds the instant; cycles are counted from the epoch, the same for all."""
+        """Return the start of the cycle of an instant; cycles are counted from the epoch."""
         now = as_instant(now)
         check_type(now, Instant, "now", _AWARE)
         return now + -(now.at % self.interval)
@@ -149,7 +160,12 @@ class AtomicService:
 @final
 @attrs.frozen
 class Runner:
-    """A runner that may be cleared, and when it was first seen: an instant, or a datetime with a time zone. Invariant: the id is not empty."""
+    """A runner that may be cleared. Invariant: the id is not empty.
+
+    Attributes:
+        id: The runner.
+        created: When it was first seen; an instant or an aware datetime.
+    """
 
     id: str
     created: Instant = attrs.field(converter=as_instant)
@@ -178,7 +194,7 @@ class Window:
 @final
 @attrs.frozen
 class AtomicServiceRun:
-    """One run of the service, named by runner and run id, and the window it was cleared for."""
+    """A run of the service, identified by runner and run id, and the window it was cleared for."""
 
     runner_id: str
     run_id: str
@@ -210,7 +226,7 @@ class NoStableRunners:
 @final
 @attrs.frozen
 class NotAssignedSlot:
-    """It is not the caller's turn, or it is the margin after it, or the caller is not among the runners."""
+    """It is another runner's turn or the margin, or the caller is not in the list."""
 
     def __str__(self) -> str:
         return "not_assigned_slot: it is not its turn"
@@ -219,7 +235,7 @@ class NotAssignedSlot:
 @final
 @attrs.frozen
 class SlotWindowInvalid:
-    """The margin takes up the shortest slot, so nobody has a window."""
+    """The margin takes up the shortest slot, so no runner has a window."""
 
     slot: Duration
     margin: Duration
@@ -242,7 +258,7 @@ class ScheduledRunnerInGrace:
 @final
 @attrs.frozen
 class LateStart:
-    """Too much of the window is gone. Both in parts per million; `gone_ppm` is rounded up, so above the limit."""
+    """Too much of the window is gone. `gone_ppm` is rounded up, so above the limit."""
 
     gone_ppm: int
     limit_ppm: int
@@ -259,10 +275,10 @@ ClaimVerdict: TypeAlias = (
 @final
 @attrs.frozen
 class Alone:
-    """One runner, or none: whatever clocks show, there are no two to be cleared.
+    """At most one runner, so clock differences do not matter.
 
     Attributes:
-        runners_max: How many runners would still have windows.
+        runners_max: How many runners have windows.
     """
 
     runners_max: int
@@ -277,8 +293,9 @@ class Shared:
     """Several runners.
 
     Attributes:
-        clock_difference: No two runners are cleared while clocks differ by no more than this.
-        runners_max: How many runners would still have windows.
+        clock_difference: The clock difference up to which no two runners are cleared, in
+            microseconds.
+        runners_max: How many runners have windows.
     """
 
     clock_difference: Duration
@@ -291,10 +308,10 @@ class Shared:
 @final
 @attrs.frozen
 class Crowded:
-    """More runners than have windows, so nobody is ever cleared.
+    """More runners than have windows, so none is ever cleared.
 
     Attributes:
-        runners_max: How many would have windows.
+        runners_max: How many runners have windows.
     """
 
     runners_max: int
@@ -309,20 +326,21 @@ Tolerance: TypeAlias = Alone | Shared | Crowded
 @final
 @attrs.frozen(kw_only=True)
 class AtomicServiceClaim:
-    """What was decided for one runner, and where it stands in the cycle; its text is the message.
+    """The decision for one runner and its position in the cycle; `str` gives the message.
 
     Invariant: position < runners.
 
     Attributes:
-        runner_id: Who asked.
+        runner_id: The caller.
         verdict: Whether it may start, or why not.
         cycle_start: When the current cycle began.
-        runners: How many share it.
-        assigned: Whose slot it is, margin included; None where there are no runners.
-        position: The caller's place among the runners, from 0; None if it is not among them.
+        runners: How many runners share it.
+        assigned: The runner whose slot it is, margin included; None without runners.
+        position: The caller's position among the runners, from 0; None if it is not in the list.
         window: When the caller may start in this cycle; None if it never may.
-        owner_now: The slot is the caller's, and it has a window. True in the margin after the window too.
-        tolerance: How many runners, and which difference of clocks, the configuration bears.
+        owner_now: The slot is the caller's and has a window. True in the margin after the window
+            too.
+        tolerance: How many runners and which clock difference the configuration allows.
     """
 
     runner_id: str
@@ -342,28 +360,30 @@ class AtomicServiceClaim:
         return f"{self.runner_id!r} {self.verdict} ({place} of {self.runners} runners{window}{turn}; {self.tolerance})"
 
 
-# --- the decision -----------------------------------------------------------------------------------------------------
+# --- the decision ---------------------------------------------------------------------------------
 
 
 def decide_atomic_service_claim(
     *, service: AtomicService, runner_id: str, runners: tuple[Runner, ...], now: Instant | datetime, run_id: str
 ) -> AtomicServiceClaim:
-    """Whether `runner_id` may run the service now.
+    """Decide whether `runner_id` may run the service now.
 
     Args:
         service: How runners share the time; the same for all.
-        runner_id: Who asks.
-        runners: Who may run it in this cycle, in the order that all agree on (by creation, then id): those that were
-            alive when it began (`tidegate.services.membership.runners`). Neither sorted nor filtered here.
-        now: The time, on the clock that judges for all; ideally the store's. An instant, or a datetime with a time zone.
-        run_id: The identity of the run, should it be cleared; unique, made by the caller.
+        runner_id: The caller.
+        runners: The runners of this cycle, in the agreed order (creation, then id): those alive
+            when it began (`tidegate.services.membership.runners`). Neither sorted nor filtered
+            here.
+        now: The time on the clock that judges for all, ideally the store's; an instant or aware
+            datetime.
+        run_id: The id of the run if it is cleared; unique, made by the caller.
 
     Returns:
-        The claim; `claim.verdict` is `Assigned(run)` if it may.
+        The claim; `claim.verdict` is `Assigned(run)` if the caller may start.
 
     Raises:
-        Misuse: An id is empty or no string, an argument is of the wrong type, or there is a stabilisation, and the
-            assigned runner was created on another clock than `now` was read on.
+        Misuse: An id is empty or not a string, an argument is of the wrong type, or there is a
+            stabilisation and the assigned runner was created on another clock than `now`.
     """
     check_type(service, AtomicService, "an atomic service")
     check_name(runner_id, "a runner")
@@ -378,7 +398,7 @@ def decide_atomic_service_claim(
     scheduled = runners[_assigned_slot(now - cycle_start, interval, count)] if runners else None
     window = None if position is None else _window_of(position, count, service, cycle_start)
 
-    # The order is that of the header: an earlier reason hides a later one.
+    # The order of the header: an earlier reason hides a later one.
     verdict: ClaimVerdict
     if scheduled is None:
         verdict = NoStableRunners()
@@ -409,22 +429,22 @@ def decide_atomic_service_claim(
     )
 
 
-# --- what a configuration bears ---------------------------------------------------------------------------------------
+# --- what a configuration bears -------------------------------------------------------------------
 
 
 def tolerance(service: AtomicService, runners: int) -> Tolerance:
-    """How many runners a configuration bears, and by how much their clocks may differ.
+    """Return how many runners a configuration allows, and how far their clocks may differ.
 
     Args:
         service: How runners share the time.
         runners: How many there are.
 
     Returns:
-        The largest number of runners that have windows, and for several runners the largest difference of clocks, in
-        microseconds, at which no two of them are cleared.
+        The most runners that have windows and, for several runners, the largest clock difference in
+        microseconds at which no two of them are cleared.
 
     Raises:
-        Misuse: The number is negative or no integer, or an argument is of the wrong type.
+        Misuse: The number is negative or not an integer, or an argument is of the wrong type.
     """
     check_type(service, AtomicService, "an atomic service")
     check_int(runners, "a number of runners", 0)
@@ -440,14 +460,14 @@ def tolerance(service: AtomicService, runners: int) -> Tolerance:
 @final
 @attrs.frozen(kw_only=True)
 class Claiming:
-    """How often a runner asks, and how much time a run needs.
+    """How often a runner polls, and how much time a run needs.
 
     Invariants: 0 < check_interval; 0 <= loop_sleep; 0 <= run_margin_min.
 
     Attributes:
         check_interval: The least time between two claims of a runner, in microseconds.
-        loop_sleep: How long its loop sleeps, in microseconds, so that a claim may be that much late.
-        run_margin_min: The least time of its window that has to be left when a run has begun, in microseconds.
+        loop_sleep: The sleep of its loop, in microseconds: a claim may be that late.
+        run_margin_min: The least time left of a window when a run has begun, in microseconds.
     """
 
     check_interval: Duration = attrs.field(default=30 * SECOND, converter=micros)
@@ -466,7 +486,7 @@ class Claiming:
 
 
 WINDOW_MIN: Final = 5 * SECOND
-"""A shorter window is a concern at start-up: stalls and differences of clocks are of that size."""
+"""A shorter window causes a start-up concern: stalls and clock differences are of that size."""
 
 
 @final
@@ -495,7 +515,7 @@ class ShortWindow:
 @final
 @attrs.frozen
 class MissedByPolls:
-    """A runner may ask before and after the instants of its window that lead to a run, and never between."""
+    """A runner may poll before and after the useful part of its window, and never within."""
 
     useful: Duration
     period: Duration
@@ -510,12 +530,12 @@ Concern: TypeAlias = NoWindows | ShortWindow | MissedByPolls
 @final
 @attrs.frozen
 class StartUp:
-    """What a configuration is good for.
+    """The limits of a configuration.
 
     Attributes:
         runners_max: How many runners have windows.
-        polled_max: How many are sure of a run in each cycle; 0 if not even a single one is.
-        concerns: What is wrong for the number of runners that was asked about; empty if nothing is.
+        polled_max: How many runners are sure of a run in each cycle; 0 if not even one is.
+        concerns: The problems for the given number of runners.
     """
 
     runners_max: int
@@ -524,20 +544,22 @@ class StartUp:
 
 
 def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> StartUp:
-    """What to warn of before this number of runners start.
+    """Check a configuration before this number of runners start.
 
-    What means nothing at all (an interval of 0, a spread as long as the interval) is refused when the settings are made.
+    Impossible settings (an interval of 0, a spread as long as the interval) are refused at
+    construction.
 
     Args:
         service: How runners share the time.
-        claiming: How often each asks.
-        runners: How many there will be; count those that a restart leaves behind, until they are found dead.
+        claiming: How often each polls.
+        runners: How many there will be; include those left behind by a restart until they are found
+            dead.
 
     Returns:
-        For how many runners the configuration works, and the concerns, if there are any.
+        The limits, and any concerns.
 
     Raises:
-        Misuse: The number is below 1 or no integer, or an argument is of the wrong type.
+        Misuse: The number is below 1 or not an integer, or an argument is of the wrong type.
     """
     check_type(service, AtomicService, "an atomic service")
     check_type(claiming, Claiming, "how a runner claims")
@@ -557,40 +579,41 @@ def check_start_up(service: AtomicService, claiming: Claiming, runners: int) -> 
 
 
 def _most_runners(service: AtomicService, window: Duration) -> int:
-    """The largest number of runners whose shortest window has this length; 0 where a cycle is shorter."""
+    """Return the most runners with a shortest window of this length; 0 if a cycle is shorter."""
     several = service.interval // (window + service.spread)
     return several if several > 1 else int(service.interval >= window)
 
 
 def _window_needed(service: AtomicService, claiming: Claiming) -> Duration:
-    """The least length of a window in which the instants that lead to a run reach from one claim to the next."""
+    """Return the shortest window whose useful part spans the time between two claims."""
     on_time = claiming.period - 1 + max(1, claiming.run_margin_min)
     limit = service.start_fraction_ppm
-    # The least window w with limit * w // PPM >= period - 1: a division that rounds up, as the floor of its negative.
+    # The least window w with limit * w // PPM >= period - 1: rounds up, as the floor of the
+    # negative.
     return max(on_time, -((claiming.period - 1) * -PPM // limit)) if 0 < limit < PPM else on_time
 
 
 def _last_start(service: AtomicService, window: Duration) -> Duration:
-    """How far into a window of this length a runner is still cleared."""
+    """Return how far into a window of this length a runner is still cleared."""
     limit = service.start_fraction_ppm
     return limit * window // PPM if 0 < limit < PPM else window - 1
 
 
-# --- slots ------------------------------------------------------------------------------------------------------------
+# --- slots ----------------------------------------------------------------------------------------
 
 
 def _edge(place: int, interval: Duration, count: int) -> Duration:
-    """Where slot `place` begins, in microseconds after the cycle's start."""
+    """Return where slot `place` begins, in microseconds after the cycle's start."""
     return place * interval // count
 
 
 def _assigned_slot(elapsed: Duration, interval: Duration, count: int) -> int:
-    """The slot that holds the instant: edge(p) <= elapsed < edge(p + 1), for 0 <= elapsed < interval."""
+    """Return the slot p with edge(p) <= elapsed < edge(p + 1), for 0 <= elapsed < interval."""
     return ((elapsed + 1) * count - 1) // interval
 
 
 def _window_of(position: int, count: int, service: AtomicService, cycle_start: Instant) -> Window | None:
-    """When the runner at `position` may start in this cycle; None where the margin takes up the shortest slot."""
+    """Return when the runner at `position` may start; None if the margin takes up a slot."""
     if count == 1:
         return Window(cycle_start, cycle_start + service.interval)
     if service.interval // count <= service.spread:
@@ -602,10 +625,10 @@ def _window_of(position: int, count: int, service: AtomicService, cycle_start: I
 
 
 def _gone_ppm(window: Window, now: Instant) -> int:
-    """The part of the window before `now`, in parts per million, rounded up: by the floor of its negative."""
+    """Return the gone part of the window, rounded up: the floor of the negative."""
     return -((window.start - now) * PPM // window.length)
 
 
 def _percent(ppm: int) -> str:
-    """`75.00%`, or with four digits where two would round."""
+    """Format as `75.00%`, or with four digits if two would round."""
     return f"{ppm // 10_000}.{f'{ppm % 10_000:04d}'.removesuffix('00')}%"

@@ -1,38 +1,41 @@
-"""May this run start, is there time left for it, and what became of it?
+"""The gate that admits one run at a time, the margin of a run, and the history of runs.
 
-The slots of `atomic_service` keep runners apart while they see one list of runners and one time. When a runner joins,
-or two lists differ, two can be cleared at once. So a gate stands behind the slots: one document that holds the run
-under way and a token that grows with each run that is let in, changed by compare-and-set on both. The token is a
-fencing token: what a run writes while it works is to be refused once a greater one was seen. Beside the gate a history
-records for people what became of each run.
+The slots of `atomic_service` keep runners apart while they see one list of runners and one time. If
+a runner joins, or two lists differ, two can be cleared at once. So a gate backs the slots: one
+document with the active run and a token that grows with each admitted run, changed by
+compare-and-set on both. The token is a fencing token: stores refuse a run's writes once they saw a
+greater one. A history records, for people, how each run ended.
 
-The flow of a claim, each step a decision here:
+The steps of a claim, each decided here:
 
-    1  `skipped`     a claim that was not cleared leaves a row, where somebody should know why
-    2  `admit`       the gate lets the run in, in place of one whose runner is gone (as read AFTER the gate), which is
-                     recorded in the history first. Only a run that was cleared comes here, and only the run in the gate
-                     is reaped: nothing else is under way, and until then it stands in nobody's way
-    3  `margin`      AFTER the gate was written, on a new reading of the clock: is there time left to work?
-    4  `ended`       whatever happened, once the work is over: first into the history,
-    5  `released`    THEN out of the gate, until the store has answered, and BEFORE the runner asks again
+    1  `skipped`     a claim that was not cleared leaves a row, if people should know why
+    2  `admit`       the gate admits a cleared run, in place of one whose runner is gone (read AFTER
+                     the gate); the history records that first. Only the run in the gate is reaped,
+                     because no other is under way
+    3  `margin`      AFTER the gate was written, on a new reading of the clock: is there time to
+       work?
+    4  `ended`       when the work is over, however it ended: first into the history,
+    5  `released`    THEN out of the gate, until the store replies, and BEFORE the runner claims
+       again
 
 Laws
-    EX1  A run whose runner is alive is never replaced in the gate.
-    EX2  Each run that is let in has a greater token than all before it.
-    EX3  A run whose runner is gone blocks nobody.
-    EX4  A run that leaves the gate for another one is recorded as abandoned.
-    EX5  The first end of a run counts; nothing changes an execution that is over.
-    EX6  Reaping ends exactly the runs under way whose runners are gone, and done again it finds nothing. (`reaped` is
-         asked by `admit` for the run in the gate, and is there for a history that has rows of runs under way.)
-    EX7  No work is done with less than the least margin left of the window.
-    EX8  A range holds what overlaps it and nothing else, newest first, and no more than the limit.
+    EX1  A run of a living runner is never replaced in the gate.
+    EX2  Each admitted run has a greater token than all before it.
+    EX3  A run of a gone runner blocks no other.
+    EX4  A run that another one replaces in the gate is recorded as abandoned.
+    EX5  The first end of a run counts; a finished execution never changes.
+    EX6  Reaping ends exactly the runs under way of gone runners; a repetition finds none.
+         (`admit` reaps the run in the gate; `reaped` also serves histories that have rows of runs
+         under way.)
+    EX7  No work starts with less than the least margin left of the window.
+    EX8  A range holds exactly what overlaps it, newest first, up to the limit.
     EX9  Only the run that is in the gate leaves it, and only under its token.
 
 Known not to work
-    - Whoever is alive and never ends blocks for ever: how long the work may take is not known here. The rows of those
-      who were blocked name the run.
-    - A runner that is alive and does not insist on step 5 blocks itself and all others.
-    - A run id is used once: asked again after it has ended, it is let in again.
+    - A living runner whose work never ends blocks all others: the gate does not know how long work
+      may take. The rows of the blocked runs name it.
+    - A living runner that gives up step 5 blocks itself and all others.
+    - A run id is used once: the gate admits it again after it has ended.
 """
 
 from __future__ import annotations
@@ -58,17 +61,17 @@ from tidegate.services.retention import Row
 
 
 class ExecutionStatus(Enum):
-    """What became of a run."""
+    """How a run ended, if it did."""
 
     RUNNING = "running"
     COMPLETED = "completed"
     ABANDONED = "abandoned"
     BLOCKED = "blocked"
-    """It was never begun."""
+    """The run never began."""
 
 
 NO_MARGIN: Final = "no_margin"
-"""Why a run is abandoned that has too little of its window left."""
+"""The reason of a run abandoned because too little of its window was left."""
 
 
 @final
@@ -76,15 +79,16 @@ NO_MARGIN: Final = "no_margin"
 class Execution:
     """One row of the history.
 
-    Invariants: it has no end exactly while it is running; start <= end, on one clock; a blocked one ends as it starts.
+    Invariants: `end` is None exactly while running; start <= end, on one clock; a blocked run ends
+    as it starts.
 
     Attributes:
-        id: The run's.
-        runner_id: Whose run it is.
+        id: The id of the run.
+        runner_id: The runner of the run.
         start: When it began, or was blocked.
-        status: What became of it.
-        end: When it was over; None while it is running.
-        reason: Why it was abandoned or blocked; empty where there is nothing to say.
+        status: The status.
+        end: When it ended; None while it is running.
+        reason: Why it was abandoned or blocked; may be empty.
     """
 
     id: str
@@ -106,7 +110,7 @@ class Execution:
 
     @property
     def row(self) -> Row:
-        """What retention needs to know of it."""
+        """The fields that retention needs."""
         return Row(self.id, self.start, self.end)
 
     @property
@@ -119,23 +123,24 @@ class Execution:
         return f"run {self.id!r} of {self.runner_id!r} from {self.start}, {self.status.value}{why}"
 
 
-# --- 1: the claim -------------------------------------------------------------------------------------------------------
+# --- 1: the claim ---------------------------------------------------------------------------------
 
 
 def skipped(claim: AtomicServiceClaim, *, run_id: str, now: Instant) -> tuple[Execution, ...]:
-    """What a claim that was not cleared leaves in the history.
+    """Return the history rows of a claim that was not cleared.
 
     Args:
-        claim: What was decided.
+        claim: The decision.
         run_id: The id that the run would have had.
         now: When it was decided.
 
     Returns:
-        A blocked execution where somebody should know: no window is long enough, the scheduled runner is new, or the
-        start is late. Nothing where it was cleared, or is not its turn, which nobody needs to know.
+        A blocked execution if people should know: no window is long enough, the scheduled runner is
+            new, or
+        the start is late. Empty if the claim was cleared, or it is another runner's turn.
 
     Raises:
-        Misuse: An id is empty or no string, or an argument is of the wrong type.
+        Misuse: An id is empty or not a string, or an argument is of the wrong type.
     """
     check_type(claim, AtomicServiceClaim, "a claim")
     check_name(run_id, "a run")
@@ -145,17 +150,18 @@ def skipped(claim: AtomicServiceClaim, *, run_id: str, now: Instant) -> tuple[Ex
     return ()
 
 
-# --- 2: the gate --------------------------------------------------------------------------------------------------------
+# --- 2: the gate ----------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Gate:
-    """The run under way, if any. Invariants: 0 <= token; what is active is running, and then 1 <= token.
+    """The active run, if any. Invariants: 0 <= token; an active run is running, and then 1 <=
+    token.
 
     Attributes:
-        token: That of the last run that was let in; the next one's is greater.
-        active: The run under way.
+        token: The token of the last admitted run; the next one is greater.
+        active: The active run.
     """
 
     token: int = 0
@@ -171,12 +177,12 @@ class Gate:
 @final
 @attrs.frozen
 class Admitted:
-    """The run is let in, once the gate is written.
+    """The run is admitted once the gate is written.
 
     Attributes:
-        gate: What to write if the gate is still as it was read; its token is the run's.
-        reaped: What to write into the history, BEFORE the gate is written: the run of a runner that is gone, if one was
-            in the gate. (By `ended`, an end that was written before counts.)
+        gate: What to write if the gate is unchanged; its token is the run's.
+        reaped: The row to write BEFORE the gate: the replaced run of a dead runner, if there was
+            one. (By `ended`, an earlier end counts.)
     """
 
     gate: Gate
@@ -186,7 +192,7 @@ class Admitted:
 @final
 @attrs.frozen
 class Blocked:
-    """Another run is under way, and its runner is alive.
+    """Another run is active, and its runner is alive.
 
     Attributes:
         execution: The row that says so.
@@ -199,20 +205,22 @@ GateVerdict: TypeAlias = Admitted | Blocked
 
 
 def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Instant) -> GateVerdict:
-    """Whether a run that was cleared is let in.
+    """Decide whether the gate admits a cleared run.
 
     Args:
-        gate: As it was read.
+        gate: The gate as read.
         run: The run.
-        live: The ids of the runners that are alive, read AFTER the gate: who joined and entered in between would seem gone.
+        live: The ids of the living runners, read AFTER the gate; otherwise a runner that joined and
+            entered in between would seem gone.
         now: The time, on the clock that judges for all.
 
     Returns:
-        `Admitted` with the gate to be written; the very same if the run is in already, which is how a runner knows
-        itself again whose reply was lost. Otherwise `Blocked`.
+        `Admitted` with the gate to write. The gate is unchanged if the run is already in it, after
+        a lost reply. Otherwise `Blocked`.
 
     Raises:
-        Misuse: An argument is of the wrong type, or `now` was read on another clock than the start of the active run.
+        Misuse: An argument is of the wrong type, or `now` was read on another clock than the start
+            of the active run.
     """
     check_type(gate, Gate, "a gate")
     check_type(run, AtomicServiceRun, "a run")
@@ -228,15 +236,15 @@ def admit(gate: Gate, run: AtomicServiceRun, *, live: Collection[str], now: Inst
 
 
 def reaped(executions: Collection[Execution], *, live: Collection[str], now: Instant) -> tuple[Execution, ...]:
-    """The executions of a history that are abandoned because their runners are gone.
+    """Return the executions that become abandoned because their runners are gone.
 
     Args:
         executions: The history.
-        live: The ids of the runners that are alive.
+        live: The ids of the living runners.
         now: The time, on the clock of the history.
 
     Returns:
-        What those rows become, in the order of the history.
+        The changed rows, in the order of the history.
 
     Raises:
         Misuse: An argument is of the wrong type, or `now` was read on another clock.
@@ -247,13 +255,13 @@ def reaped(executions: Collection[Execution], *, live: Collection[str], now: Ins
     return tuple(_gone(each, now) for each in executions if each.end is None and each.runner_id not in live)
 
 
-# --- 3: the margin ------------------------------------------------------------------------------------------------------
+# --- 3: the margin --------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Enough:
-    """Work: this much of the window is left, in microseconds."""
+    """Work may start: this much of the window is left, in microseconds."""
 
     left: Duration
 
@@ -261,7 +269,7 @@ class Enough:
 @final
 @attrs.frozen
 class NoMargin:
-    """Too little of the window is left, in microseconds: end the run as abandoned, NO_MARGIN, and do no work."""
+    """Too little of the window is left: do no work and abandon the run. In microseconds."""
 
     left: Duration
     least: Duration
@@ -271,15 +279,15 @@ class NoMargin:
 
 
 def margin(run: AtomicServiceRun, least: Duration, now: Instant) -> Enough | NoMargin:
-    """Whether a run that was let in may do its work.
+    """Decide whether an admitted run has time to work.
 
     Args:
         run: The run.
-        least: What has to be left of its window, in microseconds; 0 for whatever is left, if anything.
+        least: What must be left of its window, in microseconds; 0 for any time at all.
         now: The time, read AFTER the gate was written, on the clock of the window.
 
     Returns:
-        What is left of the window, and whether that is enough. Once the window is over it never is.
+        What is left of the window, and whether it suffices; never after the window.
 
     Raises:
         Misuse: An argument is of the wrong type, or `now` was read on another clock.
@@ -291,7 +299,7 @@ def margin(run: AtomicServiceRun, least: Duration, now: Instant) -> Enough | NoM
     return Enough(left) if left >= max(1, least) else NoMargin(left, least)
 
 
-# --- 4 and 5: the end -----------------------------------------------------------------------------------------------------
+# --- 4 and 5: the end -----------------------------------------------------------------------------
 
 
 @final
@@ -305,7 +313,7 @@ class Ended:
 @final
 @attrs.frozen
 class AlreadyEnded:
-    """The run was over before; its first end counts, and nothing is written."""
+    """The run was over before. Its first end counts; write nothing."""
 
     execution: Execution
 
@@ -313,21 +321,21 @@ class AlreadyEnded:
 def ended(
     execution: Execution | None, run: AtomicServiceRun, outcome: ExecutionStatus, *, reason: str = "", now: Instant
 ) -> Ended | AlreadyEnded:
-    """How a run ends.
+    """Return the row of a run that ends.
 
     Args:
-        execution: Its row in the history; None if it has none.
+        execution: Its row in the history, or None.
         run: The run.
         outcome: COMPLETED or ABANDONED.
-        reason: Why; if empty, what the row says stays.
+        reason: Why; if empty, the row keeps its reason.
         now: The time, on the clock of the history.
 
     Returns:
-        What the row becomes; a run that has none ends as it starts.
+        The new row; a run without a row ends as it starts.
 
     Raises:
-        Misuse: The outcome is not an end, the row is another run's, an argument is of the wrong type, or `now` was read on
-            another clock.
+        Misuse: The outcome is not an end, the row is another run's, an argument is of the wrong
+            type, or `now` was read on another clock.
     """
     check_type(execution, (Execution, NoneType), "an execution")
     check_type(run, AtomicServiceRun, "a run")
@@ -350,7 +358,7 @@ def ended(
 @final
 @attrs.frozen
 class Released:
-    """The gate is free, once it is written."""
+    """The gate is free once this is written."""
 
     gate: Gate
 
@@ -358,24 +366,25 @@ class Released:
 @final
 @attrs.frozen
 class NotInTheGate:
-    """The run is not in the gate, or under another token: it was released before, or reaped."""
+    """The run is not in the gate under this token: it was released before, or reaped."""
 
     gate: Gate
 
 
 def released(gate: Gate, run_id: str, token: int) -> Released | NotInTheGate:
-    """How a run leaves the gate.
+    """Return the gate after a run leaves it.
 
     Args:
-        gate: As it was read.
-        run_id: Which run.
-        token: The one that it was let in under.
+        gate: The gate as read.
+        run_id: The run.
+        token: The token of the run.
 
     Returns:
-        What to write if the gate is still as it was read, or that there is nothing to do.
+        What to write if the gate is unchanged, or that the run is not in it.
 
     Raises:
-        Misuse: The id is empty or no string, the token below 1 or no integer, or the gate of the wrong type.
+        Misuse: The id is empty or not a string, the token below 1 or not an integer, or the gate of
+            the wrong type.
     """
     check_type(gate, Gate, "a gate")
     check_name(run_id, "a run")
@@ -385,7 +394,7 @@ def released(gate: Gate, run_id: str, token: int) -> Released | NotInTheGate:
     return Released(Gate(gate.token))
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def in_range(
@@ -397,21 +406,22 @@ def in_range(
     runner_id: str | None = None,
     duration_min: Duration = 0,
 ) -> tuple[Execution, ...]:
-    """The executions that overlap a span of time, newest start first.
+    """Return the executions that overlap a span of time, newest start first.
 
     Args:
         executions: The history.
-        since: Where the span begins.
-        until: Where it ends, included.
-        limit: The most to answer; nothing from 0 down.
-        runner_id: Whose; None for everybody's.
-        duration_min: How long they took at least, in microseconds; a run under way has taken 0 so far.
+        since: The start of the span.
+        until: The end of the span, included.
+        limit: The most to return; none if it is not positive.
+        runner_id: The runner; None for all.
+        duration_min: The least duration in microseconds; a running one has 0.
 
     Returns:
-        The executions; those that started at the same instant by id.
+        The executions; those of equal start sorted by id.
 
     Raises:
-        Misuse: An argument is of the wrong type, or an instant was read on another clock than the history's.
+        Misuse: An argument is of the wrong type, or an instant was read on another clock than the
+            history.
     """
     check_types(executions, Execution, "an execution")
     check_type(since, Instant, "an instant")
@@ -431,7 +441,7 @@ def in_range(
     return tuple(sorted(found, key=lambda each: (-each.start.at, each.id))[: max(0, limit)])
 
 
-# --- helpers ------------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def _blocked(run_id: str, runner_id: str, now: Instant, reason: str) -> Execution:

@@ -1,27 +1,31 @@
-"""How a process joins, beats and leaves, and how everybody reads who is there: `membership` on a document store.
+"""Membership on a document store: how a process joins, beats, leaves and reads the members.
 
-A member is one document. The store writes every instant in it by its own clock, and each write of one's own record
-replies what the store's clock showed: so a process knows the time that judges for all without a clock of its own.
+A member is one document. The store writes every instant in it by its own clock, and each write
+returns the store's time. So a process knows the judging time without a clock of its own.
 
-    join    insert the record (`new_member`) without instants, then let the store write them: done again, both change
-            nothing. Under a lasting name, or as a worker, first read who is there (`join`)
-    beat    the store writes `seen`, unless the member has left, or was silent for so long that it is presumed dead
+    join    insert the record (`new_member`) without instants, then let the store write them; both
+            are idempotent. With a lasting name, or as a worker, read the members first (`join`)
+    beat    the store writes `seen`, unless the member has left or is presumed dead
     leave   the store writes `left`, once
-    forget  delete those who have been gone for long, one by one, in the order of `forgettable`, each if it is still so
+    forget  delete long-gone members one by one, in the order of `forgettable`, each if still gone
 
-What matches nothing was done before, or is of one that has left, and to do it again changes nothing either: a beat replies
-None then, and `join` reads the member back.
+A write that matches nothing was done before, or concerns a member that has left; repeating it
+is harmless. A beat then returns None, and `join` reads the member back.
 
 Laws
-    MP1  A join that is done again, after a lost reply, changes nothing: a life begins once.
-    MP2  Who has left, or was silent for so long that it is presumed dead, is not a member again, however late its beats come.
-    MP3  What these commands have written is a member, also where the store's clock was set back in between.
-    MP4  Who joins under a name is the next life of it, in the place of one that is alive; a worker joins a runner that is.
-    MP5  Whose record is deleted has been silent for so long when it is, and nobody comes to life by it, wherever a pass stops.
+    MP1  Repeating a join after a lost reply is harmless: a life begins once.
+    MP2  A member that left or is presumed dead is never a member again, however late its beats
+         arrive.
+    MP3  These commands write valid members, even if the store's clock was set back in between.
+    MP4  A process that joins under a name is the name's next life, in the place of a living one. A
+         worker joins a runner that is alive.
+    MP5  A deleted member has been silent for the retention at that time. Deleting revives no
+         member, wherever a pass stops.
 
-Known not to work: see `tidegate.services.membership`. Of two that join at once under a name, the one with the greater id
-counts, and the other learns it when it reads who is there; a beat of it is taken. A join that broke off for good before the store
-wrote its instants leaves a record that is of no member, and stays.
+Known not to work: see `tidegate.services.membership`. If two processes join at once under a name,
+the one with the greater id counts. The other learns it when it reads the members; the store accepts
+a beat of it. A join abandoned before the store wrote its instants leaves a record of no member, for
+ever.
 """
 
 from __future__ import annotations
@@ -55,10 +59,10 @@ _STAYS: Final = Eq(Field[Instant | None](_LEFT.name), None)
 
 
 def member_of(record: Document) -> Member | None:
-    """The member that a record holds; None if the store has not written when it joined.
+    """Load a member; None if the store has not written when it joined.
 
-    A primary whose clock is behind that of the last one writes instants that come before those that are there. Each
-    counts as no earlier than the one that it followed.
+    After a failover, a primary with a slower clock may write an instant before an earlier one. Each
+    instant therefore counts as no earlier than the one it followed.
 
     Raises:
         Misuse: It is not the record of a member.
@@ -88,7 +92,7 @@ def _no_earlier(than: Instant, found: Instant) -> Instant:
 
 
 def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Membership:
-    """All members.
+    """Load all members.
 
     Raises:
         Misuse: A record is not of a member.
@@ -101,21 +105,22 @@ def membership_of(records: tuple[Document, ...], dead_after: Duration) -> Member
 async def join(
     collection: str, who: str, dead_after: Duration, *, name: str | None = None, runner: str | None = None
 ) -> Joined | Taken | RunnerNotAlive:
-    """Join under a lasting name, or as a worker: a program, to be done again where there was no reply.
+    """Join under a lasting name, or as a worker: a program. Repeat it after a lost reply.
 
     Args:
-        collection: Where the members are.
-        who: Its id, made anew for this life.
-        dead_after: After how much silence one is presumed dead, in microseconds; the same for all who ask.
-        name: The name that its lives have in common; None if it has none.
-        runner: Of a worker, the id of its runner.
+        collection: The collection of the members.
+        who: The id, new for this life.
+        dead_after: The silence after which a member is presumed dead, in microseconds; the same for
+            all.
+        name: The name that its lives share; None if it has none.
+        runner: For a worker, the id of its runner.
 
     Returns:
-        `Joined` with the member as the store has it, or why it has not joined.
+        `Joined` with the member as stored, or why it has not joined.
 
     Raises:
-        Misuse: An id or a name is empty or no string, or a record is not of a member.
-        Failure: There was no answer, or the store refused.
+        Misuse: An id or a name is empty or not a string, or a record is not of a member.
+        Failure: There was no reply, or the store refused.
     """
     known = membership_of(await everybody(collection), dead_after)
     answer = joining(known, who, await StoreTime(), name=name, runner=runner)
@@ -134,62 +139,65 @@ async def join(
 
 
 def _take_over(collection: str, who: str) -> FindOneAndUpdate:
-    """The second step of a join where the place in the order was there before."""
+    """The second step of a join that takes over the place of a former life."""
     where = AllOf((Eq(ID, who), Eq(Field[Instant | None](_JOINED.name), None), _STAYS))
     return find_one_and_update(collection, where, PutServerTime(_JOINED), PutServerTime(SEEN))
 
 
 def new_member(who: str) -> Document:
-    """What the first step of a join inserts, unless it is there (`insert_new`): then it was done before."""
+    """Return the record that the first step of a join inserts (`insert_new`)."""
     check_name(who, "a member")
     return Document.of({"_id": who, "left": None})
 
 
 def begin(collection: str, who: str) -> FindOneAndUpdate:
-    """The second step of a join: the store writes when it was, once."""
+    """The second step of a join: the store writes the instants, once."""
     where = AllOf((Eq(ID, who), Eq(Field[Instant | None](_CREATED.name), None), _STAYS))
     return find_one_and_update(collection, where, PutServerTime(_CREATED), PutServerTime(_JOINED), PutServerTime(SEEN))
 
 
 def beat(collection: str, who: str, dead_after: Duration | None = None) -> FindOneAndUpdate:
-    """A beat; it replies the record, whose `seen` is what the store's clock shows, or None for who is no member any more: it
-    has left, or was silent for so long that it is presumed dead.
+    """Beat. Returns the record, with the store's time in `seen`; None if it left or is presumed
+    dead.
 
     Args:
-        collection: Where the members are.
-        who: Its id.
-        dead_after: After how much silence one is presumed dead, in microseconds; the same for all who ask. None for a beat of
-            whoever beats somewhere else as well.
+        collection: The collection of the members.
+        who: The id.
+        dead_after: The silence after which a member is presumed dead, in microseconds; the same for
+            all. None if the member also beats elsewhere.
     """
     stays = () if dead_after is None else (Not(OlderThan(SEEN, dead_after)),)
     return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS, *stays)), PutServerTime(SEEN))
 
 
 def leave(collection: str, who: str) -> FindOneAndUpdate:
-    """To leave, AFTER the work has ended."""
+    """Leave, AFTER the work has ended."""
     return find_one_and_update(collection, AllOf((Eq(ID, who), _STAYS)), PutServerTime(_LEFT))
 
 
 def everybody(collection: str) -> Program[tuple[Document, ...]]:
-    """All records of members, however many."""
+    """Read all member records, however many."""
     return find_every(collection)
 
 
 async def forget(collection: str, dead_after: Duration, retention: Duration) -> int:
-    """Delete the records of those who have been gone for long: a program. It stops where one has come to life again, or somebody
-    else deletes: the next pass goes on.
+    """Delete members that have been gone for long: a program.
+
+    It stops if a member came back, or another process deletes; the next pass continues.
 
     Args:
-        collection: Where the members are.
-        dead_after: After how much silence one is presumed dead, in microseconds; the same for all who ask.
-        retention: For how long they must have been silent; from `dead_after` on, and a cycle of the atomic service more.
+        collection: The collection of the members.
+        dead_after: The silence after which a member is presumed dead, in microseconds; the same for
+            all.
+        retention: The silence after which to delete, in microseconds; at least `dead_after`, and a
+            cycle of the atomic service more.
 
     Returns:
         How many were deleted.
 
     Raises:
         Misuse: The retention is too short, or a record is not of a member.
-        Failure: There was no answer, or the store refused.
+        Failure: There was no reply, or the store refused.
     """
     known = membership_of(await everybody(collection), dead_after)
     forgotten = 0

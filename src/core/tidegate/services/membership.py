@@ -1,20 +1,22 @@
-"""Who is alive, in which order?
+"""Decides which members are alive, and in which order they take part.
 
-A failure detector by heartbeats (Chandra and Toueg 1996, "Unreliable failure detectors for reliable distributed
-systems"): whoever beats is alive, and whoever was silent for `dead_after` is presumed dead. One clock judges, the
-store's: it writes the instants of beats, and says what time it is now. The list of the runners that stood when a cycle
-began, in an order that all agree on, is what `tidegate.services.atomic_service` takes for that cycle.
+This is a failure detector by heartbeats (Chandra and Toueg 1996, "Unreliable failure detectors for
+reliable distributed systems"): a member that beats is alive; one silent for `dead_after` is
+presumed dead. Only the store's clock judges: it timestamps beats and returns the current time.
+`tidegate.services.atomic_service` takes the list of runners at the start of a cycle, in an agreed
+order.
 
-A process joins under an id of its own, used for this one life, and beats from then on. Runners have workers, threads or
-processes that own what they work on; each worker beats for itself, or its runner for it, and no worker ever takes part
-in the atomic service. Who is gone does not come back: silent, departed, replaced or orphaned, it joins again under a new
-id. So what was decided about the dead stays true.
+A process joins under an id that is new for this life, and then beats. Runners have workers: threads
+or processes that own what they work on. A worker beats for itself, or its runner beats for it.
+Workers never take part in the atomic service. A gone member (silent, departed, replaced or
+orphaned) never returns; it joins again under a new id. So decisions about the dead stay true.
 
-A process that knows its place (a pod of a stateful set, a host and a number) joins under that name. The next process
-under the name is its next life, as a static member of a Kafka group is (KIP-345): lives are numbered, the highest number
-is the life that counts, and no clock decides between two. If the former life still seems alive, the next one takes over
-its place in the order, so a restart moves nobody and no ghost takes a slot. It is as young as any newcomer, though: the
-stabilisation of the atomic service counts from when a life joined.
+A process with a fixed place (a pod of a stateful set, a host and a number) joins under that name.
+The next process under the name is its next life, like a static member of a Kafka group (KIP-345).
+Lives are numbered and the highest number counts, so no clock decides between two. If the former
+life still seems alive, the next one takes over its place in the order: a restart moves no other
+runner, and no ghost holds a slot. Still, it is as young as any newcomer: the stabilisation of the
+atomic service counts from when a life joined.
 
     Alive       beat less than `dead_after` ago
     Silent      did not: presumed dead from then on
@@ -24,28 +26,34 @@ stabilisation of the atomic service counts from when a life joined.
     Unseen      there is no such member: not yet, or no more
 
 Laws
-    M1  Who beat less than `dead_after` ago, did not depart and was not replaced (nor was its runner) is alive.
-    M2  Who is gone stays gone, whatever comes after.
-    M3  The runners are the living ones, each once, one a name, and no worker.
-    M4  They stand by creation, then name. Of two that stay, none overtakes the other, whoever beats, joins or goes.
-    M5  A restart under a name that seems alive puts the new id in the place of the old one, and changes nothing else.
-    M6  What may be forgotten is gone, and while it is forgotten, one by one and in order, nobody else comes or goes.
-    M7  Who stood at an instant is known from then on: who joins, leaves or falls silent later changes no place in the
-        list of that instant, and a restart only the id in it. So a whole cycle has one list, that of its start.
+    M1  A member that beat less than `dead_after` ago, did not depart and was not replaced (nor did
+        or was its runner) is alive.
+    M2  A gone member stays gone, whatever comes after.
+    M3  The runners are the living ones, each once, one per name, and no worker.
+    M4  They are ordered by creation, then name. Of two that stay, none overtakes the other,
+        whichever members beat, join or go.
+    M5  A restart under a name that seems alive puts the new id in the place of the old one, and
+        changes nothing else.
+    M6  A forgettable member is gone. Deleting them one by one, in order, changes no other member's
+        state.
+    M7  The list of an instant is fixed from then on: later joins, leaves and silences change no
+        place in it, and a restart only the id. So a whole cycle has one list, that of its start.
 
 Known not to work
-    - Silence is not proof: a process that stalls is presumed dead and may go on. What it writes carries its owner and
-      version, so it comes to nothing.
-    - A restart without a name is a newcomer, and its ghost takes a slot until it is silent. So does one with a name that
-      nobody else joins under.
-    - Names are of all runners, or of all workers: the second worker called "1" replaces the first, whoever runs it. A
-      worker that has a lasting name needs that of its runner in it.
-    - Two that read the members at the very instant that they ask about may see different lists, for one may join in
-      between. So may those who read before and after a record is forgotten that stood then (keep records for
-      `dead_after` and a cycle), or before and after a restart that was decided by an old list.
-    - A beat is one write and a judgement is a read: a beat that is under way while its sender falls silent makes it alive
-      again, unless the write is filtered on that not being so (`tidegate.services.members.beat` is).
-    - A store whose clock leaps forward (a failover to a node that is ahead) silences everybody at once.
+    - Silence is not proof: a stalled process is presumed dead and may go on. Its writes carry owner
+      and version, so the store refuses them.
+    - A restart without a name is a newcomer, and its ghost holds a slot until it is silent. So does
+      a named one if no process joins under its name.
+    - Names are shared by all runners, or by all workers: the second worker called "1" replaces the
+      first, of any runner. Put the runner's name into a worker's lasting name.
+    - Two readers at the exact instant that they ask about may see different lists, since a member
+      may join in between. So may readers before and after the deletion of a member that was in the
+      list (keep records for `dead_after` and a cycle), or before and after a restart decided by an
+      old list.
+    - A beat is one write and a judgement is a read: a beat in flight while its sender falls silent
+      revives it, unless the write is filtered on silence (`tidegate.services.members.beat` is).
+    - A store whose clock leaps forward (a failover to a node that is ahead) silences all members at
+      once.
 """
 
 from __future__ import annotations
@@ -63,7 +71,7 @@ from tidegate.services.atomic_service import Runner
 DEAD_AFTER: Final[Duration] = 10 * MINUTE
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 @final
@@ -71,19 +79,20 @@ DEAD_AFTER: Final[Duration] = 10 * MINUTE
 class Member:
     """One life of a runner or of a worker.
 
-    Invariants: the id and the name are not empty; 1 <= life; created <= joined <= seen and joined <= left, on one
-    clock; no worker of itself.
+    Invariants: the id and the name are not empty; 1 <= life; created <= joined <= seen and joined
+    <= left, on one clock; no worker of itself.
 
     Attributes:
-        id: Its own, used for this life only; what it owns is owned under this id.
-        name: What its earlier and later lives are called too, and no other runner, or worker; its id if it has no
+        id: The id, used for this life only; the member owns its work under this id.
+        name: The name shared by all its lives, and no other runner, or worker; the id if it has no
             lasting name.
-        life: Which life of that name it is.
-        runner: Of a worker, the id of its runner; None for a runner.
-        created: Since when it has its place in the order; earlier than `joined` if it took the place over.
+        life: The number of this life of the name.
+        runner: For a worker, the id of its runner; None for a runner.
+        created: Since when it has its place in the order; before `joined` if it took the place
+            over.
         joined: When this life began.
-        seen: When it beat last.
-        left: When it has left; None while it has not.
+        seen: When it last beat.
+        left: When it left, or None.
     """
 
     id: str
@@ -111,20 +120,21 @@ class Member:
 
     @property
     def place(self) -> tuple[bool, str]:
-        """What its lives have in common; a worker is never the next life of a runner."""
+        """What its lives share; a worker is never the next life of a runner."""
         return self.runner is not None, self.name
 
 
 @final
 @attrs.frozen
 class Membership:
-    """All members that the store knows, the dead included, in any order.
+    """All stored members, the dead included, in any order.
 
     Invariants: ids are distinct; all instants are of one clock; 1 <= dead_after.
 
     Attributes:
-        members: One a life.
-        dead_after: After how much silence one is presumed dead, in microseconds; the same for all who ask.
+        members: One per life.
+        dead_after: The silence after which a member is presumed dead, in microseconds; the same for
+            all.
     """
 
     members: tuple[Member, ...] = ()
@@ -149,7 +159,7 @@ class Membership:
 @final
 @attrs.frozen
 class Alive:
-    """It beat, and is alive until then at least."""
+    """The member has beaten, and is alive at least until then."""
 
     until: Instant
 
@@ -160,7 +170,7 @@ class Alive:
 @final
 @attrs.frozen
 class Silent:
-    """It has not beaten since then, and is presumed dead."""
+    """The member has not beaten since then, and is presumed dead."""
 
     since: Instant
 
@@ -171,7 +181,7 @@ class Silent:
 @final
 @attrs.frozen
 class Departed:
-    """It has left, and owns nothing any more."""
+    """The member has left, and owns nothing any more."""
 
     def __str__(self) -> str:
         return "departed"
@@ -180,7 +190,7 @@ class Departed:
 @final
 @attrs.frozen
 class Replaced:
-    """Its name has a later life."""
+    """The member's name has a later life."""
 
     by: str
 
@@ -191,7 +201,7 @@ class Replaced:
 @final
 @attrs.frozen
 class Orphaned:
-    """It is a worker, and its runner has departed or was replaced."""
+    """The member is a worker, and its runner has departed or was replaced."""
 
     runner: str
 
@@ -202,7 +212,7 @@ class Orphaned:
 @final
 @attrs.frozen
 class Unseen:
-    """There is no such member, which does not say whether it is alive."""
+    """There is no such member; it may or may not be alive."""
 
     def __str__(self) -> str:
         return "unseen"
@@ -215,7 +225,7 @@ Liveness: TypeAlias = Alive | Gone | Unseen
 @final
 @attrs.frozen
 class Joined:
-    """The member to be inserted, if its id is free."""
+    """The member to insert, if its id is free."""
 
     member: Member
 
@@ -223,7 +233,7 @@ class Joined:
 @final
 @attrs.frozen
 class Beaten:
-    """The member as it is to be, now that it has beaten."""
+    """The member after its beat."""
 
     member: Member
 
@@ -231,7 +241,7 @@ class Beaten:
 @final
 @attrs.frozen
 class Left:
-    """The member as it is to be, now that it has left."""
+    """The member after it left."""
 
     member: Member
 
@@ -239,7 +249,7 @@ class Left:
 @final
 @attrs.frozen
 class Taken:
-    """The id is another's; a process that joins needs one of its own."""
+    """Another member has the id; a process that joins needs its own."""
 
     member: Member
 
@@ -247,28 +257,29 @@ class Taken:
 @final
 @attrs.frozen
 class RunnerNotAlive:
-    """A worker joins a runner that is alive, and this one is not."""
+    """A worker can only join a living runner."""
 
     runner: str
     liveness: Gone | Unseen
 
 
-# --- who is alive -----------------------------------------------------------------------------------------------------
+# --- who is alive ---------------------------------------------------------------------------------
 
 
 def liveness(membership: Membership, who: str, now: Instant) -> Liveness:
-    """Whether a member is alive.
+    """Return whether a member is alive.
 
     Args:
         membership: All members.
-        who: The id of a runner or a worker, as an owner is called by.
-        now: The time, on the clock that members are seen by.
+        who: The id of a runner or a worker.
+        now: The time, on the members' clock.
 
     Returns:
         `Alive`, why it is gone, or `Unseen`.
 
     Raises:
-        Misuse: The id is empty or no string, an argument is of the wrong type, or now was read on another clock.
+        Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
+            on another clock.
     """
     _check_clock(membership, now)
     check_name(who, "a member")
@@ -290,22 +301,23 @@ def _liveness(membership: Membership, who: str, now: Instant) -> Liveness:
 
 
 def runners(membership: Membership, at: Instant) -> tuple[Runner, ...]:
-    """The runners that stand at an instant: they take part in the atomic service for the cycle that begins then.
+    """Return the runners at an instant: they share the cycle of the atomic service that begins
+    then.
 
     Args:
-        membership: All members, as they were read at that instant or later.
-        at: The start of the cycle (`AtomicService.cycle_start`), on the clock that members are seen by.
+        membership: All members, as read at that instant or later.
+        at: The start of the cycle (`AtomicService.cycle_start`), on the members' clock.
 
     Returns:
-        Those that had their place and were alive, in their order, each with the instant at which its life began: the
-        stabilisation counts from it.
+        The runners that had their place and were alive, in order, each with the instant at which
+        its life began, for the stabilisation.
 
     Raises:
         Misuse: An argument is of the wrong type, or the instant is of another clock.
     """
     _check_clock(membership, at)
-    # Of the lives of a name that had its place by then the latest one stays. It may have joined since, in the place of
-    # one that was alive; one whose former life was gone has a place of its own, from when it joined.
+    # The latest life of each name that had its place by then. It may have joined since, taking over
+    # from a living one. If the former life was gone, the next has a new place, from when it joined.
     had_place = {
         member.name: member
         for member in sorted(membership.members, key=_by_life)
@@ -316,31 +328,32 @@ def runners(membership: Membership, at: Instant) -> tuple[Runner, ...]:
 
 
 def _stood(membership: Membership, member: Member, at: Instant) -> bool:
-    """Whether it was alive; who has beaten since then was, for who is silent does not beat."""
+    """Return whether it was alive then. A later beat proves it: the silent cannot beat."""
     return at - member.seen < membership.dead_after and (member.left is None or member.left - at > 0)
 
 
-# --- what a process does ----------------------------------------------------------------------------------------------
+# --- what a process does --------------------------------------------------------------------------
 
 
 def join(
     membership: Membership, who: str, now: Instant, *, name: str | None = None, runner: str | None = None
 ) -> Joined | Taken | RunnerNotAlive:
-    """What becomes of a process that joins.
+    """Decide the membership of a process that joins.
 
     Args:
         membership: All members.
-        who: Its id, made anew for this life.
-        now: The time, on the clock that members are seen by.
-        name: The name that its lives have in common; None if it has none.
-        runner: Of a worker, the id of its runner.
+        who: The id, new for this life.
+        now: The time, on the members' clock.
+        name: The name that its lives share; None if it has none.
+        runner: For a worker, the id of its runner.
 
     Returns:
-        `Joined` with the member to be inserted, or with the member that it is already: a join may be repeated. Else
+        `Joined` with the member to insert, or the existing one if the join is repeated. Otherwise
         `Taken` or `RunnerNotAlive`.
 
     Raises:
-        Misuse: An id or a name is empty or no string, an argument is of the wrong type, or now was read on another clock.
+        Misuse: An id or a name is empty or not a string, an argument is of the wrong type, or now
+            was read on another clock.
     """
     _check_clock(membership, now)
     newcomer = Member(
@@ -360,18 +373,20 @@ def join(
 
 
 def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unseen:
-    """What becomes of a beat.
+    """Return a member after a beat.
 
     Args:
         membership: All members.
-        who: The id of who beats.
-        now: The time, on the clock that members are seen by.
+        who: The id of the member.
+        now: The time, on the members' clock.
 
     Returns:
-        `Beaten` with the member as it is to be. Else why it is gone, or `Unseen`: it stops what it does, and joins anew.
+        `Beaten` with the changed member. Otherwise why it is gone, or `Unseen`: it must stop its
+        work and join under a new id.
 
     Raises:
-        Misuse: The id is empty or no string, an argument is of the wrong type, or now was read on another clock.
+        Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
+            on another clock.
     """
     found = liveness(membership, who, now)
     if not isinstance(found, Alive):
@@ -381,18 +396,19 @@ def beat(membership: Membership, who: str, now: Instant) -> Beaten | Gone | Unse
 
 
 def leave(membership: Membership, who: str, now: Instant) -> Left | Unseen:
-    """What becomes of a member that leaves, AFTER its work and its workers have ended.
+    """Return a member after it leaves, AFTER its work and its workers have ended.
 
     Args:
         membership: All members.
-        who: The id of who leaves; who is gone may say so too, and say it again.
-        now: The time, on the clock that members are seen by.
+        who: The id of the member; a gone one may leave too, and repeatedly.
+        now: The time, on the members' clock.
 
     Returns:
-        `Left` with the member as it is to be, or `Unseen`.
+        `Left` with the changed member, or `Unseen`.
 
     Raises:
-        Misuse: The id is empty or no string, an argument is of the wrong type, or now was read on another clock.
+        Misuse: The id is empty or not a string, an argument is of the wrong type, or now was read
+            on another clock.
     """
     _check_clock(membership, now)
     check_name(who, "a member")
@@ -402,26 +418,26 @@ def leave(membership: Membership, who: str, now: Instant) -> Left | Unseen:
     return Left(member if member.left is not None else attrs.evolve(member, left=_later(member.joined, now)))
 
 
-# --- what may be forgotten --------------------------------------------------------------------------------------------
+# --- what may be forgotten ------------------------------------------------------------------------
 
 
 def forgettable(membership: Membership, now: Instant, retention: Duration) -> tuple[str, ...]:
-    """The members whose records may be deleted.
+    """Return the members whose records may be deleted.
 
-    A life goes AFTER the earlier ones of its name, and a runner AFTER its workers: while they are there, it is what says
-    that they are gone.
+    A life goes AFTER the earlier ones of its name, and a runner AFTER its workers, because it is
+    the record that shows that those are gone.
 
     Args:
         membership: All members.
-        now: The time, on the clock that members are seen by.
-        retention: For how long they must have been silent, in microseconds, from `dead_after` on.
+        now: The time, on the members' clock.
+        retention: How long they must have been silent, in microseconds; at least `dead_after`.
 
     Returns:
-        Their ids, in the order in which to delete them; stopping anywhere is harmless.
+        The ids, in the order in which to delete them; stopping anywhere is harmless.
 
     Raises:
-        Misuse: The retention is shorter than `dead_after`, an argument is of the wrong type, or now was read on another
-            clock.
+        Misuse: The retention is shorter than `dead_after`, an argument is of the wrong type, or now
+            was read on another clock.
     """
     _check_clock(membership, now)
     check_int(retention, "a retention in microseconds", membership.dead_after)
@@ -435,11 +451,11 @@ def forgettable(membership: Membership, now: Instant, retention: Duration) -> tu
     return tuple(forgotten)
 
 
-# --- helpers ----------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def _check_clock(membership: Membership, now: Instant) -> None:
-    """Raise Misuse unless `now` was read on the clock that the members were seen by."""
+    """Raise Misuse unless `now` was read on the members' clock."""
     check_type(membership, Membership, "a membership")
     check_type(now, Instant, "an instant")
     for member in membership.members[:1]:
@@ -447,7 +463,7 @@ def _check_clock(membership: Membership, now: Instant) -> None:
 
 
 def _end_of(membership: Membership, member: Member) -> Departed | Replaced | None:
-    """Why its life is over, whatever the time; None if that is not known."""
+    """Return why its life is over at any time, or None."""
     if member.left is not None:
         return Departed()
     latest = membership.latest[member.place]
@@ -455,7 +471,7 @@ def _end_of(membership: Membership, member: Member) -> Departed | Replaced | Non
 
 
 def _taking_over(member: Member, former: Member) -> Member:
-    """The member in the place of its former life, which may have come from a clock that was ahead."""
+    """Return the member in the place of its former life, whose clock may have been ahead."""
     since = _later(member.joined, former.created)
     return attrs.evolve(member, created=former.created, joined=since, seen=since)
 

@@ -1,17 +1,16 @@
-"""Which rows of a history may go?
+"""Decides which rows of a history to delete, by age and by count.
 
-A history grows with every run, so it is cut by age and by count. What is still under way is not a history yet, and what
-others refer to is protected: neither goes, whatever the age and however many there are. Protected rows do not count
-either, so that many of them do not push out the rest.
+Rows of unfinished work and protected rows (others refer to them) always stay. They do not count, so
+that many of them do not push out the rest.
 
 Laws
-    RN1  Nothing goes that is under way, protected, or neither too old nor in excess.
-    RN2  What stays, is over and is not protected is not too old, and there are at most `count` of them.
-    RN3  Of two rows that may go and are not too old, none that stays started before one that goes.
-    RN4  Asked again afterwards nothing goes, and the order of the rows does not matter.
+    RN1  No row goes that is under way, protected, or neither too old nor in excess.
+    RN2  A finished, unprotected row that stays is not too old, and at most `count` of them stay.
+    RN3  Of rows that may go and are not too old, none that stays started before one that goes.
+    RN4  A second cut deletes no row, and the order of the rows does not matter.
 
 Known not to work
-    A cut says nothing about what is added meanwhile: with several writers more than `count` rows may stand for a while.
+    Rows added after the cut are not counted: with several writers more than `count` rows may exist.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from tidegate.model.values import check_int, check_name, check_type, check_types
 @final
 @attrs.frozen(kw_only=True)
 class Retention:
-    """How long and how many. Invariants: 0 <= age; 0 <= count.
+    """How long and how many rows stay. Invariants: 0 <= age; 0 <= count.
 
     Attributes:
-        age: A row may go when it ended longer ago than this, in microseconds; 0 to keep it whatever its age.
-        count: How many rows stay, the newest; 0 for any number.
+        age: A row may go when it ended longer ago than this, in microseconds; 0 for no limit.
+        count: How many of the newest rows stay; 0 for any number.
     """
 
     age: Duration = attrs.field(default=60 * MINUTE, converter=micros)
@@ -48,12 +47,13 @@ class Retention:
 @final
 @attrs.frozen
 class Row:
-    """What a cut needs to know of a row. Invariants: the id is not empty; start <= end, on one clock.
+    """The fields of a row that a cut needs. Invariants: the id is not empty; start <= end, on one
+    clock.
 
     Attributes:
-        id: What it is called by.
+        id: The id of the row.
         start: When it began.
-        end: When it was over; None while it is under way.
+        end: When it ended; None while it is under way.
     """
 
     id: str
@@ -71,11 +71,11 @@ class Row:
 def surplus(
     rows: Collection[Row], retention: Retention, *, protected: Collection[str] = frozenset(), now: Instant
 ) -> tuple[str, ...]:
-    """The ids of the rows that may go.
+    """Return the ids of the rows to delete.
 
     Args:
         rows: The history, in any order.
-        retention: How long and how many.
+        retention: How long and how many rows stay.
         protected: The ids of rows that others refer to.
         now: The time, on the clock of the rows.
 
@@ -83,8 +83,8 @@ def surplus(
         The ids, oldest start first.
 
     Raises:
-        Misuse: A row was timed on another clock than `now` was read on, two rows have one id, or an argument is of the
-            wrong type.
+        Misuse: A row was timed on another clock than `now`, two rows have one id, or an argument is
+            of the wrong type.
     """
     check_types(rows, Row, "a row")
     if len({row.id for row in rows}) != len(rows):
@@ -96,7 +96,8 @@ def surplus(
     oldest_first = sorted(
         (row.start.at, row.id, now - row.end) for row in rows if row.end is not None and row.id not in spared
     )
-    # An age of 0 keeps every row, for `0 < 0` fails first. The slice is all but the last `count`, the newest.
+    # An age of 0 keeps every row, because `0 < 0` is false. The slice is all but the newest
+    # `count`.
     fresh = [row_id for _, row_id, age in oldest_first if not 0 < retention.age < age]
     gone = {row_id for _, row_id, _ in oldest_first}.difference(fresh)
     gone.update(fresh[: -retention.count] if retention.count else ())

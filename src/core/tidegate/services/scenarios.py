@@ -1,7 +1,8 @@
 """Two runners join, share a service by slots and a gate, stall, crash and leave.
 
-Whoever is alone has the whole cycle, so a runner that joins while the other is at work is cleared as well: that is what
-the gate is for. Time passes at any point, also beyond the silence after which a runner is presumed dead.
+A single runner has the whole cycle, so a runner that joins while the other works is cleared as
+well: the gate must stop it. Time may pass at any point, also beyond the silence that presumes
+death.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def row(state: State, run: str) -> Document | None:
 
 
 def blocked_by(state: State, run: str) -> str | None:
-    """The runner that the row names as the one that stood in the gate."""
+    """Return the runner in the gate that the row of a blocked run names."""
     found = row(state, run)
     if found is None or found[STATUS] != ExecutionStatus.BLOCKED.value:
         return None
@@ -102,7 +103,7 @@ def blocked_by(state: State, run: str) -> str | None:
 
 
 def only_the_living_block(run: str) -> StepLaw:
-    """Judged as the one who was blocked has judged it: at the time of its own last beat."""
+    """Law AP5, at the time of the blocked runner's own last beat."""
 
     def holds(before: State, after: State) -> bool:
         blocker = blocked_by(after, run)
@@ -115,7 +116,7 @@ def only_the_living_block(run: str) -> StepLaw:
 
 
 def the_dead_stay_dead(before: State, after: State) -> bool:
-    """Of members that are judged by the store's clock."""
+    """Law AP9, by the store's clock."""
     now = before.read(CLOCK)
     known, then = (membership_of(contents(each, MEMBERS), DEAD_AFTER).by_id for each in (before, after))
     return all(then[who].seen == member.seen for who, member in known.items() if now - member.seen >= DEAD_AFTER)
@@ -159,12 +160,12 @@ def skips_are_recorded(runner: str) -> Law:
 
 
 async def writes(run: AtomicServiceRun, token: int) -> bool:
-    """What the runs do: one write that refuses older tokens."""
+    """The work of each run: one write that refuses older tokens."""
     return await fenced(WORK, KEY, token, Put(RUN, run.run_id)) > 0
 
 
 async def logged(program: ServiceRunner) -> tuple[ServiceOutcome, ...]:
-    """It reads its own clock, as any log does; nothing else asks for that clock."""
+    """Run, after reading the own clock as any log does; the program itself never reads it."""
     await Now()
     return await program.run()
 
@@ -182,19 +183,19 @@ def atomic_service(
     faults: Faults = CRASHES,
     host: Host = HOST,
 ) -> Scenario:
-    """The scenario.
+    """Some runners share a service.
 
     Args:
-        made: The program of a runner; a faulty variant of it, perhaps.
-        work: What their runs do.
+        made: The runner class, or a faulty variant.
+        work: The work of their runs.
         summary: One line for people.
-        runners: How many there are.
-        polls: How often each asks.
-        quantum: By how much the clock moves.
-        moves: How often it may.
+        runners: How many runners there are.
+        polls: How often each polls.
+        quantum: The step of the clock.
+        moves: How often the clock may move.
         budget: How many faults may strike.
-        faults: Which faults may strike.
-        host: By how much the clocks of their machines may be wrong.
+        faults: The faults that may strike.
+        host: How far the machines' clocks may be wrong.
     """
     names = ("a", "b", "c")[:runners]
     programs = {
@@ -254,12 +255,12 @@ def atomic_service(
 
 
 def is_wrong(state: State, name: str) -> bool:
-    """Is a living runner's clock ahead or behind?"""
+    """Return whether a living runner's clock is ahead or behind."""
     return bool(state.read(ahead(name))) and not isinstance(state.status(name), Crashed)
 
 
 def in_its_turn(state: State) -> bool:
-    """Whether b was not turned away when it asked at 2 s, where the window of the second of two begins."""
+    """Return whether b was not turned away at 2 s, when the second of two windows begins."""
     match state.status("b"):
         case Returned((Skipped(reason=why),)) if why != "no reply":
             known = membership_of(contents(state, MEMBERS), DEAD_AFTER).by_id["b"]
@@ -269,14 +270,14 @@ def in_its_turn(state: State) -> bool:
 
 
 async def passes_by() -> None:
-    """Somebody joins, and leaves."""
+    """A third runner joins and leaves."""
     await insert_one(MEMBERS, new_member("c"))
     await begin(MEMBERS, "c")
     await leave(MEMBERS, "c")
 
 
 async def goes_away() -> None:
-    """Somebody who was there leaves."""
+    """Runner a leaves."""
     await leave(MEMBERS, "a")
 
 
@@ -287,10 +288,11 @@ def newcomer(
     moves: int = 2,
     budget: int = 1,
 ) -> Scenario:
-    """The scenario: of two that were there when a cycle of 4 s began, a leaves, and b has its turn from 2 s on.
+    """Runners a and b were present when a cycle of 4 s began; a leaves, and b's window begins at 2
+    s.
 
     Args:
-        made: The program of a runner; a faulty variant of it, perhaps.
+        made: The runner class, or a faulty variant.
         summary: One line for people.
         moves: How often the clock may move, by a second; it begins at 1 s.
         budget: How many faults may strike.
@@ -326,13 +328,13 @@ def ghost(
     polls: int = 1,
     faults: Faults = CRASHES,
 ) -> Scenario:
-    """The scenario: a died in the gate, and b joins in the middle of a cycle, so that it has no turn in it.
+    """Runner a died in the gate; b joins in the middle of a cycle, so that it has no turn in it.
 
     Args:
-        made: The program of a runner; a faulty variant of it, perhaps.
+        made: The runner class, or a faulty variant.
         summary: One line for people.
-        polls: How often b asks.
-        faults: Which faults may strike, once.
+        polls: How often b polls.
+        faults: The faults that may strike, once.
     """
     then = Instant(-4 * SECOND)
     there = Document.of({"_id": "a", "left": None, "created": then, "joined": then, "seen": then})
@@ -356,7 +358,7 @@ NETWORK: Final = Faults.of(*ALL_FAULTS.kinds, Fault.CRASH_AFTER, Fault.NOT_DURAB
 EVERY: Final = Faults.of(*NETWORK.kinds, Fault.LATE, Fault.DUPLICATE)
 SKEW: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW)
 WRONG: Final = Host(skew=DEAD_AFTER)
-"""A machine whose clock is ahead or behind by the silence after which a runner is presumed dead."""
+"""A machine whose clock is off by the silence that presumes death."""
 
 SCENARIOS: Final = (
     Shipped(

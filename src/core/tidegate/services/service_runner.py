@@ -1,47 +1,53 @@
-"""A service that runs on one of several runners at a time: slots, a gate behind them, and a history beside it.
+"""The program of a runner: a service that runs on one of several runners at a time.
 
-What is decided is in `tidegate.services.atomic_service`, `tidegate.services.membership` and
-`tidegate.services.executions`; this is what is asked of the store, and when. Nobody reads a clock of its own: a beat
-replies what the store's clock shows, and so does the write of the gate. So a machine whose clock is wrong, or jumps,
-takes part like any other.
+`tidegate.services.atomic_service`, `tidegate.services.membership` and
+`tidegate.services.executions` decide; this module reads and writes. A beat and the write of the
+gate return the store's time, so no runner reads its own clock. A machine whose clock is wrong or
+jumps takes part like any other.
 
-    1  beat, and read who is there; decide whose turn it is among those who were there when the cycle began. A skipped run
-       is written into the history; and whoever stands in the gate and is gone is put out of it, whose turn it may be
-    2  read the gate, THEN who is alive; a run that was cleared is let in, in place of one whose runner is gone, by
-       compare-and-set on the token and on the run that was read there
-    3  from what the store's clock showed when the gate was written: is there time left to work?
-    (a write of the gate that matches nothing lost to another, or is the second copy of one that was done: the gate is read
-    again, and shows whose run is in it)
-    4  work: a program of the user's, under the token of the gate; what is written to refuses older ones (`fenced`)
-    5  whatever happened, write the history, THEN leave the gate; ask until the store answers, for a run that stays there
-       blocks all
-    6  cut the history, as its retention says
+    1  beat, and read the members. Decide whose turn it is among those present when the cycle began.
+       Write a skipped run into the history. Reap a dead runner in the gate, in any runner's turn
+    2  read the gate, THEN the living members; admit a cleared run, in place of one whose runner is
+       gone, by compare-and-set on the token and on the run that was read there
+    3  from the store's time of the gate write: is there time left to work?
+    (a gate write that matches nothing lost to another, or is the second copy of one that was
+    done: read the gate again; it names its run)
+    4  work: a program of the user's, under the token of the gate; its targets refuse older ones
+       (`fenced`)
+    5  however it ended, write the history, THEN leave the gate; repeat until the store replies,
+       because a run that stays there blocks all
+    6  cut the history by its retention
 
 Laws
-    AP1  Each run that is let in has the next token, and nothing else makes one.
-    AP2  A run is put out of the gate only by itself, or when its runner is gone.
-    AP3  What is written under a token is never written after a greater one, if the work asks for that (`fenced`).
-    AP4  A run leaves the gate only after the history has a row of it, whoever puts it out.
-    AP5  No run is blocked by one whose runner was gone when it looked.
-    AP6  Who says that its run is over is right: it has a row in the history, and is not in the gate.
-    AP7  Where a skipped run is said to be recorded, the history has a row that says why.
-    AP8  Who was there when a cycle began, and asks in its window of it, has its turn, whoever joins, leaves or dies meanwhile.
-    AP9  Who is presumed dead neither beats, nor is let in, nor puts anybody out: it says that it is no member any more.
-    AP10 At rest nobody stands in the gate who was gone when somebody last asked whose turn it is.
+    AP1  Each admitted run has the next token, and only an admission makes one.
+    AP2  A run leaves the gate only by itself, or when its runner is gone.
+    AP3  A write under a token never follows one under a greater token, if the work asks for that
+         (`fenced`).
+    AP4  A run leaves the gate only after the history has its row, whichever runner removes it.
+    AP5  A run does not block others once its runner is seen to be gone.
+    AP6  A run reported as over has a row in the history, and is not in the gate.
+    AP7  If a skipped run is reported as recorded, the history has a row that says why.
+    AP8  A runner present at the start of a cycle that polls in its window has its turn, whichever
+         runners join, leave or die meanwhile.
+    AP9  A runner presumed dead does not beat, enter or reap: it reports that it is no member any
+         more.
+    AP10 At rest no run is in the gate if its runner was gone at the last poll of any runner.
 
-Found by the simulator: to read who is alive before the gate, as the description of the flow has it, lets a runner be
-put out that is alive. It joined after the list was read, and stood in the gate when that was read. The described order
-is kept as a specimen (`atomic_service.members_before_gate`).
+Found by the simulator: reading the members before the gate, as the description of the flow says,
+reaps a living runner that joined after the list was read and entered before the gate was read. A
+specimen keeps that order (`atomic_service.members_before_gate`).
 
-The collections have no prefix: where several programs share a database, name them. The work may be any program, such as
-`tidegate.triggers.evaluator` (`Evaluator.evaluate`), which needs no token, for it claims each run that it makes happen.
+The collections have no prefix: name them if several programs share a database. The work may be any
+program, such as `tidegate.triggers.evaluator` (`Evaluator.evaluate`), which needs no token, because
+it claims each run.
 
 Known not to work
-    - A runner beats when it asks whose turn it is, not while it works: work that takes longer than `dead_after` is reaped, unless
-      its process beats beside that.
-    - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two are at work. The token
-      keeps what the older one writes from counting (AP3).
-    - Insisting has an end. A runner that has asked in vain often enough says so, beats no more, and is reaped.
+    - A runner beats when it polls, not while it works: work that takes longer than `dead_after` is
+      reaped, unless its process beats beside it.
+    - A runner that stalls in its work beyond `dead_after` is reaped, and another run begins: two
+      work. The token makes the older one's writes fail (AP3).
+    - Step 5 has an end: a runner without a reply after enough attempts reports that, beats no more,
+      and is reaped.
 """
 
 from __future__ import annotations
@@ -112,17 +118,17 @@ REASON: Final = Field[str]("reason")
 _INSISTING: Final = 8
 _CLAIMING: Final = Claiming()
 _WORKS: Final = "works"
-"""The note of a runner: which run it is at work on."""
+"""The note of a runner: the run that it works on."""
 
 
 def new_gate(service: str) -> Document:
-    """The record of a gate that nobody stands in, to insert: where the id is taken, another did."""
+    """Return the record of an empty gate, to insert; a taken id means that it exists."""
     check_name(service, "a service")
     return Document.of({"_id": service, "token": 0, "run": None, "runner": None})
 
 
 def execution_of(record: Document) -> Execution:
-    """The row of the history that a record holds.
+    """Load a row of the history.
 
     Raises:
         Misuse: It is not a row of a history.
@@ -138,7 +144,7 @@ def execution_of(record: Document) -> Execution:
 
 
 def gate_of(record: Document) -> Gate:
-    """The gate that a record holds.
+    """Load a gate.
 
     Raises:
         Misuse: It is not the record of a gate.
@@ -160,7 +166,7 @@ class Completed:
 @final
 @attrs.frozen
 class Abandoned:
-    """The run was let in, did not work, is in the history and has left the gate."""
+    """The run was admitted but abandoned, is in the history and has left the gate."""
 
     run: str
     reason: str
@@ -169,13 +175,13 @@ class Abandoned:
 @final
 @attrs.frozen
 class Skipped:
-    """The run was not let in.
+    """The run was not admitted.
 
     Attributes:
-        run: Its id.
+        run: The id of the run.
         reason: Why.
         is_recorded: The history has a row that says why.
-        is_crowded: There are more runners than have windows, so that none is let in until some have left.
+        is_crowded: More runners than have windows: no run is admitted until some have left.
     """
 
     run: str
@@ -187,7 +193,7 @@ class Skipped:
 @final
 @attrs.frozen
 class Unanswered(Attempted):
-    """There was no answer, however often the runner asked: what was begun is left to those who reap."""
+    """No reply after all attempts: the run is left for other runners to reap."""
 
     run: str
 
@@ -195,8 +201,9 @@ class Unanswered(Attempted):
 @final
 @attrs.frozen
 class NoMember:
-    """The runner is no member any more: it has left, its name has a later life, or it was silent for so long that it is
-    presumed dead. Whoever runs it ends what it does, and joins under another id.
+    """The runner is no longer a member: it left, was replaced, or is presumed dead.
+
+    Its process must stop the work and join under another id.
     """
 
     run: str
@@ -206,13 +213,17 @@ ServiceOutcome: TypeAlias = Completed | Abandoned | Skipped | Unanswered | NoMem
 
 
 Work: TypeAlias = Callable[[AtomicServiceRun, int], Program[bool | Instant]]
-"""What a run does, under its token: a program. False if it was refused, because a greater token has written there; true, or when
-it was over, by the store's clock, if it has read that: else its row ends as it starts. What it raises ends the run as abandoned, and is raised again AFTER the gate was left, but for a missing reply."""
+"""The user's program of a run, given the run and its token.
+
+It returns False if a greater token's write refused it; else True, or the store's time when it
+ended. With True, the row ends as it starts. An exception ends the run as abandoned, and is raised
+again AFTER the gate was left, except for a missing reply.
+"""
 
 
 @final
 class _NoAnswerError(Exception):
-    """There was no answer, however often the runner asked. Control flow of this program, never seen outside."""
+    """No reply after all attempts. Control flow of this module, never seen outside."""
 
 
 @final
@@ -223,18 +234,18 @@ class ServiceRunner:
     Invariants: the names are not empty; 1 <= polls, dead_after, insisting; 0 <= pause, least.
 
     Attributes:
-        me: Its id, used for this life only.
+        me: The runner's id, used for this life only.
         service: How runners share the time; the same for all.
         key: The id of the gate.
-        work: What a run does.
-        polls: How often to ask.
-        pause: How long to wait in between, in microseconds.
-        least: What has to be left of a window, in microseconds.
-        dead_after: After how much silence a runner is presumed dead, in microseconds.
+        work: The program of a run.
+        polls: How often to poll.
+        pause: The time between polls, in microseconds.
+        least: What must be left of a window, in microseconds.
+        dead_after: The silence after which a runner is presumed dead, in microseconds.
         members, gates, history: The collections.
         keep: How long and how many rows of the history are kept.
-        insisting: How often to ask for what must be done before giving up; None for any number.
-        pauses: How long it waits in between.
+        insisting: The attempts of writes that must succeed; None for no limit.
+        pauses: The delays between attempts.
     """
 
     me: str
@@ -267,7 +278,7 @@ class ServiceRunner:
             check_collection(collection)
 
     async def run(self) -> tuple[ServiceOutcome, ...]:
-        """The program."""
+        """Join, poll and leave: the program."""
         outcomes: tuple[ServiceOutcome, ...] = ()
         if not await self._joined():
             return outcomes
@@ -277,11 +288,11 @@ class ServiceRunner:
             outcome = await self.attempt(f"{self.me}.{poll}")
             outcomes = (*outcomes, outcome)
             if isinstance(outcome, (Unanswered, NoMember)):
-                return outcomes  # it does not leave: what it holds is reaped once it is silent
+                return outcomes  # do not leave: others reap its run once it is silent
         try:
             await leave(self.members, self.me)
         except (Ambiguous, NotApplied, NotDurable):
-            return outcomes  # it will be silent
+            return outcomes  # others see its silence
         return outcomes
 
     async def _joined(self) -> bool:
@@ -293,7 +304,7 @@ class ServiceRunner:
         return True
 
     async def attempt(self, run_id: str) -> ServiceOutcome:
-        """Ask once whether it is one's turn, and run if it is."""
+        """Poll once, and run if it is this runner's turn."""
         try:
             beaten = await self._beat()
             if beaten is None:
@@ -344,8 +355,8 @@ class ServiceRunner:
                     is_recorded = await self._record(verdict.execution)
                     return Skipped(run.run_id, verdict.execution.reason, is_recorded=is_recorded)
                 for row in verdict.reaped:
-                    await _end(self, row)  # BEFORE the gate is written, or a crash in between leaves no row of it
-                if verdict.gate.active == gate.active:  # it is in already
+                    await _end(self, row)  # BEFORE the gate is written, or a crash in between loses the row (AP4)
+                if verdict.gate.active == gate.active:  # the run is already in the gate, after a lost reply
                     return await self._at_work(run, gate.token, record[_STARTED])
                 written = await find_one_and_update(
                     self.gates,
@@ -362,7 +373,7 @@ class ServiceRunner:
         return Unanswered(run.run_id)
 
     async def _at_work(self, run: AtomicServiceRun, token: int, entered: Instant) -> ServiceOutcome:
-        """The run is in the gate: work if there is time, record how it ended, leave."""
+        """Work if there is time, record how it ended, and leave the gate."""
         left = margin(run, self.least, entered)
         outcome: ServiceOutcome
         failure: Exception | None = None
@@ -380,7 +391,7 @@ class ServiceRunner:
                 end = _no_earlier(entered, answer) if isinstance(answer, Instant) else entered
             except (Ambiguous, NotApplied, NotDurable):
                 why = "no reply"
-            except Exception as failed:  # noqa: BLE001  the gate is left in every case; the failure is raised again
+            except Exception as failed:  # noqa: BLE001  leave the gate in every case, then raise again
                 why = f"failed: {type(failed).__name__}"
                 failure = failed.fresh() if isinstance(failed, Failure) else failed
                 end = await _now(entered)
@@ -399,7 +410,7 @@ class ServiceRunner:
         return outcome
 
     async def _cut(self, now: Instant) -> None:
-        """Delete the rows that are too old or too many; without an answer that is left to the next run."""
+        """Delete old and excess rows. Without a reply, the next run continues."""
         try:
             found = await find_every(self.history)
             rows = tuple([execution_of(each).row for each in found])
@@ -409,11 +420,14 @@ class ServiceRunner:
             return
 
     def _beat(self) -> FindOneAndUpdate:
-        """Say that the runner is alive: None if it is no member any more."""
+        """Beat; None if the runner is no member any more."""
         return beat(self.members, self.me, self.dead_after)
 
     async def _look(self) -> tuple[str, ...] | None:
-        """Who is alive, read AFTER the gate, for who stands in it may have joined since; None if the runner itself is not."""
+        """Return the living members, None if this runner is not one.
+
+        Read AFTER the gate, because the runner in it may have joined since.
+        """
         beaten = await self._beat()
         if beaten is None:
             return None
@@ -421,7 +435,7 @@ class ServiceRunner:
         return _living(membership_of(records, self.dead_after), beaten[SEEN])
 
     async def _reap(self, live: tuple[str, ...], now: Instant) -> None:
-        """Put a run out of the gate whose runner is gone, though it is not one's turn."""
+        """Remove a gone runner's run from the gate, outside this runner's turn (AP10)."""
         try:
             record = await find_one(self.gates, Eq(ID, self.key))
             gate = Gate() if record is None else gate_of(record)
@@ -431,13 +445,13 @@ class ServiceRunner:
             if looked is None:
                 return
             for row in reaped((gate.active,), live=looked, now=now):
-                await _end(self, row)  # BEFORE the gate is left, as always
+                await _end(self, row)  # AP4
                 await self._leave(row, gate.token)
         except (Ambiguous, NotApplied, NotDurable):
-            return  # somebody looks again
+            return  # the next poll of any runner retries
 
     async def _insist(self, row: Execution, token: int) -> None:
-        """Write the history, THEN leave the gate, until the store has answered."""
+        """Write the history, THEN leave the gate, until the store replies."""
         since = await begins(self.pauses)
         attempt = 0
         is_recorded = False
@@ -461,7 +475,7 @@ class ServiceRunner:
         await update_one(self.gates, inside, Put(RUN, None), Put(RUNNER, None))
 
     async def _record(self, row: Execution) -> bool:
-        """Write a row for people; False if there was no answer, which is let go."""
+        """Write a row for people; return False, without a retry, if there was no reply."""
         try:
             await _end(self, row)
         except (Ambiguous, NotApplied, NotDurable):
@@ -470,17 +484,16 @@ class ServiceRunner:
 
 
 def _living(known: Membership, now: Instant) -> tuple[str, ...]:
-    """The ids of those who are alive."""
     return tuple(member.id for member in known.members if isinstance(liveness(known, member.id, now), Alive))
 
 
 def _unchanged(key: str, gate: Gate) -> Filter:
-    """Finds the gate if it is still as it was read."""
+    """Match the gate if it is unchanged."""
     active = None if gate.active is None else gate.active.id
     return AllOf((Eq(ID, key), Eq(_TOKEN, gate.token), Eq(RUN, active)))
 
 
-# --- rows of the history ------------------------------------------------------------------------------------------------
+# --- rows of the history --------------------------------------------------------------------------
 
 
 def _row(run: AtomicServiceRun, start: Instant, end: Instant, status: ExecutionStatus, reason: str) -> Execution:
@@ -488,12 +501,12 @@ def _row(run: AtomicServiceRun, start: Instant, end: Instant, status: ExecutionS
 
 
 def _no_earlier(than: Instant, found: Instant) -> Instant:
-    """The store's clock may have been set back meanwhile."""
+    # The store's clock may have been set back meanwhile.
     return found if found - than > 0 else than
 
 
 async def _now(entered: Instant) -> Instant:
-    """The store's time; where nobody says it, that at which the gate was entered."""
+    """Return the store's time; without a reply, the time of entry."""
     try:
         return _no_earlier(entered, await StoreTime())
     except (Ambiguous, NotApplied, NotDurable):
@@ -501,7 +514,7 @@ async def _now(entered: Instant) -> Instant:
 
 
 async def _end(runner: ServiceRunner, row: Execution) -> None:
-    """The first end of a run counts: its row is inserted once."""
+    """Insert the row once: the first end of a run counts."""
     doc = Document.of(
         {
             "_id": row.id,

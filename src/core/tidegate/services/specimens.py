@@ -1,4 +1,4 @@
-"""Ways to share a service wrongly. The first one is described so, and followed to the letter: see there."""
+"""Faulty variants of the service runner. The first follows the described flow to the letter."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tidegate.sim.variants import variant
 
 
 async def not_fenced(run: AtomicServiceRun, token: int) -> bool:
-    """What a run does that names no token."""
+    """Write without comparing tokens."""
     return await update_one(WORK, Eq(ID, KEY), Put(FENCE, token), Put(RUN, run.run_id)) > 0
 
 
 def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, str]) -> Specimen:
-    """Of two runners that share a service."""
+    """A specimen of two runners that share a service."""
     vary = partial(variant, ServiceRunner, *replacements)
     return specimen(name, law, says, source, vary, make=partial(atomic_service, faults=ALL_FAULTS), of="atomic_service")
 

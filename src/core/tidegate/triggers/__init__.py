@@ -1,16 +1,16 @@
-"""Triggers that start tasks by themselves: does a condition hold, what fires, and who makes it happen, once?
+"""Triggers start tasks when their conditions hold. The modules decide what fires and fire it once.
 
 Read in this order.
 
     contexts             what happened
     conditions           whether a condition holds of what happened
-    trigger              what starts a task, with which arguments, and what is registered
-    firing               what fires of what was seen, who may make it happen, and what may be forgotten
-    trigger_documents    occurrences, cells of crons and runs as documents, and back
-    definitions          which triggers are there, whoever knows them
-    noticing             what becomes of invocations is heard of: the outbox in their records
+    trigger              which task starts, with which arguments, and what is registered
+    firing               what fires, which pass may fire it, and what may be deleted
+    trigger_documents    occurrences, cron cells and runs as documents, and back
+    definitions          which triggers exist in any version of the application
+    noticing             the relay of the outbox in invocation records
     evaluator            the programs: notice, evaluate, purge
-    turn                 what a process does while it has its turn
+    turn                 what a process does during its service window
 
 Beside them: `laws`, `scenarios`, `specimens`, `strategies`.
 """

@@ -1,4 +1,4 @@
-"""The cells of crons: up to which instant each was looked at, and which of its instants wait."""
+"""The cells of crons: up to which instant each was evaluated, and its pending instants."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Cells: TypeAlias = tuple[tuple[str, ScheduleCell], ...]
 @final
 @attrs.frozen
 class CronCells:
-    """Those of some crons.
+    """The cells of some crons.
 
     Attributes:
         crons: The conditions.
-        next_after: Answers the next instant of a cron.
-        collection: Where the cells are.
+        next_after: Returns the next instant of a cron.
+        collection: The collection of the cells.
     """
 
     crons: tuple[OnCron, ...]
@@ -39,7 +39,7 @@ class CronCells:
     collection: str
 
     async def look(self) -> tuple[Skipped, ...]:
-        """Move the cells of crons past all that is due."""
+        """Move the cells of crons past every due instant."""
         if not self.crons:
             return ()
         now = await StoreTime()
@@ -68,7 +68,7 @@ class CronCells:
     def _advance(
         self, cron: OnCron, before: ScheduleCell | None, now: Instant
     ) -> tuple[ScheduleCell | None, str | None]:
-        """What becomes of its cell once all was looked at that is due by now; and why nothing more will be, if so."""
+        """Return the cell after all due instants, and why the cron has no further ones, if so."""
         cell = before
         while True:
             match look(cron.schedule, self.next_after, cell, now):
@@ -84,29 +84,28 @@ class CronCells:
                     return cell, None
 
     def _move(self, name: str, before: ScheduleCell, after: ScheduleCell) -> UpdateOne:
-        """The write of a cell, in one version, however many looks it is of."""
+        """Write a cell as one version, however many instants it passes."""
         doc = stored_cell(name, attrs.evolve(after, version=before.version + 1))
         puts = tuple(Put(Field[object](key), value) for key, value in doc.without(ID).items)
         return update_one(self.collection, at_version(name, before.version), *puts)
 
     async def read(self) -> tuple[Cells, tuple[Skipped, ...]]:
-        """Those of the crons, and what cannot be read."""
+        """Return the cells of the crons, and those that cannot be read."""
         found = await by_ids(self.collection, tuple([condition_id(cron) for cron in self.crons]))
         return readable(lambda doc: (needed(doc, Field[str](ID.name)), loaded_cell(doc)), found)
 
     async def pending(self) -> tuple[Occurrence, ...]:
-        """The program: the instants of crons that wait."""
+        """Read the pending instants of the crons."""
         cells, _ = await self.read()
         return self.ticks(cells)
 
     def ticks(self, cells: Cells) -> tuple[Occurrence, ...]:
-        """The pending instants of crons."""
         there = dict(cells)
         names = [(cron, condition_id(cron)) for cron in self.crons]
         return tuple(each for cron, name in names if name in there for each in ticks(cron, there[name]))
 
     def closing(self, dropped: frozenset[str], cells: Cells) -> tuple[Write, ...]:
-        """The writes of cells that have such instants."""
+        """Return the writes that close the dropped instants in their cells."""
         found: list[Write] = []
         for name, cell in cells:
             after = closed(cell, [each.seen for each in self.ticks(((name, cell),)) if each.id in dropped])

@@ -1,4 +1,4 @@
-"""Documents of triggers, read and written so that one that cannot be keeps no other."""
+"""Reading and writing documents of triggers, so that one bad document does not block the others."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tidegate.triggers.trigger_documents import VERSION
 T = TypeVar("T")
 
 Write: TypeAlias = tuple[str, UpdateOne]
-"""An update, and the id of its document."""
+"""An update, with the id of its document."""
 
 
 @final
 @attrs.frozen
 class Skipped:
-    """What a pass could do nothing for.
+    """Something that a pass could not process.
 
     Attributes:
         key: The id of a document, of the condition of a cron, or of a run.
@@ -42,15 +42,15 @@ def skipped_for(key: Value, trouble: Refused | Misuse) -> Skipped:
 
 
 def at_version(key: str, version: int) -> Filter:
-    """Find a document if it is still at that version."""
+    """Match a document if it still has that version."""
     return AllOf((Eq(ID, key), Eq(VERSION, version)))
 
 
 async def write_all(writes: tuple[Write, ...]) -> tuple[int, tuple[Skipped, ...]]:
-    """Carry out all of them; where that fails, each by itself, so that it is known which of them is refused.
+    """Write in bulk; if a bulk fails, write each by itself to learn which one the store refuses.
 
     Returns:
-        How many matched, and what was refused.
+        How many matched, and the refused ones.
     """
     matched = 0
     skipped: tuple[Skipped, ...] = ()
@@ -72,7 +72,7 @@ async def write_all(writes: tuple[Write, ...]) -> tuple[int, tuple[Skipped, ...]
 
 
 async def by_ids(collection: str, keys: tuple[str, ...], fields: Fields | None = None) -> tuple[Document, ...]:
-    """The documents of these ids that are there, with these fields; None for all."""
+    """Find the documents with these ids; `fields` None for all fields."""
     found: tuple[Document, ...] = ()
     for start in range(0, len(keys), FOUND_MAX):
         some = keys[start : start + FOUND_MAX]
@@ -82,7 +82,7 @@ async def by_ids(collection: str, keys: tuple[str, ...], fields: Fields | None =
 
 
 def readable(load: Callable[[Document], T], found: Collection[Document]) -> tuple[tuple[T, ...], tuple[Skipped, ...]]:
-    """What the documents hold, as far as they can be read, and those that cannot."""
+    """Split documents into those that load and those that do not."""
     read: list[T] = []
     skipped: list[Skipped] = []
     for doc in found:

@@ -1,6 +1,4 @@
-"""What has an id is named by all that makes it what it is, written down so that nothing can be mistaken for something else,
-and hashed (SHA-256).
-"""
+"""Ids that are hashes (SHA-256) of an unambiguous JSON text of all that defines the value."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ _WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separator
 
 
 def identity(*parts: Json) -> str:
-    """The name of something that is made of these parts: SHA-256 of their JSON, in hexadecimal digits.
+    """Return the SHA-256 of the JSON of these parts, in hexadecimal digits.
 
-    JSON of lists says where a part begins and ends, so that ("a", "bc") and ("ab", "c") are two. Lone surrogates, which
-    JSON would take for the halves of one character, are kept apart.
+    A JSON list delimits its parts, so ("a", "bc") and ("ab", "c") differ. Lone surrogates are kept,
+    because a JSON escape would merge two of them into one character.
 
     Raises:
         Misuse: A part is not JSON.

@@ -1,8 +1,14 @@
-"""Making runs of triggers happen: claim them, register the invocation of each under the run's id, and record that.
+"""Starts runs of triggers: claims them, registers the invocation of each under the run's id, and
+records that.
 
-A hundred runs go together. They take a find, the time and an insert to be claimed, an insert, the time and an insert for their calls
-and invocations, and the time and a bulk to say that they have fired: eight requests. A call whose task has a rule is registered by
-itself, and counts as ten; what was uploaded is read for one run at a time. That is as much as a claim lasts for, many times over.
+A hundred runs go together, in eight requests:
+
+    claim     a find, the time, an insert
+    invoke    an insert of the calls, the time, an insert of the invocations
+    settle    the time, a bulk write of the results
+
+A call whose task has a rule is registered by itself and counts as ten. Runs with uploaded data go
+one at a time. So each group takes far less time than a claim lasts.
 """
 
 from __future__ import annotations
@@ -43,26 +49,26 @@ from tidegate.triggers.trigger import NotProvided, Static, Trigger, provided
 from tidegate.triggers.trigger_documents import loaded_run, origin_of, stored_progress, stored_run
 
 TOGETHER: Final = 100
-"""How many runs are claimed, invoked and settled together, those that count as one."""
+"""How many runs are claimed, invoked and settled together, if each counts as one."""
 _RULED: Final = 10
-"""As how many one counts whose task has a rule, for it takes five requests of its own or more."""
+"""What a run counts if its task has a rule: it takes at least five requests of its own."""
 _CHANGING: Final = ("by", "until", "reasons", "at")
 """The fields of a run that not every state has."""
 
 _Invoked: TypeAlias = tuple[tuple[str, tuple[str, ...] | None], ...]
-"""Of each run, by its id, the reasons for which its invocation was refused; none where it is there, None where nobody knows."""
+"""Per run id, why its invocation was refused: () if it exists, None if unknown."""
 
 _Asked: TypeAlias = tuple[tuple[TriggerRun, Registrar], ...]
-"""Runs that are claimed, and what registers the invocation of each."""
+"""Claimed runs, with the registrar of each invocation."""
 
 _Ended: TypeAlias = tuple[tuple[TriggerRun, tuple[str, ...]], ...]
-"""Runs as they were claimed, and why each has failed; without a reason it has fired."""
+"""Runs as claimed, and why each failed; without a reason it fired."""
 
 
 @final
 @attrs.frozen
 class _ClaimedRuns:
-    """What this pass holds, what is to be looked at again, and what could not be claimed."""
+    """The runs that this pass holds, those to retry, and those that could not be claimed."""
 
     held: tuple[TriggerRun, ...]
     left: tuple[Firing, ...]
@@ -72,7 +78,7 @@ class _ClaimedRuns:
 @final
 @attrs.frozen(kw_only=True)
 class RunStarter:
-    """Starts runs, as `Evaluator` has them; it says what each field is."""
+    """Starts runs. `Evaluator` documents the fields."""
 
     triggers: tuple[Trigger, ...]
     make_job: Callable[[str, Document], Job] = attrs.field(eq=id)
@@ -88,7 +94,7 @@ class RunStarter:
     failed: Callable[[TriggerRun, tuple[str, ...]], None] | None = attrs.field(repr=False)
 
     def together(self, firings: tuple[Firing, ...]) -> tuple[tuple[Firing, ...], ...]:
-        """What is fired together, in its order."""
+        """Split firings into groups that start together, in their order."""
         triggers = {each.id: each for each in self.triggers}
         ruled = {task for task, _ in self.rules}
         made: list[list[Firing]] = []
@@ -107,7 +113,7 @@ class RunStarter:
         return tuple(map(tuple, made))
 
     async def start(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
-        """Make runs happen: claim them, register their invocations, say so; what it could do nothing for."""
+        """Claim runs, register their invocations, record the results; return what failed."""
         held, skipped = await self._claimed(wanted, by)
         asked: _Asked = ()
         ended: _Ended = ()
@@ -121,7 +127,8 @@ class RunStarter:
                 asked = (*asked, (run, found))
             else:
                 ended = (*ended, (run, found))
-        # First the invocations: after a crash in between, the next claim of a run registers the same one again.
+        # Invocations BEFORE records: after a crash in between, the next claim registers the same
+        # one again.
         answers = await _invoke(self, asked) if asked else ()
         ended = (*ended, *_known(asked, answers))
         for run, reasons in ended:
@@ -130,7 +137,7 @@ class RunStarter:
         return (*skipped, *(await _settle(self, ended) if ended else ()))
 
     async def start_apart(self, wanted: tuple[Firing, ...], by: str) -> tuple[Skipped, ...]:
-        """The same where one of them has spoiled it, one by one; what was claimed is known by its pass."""
+        """Start each run alone after the group failed. The pass recognises its own claims."""
         skipped: tuple[Skipped, ...] = ()
         for each in wanted:
             try:
@@ -140,7 +147,7 @@ class RunStarter:
         return skipped
 
     async def _prepared(self, run: TriggerRun) -> Registrar | tuple[str, ...]:
-        """What registers the invocation of a run, or why there is none."""
+        """Return the registrar of a run's invocation, or why there is none."""
         trigger = next(each for each in self.triggers if each.id == run.firing.trigger_id)
         contexts: tuple[Context, ...] = ()
         try:
@@ -171,7 +178,7 @@ class RunStarter:
         )
 
     async def _claimed(self, wanted: tuple[Firing, ...], by: str) -> tuple[tuple[TriggerRun, ...], tuple[Skipped, ...]]:
-        """Those that are this pass's to make happen, and what could not be claimed; what is others', or over, is left."""
+        """Return the runs claimed and those that failed; others' and settled ones are left."""
         held: tuple[TriggerRun, ...] = ()
         skipped: tuple[Skipped, ...] = ()
         left = wanted
@@ -184,7 +191,7 @@ class RunStarter:
             try:
                 claimed = await self._claim(left, by)
             except (Ambiguous, NotApplied, NotDurable):
-                continue  # a claim of ours is known by its pass
+                continue  # the next attempt recognises a claim of this pass
             held, left, skipped = (*held, *claimed.held), claimed.left, (*skipped, *claimed.skipped)
         return held, skipped
 
@@ -210,7 +217,7 @@ class RunStarter:
         by: str,
         now: Instant,
     ) -> tuple[tuple[TriggerRun, ...], ...]:
-        """The runs that this pass holds already; what is to be inserted; and what is to be written, claimed or given up."""
+        """Return the runs that this pass holds already, those to insert, and those to update."""
         known = {run.id: run for run in read}
         unread = {each.key for each in spoiled}
         verdicts = [
@@ -227,17 +234,18 @@ class RunStarter:
 async def _record(
     starter: RunStarter, runs: tuple[TriggerRun, ...], now: Instant
 ) -> tuple[tuple[str, ...], tuple[Skipped, ...]]:
-    """Insert the records of runs, and set aside those that are refused.
+    """Insert the records of runs, and set aside those that the store refuses.
 
     Returns:
-        The ids of those that are there as they were given, as far as that is known, and those that could not even be set aside.
+        The ids of the runs known to be stored as given, and the runs that could not even be set
+        aside.
     """
     if len(runs) > 1:
         try:
             inserted = await insert_many(starter.runs, *map(stored_run, runs))
         except Refused:
             pass
-        else:  # where others are faster with some, the next look tells with which
+        else:  # if other passes inserted some, the next read shows which
             return (tuple([run.id for run in runs]) if inserted == len(runs) else ()), ()
     recorded: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -265,13 +273,13 @@ def _made(starter: RunStarter, task: str, arguments: Document) -> tuple[Job, Cal
         return job, starter.make_call(job)
     except Misuse as misuse:
         return NotProvided((misuse.what,))
-    except BaseException as error:  # noqa: BLE001  the user's types must not stop the triggers of others
+    except BaseException as error:  # noqa: BLE001  the user's types must not stop other triggers
         check_failure(error)
         return NotProvided((f"what makes the call of {task!r} raised {type(error).__name__}",))
 
 
 async def _invoke(starter: RunStarter, asked: _Asked) -> _Invoked:
-    """Register the invocations of runs, each under the id of its run, and say which are there."""
+    """Register the invocation of each run under the run's id; return what is known of each."""
     free = tuple([registrar for _, registrar in asked if registrar.is_free])
     answers = await _registered(starter, free) if len(free) > 1 else ()
     for _, registrar in asked:
@@ -287,7 +295,7 @@ async def _invoke(starter: RunStarter, asked: _Asked) -> _Invoked:
 
 
 async def _registered(starter: RunStarter, free: tuple[Registrar, ...]) -> _Invoked:
-    """Of each, whether it is there; of none where one is refused, for each by itself tells which."""
+    """Register invocations together. Return () after a refusal, so that each is tried alone."""
     wanted = tuple([NewInvocation(each.key, each.job) for each in free if each.job is not None])
     command = Enqueue(
         wanted=wanted,
@@ -315,13 +323,13 @@ async def _registered(starter: RunStarter, free: tuple[Registrar, ...]) -> _Invo
 
 
 def _known(asked: _Asked, answers: _Invoked) -> _Ended:
-    """Those of whose invocations it is known what became of them; of the others the claims expire."""
+    """Return the runs whose result is known. The claims of the others expire."""
     became = dict(answers)
     return tuple((run, reasons) for run, _ in asked if (reasons := became[run.id]) is not None)
 
 
 async def _settle(starter: RunStarter, ended: _Ended) -> tuple[Skipped, ...]:
-    """Write what became of runs that were claimed; what cannot be written."""
+    """Write the results of claimed runs; return what cannot be written."""
     skipped: tuple[Skipped, ...] = ()
     since = await begins(starter.pauses)
     attempt = 0
@@ -339,7 +347,7 @@ async def _settle(starter: RunStarter, ended: _Ended) -> tuple[Skipped, ...]:
 
 
 async def _settled(starter: RunStarter, ended: _Ended, *, is_known: bool) -> tuple[bool, tuple[Skipped, ...]]:
-    """Write it, to the runs as they were claimed, or as they are; whether each is written, and what cannot be."""
+    """Write the results to the runs, as claimed or as read; return whether all are written."""
     runs, skipped = tuple([run for run, _ in ended]), tuple[Skipped, ...]()
     if not is_known:
         found = await by_ids(starter.runs, tuple([run.id for run in runs]))
@@ -351,7 +359,7 @@ async def _settled(starter: RunStarter, ended: _Ended, *, is_known: bool) -> tup
 
 
 def _changed(runs: tuple[TriggerRun, ...], ended: _Ended, claims: Claims, now: Instant) -> tuple[TriggerRun, ...]:
-    """What is to be written: not those that were settled before, or whose attempt is another one's by now."""
+    """Return the runs to write, without those that another attempt has taken or settled."""
     came = {claimed.id: (claimed.attempt, reasons) for claimed, reasons in ended}
 
     def became(run: TriggerRun) -> Changed | Ignored:
@@ -362,12 +370,12 @@ def _changed(runs: tuple[TriggerRun, ...], ended: _Ended, claims: Claims, now: I
 
 
 def change_of(runs: str, run: TriggerRun) -> UpdateOne:
-    """The write of a run that was read one version before, if it still is at that version."""
+    """Write a run if it is still at the version before."""
     return update_one(runs, at_version(run.id, run.version - 1), *_changes(run))
 
 
 def _changes(run: TriggerRun) -> tuple[Update, ...]:
-    """What a write of a run changes: a field that its state does not have is removed."""
+    """Return the updates of a run; fields that its state lacks are removed."""
     fields = dict(stored_progress(run))
     puts = tuple(Put(Field[object](key), value) for key, value in fields.items())
     return (*puts, *(Remove(Field[object](key)) for key in _CHANGING if key not in fields))

@@ -1,31 +1,34 @@
-"""Does a condition hold of what happened?
+"""Conditions: whether something that happened is a reason to start a task.
 
-Conditions say of which contexts (`tidegate.triggers.contexts`: what happened) something is to follow (`trigger`).
+A condition holds of a context (`tidegate.triggers.contexts`: what happened) or not; triggers use
+conditions (`trigger`).
 
-    condition      holds of                                       what else it asks
-    OnCron         an instant of its schedule                     nothing (`schedule`)
-    OnStatus       an invocation of its task reached a status     one of these statuses; the arguments
-    OnResult       an invocation of its task succeeded            the arguments; the result
-    OnException    an invocation of its task failed               one of these types of errors, none for any; the arguments
-    OnEvent        an event of its code was sent                  the payload
-    Composite      whatever all, or any, of its conditions hold of
+    condition    holds of                                     filters
+    OnCron       an instant of its schedule (`schedule`)      none
+    OnStatus     an invocation of its task reached a status   the statuses; the arguments
+    OnResult     an invocation of its task succeeded          the arguments; the result
+    OnException  an invocation of its task failed             the types of errors, none for any;
+                                                              the arguments
+    OnEvent      an event of its code was sent                the payload
+    Composite    what all, or any, of its conditions hold of
 
-Filters may be the user's code, which may raise, or answer nonsense. So an answer has three values, after Kleene (1938):
-it holds, it fails, or it cannot be decided. What cannot be decided starts nothing, and is reported.
+Filters may be the user's code, which may raise or return nonsense. So an answer has three values,
+after Kleene (1938): it holds, it fails, or it cannot be decided. An undecided condition starts no
+task, and is reported.
 
-A condition has an id of all that makes it what it is; those of a composite are sorted by theirs.
+The id of a condition is made of all its fields. The parts of a composite are sorted by id.
 
 Laws
-    CD1  Conditions have the same id exactly if they are equal, their functions going by name; contexts, if they are of
-         the same happening.
+    CD1  Conditions have the same id exactly if they are equal, with functions compared by name;
+         contexts exactly if they describe the same happening.
     CD2  A condition holds only of a context from one of its sources.
     CD3  A composite answers as Kleene's logic does.
-    CD4  Whatever the user's code does there is an answer, and only a plain True of it holds.
+    CD4  There is an answer whatever the user's code does, and only a plain True of it holds.
 
 Known not to work
-    A function is part of an id by its name. Two functions of one name are noticed where they meet in one program
-    (`trigger.conditions_of`), and not between two versions of it.
-    Values are compared by MongoDB's equality, in which the order of keys of an inner document counts.
+    - A function is part of an id by its name. Two functions of one name are detected within one
+      program (`trigger.conditions_of`), but not between two versions of it.
+    - Values are compared by MongoDB's equality, in which the key order of an inner document counts.
 """
 
 from __future__ import annotations
@@ -54,13 +57,13 @@ from tidegate.triggers.contexts import (
     StatusContext,
 )
 
-# --- filters ------------------------------------------------------------------------------------------------------------
+# --- filters --------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Everything:
-    """Passes whatever comes."""
+    """Passes every value."""
 
 
 @final
@@ -82,11 +85,11 @@ class Equal:
 @final
 @attrs.frozen
 class Judge:
-    """Passes what a function of the user's says True to.
+    """Passes values for which a user's function returns True.
 
     Attributes:
-        name: What the function is known by, in every process; the id has the name.
-        function: Takes the document of arguments or payload, or the result, and answers True or False.
+        name: The function's name in ids; the same in every process.
+        function: Takes the arguments, payload or result; returns True or False.
     """
 
     name: str
@@ -101,11 +104,11 @@ ValueFilter: TypeAlias = Everything | Equal | Judge
 _FILTERS: Final = (Everything, Equal, Judge)
 
 
-# --- conditions ---------------------------------------------------------------------------------------------------------
+# --- conditions -----------------------------------------------------------------------------------
 
 
 class Logic(Enum):
-    """How several conditions make one."""
+    """How several conditions combine."""
 
     ALL = "all"
     ANY = "any"
@@ -125,7 +128,10 @@ class OnCron:
 @final
 @attrs.frozen
 class OnStatus:
-    """Holds of an invocation that reached one of these statuses. Invariants: the task is named; there is a status."""
+    """Holds of an invocation that reached one of these statuses.
+
+    Invariants: the task is named; there is a status.
+    """
 
     task: str
     statuses: frozenset[str]
@@ -157,7 +163,10 @@ class OnResult:
 @final
 @attrs.frozen
 class OnException:
-    """Holds of an invocation that failed by one of these types of errors, or one below it; none for any. Invariant: the task is named."""
+    """Holds of an invocation that failed by one of these types, or a subtype; empty for any.
+
+    Invariant: the task is named.
+    """
 
     task: str
     errors: frozenset[str] = frozenset()
@@ -187,12 +196,12 @@ class OnEvent:
 class Composite:
     """Holds of what all, or any, of its conditions hold of, one context each time.
 
-    Invariants: it has two conditions or more, each once, sorted by id; no cron; if all have to hold, there is a source
-    that all of them have; not nested deeper than DEPTH_MAX.
+    Invariants: at least two conditions, each once, sorted by id; no cron; with ALL, the conditions
+    share a source; nested at most DEPTH_MAX deep.
 
     Attributes:
         logic: All or any.
-        conditions: The conditions, sorted, in whichever order they were given.
+        conditions: The conditions, given in any order.
     """
 
     logic: Logic
@@ -222,7 +231,7 @@ CONDITIONS: Final = (OnCron, OnStatus, OnResult, OnException, OnEvent, Composite
 
 
 def sources(condition: Condition) -> frozenset[Source]:
-    """Where the contexts come from that a condition may hold of: whom to ask when something happens.
+    """Return the sources of the contexts that a condition may hold of.
 
     Raises:
         Misuse: The argument is of the wrong type.
@@ -246,7 +255,7 @@ def sources(condition: Condition) -> frozenset[Source]:
             assert_never(condition)
 
 
-# --- whether it holds ---------------------------------------------------------------------------------------------------
+# --- whether it holds -----------------------------------------------------------------------------
 
 
 @final
@@ -261,7 +270,7 @@ class Holds:
 @final
 @attrs.frozen
 class Fails:
-    """It does not."""
+    """The condition does not hold."""
 
     reason: str
 
@@ -272,7 +281,7 @@ class Fails:
 @final
 @attrs.frozen
 class CannotTell:
-    """It cannot be decided: the user's filter raised, or did not answer True or False."""
+    """Undecided: the user's filter raised, or did not return True or False."""
 
     reason: str
 
@@ -284,7 +293,7 @@ ConditionVerdict: TypeAlias = Holds | Fails | CannotTell
 
 
 def holds(condition: Condition, context: Context) -> ConditionVerdict:
-    """Whether a condition holds of what happened.
+    """Decide whether a condition holds of what happened.
 
     Args:
         condition: The condition.
@@ -338,7 +347,7 @@ def _passes(by: ValueFilter, value: Value, what: str) -> ConditionVerdict:
         case Judge(name, function):
             try:
                 answer = function(value)
-            except BaseException as error:  # noqa: BLE001  a filter must not stop whoever reports what happened
+            except BaseException as error:  # noqa: BLE001  a filter must not stop the reporter (CD4)
                 check_failure(error)
                 return CannotTell(f"{name!r} raised {type(error).__name__}")
             if answer is True:
@@ -348,7 +357,7 @@ def _passes(by: ValueFilter, value: Value, what: str) -> ConditionVerdict:
             assert_never(by)
 
 
-# In this order, so that all of several answers is their minimum, and any of them the maximum (Kleene).
+# In this order ALL is the minimum of the answers, and ANY the maximum (Kleene).
 _TRUTH: Final[Mapping[type[ConditionVerdict], int]] = {Fails: 0, CannotTell: 1, Holds: 2}
 
 
@@ -356,11 +365,11 @@ def _truth(answer: ConditionVerdict) -> int:
     return _TRUTH[type(answer)]
 
 
-# --- ids ----------------------------------------------------------------------------------------------------------------
+# --- ids ------------------------------------------------------------------------------------------
 
 
 def condition_id(condition: Condition) -> str:
-    """The id of a condition: made of all that it asks.
+    """Return the id of a condition, made of all its fields.
 
     Raises:
         Misuse: The argument is of the wrong type.
@@ -399,11 +408,11 @@ def _written_filter(by: ValueFilter) -> Json:
             assert_never(by)
 
 
-# --- helpers ------------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def in_order(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """A tuple of conditions sorted by id.
+    """Sort conditions by id.
 
     Raises:
         Misuse: It is not a tuple of conditions, or one comes twice.

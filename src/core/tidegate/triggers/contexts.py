@@ -1,7 +1,8 @@
-"""What happened: an instant of a cron, a status, result or exception of an invocation, an event that somebody sent.
+"""What happened: an instant of a cron, a status, result or exception of an invocation, or an event.
 
-A context has an id of what distinguishes it from everything else that happens. An invocation that reaches a status twice
-does so at two versions, so these are two contexts (law CD1 of `tidegate.triggers.conditions`).
+The id of a context is made of what distinguishes it from every other context. An invocation that
+reaches a status twice does so at two versions, so these are two contexts (law CD1 of
+`tidegate.triggers.conditions`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tidegate.triggers._identity import identity, written_schedule
 
 
 class Kind(Enum):
-    """What a context is about."""
+    """The kind of a context."""
 
     CRON = "cron"
     STATUS = "status"
@@ -36,7 +37,7 @@ Source: TypeAlias = tuple[Kind, str]
 @final
 @attrs.frozen
 class CronContext:
-    """An instant of a schedule has come."""
+    """An instant of a schedule passed."""
 
     schedule: Schedule
     due: Instant
@@ -61,12 +62,13 @@ class StatusContext:
     Invariants: the names are not empty; 1 <= version.
 
     Attributes:
-        task: Whose invocation it is.
-        invocation_id: Which one.
+        task: The task of the invocation.
+        invocation_id: The invocation.
         version: The version of its record that has this status.
         status: The status.
-        arguments: What it was called with.
-        arguments_at: Where that is too large for a record, the upload that holds it; None else, and once it was read.
+        arguments: The arguments of the call.
+        arguments_at: The upload that holds arguments too large for a record, until it is read; else
+            None.
     """
 
     task: str
@@ -92,7 +94,7 @@ class StatusContext:
 @final
 @attrs.frozen
 class ResultContext:
-    """An invocation succeeded. As `StatusContext`, with its result, or the upload that holds it."""
+    """An invocation succeeded: a `StatusContext` with the result, or the upload that holds it."""
 
     task: str
     invocation_id: str
@@ -119,7 +121,9 @@ class ResultContext:
 @final
 @attrs.frozen
 class ExceptionContext:
-    """An invocation failed. As `StatusContext`, with the name of the error's type, and those of the classes above it."""
+    """An invocation failed: a `StatusContext` with the error's type and the names of its base
+    classes.
+    """
 
     task: str
     invocation_id: str
@@ -146,12 +150,12 @@ class ExceptionContext:
 @final
 @attrs.frozen
 class EventContext:
-    """Somebody sent an event. Invariants: the names are not empty.
+    """A caller sent an event. Invariants: the names are not empty.
 
     Attributes:
-        code: Which kind of event.
-        event_id: Which one; the sender's, so that an event that is sent again is the same.
-        payload: What it carries.
+        code: The kind of event.
+        event_id: The sender's id, so that an event sent twice is the same one.
+        payload: The data of the event.
     """
 
     code: str
@@ -176,7 +180,7 @@ CONTEXTS: Final = (CronContext, StatusContext, ResultContext, ExceptionContext, 
 
 
 def context_id(context: Context) -> str:
-    """The id of what happened: made of what distinguishes it from everything else that happens.
+    """Return the id of what happened.
 
     Raises:
         Misuse: The argument is of the wrong type.
@@ -198,7 +202,7 @@ def context_id(context: Context) -> str:
 
 
 def without_contents(context: Context) -> Context:
-    """The same happening, by its id, without what it carries: no payload, no arguments, no result.
+    """Return the context without payload, arguments and result; its id stays the same.
 
     Raises:
         Misuse: The argument is of the wrong type.

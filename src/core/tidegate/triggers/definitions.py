@@ -1,19 +1,22 @@
-"""Which triggers are there, whoever knows them: what versions of an application that run side by side must not take from each other.
+"""Trigger definitions in the store, so that versions running side by side spare each other's work.
 
-A trigger is code, for it has functions of the user's; its definition is what everybody may know: {_id, task, conditions, tasks,
-declared_at}. Each process declares what it knows when it starts, and again from time to time (`declare`). So during a deployment
-the triggers of both versions are there; an evaluator lets fire what it knows, and leaves alone what others wait for (`spared`).
-What nobody has declared for long is forgotten, and with it the cells of crons that nobody waits for (`forget`): who declares such
-a cron later begins anew, and makes up for nothing.
+A trigger is code, because it has functions of the user's. Its definition is what every version can
+read: {_id, task, conditions, tasks, declared_at}. Each process declares its triggers at the start
+and again from time to time (`declare`). So during a deployment the triggers of both versions exist.
+An evaluator fires the triggers it knows, and leaves alone what the others wait for (`spared`).
+`forget` deletes definitions not declared for long, and the cells of crons that no trigger waits
+for. A process that declares such a cron later starts it afresh, and makes up for no missed instant.
 
 Laws
-    DF1  What is declared is there until nobody has declared it for `keep`; to declare it again changes nothing but that time.
-    DF2  A cell of a cron is forgotten only where no trigger that is there waits for it.
-    DF3  What is spared is dropped and given up as planned, but for what others wait for.
+    DF1  A definition exists until no process has declared it for `keep`; declaring it again changes
+         only that time.
+    DF2  A cell of a cron is deleted only if no existing trigger waits for it.
+    DF3  `spared` drops and gives up what the plan does, except what others wait for.
 
 Known not to work
-    - An event that a process emits, or the end of a run that it writes, is heard of by the triggers that are known there; of a task
-      that triggers of other versions wait for, its notice stays for them (`tidegate.triggers.noticing`).
+    - Only the triggers known to a process notice an event that it emits or a run that it ends. For
+      tasks that triggers of other versions wait for, the notice stays
+      (`tidegate.triggers.noticing`).
 """
 
 from __future__ import annotations
@@ -48,13 +51,13 @@ _OF_INVOCATIONS: Final = (Kind.STATUS, Kind.RESULT, Kind.EXCEPTION)
 @final
 @attrs.frozen
 class Definition:
-    """A trigger, as everybody may know it. Invariant: the id is not empty.
+    """A trigger as every version can read it. Invariant: the id is not empty.
 
     Attributes:
-        id: Of the trigger.
-        task: What it starts.
-        condition_ids: The ids of the conditions that it waits for.
-        tasks: Of which tasks it wants to hear how runs end.
+        id: The id of the trigger.
+        task: The task that it starts.
+        condition_ids: The conditions that it waits for.
+        tasks: The tasks whose status changes it waits for.
     """
 
     id: str
@@ -70,10 +73,10 @@ class Definition:
 
 
 def defined(trigger: Trigger) -> Definition:
-    """The definition of a trigger.
+    """Return the definition of a trigger.
 
     Raises:
-        Misuse: It is none.
+        Misuse: It is not a trigger.
     """
     check_type(trigger, Trigger, "a trigger")
     heard = {of for each in trigger.conditions for kind, of in sources(each) if kind in _OF_INVOCATIONS}
@@ -81,22 +84,22 @@ def defined(trigger: Trigger) -> Definition:
 
 
 def definition_of(doc: Document) -> Definition:
-    """The definition that a document holds.
+    """Load a definition from a document.
 
     Raises:
-        Misuse: It holds none.
+        Misuse: The document holds none.
     """
     check_type(doc, Document, "a document")
     return Definition(needed(doc, ID), needed(doc, _TASK), needed(doc, _CONDITIONS), needed(doc, _TASKS))
 
 
 def spared(made: Plan, others: Collection[Definition], occurrences: Collection[Occurrence]) -> Plan:
-    """A plan that leaves alone what others wait for.
+    """Remove from a plan what other versions wait for (DF3).
 
     Args:
-        made: Of the triggers that this process knows.
-        others: The definitions of those that it does not know.
-        occurrences: What it was made of.
+        made: The plan for the triggers that this process knows.
+        others: The definitions that it does not know.
+        occurrences: The occurrences that the plan was made from.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -117,12 +120,12 @@ def spared(made: Plan, others: Collection[Definition], occurrences: Collection[O
 @final
 @attrs.frozen(kw_only=True)
 class Definitions:
-    """What a process declares. Invariant: 1 <= keep.
+    """Declares triggers. Invariant: 1 <= keep.
 
     Attributes:
-        triggers: Those that it knows.
+        triggers: The triggers of this process.
         definitions, cells: The collections.
-        keep: How long a trigger is there that nobody declares any more, in microseconds.
+        keep: How long a definition outlives its last declaration, in microseconds.
     """
 
     triggers: tuple[Trigger, ...]
@@ -137,10 +140,10 @@ class Definitions:
         check_int(self.keep, "a time in microseconds", 1)
 
     async def declare(self) -> bool:
-        """Say that these triggers are there; done again where there was no answer it changes nothing.
+        """Declare these triggers. Idempotent, so repeat it after a lost reply.
 
         Returns:
-            Whether that is known.
+            Whether the store confirmed it.
         """
         if not self.triggers:
             return True
@@ -157,10 +160,11 @@ class Definitions:
         return True
 
     async def forget(self) -> None:
-        """Forget what nobody has declared for long; where there is no answer, the next one does."""
+        """Delete old definitions and unneeded cells. Without a reply, the next call continues."""
         try:
             await delete_many(self.definitions, OlderThan(_DECLARED_AT, self.keep))
-            # The cells BEFORE the definitions: one of a trigger that is declared meanwhile is not among them, or begins anew.
+            # Cells BEFORE definitions: the cell of a trigger declared in between is not in `cells`,
+            # or starts afresh.
             cells = await find_every(self.cells)
             found = await find_every(self.definitions)
             waited_for = frozenset(
@@ -174,11 +178,11 @@ class Definitions:
 
 
 def stored_definition(definition: Definition, now: Instant) -> Document:
-    """The definition as a document, under its id.
+    """Return the definition as a document, under its id.
 
     Args:
         definition: The definition.
-        now: When it is declared, by the store's clock.
+        now: The time of the declaration, by the store's clock.
 
     Raises:
         Misuse: An argument is of the wrong type.

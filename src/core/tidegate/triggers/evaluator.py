@@ -1,55 +1,65 @@
-"""The programs of triggers: keep what has happened, and let fire what is due, once, whoever looks.
+"""The programs of triggers: store what happened, fire what is due once, and delete old runs.
 
-The decisions are `tidegate.triggers.trigger`, `tidegate.retries.schedule` and `tidegate.triggers.firing`. Several
-processes may evaluate at the same time, over views of different ages, and each may die anywhere.
+The decisions are in `tidegate.triggers.trigger`, `tidegate.retries.schedule` and
+`tidegate.triggers.firing`. Several processes may evaluate at the same time, over views of different
+ages, and each may die anywhere.
 
-    notice      what happened is kept as an occurrence of each condition that holds of it, of several in a transaction; beside
-                what is written in a transaction of the caller's (`notice_beside`)
-    evaluate    a pass: look at the crons; the store's time, THEN occurrences, THEN runs; plan; drop what nobody waits for
-                any more; claim runs, register the invocation of each under the run's id, and record that: a hundred at a time
-    purge       forget runs that have been over for long enough, a page at a time
+    notice      stores an occurrence for each condition that holds of what happened; several in one
+                transaction, or in the caller's transaction (`notice_beside`)
+    evaluate    a pass: move the crons; read the store's time, THEN occurrences, THEN runs; plan;
+                drop occurrences that no trigger waits for; claim runs, register the invocation of
+                each under the run's id, and record that, a hundred at a time
+    purge       deletes runs that have been over for long enough, a page at a time
 
-Each other document is written by itself: an insert under an id that is made of what it is, or a compare-and-set on a version.
-So a write that matches nothing, or has no answer, is read back and may be asked for again, for what it was to do is seen on
-the document: a claim shows whose it is. Writes of several documents go in one request; where the store refuses one of them, or does
-not say what became of all, each is asked for by itself, so that none keeps the others (TE7).
+Apart from that, each document is written by itself: an insert under a derived id, or a
+compare-and-set on a version. A write that matched nothing or got no reply is read back and may be
+retried, because the document shows whether it happened; a claim names its pass. Many documents go
+in one request. If the store refuses one or leaves some unknown, the pass retries each by itself
+(TE7).
 
-However many instants are due of a cron, one write moves its cell past them, and one closes those that have fired; what nobody
-waits for goes a thousand at a time, and a hundred runs take eight requests. A pass whose time is over stops there, between two hundreds, and what is left is for the next one.
+One write moves the cell of a cron past all due instants, and one closes those that have fired.
+Unneeded occurrences are dropped a thousand at a time. A pass whose time is over stops between two
+hundreds; the next pass continues.
 
-A run becomes an invocation as every call does (`tidegate.invocations.registration`), by the rule of its task for
-registration: it is picked up and recovered like others, and where the rule says so it is answered by one that is
-registered already.
+A run becomes an ordinary call (`tidegate.invocations.registration`) and follows the registration
+rule of its task: it is fetched and recovered like others, and the rule may answer it with an
+invocation that is already registered.
 
 Laws, over what is stored:
     TE1  No occurrence has two invocations of one trigger.
-    TE2  Each occurrence waits, or has fired, or was given up, for each trigger of its condition; at rest none waits.
+    TE2  For each trigger of its condition, an occurrence waits, has fired or was given up; at rest
+         none waits.
     TE3  While the claim of a run lasts, no other pass claims it.
-    TE4  An instant of a cron is noticed at most once, and at rest none before the last look was missed out.
+    TE4  An instant of a cron is noticed at most once, and at rest none before the last evaluation
+         is missing.
     TE5  The runs of a trigger of all conditions are numbered without a gap.
-    TE6  A run that says that it has fired has its invocation, of the same occurrences, or one answered for it that was
-         registered for the same by the rule of its task.
-    TE7  A pass does what there is to do, however much there is and whatever becomes of the rest; what it can do nothing
-         for (a document that cannot be read, what the store refuses, a cron whose port fails) it names, with the reason,
-         or gives up, on record.
-    TE8  Whoever reports what happened learns of each condition that could not be decided.
-    TE9  What a trigger waits for that this process does not know, but another version of the application, stays as it is.
-    TE10 What is reported in a transaction is kept exactly if what else was written in it is.
-    TE11 A purge forgets a run only once it has been over for as long as runs are kept, where nothing waits that it is of, and
-         it is not the last one of a trigger of all conditions.
-    TE12 At rest all conditions that hold of what is reported have noticed it, or none has; all, where it is said to be kept.
+    TE6  A fired run has an invocation of the same occurrences, or its task's rule answered it with
+         one registered for the same call.
+    TE7  A pass does all its work, however much there is and whatever fails. It reports, with the
+         reason, what it cannot process (an unreadable document, a refusal by the store, a failing
+         cron port), or gives it up on record.
+    TE8  The reporter learns of each condition that could not be decided.
+    TE9  What a trigger of another application version waits for stays as it is.
+    TE10 A report in a transaction is kept exactly if the other writes of the transaction are.
+    TE11 A purge deletes a run only if it has been over for the retention time, none of its
+         occurrences waits, and it is not the last run of a trigger of all conditions.
+    TE12 At rest all conditions that hold of a report have noticed it, or none has; if it was
+         reported as kept, all have.
 
 Known not to work
-    - Where somebody dies as what several conditions hold of is about to be committed, the store ends that after its time (MongoDB
-      after 60 s): who reports the same again until then is told that it is not kept, if its attempts are over before.
-    - A pass reads all that waits, and all runs of triggers of all conditions, so it takes as long as they are many.
-    - A run that the store refuses to record, since all its occurrences together are larger than a document may be, is
-      given up at once. One that is recorded, and leaves no room for the reason of its failure, is named by each pass.
-    - A claim that expires before its hundred is through, for the store is slow, is taken by the next pass, and its invocation is
-      registered under the same id.
-    - What a run that cannot be read has used up waits until somebody has mended it, or deleted it.
-    - Whoever purges runs while another evaluator still holds a view from before lets it fire again: keep runs for longer
-      than a process may stand still.
+    - If a process dies just before it commits a report for several conditions, the store aborts
+      that transaction only after its timeout (MongoDB: 60 s). A repeated report until then may use
+      up its attempts and is reported as not kept.
+    - A pass reads all waiting occurrences, and all runs of triggers of all conditions, so its time
+      grows with both.
+    - If the store refuses the record of a run because its occurrences exceed the size of a
+      document, the run is given up at once. A recorded run without space for its failure reason is
+      reported by each pass.
+    - If the store is slow, a claim may expire before its hundred is done. The next pass claims the
+      run and registers its invocation under the same id.
+    - Occurrences used by an unreadable run wait until someone repairs or deletes the run.
+    - If a purge deletes runs that another evaluator's older view still needs, that evaluator fires
+      them again. Keep runs longer than a process may stall.
 """
 
 from __future__ import annotations
@@ -127,21 +137,23 @@ ATTEMPTS: Final = 8
 """How often a write is tried before it is left to the next pass."""
 
 MakeJob: TypeAlias = Callable[[str, Document], Job]
-"""What a call becomes, given the task and the arguments that a provider made: where it waits, and how they are written. It may
-raise, where they are none of the task's: then the run has failed, with the reason."""
+"""Makes the job of a call: its queue and the form of its arguments.
+
+Given the task and the provider's arguments. If it raises, the run fails with the reason.
+"""
 
 
 def plain_job(task: str, arguments: Document) -> Job:
-    """The call in the default queue, its arguments in plain JSON.
+    """Return a job in the default queue, its arguments in plain JSON.
 
     Raises:
-        Misuse: An argument is of the wrong type, or the task is not named.
+        Misuse: An argument is of the wrong type, or the task has no name.
     """
     return Job(task=task, arguments=Document(call_of(task, arguments).arguments))
 
 
 def plain_call(job: Job) -> Call:
-    """The call that a job was made of: calls agree where the texts of their arguments do.
+    """Return the call of a job. Calls are the same if the texts of their arguments are.
 
     Raises:
         Misuse: It is not a job.
@@ -152,17 +164,18 @@ def plain_call(job: Job) -> Call:
 
 _ALL_OF: Final = Field[tuple[str, ...]](OF.name)
 _OLDEST: Final = (Ascending(AT),)
-"""Runs that are over, those first that are so for the longest."""
+"""Finished runs, those first that finished first."""
 
 
 @final
 @attrs.frozen
 class TriggerPass:
-    """What a pass came to.
+    """The result of a pass.
 
     Attributes:
-        is_whole: Each question had an answer, and there was time for all; if not, what is left is for the next pass.
-        skipped: What it could do nothing for; the next pass will not either, unless somebody mends it.
+        is_whole: Every request had a reply and there was time for all; if not, the next pass
+            continues.
+        skipped: What it could not process; the next pass cannot either, until someone repairs it.
     """
 
     is_whole: bool
@@ -172,11 +185,12 @@ class TriggerPass:
 @final
 @attrs.frozen
 class Noted:
-    """What came of what was reported.
+    """The result of a report.
 
     Attributes:
-        is_kept: It is known to be kept. If not, notice it again: that changes nothing.
-        unknown: The ids of conditions that could not be decided, and why: a filter of the user's raised, for one.
+        is_kept: Whether the report is known to be stored. If not, notice it again, which is
+            idempotent.
+        unknown: The ids of undecided conditions, and why; for example, a user's filter raised.
     """
 
     is_kept: bool
@@ -186,23 +200,23 @@ class Noted:
 @final
 @attrs.frozen(kw_only=True)
 class Evaluator:
-    """Whoever evaluates triggers.
+    """Evaluates triggers.
 
     Attributes:
-        triggers: All that are registered, as they were read.
-        next_after: Answers the next instant of a cron.
-        make_job: What a call becomes.
-        make_call: What calls of a task with a rule are compared by.
-        rules: Tasks, and the rule of each for registration; others have none.
+        triggers: All registered triggers.
+        next_after: Returns the next instant of a cron.
+        make_job: Makes the job of a call.
+        make_call: Returns the call by which a task's rule compares jobs.
+        rules: Tasks with their registration rules; other tasks have none.
         occurrences, cells, runs, definitions, invocations, places, calls: The collections.
-        claims: How runs are claimed.
-        keep: For how long a run is kept once it is over, in microseconds.
-        batch: How many runs a purge looks at, at a time.
-        attempts: How often each write is tried; None for any number.
-        pauses: How long it waits in between.
-        failed: Is given each run that could not be started, as it was claimed, and why, BEFORE that is written; None for nobody.
+        claims: Expiry and attempts of claims.
+        keep: How long a finished run is kept, in microseconds.
+        batch: How many runs a purge reads at a time.
+        attempts: How often each write is tried; None for no limit.
+        pauses: The delays between attempts.
+        failed: Called with each run that could not start and why, BEFORE that is written, or None.
         cron_cells: The cells of its crons.
-        starter: Makes runs happen.
+        starter: Starts runs.
     """
 
     triggers: tuple[Trigger, ...]
@@ -275,9 +289,10 @@ class Evaluator:
 
     @property
     def indexes(self) -> Indexes:
-        """What a pass needs: of runs it reads those that are not settled, those of what waits, and those of some triggers.
+        """The indexes that a pass and a purge need.
 
-        And a purge: those that have been over for the longest, and the last one of a trigger.
+        A pass reads unsettled runs, the runs of waiting occurrences, and those of some triggers. A
+        purge reads the runs finished first, and the last run of a trigger.
         """
         by_trigger = Index((Ascending(TRIGGER), Descending(NUMBER)))
         return {
@@ -291,20 +306,21 @@ class Evaluator:
 
     @property
     def crons(self) -> tuple[OnCron, ...]:
-        """Those of them that are crons."""
+        """The conditions that are crons."""
         return tuple(each for each in self.conditions if isinstance(each, OnCron))
 
     # --- notice ---
 
     async def notice(self, context: Context, by: str) -> Noted:
-        """Keep what has happened, for all conditions that hold of it, or for none.
+        """Store what happened, for all conditions that hold of it, or for none (TE12).
 
         Args:
-            context: What has happened.
-            by: The id of this report; no other has it, or has had.
+            context: What happened.
+            by: The id of this report; unique for ever.
 
         Raises:
-            Refused: The store said no, definitely: what happened is too large for a document, for one.
+            Refused: The store definitely refused, for example because the context exceeds a
+                document.
         """
         check_name(by, "a report")
         unknown: tuple[tuple[str, str], ...] = ()
@@ -324,10 +340,10 @@ class Evaluator:
         return Noted(is_kept=False, unknown=unknown)
 
     async def notice_beside(self, context: Context) -> Noted:
-        """The same in a transaction of the caller's: nothing is asked again, for that is up to whoever runs the transaction.
+        """Notice in the caller's transaction, without retries; the caller repeats the transaction.
 
         Raises:
-            Failure: Whatever happens.
+            Failure: Any failure of a request.
         """
         found = noticed(self.conditions, context, await StoreTime())
         await _add_missing(self, found.occurrences)
@@ -336,20 +352,21 @@ class Evaluator:
     # --- evaluate ---
 
     async def evaluate(self, by: str, until: Instant | None = None) -> TriggerPass:
-        """One pass. What it does not reach, because there is no answer or others are faster, is left to the next one.
+        """Run one pass. What it does not reach, for lack of a reply or to a faster pass, is left to
+        the next.
 
         Args:
-            by: The id of this pass; no other has it.
-            until: When its time is over, by the store's clock: of what there is to fire it begins no more then, but for the
-                first runs. None for never.
+            by: The id of this pass; unique.
+            until: By the store's clock, when it starts no more runs, except the first group. None
+                for never.
 
         Raises:
-            Refused: The store said no, definitely, to the questions that all depends on.
+            Refused: The store definitely refused a read that the whole pass depends on.
         """
         check_name(by, "a pass")
         check_type(until, (Instant, NoneType), "an instant")
         skipped: tuple[Skipped, ...] = ()
-        # What is said of one must not keep the others: a refusal, a document that cannot be read.
+        # A refusal or an unreadable document must not block the others (TE7).
         try:
             skipped += await self.cron_cells.look()
             made, cells, unreadable = await self._planned()
@@ -368,12 +385,12 @@ class Evaluator:
         return TriggerPass(is_whole=True, skipped=skipped)
 
     async def _planned(self) -> tuple[Plan, Cells, tuple[Skipped, ...]]:
-        # In this order (`firing`): what is seen after the time was read is not taken for too old, and of an occurrence
-        # that was read its runs are read later, those made meanwhile included.
+        # Order (`firing`): an occurrence seen after the time was read is not too old. Runs are read
+        # after occurrences, so that runs made in between are included.
         now = await StoreTime()
         found = await find_every(self.occurrences)
         occurrences, unread = readable(loaded_occurrence, found)
-        cells, _ = await self.cron_cells.read()  # whoever looked has named those that cannot be read
+        cells, _ = await self.cron_cells.read()  # `look` has reported unreadable cells
         occurrences += self.cron_cells.ticks(cells)
         of = tuple([each.id for each in occurrences])
         stored = await find_every(self.runs, self._wanted(of[:FOUND_MAX]))
@@ -381,9 +398,10 @@ class Evaluator:
             more = await find_every(self.runs, In(OF, of[start : start + FOUND_MAX]))
             stored += more
         runs, spoiled = readable(loaded_run, stored)
-        # What a run has used up that cannot be read must not fire again.
+        # Occurrences of an unreadable run must not fire again.
         used = _used(spoiled, stored)
-        # What others wait for is read last: whoever has declared it since was there before what it waits for was noticed.
+        # Definitions last: a trigger is declared before its occurrences are noticed, so this read
+        # includes every trigger that waits for one of those above.
         known = frozenset([each.id for each in self.triggers])
         definitions = await find_every(self.definitions)
         read, unknown = readable(definition_of, definitions)
@@ -392,14 +410,14 @@ class Evaluator:
         return spared(made, others, occurrences), cells, (*unread, *spoiled, *unknown)
 
     def _wanted(self, of: tuple[str, ...]) -> Filter:
-        """The runs that a plan is made from."""
+        """Match the runs that a plan is made from."""
         joins = tuple(trigger.id for trigger in self.triggers if trigger.joins)
         return AnyOf((In(STATE, (HELD, FAILED)), In(OF, of), In(TRIGGER, joins)))
 
     # --- drop, purge ---
 
     async def _drop(self, dropped: tuple[str, ...], cells: Cells) -> tuple[Skipped, ...]:
-        """Forget occurrences, and close instants of crons; where a cell has moved since the plan, the next pass does."""
+        """Delete occurrences and close instants of crons. The next pass handles moved cells."""
         _, skipped = await write_all(self.cron_cells.closing(frozenset(dropped), cells))
         instants = frozenset([each.id for each in self.cron_cells.ticks(cells)])
         keys = tuple([each for each in dropped if each not in instants])
@@ -412,16 +430,17 @@ class Evaluator:
         return skipped
 
     async def purge(self, until: Instant | None = None) -> bool:
-        """Forget runs that have been over for as long as they are kept, the longest first.
+        """Delete runs that have been over for the retention time, oldest first.
 
         Args:
-            until: When its time is over, by the store's clock: it begins no more pages then, but for the first. None for never.
+            until: By the store's clock, when it starts no more pages, except the first. None for
+                never.
 
         Returns:
-            Whether it came to the end; if not, there is more, or nobody answered: go on at the next purge.
+            Whether it reached the end; if not, the next purge continues.
 
         Raises:
-            Refused: The store refuses for good.
+            Refused: The store definitely refused.
         """
         check_type(until, (Instant, NoneType), "an instant")
         after: tuple[Value, ...] = ()
@@ -446,14 +465,14 @@ class Evaluator:
             return False
 
 
-# --- what it is made of -------------------------------------------------------------------------------------------------
+# --- what it is made of ---------------------------------------------------------------------------
 
 
 async def _keep(evaluator: Evaluator, occurrences: tuple[Occurrence, ...], by: str) -> bool:
-    """Insert the occurrences of one happening, all of them or none, several in a transaction of that name.
+    """Insert the occurrences of one context, all or none; several in a transaction named `by`.
 
     Returns:
-        Whether they are known to be there.
+        Whether they are known to be stored.
     """
     if len(occurrences) < 2:
         for each in occurrences:
@@ -473,7 +492,7 @@ async def _keep(evaluator: Evaluator, occurrences: tuple[Occurrence, ...], by: s
 
 
 async def _add_missing(evaluator: Evaluator, occurrences: tuple[Occurrence, ...]) -> None:
-    """Insert those that are not there: in a transaction, which a duplicate key would end."""
+    """Insert the missing ones only, because a duplicate key would abort the transaction."""
     found = await by_ids(evaluator.occurrences, tuple([each.id for each in occurrences]), ())
     there = frozenset([needed(each, ID) for each in found])
     for each in occurrences:
@@ -482,7 +501,7 @@ async def _add_missing(evaluator: Evaluator, occurrences: tuple[Occurrence, ...]
 
 
 async def _forget(evaluator: Evaluator, found: tuple[Document, ...]) -> None:
-    """Of runs that are over for long enough those that are needed no more: what has changed since it was read is over since then."""
+    """Delete old runs that are not needed. The condition on AT spares those changed since."""
     runs, _ = readable(_numbered, found)
     waiting = await _waiting(evaluator, tuple(dict.fromkeys([each for *_, of in runs for each in of])))
     last = await _last(evaluator, tuple(dict.fromkeys([trigger for _, trigger, number, _ in runs if number])))
@@ -492,21 +511,21 @@ async def _forget(evaluator: Evaluator, found: tuple[Document, ...]) -> None:
 
 
 def _numbered(doc: Document) -> tuple[str, str, int, tuple[str, ...]]:
-    """The id of a run, its trigger, its number, and the ids of the occurrences that it is of."""
+    """Return a run's id, trigger, number and occurrence ids."""
     of = needed(doc, _ALL_OF)
     check_tuple(of, str, "an occurrence")
     return needed(doc, ID), needed(doc, TRIGGER), needed(doc, NUMBER), of
 
 
 async def _waiting(evaluator: Evaluator, of: tuple[str, ...]) -> frozenset[str]:
-    """Those of these occurrences that are still there, and all pending instants of crons."""
+    """Return which of these occurrences are still stored, and all pending instants of crons."""
     stored = await by_ids(evaluator.occurrences, of, ())
     pending = await evaluator.cron_cells.pending()
     return frozenset([*[needed(each, ID) for each in stored], *[each.id for each in pending]])
 
 
 async def _last(evaluator: Evaluator, triggers: tuple[str, ...]) -> frozenset[str]:
-    """The runs of these triggers that have the highest numbers."""
+    """Return the run of the highest number of each trigger."""
     found: tuple[str, ...] = ()
     for trigger in triggers:
         run = await find_one(evaluator.runs, Eq(TRIGGER, trigger), fields=(NUMBER,), sort=(Descending(NUMBER),))
@@ -519,7 +538,7 @@ def _unused(occurrences: tuple[Occurrence, ...], used: frozenset[object]) -> tup
 
 
 def _used(spoiled: Collection[Skipped], runs: Collection[Document]) -> frozenset[object]:
-    """What runs that cannot be read have used up, as far as they say."""
+    """Return the occurrences that unreadable runs have used, as far as they can be read."""
     keys = {each.key for each in spoiled}
     held = (run.held(OF) for run in runs if run.held(ID) in keys)
     return frozenset(each for of in held if isinstance(of, tuple) for each in of)

@@ -1,51 +1,63 @@
-"""What fires, who makes it happen, and what may be forgotten then?
+"""What fires, which pass may fire it, and what may be deleted.
 
-An occurrence waits until each trigger of its condition has fired of it. One run of a trigger is one invocation:
+An occurrence waits until each trigger of its condition has fired of it. One run of a trigger makes
+one invocation:
 
-    a trigger of one condition, or of any      one run for each occurrence; its id is made of the two
-    a trigger of all its conditions            one run for each set that is complete; its id is made of a number
+    a trigger of one condition, or of any     one run per occurrence; its id is made of both
+    a trigger of all its conditions           one run per complete set; its id is made of a number
 
-A set is complete when each condition has an occurrence and they lie within a time of each other. The occurrences are
-taken in the order in which they were seen, as by a latch: each one joins those that are not too old for it, and once all
-conditions are there the run has all that the latch holds. So what fires depends on what was seen when, and not on when
-somebody looked. Runs of all conditions are numbered, one after the other: whoever makes number n has seen what the runs
-up to n - 1 have used up, and only one can insert n. That is a fencing token for the set.
+A set is complete when each condition has an occurrence and they lie within `within` of each other.
+Occurrences are taken in the order in which they were seen, as by a latch. Each joins those that are
+not too old for it. Once all conditions are present, the run takes everything in the latch. So
+firing depends on when occurrences were seen, not on when a pass ran. Runs of all conditions are
+numbered consecutively. The maker of run n has seen what runs up to n - 1 used, and only one process
+can insert n: the number is a fencing token for the set.
 
 A pass, each step one write of one document:
 
-    1  look at the crons (`schedule`), since their instants may be older than what waits; THEN read the clock, THEN the
-       occurrences, THEN triggers and runs: what is seen or registered meanwhile is not taken for too late, nor for unwanted
+    1  move the crons (`schedule`), since their instants may be older than what waits; THEN read the
+       clock, THEN occurrences, THEN triggers and runs. So what is seen or registered meanwhile is
+       not taken for late or unwanted
     2  `plan`              what fires, and what may be dropped
-    3  `claim`             the run, with an expiry; its record keeps the occurrences, so that the next one can go on. What
-                           the store does not take as a record is `set_aside`
-    4  make the arguments (`trigger.provided`), and insert the invocation under the id of the run: if it is there, fine
-    5  `fired`, `failed`   write into the run what came of it
-    6  drop what the next plan says may be dropped
+    3  `claim`             the run, with an expiry; its record keeps the occurrences, so that the
+                           next pass can continue. A record that the store refuses is `set_aside`
+    4  make the arguments (`trigger.provided`), and insert the invocation under the id of the run;
+       an existing one is fine
+    5  `fired`, `failed`   write the result into the run
+    6  drop what the next plan allows
 
-A crash anywhere leaves either no run, or a run whose claim expires; and the invocation has the id of the run, so made
-twice it is one. What fails again and again is given up after some attempts, on record, and stops nobody else.
+A crash leaves either no run, or a run whose claim expires. The invocation has the id of the run, so
+inserting it twice makes one. A run that fails repeatedly is given up, on record, and blocks no
+other.
 
 Laws
     FI1  No occurrence is in two runs of one trigger.
-    FI2  An occurrence is dropped only when each trigger that waits for it has fired of it, has given it up, or can no
-         longer complete a set with it.
-    FI3  A claim that has not expired is not taken by another; each claim is an attempt of its own.
-    FI4  What fired stays so; what was given up stays so, unless it turns out that it fired; each change is one version.
-    FI5  A run of all conditions holds an occurrence of each, none more than `within` older than the last.
-    FI6  When a plan is made makes no difference to what fires, of what became visible in the order in which it was seen.
-    FI7  Nor does the order of what it is made from.
-    FI8  No attempt is one more than allowed; what has none left is given up.
-    FI9  A purge leaves what waits, what is not settled, and the last run of each trigger of all conditions.
-    FI10 What is set aside is settled, has the id and the occurrences of its run, and nothing of what they carry.
+    FI2  An occurrence is dropped only when each trigger that waits for it has fired of it, has
+         given it up, or can no longer complete a set with it.
+    FI3  No other pass takes a claim that has not expired; each claim is a new attempt.
+    FI4  A fired run stays fired. A given-up run stays so, unless it turns out that it fired. Each
+         change is one version.
+    FI5  A run of all conditions holds an occurrence of each, none more than `within` older than the
+         last.
+    FI6  The time of planning does not change what fires, if occurrences became visible in the order
+         seen.
+    FI7  The order of the plan's inputs does not change it.
+    FI8  The attempts never exceed the maximum; a run with none left is given up.
+    FI9  A purge leaves what waits, what is not settled, and the last run of each trigger of all
+         conditions.
+    FI10 A run set aside is settled, has the id and the occurrences of its run, and none of their
+         contents.
 
 Known not to work
-    - An occurrence that becomes visible later than one that was seen after it may come too late for its set, and then
-      waits for the next one. An instant of a cron is one, where somebody plans with crons that were not looked at.
-    - A planner whose view is older than the retention of runs may fire again: its view holds an occurrence whose run is
-      forgotten already.
-    - The last run of a trigger of all conditions stays when the trigger is gone, for it may come back.
-    - A plan has one new run of each trigger of all conditions; after it is claimed, or lost, plan again. So a backlog of
-      n sets takes n plans (of 0.2 s with 100,000 occurrences, 25 ms with 10,000): the next number must have seen this one.
+    - An occurrence that becomes visible after one that was seen later may miss its set, and then
+      waits for the next one. So may an instant of a cron, if a pass plans before moving the crons.
+    - A planner whose view is older than the retention of runs may fire again: its view holds an
+      occurrence whose run is deleted.
+    - The last run of a trigger of all conditions stays when the trigger is gone, as it may come
+      back.
+    - A plan has one new run of each trigger of all conditions, since the next number must have seen
+      this one. Plan again once it is claimed or lost. So a backlog of n sets takes n plans (0.2 s
+      each with 100,000 occurrences, 25 ms with 10,000).
 """
 
 from __future__ import annotations
@@ -64,16 +76,16 @@ from tidegate.triggers._identity import identity
 from tidegate.triggers.contexts import EventContext, without_contents
 from tidegate.triggers.trigger import Occurrence, Trigger
 
-# --- runs ---------------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Held:
-    """Somebody makes it happen, until this instant. Invariant: whoever it is has a name.
+    """A pass has claimed the run until this instant. Invariant: the pass is named.
 
     Attributes:
-        by: The id of one pass, so that a claim whose reply was lost is known again.
+        by: The id of the pass, so that it recognises a claim whose reply was lost.
         until: When the claim expires, by the store's clock.
     """
 
@@ -89,7 +101,7 @@ class Held:
 @final
 @attrs.frozen
 class Failed:
-    """There were no arguments, or no invocation; it may be tried again."""
+    """There were no arguments, or no invocation. Another attempt may follow."""
 
     settled: ClassVar[bool] = False
     reasons: tuple[str, ...]
@@ -101,7 +113,7 @@ class Failed:
 @final
 @attrs.frozen
 class GivenUp:
-    """It was tried often enough, or its trigger is gone; nothing more will happen.
+    """No attempt is left, or its trigger is gone: final.
 
     Attributes:
         reasons: Why.
@@ -120,7 +132,7 @@ class GivenUp:
 @final
 @attrs.frozen
 class Fired:
-    """The invocation is there, under the id of the run.
+    """The invocation exists, under the id of the run.
 
     Attributes:
         at: Since when.
@@ -139,15 +151,15 @@ RunState: TypeAlias = Held | Failed | GivenUp | Fired
 @final
 @attrs.frozen
 class Firing:
-    """What is to fire.
+    """The occurrences that fire together.
 
     Invariants: 0 <= number; there is an occurrence, none twice.
 
     Attributes:
         trigger_id: The trigger.
-        occurrences: What it fires of, in the order in which it was seen.
-        number: Which run of its trigger, where all conditions have to hold; else 0.
-        id: Of the run, and of the invocation.
+        occurrences: The occurrences, in the order seen.
+        number: The number of the run for a trigger of all conditions; else 0.
+        id: The id of the run and of the invocation.
     """
 
     trigger_id: str
@@ -169,7 +181,7 @@ class Firing:
 
     @property
     def parent(self) -> str | None:
-        """The id of the first event that it fires of, which is the parent of the invocation; None without one."""
+        """The id of the first event that it fires of, the parent of the invocation; else None."""
         contexts = (each.context for each in self.occurrences)
         return next((context.event_id for context in contexts if isinstance(context, EventContext)), None)
 
@@ -183,8 +195,8 @@ class TriggerRun:
     """The record of a run. Invariants: 1 <= attempt <= version.
 
     Attributes:
-        firing: What fires.
-        state: What became of it.
+        firing: The occurrences that fire.
+        state: The state.
         attempt: How often it was claimed.
         version: How often the record was written.
     """
@@ -208,18 +220,18 @@ class TriggerRun:
         return f"{self.firing}, {self.state} after {self.attempt} attempts, version {self.version}"
 
 
-# --- 2: the plan --------------------------------------------------------------------------------------------------------
+# --- 2: the plan ----------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Plan:
-    """What a pass is to do.
+    """What a pass does next.
 
     Attributes:
-        firings: What is to be claimed, in the order in which it was seen: new runs, and those that are not settled.
-        given_up: What to write where the trigger of a run is gone.
-        dropped: The ids of the occurrences that nobody waits for any more; a pending instant of a cron is closed.
+        firings: The runs to claim, in the order seen: new runs, and unsettled ones.
+        given_up: Runs to write as given up, because their trigger is gone.
+        dropped: The ids of unneeded occurrences; a pending instant of a cron is closed.
     """
 
     firings: tuple[Firing, ...]
@@ -233,21 +245,22 @@ TRIGGER_GONE: Final = "its trigger is gone"
 def plan(
     triggers: Collection[Trigger], occurrences: Collection[Occurrence], runs: Collection[TriggerRun], now: Instant
 ) -> Plan:
-    """What fires of what has been seen, and what may be dropped.
+    """Decide what fires and what may be dropped.
 
     Args:
-        triggers: All that are registered.
-        occurrences: All that wait, the pending instants of crons included (`trigger.ticks`). One that comes twice counts
-            as it was seen first.
-        runs: All that are not settled, those of these occurrences, and the last one of each trigger of all conditions.
-            One that comes twice, of two queries, counts at its highest version.
+        triggers: All registered triggers.
+        occurrences: All that wait, with the pending instants of crons (`trigger.ticks`). The
+            earliest of duplicates counts.
+        runs: All unsettled runs, the runs of these occurrences, and the last one of each trigger of
+            all conditions. The highest version of duplicates counts.
         now: The time, by the store's clock.
 
     Returns:
-        The plan, whatever the order of the arguments.
+        The plan, independent of the order of the arguments (FI7).
 
     Raises:
-        Misuse: An occurrence was seen on another clock than `now` was read on, or an argument is of the wrong type.
+        Misuse: An occurrence was seen on another clock than `now`, or an argument is of the wrong
+            type.
     """
     check_types(triggers, Trigger, "a trigger")
     check_types(occurrences, Occurrence, "an occurrence")
@@ -297,7 +310,7 @@ def plan(
 @final
 @attrs.frozen
 class _Joined:
-    """What a trigger of all conditions fires next, and the ids of the occurrences that it still needs."""
+    """What a trigger of all conditions fires next, and the occurrences that it still needs."""
 
     firings: tuple[Firing, ...]
     needed: frozenset[str]
@@ -307,12 +320,13 @@ def _joined(trigger: Trigger, waiting: Iterable[Occurrence], runs: Collection[Tr
     used = {each.id: run for run in runs for each in run.firing.occurrences}
     needed = {each for each, run in used.items() if not run.state.settled}
     left = deque(each for each in waiting if each.id not in used)
-    # The latch holds what may still meet, oldest first; `there` counts its occurrences by condition.
+    # The latch holds what may still meet, oldest first; `there` counts its occurrences by
+    # condition.
     latch: deque[Occurrence] = deque()
     there = dict.fromkeys(trigger.condition_ids, 0)
     while left and not all(there.values()):
         newest = left.popleft()
-        # What is too old for the newest is too old for all that come after it, so it never returns to the latch.
+        # An occurrence too old for the newest is too old for all later ones, so it never returns.
         while latch and newest.seen - latch[0].seen > trigger.within:
             there[latch.popleft().condition_id] -= 1
         latch.append(newest)
@@ -325,16 +339,16 @@ def _joined(trigger: Trigger, waiting: Iterable[Occurrence], runs: Collection[Tr
     return _Joined((), frozenset(needed))
 
 
-# --- 3: the claim -------------------------------------------------------------------------------------------------------
+# --- 3: the claim ---------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Claims:
-    """How runs are claimed. Invariants: 0 < expiry; 1 <= attempts_max.
+    """Settings of claims. Invariants: 0 < expiry; 1 <= attempts_max.
 
     Attributes:
-        expiry: How long a claim holds, in microseconds.
+        expiry: How long a claim lasts, in microseconds.
         attempts_max: How often a run is tried before it is given up.
     """
 
@@ -349,7 +363,7 @@ class Claims:
 @final
 @attrs.frozen
 class Claimed:
-    """The run is the caller's, once it is written; what fires is what its record says."""
+    """The run belongs to the caller once the record is written. The record decides what fires."""
 
     run: TriggerRun
 
@@ -357,7 +371,7 @@ class Claimed:
 @final
 @attrs.frozen
 class Busy:
-    """Somebody else makes it happen, until this instant."""
+    """Another pass holds the run, until this instant."""
 
     until: Instant
 
@@ -365,7 +379,7 @@ class Busy:
 @final
 @attrs.frozen
 class Settled:
-    """It has fired, or was given up; nothing is written."""
+    """The run has fired or was given up; write nothing."""
 
     run: TriggerRun
 
@@ -373,7 +387,7 @@ class Settled:
 @final
 @attrs.frozen
 class Exhausted:
-    """There is no attempt left: write that it is given up."""
+    """No attempt is left: write the run as given up."""
 
     run: TriggerRun
 
@@ -382,22 +396,24 @@ RunClaim: TypeAlias = Claimed | Busy | Settled | Exhausted
 
 
 def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, now: Instant) -> RunClaim:
-    """Whether this pass may make a run happen.
+    """Decide whether this pass may start a run.
 
     Args:
-        firing: What the plan says.
-        run: The record as it was read; None if there is none.
-        claims: How runs are claimed.
-        by: The id of this pass; no other has it.
+        firing: The planned firing.
+        run: The record as read, or None.
+        claims: The settings.
+        by: The id of this pass; unique.
         now: The time, by the store's clock.
 
     Returns:
-        `Claimed` with the record to be inserted, or written if it is still at its version, by compare-and-set; the very
-        same if this pass holds it already. The record of a run with a number may hold other occurrences than the
-        firing: then another plan was first, and the record counts.
+        `Claimed` with the record to insert, or to write by compare-and-set on its version; the
+        record unchanged if this pass already holds it. The record of a numbered run may hold other
+        occurrences
+        than the firing: then another plan was first, and the record counts.
 
     Raises:
-        Misuse: The record is of another run, an argument is of the wrong type, or `now` was read on another clock.
+        Misuse: The record is of another run, an argument is of the wrong type, or `now` was read on
+            another clock.
     """
     check_type(firing, Firing, "a firing")
     check_type(claims, Claims, "how runs are claimed")
@@ -425,15 +441,16 @@ def claim(firing: Firing, run: TriggerRun | None, claims: Claims, *, by: str, no
 
 
 def set_aside(run: TriggerRun, reason: str, now: Instant) -> TriggerRun:
-    """What is recorded of a run that cannot be: what its occurrences carry is too much for one document, perhaps.
+    """Return the record of a run that cannot be stored, for example because its contexts are too
+    large.
 
     Args:
-        run: The record that the store has refused to insert.
-        reason: What the store said.
+        run: The record that the store refused to insert.
+        reason: The store's reason.
         now: The time, by the store's clock.
 
     Returns:
-        The record to be inserted in its place: the run is given up, and nobody waits for its occurrences any more.
+        The record to insert instead: the run is given up, and its occurrences wait no more (FI10).
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -443,7 +460,7 @@ def set_aside(run: TriggerRun, reason: str, now: Instant) -> TriggerRun:
     return TriggerRun(attrs.evolve(run.firing, occurrences=tuple(bare)), GivenUp((reason,), now))
 
 
-# --- 5: what came of it -------------------------------------------------------------------------------------------------
+# --- 5: what came of it ---------------------------------------------------------------------------
 
 
 @final
@@ -457,22 +474,19 @@ class Changed:
 @final
 @attrs.frozen
 class Ignored:
-    """The run was settled before, or another attempt is under way; nothing is written."""
+    """The run was already settled, or another attempt is under way; write nothing."""
 
     run: TriggerRun
 
 
 def fired(run: TriggerRun, now: Instant) -> Changed | Ignored:
-    """What a run becomes whose invocation is there.
+    """Return the run after its invocation was inserted, by this attempt or any other.
 
-    It does not matter whose attempt it was: the invocation bears the id of the run, so it is there for all of them.
+    The invocation has the id of the run, so all attempts share it.
 
     Args:
-        run: As it was read.
+        run: The record as read.
         now: The time, by the store's clock.
-
-    Returns:
-        The record to be written, or that it is known.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -483,20 +497,21 @@ def fired(run: TriggerRun, now: Instant) -> Changed | Ignored:
 
 
 def failed(run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Claims, now: Instant) -> Changed | Ignored:
-    """What a run becomes that could not be made to happen: no arguments, or the invocation was refused, definitely.
+    """Return the run after it had no arguments, or its invocation was definitely refused.
 
-    Where nobody knows whether the invocation was inserted the claim is left to expire: the next attempt inserts it again.
+    If the insert of the invocation is unknown, leave the claim to expire: the next attempt inserts
+    it again.
 
     Args:
-        run: As it was read.
-        attempt: Which attempt failed.
+        run: The record as read.
+        attempt: The attempt that failed.
         reasons: Why, without secrets; one or more.
-        claims: How runs are claimed.
+        claims: The settings.
         now: The time, by the store's clock.
 
     Returns:
-        The record to be written: to be tried again, or given up after the last attempt. Or that the attempt is over, and
-        another one, or the end of the run, counts.
+        The record to write, failed or given up after the last attempt; `Ignored` if that attempt is
+        over.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -512,7 +527,7 @@ def failed(run: TriggerRun, attempt: int, reasons: tuple[str, ...], claims: Clai
     return Changed(_changed(run, GivenUp(reasons, now) if last else Failed(reasons)))
 
 
-# --- what is forgotten --------------------------------------------------------------------------------------------------
+# --- what is forgotten ----------------------------------------------------------------------------
 
 
 @final
@@ -537,21 +552,22 @@ def purge(
     keep_events: Retention = HISTORY,
     keep_runs: Retention = HISTORY,
 ) -> Purge:
-    """What may be deleted of the history of events and runs.
+    """Return the events and runs that may be deleted (FI9).
 
     Args:
-        events: All events that are stored: their ids, and when they were sent.
-        runs: All runs that are stored.
-        waiting: The occurrences that are stored.
+        events: All stored events: their ids, and when they were sent.
+        runs: All stored runs.
+        waiting: All stored occurrences.
         now: The time, by the store's clock.
-        keep_events: How long and how many events are kept.
-        keep_runs: How long and how many runs are kept; a run goes with the last of its events, too.
+        keep_events: The retention of events.
+        keep_runs: The retention of runs; a run also goes with the last of its events.
 
     Returns:
-        The ids, oldest first, and those of runs that go with their events after the others.
+        The ids, oldest first; runs that go with their events come last.
 
     Raises:
-        Misuse: An argument is of the wrong type, or an instant was read on another clock than `now`.
+        Misuse: An argument is of the wrong type, or an instant was read on another clock than
+            `now`.
     """
     check_type(events, Mapping, "a mapping of events")
     check_types(runs, TriggerRun, "a run")
@@ -584,7 +600,7 @@ def purge(
     return Purge(old_events, (*old_runs, *sorted(with_their_events)))
 
 
-# --- helpers ------------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def _by_sight(occurrence: Occurrence) -> tuple[int, str]:

@@ -1,32 +1,39 @@
-"""What has become of invocations is noticed by triggers: each of their changes once, whatever becomes of who writes and who looks.
+"""The relay of the outbox in invocation records: triggers notice each status change once.
 
-Whoever changes the status of an invocation that a trigger waits for pushes the version that it makes into `notice`, in the same
-write (`listened` says of which tasks and statuses). That is an outbox in the record (Richardson 2018, "Microservices Patterns",
-3.3.7): between a change and its notice nothing can fail, for they are one write. A pass makes occurrences of what it finds there:
+The write that changes a status that a trigger waits for also pushes the new version into `notice`
+(`listened` returns the tasks and statuses). This is an outbox in the record (Richardson 2018,
+"Microservices Patterns", 3.3.7): one write, so no failure can separate the change from its notice.
+A pass makes occurrences of the notices:
 
     1  read records that have a notice, a page at a time, THEN the time
-    2  insert an occurrence of each condition that holds of each version (`happened`, `tidegate.triggers.trigger.noticed`)
-    3  remove the notice, if it is still the one that was read; else the next pass finds what was pushed meanwhile
+    2  insert an occurrence of each condition that holds of each version (`happened`,
+       `tidegate.triggers.trigger.noticed`)
+    3  remove the notice if it is unchanged; else the next pass finds the versions pushed meanwhile
 
-Arguments and results that are too large for a record were uploaded, and are read where a filter is asked about them, and again
-where a provider is (`whole`, `tidegate.triggers.evaluator`); what is kept of what happened says where they are.
+Arguments and results that are too large for a record are uploaded. A pass reads them when a filter
+needs them; the evaluator reads them again for a provider (`whole`, `tidegate.triggers.evaluator`).
+Occurrences store only where they are.
 
-A pass that is broken off, or done twice, makes the same occurrences, for their ids are made of what happened. One that has fired
-and is inserted again fires no more, as long as its run is kept (`tidegate.triggers.firing`).
+An interrupted or repeated pass makes the same occurrences, because their ids derive from what
+happened. An occurrence that has fired and is inserted again does not fire as long as its run is
+kept (`tidegate.triggers.firing`).
 
 Laws
-    NO1  A version leaves a notice only after there was an occurrence of each condition that holds of it.
+    NO1  A version leaves the notice only after each condition that holds of it has an occurrence.
     NO2  At rest no notice is left.
-    NO3  What happened has a status at each version, and a result or an error where that is how it ended, and nothing else.
-    NO4  A pass looks at each record that has a notice, and what it can do nothing for it names, with the reason.
-    NO5  Of a task that a trigger of another version of the application wants to hear of, the notice stays for it.
-    NO6  No filter is asked about, and no provider given, less than an invocation was called with and has returned.
+    NO3  Each version yields its status, and a result or an error if it ended so, and nothing else.
+    NO4  A pass reads each record that has a notice, and reports those it cannot process, with the
+         reason.
+    NO5  The notice of a task that a trigger of another application version waits for stays.
+    NO6  Filters and providers get everything an invocation was called with and returned.
 
 Known not to work
-    - A record remembers its last 16 versions. Where more come to be than that before anybody looks, what became of an older one
-      is not known: it is named, and leaves the notice. How it ended is known always.
-    - Where each of two versions has a trigger on one task that the other does not know, notices of its runs stay until the last
-      process of one of them has not declared its own for some minutes (`definitions`); each pass reads them again till then.
+    - A record remembers its last 16 versions. If more are written before a pass, the status of an
+      older one is unknown; the pass reports it and removes it from the notice. The end is always
+      known.
+    - If each of two versions has a trigger on a task that the other does not know, notices of its
+      runs stay until one version's declarations expire, minutes after its last process
+      (`definitions`). Until then each pass reads them again.
 """
 
 from __future__ import annotations
@@ -100,11 +107,11 @@ from tidegate.triggers.trigger import Occurrence, noticed
 from tidegate.triggers.trigger_documents import stored_occurrence
 
 PAGE: Final = 100
-"""How many records are looked at at once."""
+"""How many records a pass reads at once."""
 
 READ: Final[Fields] = (ID, TASK, ARGUMENTS, PAYLOAD, CHANGED_AT, HISTORY, RESULT, RESULT_PAYLOAD, ERROR, NOTICE)
 UPLOADED: Final = "tidegate.uploaded"
-"""The user code that is given the name of an upload, and answers its text."""
+"""The user code that returns the text of an upload, given its name."""
 _KEY: Final = Field[Value](ID.name)
 _OLDEST_FIRST: Final[Sort] = (Ascending(CHANGED_AT),)
 _TYPE: Final = Field[str]("type")
@@ -113,7 +120,8 @@ _UNKNOWN_ERROR: Final = "Exception"
 
 
 def listened(conditions: Collection[Condition]) -> Mapping[str, frozenset[str]]:
-    """Of which tasks triggers wait for which statuses: whoever writes one of these pushes its version into `notice`.
+    """Return the statuses that triggers wait for, per task. A writer of one pushes its version into
+    `notice`.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -139,13 +147,13 @@ def _statuses(condition: Condition) -> frozenset[str]:
 
 
 def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
-    """What became of an invocation at the versions that triggers have not heard of.
+    """Return what happened to an invocation at the versions in its notice.
 
     Args:
-        record: With what `READ` names.
+        record: A record with the fields `READ`.
 
     Returns:
-        What happened, in order; and the versions whose status the record does not remember.
+        The contexts, in order; and the versions whose status the record does not remember.
 
     Raises:
         Misuse: It is not the record of an invocation.
@@ -170,7 +178,7 @@ def happened(record: Document) -> tuple[tuple[Context, ...], tuple[int, ...]]:
 
 
 def _arguments(record: Document) -> Document:
-    """The arguments as values, where they stand in the record as JSON, as a result does."""
+    """Parse arguments that the record holds as JSON text, as it does a result."""
     return _values(record.get(ARGUMENTS) or Document())
 
 
@@ -188,17 +196,17 @@ def _value(held: Value) -> Value:
 
 
 def is_whole(context: Context) -> bool:
-    """Whether nothing of what happened was uploaded."""
+    """Return whether no part of what happened was uploaded."""
     if not isinstance(context, (StatusContext, ResultContext, ExceptionContext)):
         return True
     return context.arguments_at is None and (not isinstance(context, ResultContext) or context.result_at is None)
 
 
 async def whole(context: Context) -> Context:
-    """What happened, with what was uploaded of it in its place: a program.
+    """Replace references to uploads by their content: a program.
 
     Raises:
-        Refused: That cannot be read.
+        Refused: An upload cannot be read.
     """
     if not isinstance(context, (StatusContext, ResultContext, ExceptionContext)):
         return context
@@ -218,7 +226,7 @@ async def _text(upload: str) -> str:
 
 
 def _judges(condition: Condition, task: str) -> bool:
-    """Whether it has a filter on what invocations of a task were called with, or have returned."""
+    """Return whether a condition filters arguments or results of a task."""
     match condition:
         case OnStatus(of, _, arguments) | OnException(of, _, arguments):
             return of == task and not isinstance(arguments, Everything)
@@ -230,13 +238,13 @@ def _judges(condition: Condition, task: str) -> bool:
             return False
 
 
-# --- the program --------------------------------------------------------------------------------------------------------
+# --- the program ----------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class NotNoticed:
-    """What could not be noticed.
+    """A record that could not be processed.
 
     Attributes:
         key: The id of the record.
@@ -253,12 +261,12 @@ class NotNoticed:
 @final
 @attrs.frozen
 class NoticePass:
-    """What a pass came to.
+    """The result of a pass.
 
     Attributes:
-        is_whole: Each question had an answer; if not, what is left is for the next pass.
-        noticed: How many records there were to look at.
-        skipped: What could not be noticed; and what cannot be decided, for a filter of the user's raised, for one.
+        is_whole: Whether every request had a reply; if not, the next pass continues.
+        noticed: The number of records read.
+        skipped: What could not be noticed or decided, for example because a user's filter raised.
     """
 
     is_whole: bool
@@ -269,12 +277,12 @@ class NoticePass:
 @final
 @attrs.frozen(kw_only=True)
 class Noticer:
-    """Makes occurrences of what has become of invocations. Invariant: 1 <= page <= FOUND_MAX.
+    """Makes occurrences of status changes. Invariant: 1 <= page <= FOUND_MAX.
 
     Attributes:
-        conditions: Those that triggers wait for.
+        conditions: The conditions that triggers wait for.
         records, occurrences, definitions: The collections.
-        page: How many records are looked at at once.
+        page: How many records to read at once.
     """
 
     conditions: tuple[Condition, ...]
@@ -292,14 +300,14 @@ class Noticer:
 
     @property
     def indexes(self) -> Indexes:
-        """What a pass needs: it reads the records that have a notice, however many have none."""
+        """The index that finds records with a notice, however many have none."""
         return {self.records: (Index(_OLDEST_FIRST, Exists(NOTICE)),)}
 
     async def run(self) -> NoticePass:
-        """One pass.
+        """Run one pass.
 
         Raises:
-            Refused: The store said no, definitely, to the questions that all depends on.
+            Refused: The store definitely refused a read that the whole pass depends on.
         """
         looked, skipped = 0, tuple[NotNoticed, ...]()
         after: tuple[Value, ...] = ()
@@ -320,22 +328,22 @@ class Noticer:
             return NoticePass(is_whole=False, noticed=looked, skipped=skipped)
 
     async def _others(self) -> frozenset[str]:
-        """The tasks that triggers of other versions want to hear of; read AFTER the records, so that none is missed."""
+        """Return the tasks that other versions' triggers wait for. Read AFTER the records (NO5)."""
         found = await find_every(self.definitions)
         mine = frozenset([condition_id(each) for each in self.conditions])
         theirs = tuple([each for each in map(definition_of, found) if not mine.issuperset(each.condition_ids)])
         return frozenset([task for each in theirs for task in each.tasks])
 
     async def seen(self, record: Document, now: Instant) -> tuple[tuple[Occurrence, ...], tuple[NotNoticed, ...]]:
-        """The occurrences of what happened to an invocation, and what cannot be told: a program.
+        """Return the occurrences of an invocation, and what could not be decided: a program.
 
         Args:
-            record: As it was read.
-            now: When, by the store's clock.
+            record: The record as read.
+            now: The time, by the store's clock.
 
         Raises:
             Misuse: It is not the record of an invocation.
-            Refused: A filter is asked about what was uploaded of it, and that cannot be read.
+            Refused: A filter needs an upload that cannot be read.
         """
         contexts, forgotten = happened(record)
         key = needed(record, _KEY)
@@ -351,7 +359,7 @@ class Noticer:
     async def _settle(
         self, found: tuple[Document, ...], others: frozenset[str], now: Instant
     ) -> tuple[NotNoticed, ...]:
-        """Insert the occurrences of a page, THEN remove its notices, but for those of tasks that others want to hear of.
+        """Insert the occurrences of a page, THEN remove its notices, except those of NO5 (NO1).
 
         Returns:
             What could not be noticed.
@@ -365,14 +373,14 @@ class Noticer:
     async def _page(
         self, found: tuple[Document, ...], now: Instant
     ) -> tuple[tuple[Occurrence, ...], tuple[Document, ...], tuple[NotNoticed, ...]]:
-        """The occurrences of a page, each once; the records that could be read; and what could not be noticed."""
+        """Return the occurrences of a page, the readable records, and what could not be noticed."""
         occurrences: dict[str, Occurrence] = {}
         read: list[Document] = []
         skipped: list[NotNoticed] = []
         for record in found:
             try:
                 some, untold = await self.seen(record, now)
-            except (Misuse, Refused) as wrong:  # one that was spoiled must not keep those behind it; its notice stays
+            except (Misuse, Refused) as wrong:  # a bad record must not block the others; its notice stays
                 why = (
                     wrong.what
                     if isinstance(wrong, Misuse)
@@ -392,7 +400,7 @@ class Noticer:
 
 
 async def _kept(collection: str, occurrences: tuple[Occurrence, ...]) -> None:
-    """Insert all of them; where one is too large for a document, each by itself, and that one without what it carries."""
+    """Insert occurrences; one too large for a document is inserted without its contents."""
     try:
         await insert_many(collection, *map(stored_occurrence, occurrences))
     except Refused:
@@ -408,5 +416,5 @@ async def _kept(collection: str, occurrences: tuple[Occurrence, ...]) -> None:
 
 
 def _unheard(record: Document) -> Filter:
-    """Find the record if its notice is still the one that was read."""
+    """Match the record if its notice is unchanged."""
     return AllOf((Eq(ID, needed(record, ID)), Eq(NOTICE, needed(record, NOTICE))))

@@ -1,18 +1,20 @@
-"""What starts a task by itself, with which arguments, and what is registered?
+"""Triggers: which task starts, with which arguments, and what is registered.
 
-A trigger starts a task when its conditions hold (`conditions`). That a condition held of something that happened is an
-occurrence; it is kept until every trigger that waits for it has fired, or has given it up (`firing`). The arguments are
-made by a provider, of what happened. Providers may be the user's code, which may raise, or answer nonsense; then there
-are no arguments, but the reasons why.
+A trigger starts a task when its conditions hold (`conditions`). An occurrence records that a
+condition held of something that happened. It is kept until every trigger that waits for it has
+fired or given it up (`firing`). A provider makes the arguments from what happened. A provider may
+be the user's code and raise or return nonsense; then the result is the reasons, not arguments.
 
 Laws
-    TG1  Triggers have the same id exactly if they are equal, and occurrences if they are of one condition and happening;
-         functions go by name.
-    TG2  What is noticed is one occurrence for each condition that holds, and all that cannot be decided.
-    TG3  The first of several providers that has arguments decides; without any, the answer has all reasons.
-    TG4  Whatever the user's code does, a provider has an answer.
-    TG5  After a registration the task has the triggers that were wanted; those that were there already, and those of
-         other tasks, are not touched, and done again it changes nothing.
+    TG1  Two triggers have the same id exactly if they are equal; two occurrences exactly if
+         condition and context are the same. Functions go by name.
+    TG2  `noticed` returns one occurrence for each condition that holds, and all that cannot be
+         decided.
+    TG3  The first of several providers that has arguments decides; if none has, the answer has all
+         reasons.
+    TG4  A provider has an answer, whatever the user's code does.
+    TG5  After a registration the task has exactly the wanted triggers. Those it had already, and
+         those of other tasks, are untouched. Repeating it changes nothing.
     TG6  A condition is dropped with the last trigger that waits for it, and not before.
 
 Known not to work
@@ -51,7 +53,7 @@ _WEEK: Final[Duration] = 7 * 24 * 60 * MINUTE
 _Of = TypeVar("_Of")
 
 
-# --- occurrences --------------------------------------------------------------------------------------------------------
+# --- occurrences ----------------------------------------------------------------------------------
 
 
 @final
@@ -60,10 +62,10 @@ class Occurrence:
     """A condition held of what happened. Invariant: the condition's id is not empty.
 
     Attributes:
-        condition_id: Which condition.
+        condition_id: The condition.
         context: What happened.
-        seen: When it was noticed, by the store's clock; the instant itself where it is one of a cron.
-        id: Made of the condition and the context, so that what is noticed twice is one.
+        seen: When it was noticed, by the store's clock; for a cron, the instant itself.
+        id: Made of condition and context, so that noticing twice makes one occurrence.
     """
 
     condition_id: str
@@ -84,10 +86,10 @@ class Occurrence:
 @final
 @attrs.frozen
 class Noticed:
-    """What came of something that happened.
+    """The result of evaluating conditions on a context.
 
     Attributes:
-        occurrences: To be kept; one for each condition that holds.
+        occurrences: To be stored; one for each condition that holds.
         unknown: The ids of conditions that could not be decided, and why.
     """
 
@@ -96,10 +98,10 @@ class Noticed:
 
 
 def noticed(conditions: Collection[Condition], context: Context, seen: Instant) -> Noticed:
-    """What is kept of something that happened.
+    """Evaluate conditions on something that happened.
 
     Args:
-        conditions: Those to be asked; `sources` says which need not be.
+        conditions: The conditions; `sources` tells which ones can hold.
         context: What happened.
         seen: When it was noticed, by the store's clock.
 
@@ -120,7 +122,7 @@ def noticed(conditions: Collection[Condition], context: Context, seen: Instant) 
 
 
 def ticks(condition: OnCron, cell: ScheduleCell) -> tuple[Occurrence, ...]:
-    """The pending instants of a cron as occurrences: they need no other place, for they stand in the cell.
+    """Return the pending instants of a cron as occurrences. The cell is their only storage.
 
     Args:
         condition: The cron.
@@ -138,13 +140,13 @@ def ticks(condition: OnCron, cell: ScheduleCell) -> tuple[Occurrence, ...]:
     return tuple(Occurrence(name, CronContext(condition.schedule, due), due) for due in cell.pending)
 
 
-# --- arguments ----------------------------------------------------------------------------------------------------------
+# --- arguments ------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Static:
-    """The same arguments each time."""
+    """Provides the same arguments each time."""
 
     arguments: Document = attrs.field(default=Document(), repr=False)
 
@@ -155,12 +157,12 @@ class Static:
 @final
 @attrs.frozen
 class FromContext:
-    """A function of the user's makes them of the first context of a kind.
+    """A user's function makes the arguments from the first context of a kind.
 
     Attributes:
-        name: What the function is known by, in every process.
-        kind: _Of which kind the context is.
-        function: Takes the context and answers a document, or a dict that can be one.
+        name: The function's name in ids; the same in every process.
+        kind: The kind of the context.
+        function: Takes the context; returns a document, or a dict that can be one.
     """
 
     name: str
@@ -176,7 +178,7 @@ class FromContext:
 @final
 @attrs.frozen
 class FromAll:
-    """A function of the user's makes them of all contexts; otherwise as `FromContext`."""
+    """A user's function makes the arguments from all contexts; otherwise as `FromContext`."""
 
     name: str
     function: Callable[[tuple[Context, ...]], object] = attrs.field(repr=False, eq=id)
@@ -189,7 +191,7 @@ class FromAll:
 @final
 @attrs.frozen
 class FirstOf:
-    """The first of several providers that has arguments. Invariant: there is one."""
+    """The first of several providers that has arguments. Invariant: there is at least one."""
 
     providers: tuple[Static | FromContext | FromAll, ...]
 
@@ -226,15 +228,16 @@ class NotProvided:
 
 
 def provided(provider: Provider, contexts: tuple[Context, ...]) -> Provided | NotProvided:
-    """The arguments that a task is started with.
+    """Make the arguments of a task.
 
     Args:
-        provider: What makes them.
+        provider: The provider.
         contexts: What happened, in order.
 
     Returns:
-        The arguments, or the reasons why there are none: no context of the kind, or the user's function raised or
-        answered what no document can hold.
+        The arguments, or why there are none: no context of the kind, or the user's function raised
+            or
+        returned something that no document can hold.
 
     Raises:
         Misuse: An argument is of the wrong type.
@@ -270,13 +273,13 @@ def _made(name: str, function: Callable[[_Of], object], of: _Of) -> Provided | N
             return Provided(answer)
         if isinstance(answer, Mapping):
             return Provided(Document.of(cast("Mapping[str, object]", answer)))
-    except BaseException as error:  # noqa: BLE001  one provider must not stop the triggers of others
+    except BaseException as error:  # noqa: BLE001  one provider must not stop the other triggers
         check_failure(error)
         return NotProvided((f"{name!r} raised {type(error).__name__}",))
     return NotProvided((f"{name!r} answered {typed(answer)}, which is not a document",))
 
 
-# --- triggers -----------------------------------------------------------------------------------------------------------
+# --- triggers -------------------------------------------------------------------------------------
 
 
 @final
@@ -284,15 +287,15 @@ def _made(name: str, function: Callable[[_Of], object], of: _Of) -> Provided | N
 class Trigger:
     """Starts a task when its conditions hold, each of a context of its own.
 
-    Invariants: the task is named; there is a condition, none comes twice, sorted by id; 0 < within.
+    Invariants: the task is named; conditions are sorted by id, one or more, each once; 0 < within.
 
     Attributes:
-        task: What it starts.
-        conditions: The conditions, sorted, in whichever order they were given.
-        logic: Whether all have to hold, or one suffices.
-        provider: What makes the arguments.
-        within: Where several conditions have to hold: within which time, in microseconds; what waits longer for the
-            others is given up.
+        task: The task to start.
+        conditions: The conditions, given in any order.
+        logic: Whether all conditions have to hold, or one suffices.
+        provider: Makes the arguments.
+        within: If all conditions have to hold: the time between them, at most, in microseconds. An
+            occurrence that waits longer is given up.
         id: Made of all of these.
         condition_ids: The ids of the conditions, in their order.
     """
@@ -327,13 +330,14 @@ class Trigger:
 @final
 @attrs.frozen
 class Registration:
-    """What to write so that a task has the triggers that are wanted.
+    """What to write so that a task has the wanted triggers.
 
     Attributes:
         add: The triggers to insert.
         remove: The triggers to delete.
-        conditions_dropped: The ids of conditions that no trigger waits for any more. Delete their cells, if they are
-            crons, or they would make up for all that is missed until somebody registers them again.
+        conditions_dropped: The ids of conditions that no trigger waits for any more. Delete the
+            cells of crons among them; otherwise a later registration makes up for all instants
+            missed meanwhile.
     """
 
     add: tuple[Trigger, ...]
@@ -342,19 +346,19 @@ class Registration:
 
 
 def registration(stored: Collection[Trigger], task: str, wanted: Collection[Trigger]) -> Registration:
-    """What to write so that `task` has exactly the triggers that are wanted.
+    """Return what to write so that `task` has exactly the wanted triggers.
 
     Args:
-        stored: All triggers that are stored, of all tasks.
-        task: Whose triggers are registered.
-        wanted: The triggers that it is to have.
+        stored: All stored triggers, of all tasks.
+        task: The task.
+        wanted: The triggers that the task needs.
 
     Returns:
-        What to add and to remove, and the conditions that nobody waits for then, all sorted by id.
+        What to add and remove, and the dropped conditions, all sorted by id.
 
     Raises:
-        Misuse: A wanted trigger starts another task, two different triggers have one id since two functions have one
-            name, or an argument is of the wrong type.
+        Misuse: A wanted trigger starts another task, two different triggers have one id because two
+            functions have one name, or an argument is of the wrong type.
     """
     check_types(stored, Trigger, "a trigger")
     check_name(task, "a task")
@@ -381,10 +385,10 @@ def registration(stored: Collection[Trigger], task: str, wanted: Collection[Trig
 
 
 def conditions_of(triggers: Collection[Trigger]) -> tuple[Condition, ...]:
-    """Each condition that some of these triggers wait for, once.
+    """Return each condition of these triggers, once.
 
     Raises:
-        Misuse: Two conditions differ and have one id, since two filters have one name: one would answer for both.
+        Misuse: Two different conditions have one id, because two filters have one name.
     """
     check_types(triggers, Trigger, "a trigger")
     by_id: dict[str, Condition] = {}

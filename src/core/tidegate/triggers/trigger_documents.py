@@ -1,16 +1,17 @@
-"""What is kept of triggers as documents, and back: occurrences, cells of crons, and runs.
+"""Documents of triggers, written and read: occurrences, cells of crons, and runs.
 
     occurrence   {_id, condition, seen, context: {kind, ...}}
     cell         {_id: the condition's id, last, version, pending: [...]}
-    run          {_id, trigger, number, of: [occurrence ids], occurrences: [...], attempt, version, state, ...}
+    run          {_id, trigger, number, of: [occurrence ids], occurrences: [...], attempt, version,
+    state, ...}
 
-A field without a value is left out, so that indexes can be partial. What is fired becomes an invocation like any other
-(`tidegate.invocations.registration`), so its arguments become those of a call: each value as text, in plain JSON
-(`tidegate.model.patches`).
+Fields without a value are left out, so that indexes can be partial. A fired run becomes an ordinary
+invocation (`tidegate.invocations.registration`). Its arguments become those of a call: each value
+as text, in plain JSON (`tidegate.model.patches`).
 
 Laws
-    TO1  What was stored is loaded the same.
-    TO2  Arguments that were written into a call are read from it the same, but for their order, which is that of names.
+    TO1  Loading a stored value returns the same value.
+    TO2  Arguments written into a call are read back the same, except that they are sorted by name.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _PENDING: Final = Field[tuple[Instant, ...]]("pending")
 
 TRIGGER: Final = Field[str]("trigger")
 NUMBER: Final = Field[int]("number")
-OF: Final = Field[str]("of")  # an array of them; a filter asks whether one of them fits
+OF: Final = Field[str]("of")  # an array of ids; a filter matches if one of them fits
 _OCCURRENCES: Final = Field[tuple[Document, ...]]("occurrences")
 _ATTEMPT: Final = Field[int]("attempt")
 STATE: Final = Field[str]("state")
@@ -63,11 +64,11 @@ _GIVEN_UP: Final = "given up"
 _FIRED: Final = "fired"
 
 
-# --- occurrences --------------------------------------------------------------------------------------------------------
+# --- occurrences ----------------------------------------------------------------------------------
 
 
 def stored_occurrence(occurrence: Occurrence) -> Document:
-    """The occurrence as a document, under its id."""
+    """Return the occurrence as a document, under its id."""
     check_type(occurrence, Occurrence, "an occurrence")
     context = _context(occurrence.context)
     fields = (("_id", occurrence.id), ("condition", occurrence.condition_id), ("seen", occurrence.seen))
@@ -75,10 +76,10 @@ def stored_occurrence(occurrence: Occurrence) -> Document:
 
 
 def loaded_occurrence(doc: Document) -> Occurrence:
-    """The occurrence that a document holds.
+    """Load an occurrence.
 
     Raises:
-        Misuse: It holds none.
+        Misuse: The document holds none.
     """
     check_type(doc, Document, "a document")
     return Occurrence(needed(doc, _CONDITION), _loaded_context(needed(doc, _CONTEXT)), needed(doc, _SEEN))
@@ -146,30 +147,30 @@ def _loaded_context(doc: Document) -> Context:
             return ResultContext(*of, fields.get("result"), arguments, at, result_at)
 
 
-# --- cells --------------------------------------------------------------------------------------------------------------
+# --- cells ----------------------------------------------------------------------------------------
 
 
 def stored_cell(condition_id: str, cell: ScheduleCell) -> Document:
-    """The cell of a cron as a document, under the id of its condition."""
+    """Return the cell of a cron as a document, under the id of its condition."""
     check_type(cell, ScheduleCell, "a cell")
     return Document((("_id", condition_id), ("last", cell.last), ("version", cell.version), ("pending", cell.pending)))
 
 
 def loaded_cell(doc: Document) -> ScheduleCell:
-    """The cell that a document holds.
+    """Load the cell of a cron.
 
     Raises:
-        Misuse: It holds none.
+        Misuse: The document holds none.
     """
     check_type(doc, Document, "a document")
     return ScheduleCell(needed(doc, _LAST), needed(doc, VERSION), needed(doc, _PENDING))
 
 
-# --- runs ---------------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 def stored_run(run: TriggerRun) -> Document:
-    """The run as a document, under its id."""
+    """Return the run as a document, under its id."""
     check_type(run, TriggerRun, "a run")
     firing = run.firing
     fields: tuple[tuple[str, Value], ...] = (
@@ -183,7 +184,7 @@ def stored_run(run: TriggerRun) -> Document:
 
 
 def stored_progress(run: TriggerRun) -> tuple[tuple[str, Value], ...]:
-    """What changes of a run: how far it has come, and what became of it."""
+    """Return the fields of a run that change: attempt, version and state."""
     check_type(run, TriggerRun, "a run")
     counted: tuple[tuple[str, Value], ...] = (("attempt", run.attempt), ("version", run.version))
     match run.state:
@@ -200,10 +201,10 @@ def stored_progress(run: TriggerRun) -> tuple[tuple[str, Value], ...]:
 
 
 def loaded_run(doc: Document) -> TriggerRun:
-    """The run that a document holds.
+    """Load a run.
 
     Raises:
-        Misuse: It holds none.
+        Misuse: The document holds none.
     """
     check_type(doc, Document, "a document")
     stored = needed(doc, _OCCURRENCES)
@@ -226,24 +227,24 @@ def _state(doc: Document) -> RunState:
             raise Misuse(f"{shown(other)} is not a state of a run", where=f"the document {shown(doc.held(ID))}")
 
 
-# --- calls --------------------------------------------------------------------------------------------------------------
+# --- calls ----------------------------------------------------------------------------------------
 
 
 def call_of(task: str, arguments: Document) -> Call:
-    """The call of a task with arguments that a provider made.
+    """Return the call of a task with the arguments that a provider made.
 
     Raises:
-        Misuse: An argument is of the wrong type, or the task is not named.
+        Misuse: An argument is of the wrong type, or the task has no name.
     """
     check_type(arguments, Document, "a document")
     return Call(task, tuple((name, json.dumps(to_json(value))) for name, value in arguments.items))
 
 
 def arguments_of(call: Call) -> Document:
-    """The arguments that a call was made with, for whoever carries it out.
+    """Return the arguments of a call that a trigger made.
 
     Raises:
-        Misuse: It is not a call, or one of a trigger: an argument is not plain JSON.
+        Misuse: It is not a call, or an argument is not plain JSON.
     """
     check_type(call, Call, "a call")
     try:
@@ -253,7 +254,9 @@ def arguments_of(call: Call) -> Document:
 
 
 def origin_of(firing: Firing) -> Document:
-    """Where the call of a run comes from: its trigger, its occurrences, and the event that is its parent, if one is."""
+    """Return the origin of a run's call: its trigger, its occurrences and, if there is one, its
+    parent event.
+    """
     check_type(firing, Firing, "a firing")
     parent = (("parent", firing.parent),) if firing.parent is not None else ()
     return Document((("trigger", firing.trigger_id), ("of", tuple(each.id for each in firing.occurrences)), *parent))

@@ -1,27 +1,28 @@
-"""What a process does while it has its turn: it frees what would stop the others for ever, and lets triggers fire.
+"""What a process does during its service window: recover stuck services and fire triggers.
 
-The turn is that of `tidegate.services.service_runner`, of which this is the work. It goes round until its window is over:
+`tidegate.services.service_runner` grants the window and calls `Turn.work`. A turn runs rounds until
+its window is over. In each round:
 
-    1  recover     what is stuck of the services that look after everything else
-    2  notice      what has become of invocations, and events
-    3  evaluate    triggers, crons among them
+    1  recover     stuck invocations of the core services
+    2  notice      status changes of invocations
+    3  evaluate    triggers, crons included
     4  works       the user's own, under the token of the turn
 
-Recovering what is stuck is a task like any other, started by a cron, of which one
-runs at a time. So where its runner dies, the next one has no place until somebody has freed the last; and who would free it is
-that very task. What recovers everything is therefore recovered by whoever has its turn, and before all else.
+Recovery is a task that a cron starts, with at most one run at a time. If its runner dies, the dead
+run blocks the next one, and only recovery itself would free it. So each turn recovers the core
+services directly, before anything else.
 
-Whatever of these gets no answer, or fails, keeps none of the others from being done, in this round and the next. Where more is due
-than the window has time for, a round fires the first hundred in any case, and stops where the window is over.
+If one step fails or gets no reply, the others still run, in this round and the next. If more is due
+than the window has time for, a round fires the first hundred anyway, and stops at the window's end.
 
 Laws
-    TU1  At rest no service stands still whose runner is gone, as long as anybody has a turn.
-    TU2  What fails keeps nothing else from being done; it is named once the turn is over.
-    TU3  A round begins only where it may still end in the window of the turn, as far as the last one tells.
+    TU1  At rest no service is stuck because its runner died, as long as some process gets turns.
+    TU2  A failed step does not prevent the others; the turn reports it at its end.
+    TU3  A round starts only if it fits into the window, assuming it takes as long as the last one.
 
 Known not to work
-    - How long a work of the user's takes is not limited: what takes longer than the window runs beyond it, with nobody beside it,
-      for the gate is left afterwards only.
+    - The turn does not limit a user's work. One that takes longer than the window overruns it; no
+      other process runs meanwhile, because the gate is left only afterwards.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ from tidegate.triggers.noticing import NoticePass, Noticer
 EVERY: Final = SECOND
 
 Round: TypeAlias = Callable[[AtomicServiceRun, int, int], Program[object]]
-"""What is done in each round: a program, given the run, its token, and the number of the round, from 0."""
+"""One step of a round: a program, given the run, its token, and the number of the round, from 0."""
 
 
 @final
 @attrs.frozen
 class Duty:
-    """Something that is done in each round. Invariant: it has a name.
+    """One step of each round. Invariant: it has a name.
 
     Attributes:
-        name: What it is called, for people.
-        round: Does it.
+        name: Its name in messages.
+        round: The program.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Duty:
 
 @final
 class DutyFailedError(TidegateError):
-    """Something that was to be done in a turn has failed; it is raised once the turn is over."""
+    """A step of a turn failed. `Turn.work` raises it after the turn."""
 
 
 @final
@@ -76,8 +77,8 @@ class Turn:
     """The work of a turn. Invariant: 1 <= every.
 
     Attributes:
-        duties: What is done in each round, in this order.
-        every: From the end of a round to the next, in microseconds.
+        duties: The steps of each round, in order.
+        every: The pause between two rounds, in microseconds.
     """
 
     duties: tuple[Duty, ...]
@@ -88,13 +89,13 @@ class Turn:
         check_int(self.every, "a time between rounds in microseconds", 1)
 
     async def work(self, run: AtomicServiceRun, token: int) -> bool | Instant:
-        """Do all of it: the work of a `ServiceRunner`.
+        """Run rounds until the window is over: the work of a `ServiceRunner`.
 
         Returns:
-            When it was over; true where nobody says what time it is.
+            When it ended; True if the store does not return the time.
 
         Raises:
-            DutyFailedError: Something has failed, other than for want of an answer; all else was done.
+            DutyFailedError: A step failed, other than for lack of a reply; all other steps ran.
         """
         check_type(run, AtomicServiceRun, "a run")
         failed: tuple[str, ...] = ()
@@ -107,7 +108,7 @@ class Turn:
             try:
                 now = over = await StoreTime()
             except (Ambiguous, NotApplied, NotDurable):
-                break  # nobody knows whether the window is over
+                break  # without the time, the end of the window is unknown
             if not _has_time(run, began, now, self.every):
                 break
             await Sleep(self.every)
@@ -120,16 +121,16 @@ class Turn:
 def duties(
     recoverer: Recoverer, noticer: Noticer, evaluator: Evaluator, works: tuple[Duty, ...] = ()
 ) -> tuple[Duty, ...]:
-    """What is done in each round, in the order of the header.
+    """Return the steps of a round, in the order of the header.
 
     Args:
-        recoverer: Of the tasks that look after everything else, and of them alone.
-        noticer: Hears what has become of invocations.
-        evaluator: Lets triggers fire.
-        works: The user's own.
+        recoverer: Recovers the core services, and only those.
+        noticer: Relays status changes of invocations.
+        evaluator: Fires triggers.
+        works: The user's own steps.
 
     Raises:
-        Misuse: An argument is of the wrong type, or the recoverer is of all tasks.
+        Misuse: An argument is of the wrong type, or the recoverer is for all tasks.
     """
     check_type(recoverer, Recoverer, "a recoverer")
     check_type(noticer, Noticer, "a noticer")
@@ -166,23 +167,24 @@ class _Upkeep:
 
 
 def _has_time(run: AtomicServiceRun, began: Instant, now: Instant, every: Duration) -> bool:
-    """Whether another round, with the pause before it, ends in the window, if it takes as long as the last one."""
+    """Return whether pause and round fit into the window, if the round takes as long as the last
+    (TU3).
+    """
     return run.window.end - now > every + max(0, now - began)
 
 
 async def _done(duties: tuple[Duty, ...], run: AtomicServiceRun, token: int, number: int) -> tuple[str, ...]:
-    """What has failed."""
     failed: tuple[str, ...] = ()
     for each in duties:
         try:
             await each.round(run, token, number)
         except (Ambiguous, NotApplied, NotDurable):
-            continue  # the next round asks again
-        except Exception as error:  # noqa: BLE001  one must not keep the others
+            continue  # the next round retries
+        except Exception as error:  # noqa: BLE001  law TU2
             failed = (*failed, _named(each, error))
     return failed
 
 
 def _named(duty: Duty, error: Exception) -> str:
-    """Without the text of an error that is the user's, which may hold a secret."""
+    # The text of a user's error may hold a secret, so only its type is reported.
     return f"{duty.name}: {error if isinstance(error, Failure) else type(error).__name__}"

@@ -1,7 +1,7 @@
-"""A process that runs handlers: which runs are under way, and what does it ask for next?
+"""A process that runs handlers: polling, slots, claims, results and shutdown.
 
     vocabulary  rules, runs, and commands
-    events      what became of commands, and what else happens
+    events      replies to commands, and other events
     state       the state
     worker      the reducer, and its laws
 

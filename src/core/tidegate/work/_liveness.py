@@ -1,13 +1,15 @@
-"""How a process keeps its claims (`ByLease`, `ByLife`), and finds those that it does not know of.
+"""How a process keeps its claims (`ByLease`, `ByLife`), and finds claims that it does not track.
 
-By lease, a claim holds for a time that counts from before the request was sent that has claimed or renewed it: so the process takes
-it for expired before anybody else may. A poll that fails may have claimed what its reply did not tell. So the worker asks for
-all claims in its name but those that it tracks to be given back, again and again, for as long as such a claim could hold.
+By lease, each claim has an expiry. The process counts it from before it sent the claiming or
+renewing request, so it sees the expiry before any other process may. A failed poll may have made
+claims that its lost reply named. So the worker repeatedly gives back all claims in its name except
+the tracked ones, for as long as such a claim could last.
 
-By life, the process is a member (`tidegate.services.members`) that sends heartbeats. A heartbeat, too, counts from before it was
-sent. After a silence the life is over: all that runs under it is interrupted, and the process joins again under the next life.
-With each heartbeat the process is told which claims it has and does not track. The poll under way may yet tell of them.
-Those that are left after it are given back with the next heartbeat, because recovery leaves alone whatever a living process has.
+By life, the process is a member (`tidegate.services.members`) that sends heartbeats, also counted
+from before sending. After a silence the life is over: the worker interrupts all its runs, and joins
+again under the next life. Each heartbeat's reply lists the claims that the process has but does not
+track. A poll in flight may still report some of them. The next heartbeat gives back the rest,
+because recovery ignores the claims of a living process.
 """
 
 from __future__ import annotations
@@ -37,17 +39,17 @@ from tidegate.work.vocabulary import (
 )  # fmt: skip
 
 _RENEWED: Final = 3
-"""A lease is renewed when this part of it is over,"""
+"""A lease is renewed after this part of it;"""
 _RETRIED: Final = 12
-"""and, where it is not known whether it was, again after this part of it, or after half of what is left of it."""
+"""after an unknown result, again after this part, or after half of what is left."""
 _BEATS: Final = 4
-"""A heartbeat without an answer is sent again after this part of the interval."""
+"""A heartbeat without a reply is repeated after this part of the interval."""
 RETRY_MAX: Final = SECOND
-"""How long a worker waits at most before it asks again for what was not confirmed."""
+"""The longest wait before a worker retries an unconfirmed request."""
 
 
 def taken(queue: Queue, run: Run, life: int, at: Instant, sent: Instant) -> Running:
-    """A run that was taken at a time, by a request that was sent before, under a life."""
+    """Return a run taken at a time, under a life, by a request sent at `sent`."""
     if queue.lease is None:
         return Running(run, queue.name, life, at)
     held_until, renew_at = sent + queue.lease, sent + queue.lease // _RENEWED
@@ -55,7 +57,7 @@ def taken(queue: Queue, run: Run, life: int, at: Instant, sent: Instant) -> Runn
 
 
 def lost(state: WorkerState, each: Running, at: Instant) -> InterruptReason | None:
-    """Why another process may have the record of a run; None where none may."""
+    """Return why another process may have a run's record; None if none may."""
     if each.life != life(state):
         return InterruptReason.SILENT
     is_held = each.held_until is None or each.held_until - at > 0
@@ -63,15 +65,15 @@ def lost(state: WorkerState, each: Running, at: Instant) -> InterruptReason | No
 
 
 def retry_pause(queue: Queue) -> Duration:
-    """How long to wait before what was not confirmed is asked for again."""
+    """Return how long to wait before an unconfirmed request is retried."""
     return RETRY_MAX if queue.lease is None else max(min(queue.lease // _RETRIED, RETRY_MAX), 1)
 
 
-# --- by lease ---------------------------------------------------------------------------------------------------------
+# --- by lease -------------------------------------------------------------------------------------
 
 
 def renew(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Renew the leases for which it is time, with one request at a time for each queue."""
+    """Renew the leases that are due, with one request at a time for each queue."""
     due: dict[str, list[Run]] = {}
     for each in state.running:
         if each.renew_at is not None and each.why is None and at - each.renew_at >= 0:
@@ -85,12 +87,12 @@ def renew(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[Wo
 
 
 def renewing(state: WorkerState) -> set[str]:
-    """The queues whose leases are being renewed."""
+    """Return the queues with a renewal in flight."""
     return {each.queue for each, _ in state.requests if isinstance(each, RenewLeases)}
 
 
 def renewed(rules: WorkerRules, state: WorkerState, event: LeasesRenewed) -> WorkerState:
-    """What became of renewals. A lease that is lost is one that has expired."""
+    """Apply the results of renewals. A lost lease counts as expired now."""
     sent, queue = state.sent_at(event.command), rules.queue(event.command.queue)
     if sent is None or queue is None or queue.lease is None:
         return state
@@ -114,7 +116,7 @@ def renewed(rules: WorkerRules, state: WorkerState, event: LeasesRenewed) -> Wor
 
 
 def mark_uncertain(state: WorkerState, place: int, queue: Queue, at: Instant) -> WorkerState:
-    """A queue may have claims that this process does not track, or come to have them, for as long as a lease would last."""
+    """Note that a queue may have untracked claims, now or later, for the length of a lease."""
     if queue.lease is None:
         return state
     known = state.queues[place]
@@ -123,7 +125,7 @@ def mark_uncertain(state: WorkerState, place: int, queue: Queue, at: Instant) ->
 
 
 def return_untracked(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Give back untracked claims of each queue that may have some, and of which no poll is under way: it may yet tell of them."""
+    """Give back untracked claims of uncertain queues, unless a poll in flight may report them."""
     for place, queue in enumerate(rules.queues):
         known = state.queues[place]
         if known.uncertain is None:
@@ -144,7 +146,7 @@ def _is_claiming(state: WorkerState, queue: Queue) -> bool:
 
 
 def _tracked(state: WorkerState, place: int, queue: Queue) -> tuple[Run, ...]:
-    """The runs of a queue whose handlers have not ended, or whose results are not known to be written."""
+    """Return the runs of a queue that are running, or whose results are not known to be written."""
     running = (each.run for each in state.running if each.queue == queue.name)
     waiting = (each.run for each in state.queues[place].results)
     requests = (each for each, _ in state.requests if isinstance(each, WriteResults) and each.queue == queue.name)
@@ -152,7 +154,7 @@ def _tracked(state: WorkerState, place: int, queue: Queue) -> tuple[Run, ...]:
 
 
 def returned(rules: WorkerRules, state: WorkerState, event: UntrackedReturned) -> WorkerState:
-    """Untracked claims were given back; there may be more later."""
+    """Untracked claims were given back; repeat later, as more may appear."""
     place = rules.places.get(event.command.queue)
     if place is None:
         return state
@@ -164,34 +166,33 @@ def returned(rules: WorkerRules, state: WorkerState, event: UntrackedReturned) -
     return with_queue(state, place, evolve(known, uncertain=(again_at, known.uncertain[1])))
 
 
-# --- by life ----------------------------------------------------------------------------------------------------------
+# --- by life --------------------------------------------------------------------------------------
 
 
 def life(state: WorkerState) -> int:
-    """The number of the life of this process."""
     return 1 if state.membership is None else state.membership.life
 
 
 def expired(state: WorkerState, at: Instant) -> WorkerState:
-    """The state in which a life is over that was silent for too long."""
+    """Return the state with the life ended if it was silent too long."""
     member = state.membership
     is_over = member is not None and member.alive_until is not None and at - member.alive_until >= 0
     return _next_life(state, member) if is_over and member is not None else state
 
 
 def _next_life(state: WorkerState, member: Membership) -> WorkerState:
-    """Another life begins with the next heartbeat."""
+    """Start another life with the next heartbeat."""
     return evolve(state, membership=Membership(member.life + 1, leaving=member.leaving), must_check=True)
 
 
 def may_beat(state: WorkerState) -> bool:
-    """Whether the next heartbeat is sent when its time has come: not after this process has begun to leave."""
+    """Return whether to send heartbeats: not after this process has begun to leave."""
     is_member = state.membership is not None and state.membership.leaving is False
     return is_member and not any(isinstance(each, Heartbeat) for each, _ in state.requests)
 
 
 def send_heartbeat(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Send a heartbeat if it is time."""
+    """Send a heartbeat if it is due."""
     member = state.membership
     if member is None or not may_beat(state) or (member.heartbeat_at is not None and at - member.heartbeat_at < 0):
         return state
@@ -204,7 +205,7 @@ def send_heartbeat(rules: WorkerRules, state: WorkerState, at: Instant, commands
 
 
 def acked(rules: WorkerRules, state: WorkerState, event: HeartbeatAcked) -> WorkerState:
-    """What became of a heartbeat."""
+    """Apply the reply to a heartbeat."""
     sent, liveness = state.sent_at(event.command), rules.liveness
     if sent is None or not isinstance(liveness, ByLife):
         return state
@@ -228,14 +229,14 @@ def acked(rules: WorkerRules, state: WorkerState, event: HeartbeatAcked) -> Work
 
 
 def _asked(each: Running, what: InterruptReason | None) -> Running:
-    """A run that is interrupted already stays so; if it is lost, its answer does not count."""
+    """An interrupted run keeps its reason, except that LOST discards its answer."""
     if each.why is None:
         return evolve(each, asked=what or each.asked)
     return evolve(each, why=what) if what is InterruptReason.LOST else each
 
 
 def mark_untracked(state: WorkerState) -> WorkerState:
-    """The claims that were doubted and are not tracked are untracked, once no poll is under way."""
+    """Treat doubted claims that are still not tracked as untracked, once no poll is in flight."""
     member = state.membership
     if member is None or not member.doubted:
         return state

@@ -1,4 +1,4 @@
-"""The events of a worker process: what became of its commands, and what else happens to it."""
+"""The events of a worker process: replies to its commands, and other events."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TimerFired:
 @final
 @attrs.frozen
 class PollCompleted:
-    """A poll has ended, or what a planner has claimed instead of one."""
+    """A poll has ended, or the claim of a planner instead of one."""
 
     at: Instant
     command: Poll | CapacityGranted
@@ -66,7 +66,7 @@ class GroupPolled:
     Attributes:
         at: When.
         command: The poll.
-        dues: Queues in which something is due, and after how long, in microseconds; none where it has failed.
+        dues: The queues with due work, and after how long, in microseconds; empty after a failure.
     """
 
     at: Instant
@@ -105,7 +105,7 @@ class ResultsRefused:
 @final
 @attrs.frozen
 class LeasesRenewed:
-    """What became of renewals, in the order of the runs."""
+    """The results of renewals, in the order of the runs."""
 
     at: Instant
     command: RenewLeases
@@ -115,7 +115,7 @@ class LeasesRenewed:
 @final
 @attrs.frozen
 class UntrackedReturned:
-    """So many untracked claims were given back; 0 also where the store did not answer."""
+    """The number of untracked claims given back; 0 also without a reply."""
 
     at: Instant
     command: ReturnUntracked
@@ -130,8 +130,8 @@ class HeartbeatAcked:
     Attributes:
         at: When.
         command: The heartbeat.
-        is_alive: Whether that member is alive; None where that is not known.
-        reply: What the store has told.
+        is_alive: Whether that member is alive; None if unknown.
+        reply: The store's reply.
     """
 
     at: Instant
@@ -143,7 +143,7 @@ class HeartbeatAcked:
 @final
 @attrs.frozen
 class Left:
-    """The membership has ended, or nobody knows."""
+    """The membership has ended, or its end is unknown."""
 
     at: Instant
 
@@ -151,7 +151,7 @@ class Left:
 @final
 @attrs.frozen
 class WorkAnnounced:
-    """Something of a queue is due, at that time; None for now."""
+    """Work of a queue is due, at that time; None for now."""
 
     at: Instant
     queue: str
@@ -161,15 +161,15 @@ class WorkAnnounced:
 @final
 @attrs.frozen
 class CapacityRequested:
-    """A planner in this process is about to plan records of a queue: how many may it claim at once?
+    """A planner in this process asks how many records of a queue it may claim while it plans them.
 
-    `CapacityGranted` answers, once. Then the planner sends `PollCompleted`, also if it has claimed nothing.
+    `CapacityGranted` replies once. Then the planner sends `PollCompleted`, even if it claimed none.
 
     Attributes:
         at: When.
         queue: The name of the queue.
         most: How many records it plans.
-        request: The id of the request; no two have the same.
+        request: The id of the request; unique.
     """
 
     at: Instant
@@ -181,7 +181,7 @@ class CapacityRequested:
 @final
 @attrs.frozen
 class QueuesPaused:
-    """From now on these queues are not polled, and all others are."""
+    """These queues, and no others, are paused from now on."""
 
     at: Instant
     queues: frozenset[str]
@@ -190,7 +190,7 @@ class QueuesPaused:
 @final
 @attrs.frozen
 class QueueThrottled:
-    """A queue is not polled until then; of several such times the latest counts."""
+    """A queue is not polled until then; the latest of several times counts."""
 
     at: Instant
     queue: str
@@ -209,7 +209,7 @@ class RunSuspended:
 @final
 @attrs.frozen
 class ResumeRequested:
-    """A suspended handler waits no more: it needs a slot."""
+    """A suspended handler has finished waiting and needs a slot."""
 
     at: Instant
     run: Run
@@ -218,7 +218,7 @@ class ResumeRequested:
 @final
 @attrs.frozen
 class StopRequested:
-    """The worker is to stop; a second request gives its handlers no more time."""
+    """The worker must stop; a second request ends its handlers' time at once."""
 
     at: Instant
 
@@ -231,11 +231,11 @@ WorkerEvent: TypeAlias = (
 
 
 def work_event_for(command: Effect[object], reply: object, at: Instant) -> WorkerEvent | None:
-    """The event that says what became of a command; None for a command without an answer.
+    """Return the event for the reply to a command; None for a command without a reply.
 
     Args:
         command: The command.
-        reply: Its reply, or a Failure; of `StartHandlers` the runs that have ended, each with its answer.
+        reply: The reply, or a Failure; for `StartHandlers` the ended runs, each with its answer.
         at: The machine's monotonic clock, read AFTER the reply.
 
     Raises:
@@ -302,11 +302,11 @@ _CHECKS: Final[Mapping[type, Mapping[str, tuple[type | tuple[type, ...], str]]]]
     ResumeRequested: {"run": (Run, "a run")},
     StopRequested: {},
 }
-"""The type of each field of each event, and what it is."""
+"""The type of each field of each event, and its name in messages."""
 
 
 def check_event(event: object) -> None:
-    """Raise Misuse unless it is an event of a worker, made of what it says."""
+    """Raise Misuse unless it is an event of a worker with fields of the right types."""
     check_type(event, tuple(_CHECKS), "an event of a worker")
     check_type(getattr(event, "at", None), Instant, "the time")
     for name, (kinds, what) in _CHECKS[type(event)].items():

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.work.worker`, over its state, what it commands, and what it was told."""
+"""The laws of `tidegate.work.worker`, over its state, commands and events."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from tidegate.work.vocabulary import (
 from tidegate.work.worker import PREFETCH_TIMEOUT
 
 Life: TypeAlias = tuple[int, Instant] | None
-"""Which life of a process is confirmed, and until when; None where none is."""
+"""The confirmed life of a process, and until when; or None."""
 _PART: Final = 12
 
 
 def runs_have_slots(rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand]) -> bool:
-    """Law WK1: the runs with slots are no more than `concurrency`, with those asked for; beside them a batch, and only with prefetch.
+    """Law WK1.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        commands: What that commands.
+        commands: The commands of the step.
     """
     slots = Counter(each.slot for each in state.running)
     used, queued = slots[Slot.HAS], slots[Slot.NEXT]
@@ -58,14 +58,15 @@ def each_run_is_settled_once(
     *,
     is_over: bool,
 ) -> bool:
-    """Law WK2: each run is started at most once, and its result is written once, unless its claim was lost.
+    """Law WK2.
 
     Args:
         taken: The runs that were taken.
-        commands: All that was commanded.
-        left: The runs whose results were not known to be written by a request, each as often as that was so.
+        commands: All commands.
+        left: The runs whose results a request left unconfirmed, once per request.
         lost: The runs whose claims were lost.
-        is_over: The worker has stopped with nothing under way, so nothing more will come.
+        is_over: Whether the worker has stopped with no request in flight, so that no more events
+            come.
     """
     started, written = Counter[Run](), Counter[Run]()
     for each in commands:
@@ -80,7 +81,7 @@ def each_run_is_settled_once(
 
 
 def only_members_poll(rules: WorkerRules, life: Life, commands: Iterable[WorkerCommand], at: Instant) -> bool:
-    """Law WK3: a process that is a member polls only under a life that is confirmed."""
+    """Law WK3, of polls."""
     polls = [each for each in commands if isinstance(each, Poll)]
     is_alive = life is not None and life[1] - at > 0
     return not isinstance(rules.liveness, ByLife) or all(
@@ -89,7 +90,7 @@ def only_members_poll(rules: WorkerRules, life: Life, commands: Iterable[WorkerC
 
 
 def a_lost_claim_interrupts(rules: WorkerRules, state: WorkerState, life: Life, at: Instant) -> bool:
-    """Law WK4: a run whose lease has expired, or whose life is over, was interrupted; and the lease was to be renewed before that."""
+    """Law WK4."""
     if state.is_stopped:
         return True
     going_on = [each for each in state.running if each.why is None]
@@ -109,13 +110,13 @@ def a_lost_claim_interrupts(rules: WorkerRules, state: WorkerState, life: Life, 
 def one_request_of_each_kind(
     rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand], at: Instant
 ) -> bool:
-    """Law WK5: of each kind one request for a queue is under way at most, and none polls what is paused or throttled.
+    """Law WK5.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        commands: What that commands.
-        at: When that was.
+        commands: The commands of the step.
+        at: The time of the step.
     """
     under_way: list[object] = []
     for each, _ in state.requests:
@@ -127,7 +128,7 @@ def one_request_of_each_kind(
 
 
 def timeouts_and_orders_are_obeyed(state: WorkerState, at: Instant) -> bool:
-    """Law WK6: a run that has taken longer than its timeout was interrupted, and so was one of which that was asked."""
+    """Law WK6."""
     return state.is_stopped or all(
         each.why is not None
         or (
@@ -139,7 +140,7 @@ def timeouts_and_orders_are_obeyed(state: WorkerState, at: Instant) -> bool:
 
 
 def it_stops_in_time(rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand], at: Instant) -> bool:
-    """Law WK7: a worker that is to stop takes nothing, interrupts what runs in time, and stops when all is done, or late."""
+    """Law WK7."""
     if state.stop_at is None:
         return not state.is_stopped
     is_late = at - (state.stop_at + rules.leave) >= 0
@@ -151,7 +152,7 @@ def it_stops_in_time(rules: WorkerRules, state: WorkerState, commands: Iterable[
 
 
 def it_has_something_to_wait_for(rules: WorkerRules, state: WorkerState) -> bool:
-    """Law WK8: until it stops a worker awaits an answer or its timer, unless all its queues are paused."""
+    """Law WK8."""
     if state.is_stopped or state.wake_at is not None:
         return True
     if isinstance(rules.liveness, ByLife):
@@ -163,13 +164,13 @@ def it_has_something_to_wait_for(rules: WorkerRules, state: WorkerState) -> bool
 def announced_work_is_polled(
     rules: WorkerRules, state: WorkerState, event: events.WorkerEvent, commands: Iterable[WorkerCommand]
 ) -> bool:
-    """Law WK9: a queue of which something is announced is polled at once where that is possible, or is due then.
+    """Law WK9.
 
     Args:
         rules: How the process works.
         state: The state after the event.
         event: What happened.
-        commands: What follows.
+        commands: The commands of the step.
     """
     match event:
         case events.WorkAnnounced(_, name, None):
@@ -190,13 +191,13 @@ def announced_work_is_polled(
 def expected_work_is_polled(
     rules: WorkerRules, state: WorkerState, expected: Iterable[tuple[str, Instant]], at: Instant
 ) -> bool:
-    """Law WK10: what is known to be due later is polled within the least interval after that, where there is room.
+    """Law WK10.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        expected: Queues of which something is due, each with when, and that were not polled after that.
-        at: When that was.
+        expected: Queues with due times that no later poll has covered.
+        at: The time of the step.
     """
     is_free = state.used + state.queued + _claimed(state) < rules.concurrency and not state.queued + state.wanting
     is_alive = state.membership is None or state.membership.alive_until is not None
@@ -215,12 +216,12 @@ def expected_work_is_polled(
 
 
 def a_wanted_slot_comes_first(rules: WorkerRules, state: WorkerState, commands: Sequence[WorkerCommand]) -> bool:
-    """Law WK11: as long as a run wants its slot, no slot is free, and nothing is taken.
+    """Law WK11: while a run wants its slot, no slot is free, and no run is taken.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        commands: What that commands.
+        commands: The commands of the step.
     """
     if not any(each.slot is Slot.WANTS for each in state.running):
         return True
@@ -230,11 +231,11 @@ def a_wanted_slot_comes_first(rules: WorkerRules, state: WorkerState, commands: 
 
 
 def suspended_runs_have_no_slot(state: WorkerState, suspended: Collection[Run]) -> bool:
-    """Law WK12: a run has given its slot away if and only if it is suspended, and an interrupted one waits for none.
+    """Law WK12.
 
     Args:
         state: The state.
-        suspended: The runs that are, by what was told last.
+        suspended: The runs that are suspended according to their last events.
     """
     return state.is_stopped or all(
         (each.slot is Slot.AWAY) == (each.run in suspended) and not (each.slot is Slot.WANTS and each.why)
@@ -245,13 +246,13 @@ def suspended_runs_have_no_slot(state: WorkerState, suspended: Collection[Run]) 
 def untracked_claims_are_returned_by_heartbeat(
     heartbeat: Heartbeat, found: Iterable[Identified], told: Collection[str], *, is_known: bool
 ) -> bool:
-    """Law WK13: a heartbeat gives back what the one before it has found, but for what polls have told of, or will.
+    """Law WK13.
 
     Args:
         heartbeat: The heartbeat.
-        found: The claims that were found under this life.
-        told: The ids of the records that polls have told of, and those that the one under way will tell of.
-        is_known: Whether the poll has ended that was under way when they were found.
+        found: The claims that the last one found under this life.
+        told: The ids of the records that polls have reported, the one in flight included.
+        is_known: Whether the poll in flight at that time has ended.
     """
     left = {each for each in found if each.id not in told} if is_known else set[Identified]()
     return {*heartbeat.untracked} == left
@@ -260,14 +261,14 @@ def untracked_claims_are_returned_by_heartbeat(
 def untracked_claims_are_looked_for(
     rules: WorkerRules, state: WorkerState, uncertain: Mapping[str, Instant], looked: Mapping[str, Instant], at: Instant
 ) -> bool:
-    """Law WK14: for as long as a lease lasts after a poll that did not tell of all, untracked claims are given back.
+    """Law WK14.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        uncertain: The queues of such polls, each with when the last one has ended.
+        uncertain: The queues of such polls, and when the last one ended.
         looked: When untracked claims were last given back, by queue.
-        at: When the step was.
+        at: The time of the step.
     """
     for name, since in uncertain.items():
         queue = rules.queue(name)
@@ -281,12 +282,12 @@ def untracked_claims_are_looked_for(
 
 
 def untracked_claims_are_not_in_hand(rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand]) -> bool:
-    """Law WK15: while untracked claims are given back no poll of the queue is under way, and all runs are named that are tracked.
+    """Law WK15.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        commands: What that commands.
+        commands: The commands of the step.
     """
     polled = {each.queue for each, _ in state.requests if isinstance(each, Poll | CapacityGranted)}
     if any(isinstance(each, ReturnUntracked) and each.queue in polled for each, _ in state.requests):
@@ -304,19 +305,18 @@ def untracked_claims_are_not_in_hand(rules: WorkerRules, state: WorkerState, com
 
 
 def prefetched_runs_wait_briefly(state: WorkerState, at: Instant) -> bool:
-    """Law WK16: a run that has waited for a slot for `PREFETCH_TIMEOUT` was started or given back."""
+    """Law WK16."""
     return state.is_stopped or all(
         each.started_at is not None or at - each.taken_at < PREFETCH_TIMEOUT for each in state.running
     )
 
 
 def a_rejected_run_is_not_started(state: WorkerState, commands: Iterable[WorkerCommand]) -> bool:
-    """Law WK17: a rejected run is not started, and its result is what it was rejected with, unless it was taken under a life that is
-    over, or the store has refused that.
+    """Law WK17; a replacement of a refused result is allowed too.
 
     Args:
         state: The state after a step.
-        commands: What that commands.
+        commands: The commands of the step.
     """
     life = 1 if state.membership is None else state.membership.life
     for each in commands:
@@ -330,12 +330,12 @@ def a_rejected_run_is_not_started(state: WorkerState, commands: Iterable[WorkerC
 
 
 def it_may_call_while_it_holds(held_until: Instant | None, at: Instant, *, may_call: bool) -> bool:
-    """Law WK18: a handler that was not interrupted may be called just as long as no other process can have its record.
+    """Law WK18, for a handler that was not interrupted, in both directions.
 
     Args:
-        held_until: Until when its lease or the life of its process holds, counted from before that was last asked for.
+        held_until: When its lease or life ends, counted from before the last request for it.
         at: When it would be called.
-        may_call: What the worker says.
+        may_call: The worker's answer.
     """
     return may_call == (held_until is not None and held_until - at > 0)
 
@@ -347,14 +347,14 @@ def unconfirmed_results_are_written_again(
     commands: Iterable[WorkerCommand],
     at: Instant,
 ) -> bool:
-    """Law WK19: results that are not confirmed are written again after `retry_pause`, and no sooner.
+    """Law WK19.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        left: The last event, by queue, that told of some that are not confirmed, and were not written again.
-        commands: What the step commands.
-        at: When the step was.
+        left: The last event per queue with unconfirmed results that were not written again since.
+        commands: The commands of the step.
+        at: The time of the step.
     """
     if state.is_stopped:
         return True
@@ -372,13 +372,13 @@ def unconfirmed_results_are_written_again(
 def capacity_is_granted_last(
     rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand], at: Instant
 ) -> bool:
-    """Law WK20: capacity is granted only where no poll is due that could be sent.
+    """Law WK20.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        commands: What that commands.
-        at: When that was.
+        commands: The commands of the step.
+        at: The time of the step.
     """
     if not any(isinstance(each, CapacityGranted) and each.most for each in commands):
         return True
@@ -392,12 +392,12 @@ def capacity_is_granted_last(
 def each_capacity_request_is_answered(
     state: WorkerState, asked: Iterable[events.CapacityRequested], commands: Iterable[WorkerCommand]
 ) -> bool:
-    """Law WK21: each request for capacity is answered once: when the polls have ended that were under way, and no later.
+    """Law WK21.
 
     Args:
         state: The state after a step.
         asked: All requests.
-        commands: All that was commanded, in order.
+        commands: All commands, in order.
     """
     answers = Counter(each.request for each in commands if isinstance(each, CapacityGranted))
     polls = [sent for each, sent in state.requests if isinstance(each, Poll)]
@@ -412,18 +412,18 @@ def each_capacity_request_is_answered(
 def a_group_is_polled_together(
     rules: WorkerRules, state: WorkerState, known: Collection[str], commands: Sequence[WorkerCommand], at: Instant
 ) -> bool:
-    """Law WK22: the queues of a group are polled together, and none is polled alone in which nothing is known to be due.
+    """Law WK22.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        known: The queues in which something is known to be due.
-        commands: What that commands.
-        at: When that was.
+        known: The queues with known due work.
+        commands: The commands of the step.
+        at: The time of the step.
     """
     granted = {
         each.queue for each in commands if isinstance(each, CapacityGranted) and each.most
-    }  # after the group was polled
+    }  # granted after the group was polled
     away = _held(rules, state, at) | (_claiming(state) - granted) | _woken(rules, state)
     for each in commands:
         if isinstance(each, PollGroup):
@@ -439,13 +439,13 @@ def a_group_is_polled_together(
 def a_group_is_polled_first(
     rules: WorkerRules, state: WorkerState, commands: Iterable[WorkerCommand], at: Instant
 ) -> bool:
-    """Law WK23: where a queue is polled, so that there was room, each group that is due is being polled.
+    """Law WK23: if a queue is polled, there was room.
 
     Args:
         rules: How the process works.
         state: The state after a step.
-        commands: What that commands.
-        at: When that was.
+        commands: The commands of the step.
+        at: The time of the step.
     """
     if not any(isinstance(each, Poll) for each in commands):
         return True
@@ -458,17 +458,17 @@ def a_group_is_polled_first(
 
 
 def failed_queues_are_not_polled_in_groups(failed: Collection[str], commands: Iterable[WorkerCommand]) -> bool:
-    """Law WK24: a queue whose last poll has failed is not polled with its group, so nothing wakes it before its pause is over.
+    """Law WK24: no group poll includes such a queue, as it would end the pause.
 
     Args:
         failed: The queues whose last poll has failed.
-        commands: What a step commands.
+        commands: The commands of a step.
     """
     return not any({*failed}.intersection(each.queues) for each in commands if isinstance(each, PollGroup))
 
 
 def _held(rules: WorkerRules, state: WorkerState, at: Instant) -> set[str]:
-    """The queues that are paused or throttled."""
+    """Return the paused and throttled queues."""
     known = zip(rules.queues, state.queues, strict=True)
     return {*state.paused} | {
         queue.name for queue, of in known if of.throttled_until is not None and of.throttled_until - at > 0
@@ -484,12 +484,12 @@ def _is_due(known: QueueState, at: Instant) -> bool:
 
 
 def _claimed(state: WorkerState) -> int:
-    """How many runs are asked for."""
+    """Return how many runs the requests in flight may take."""
     return sum(each.most for each, _ in state.requests if isinstance(each, Poll | CapacityGranted))
 
 
 def _claiming(state: WorkerState) -> set[str]:
-    """The queues that are being polled, or of which untracked claims are being given back."""
+    """Return the queues with a poll, or a return of untracked claims, in flight."""
     return {each.queue for each, _ in state.requests if isinstance(each, Poll | CapacityGranted | ReturnUntracked)}
 
 

@@ -33,15 +33,15 @@ class Running:
 
     Attributes:
         run: The run.
-        queue: The name of the queue that it was taken from.
-        life: The life of the process in which it was taken.
-        taken_at: When.
-        started_at: When its handler was called; None where it was not yet.
+        queue: The name of its queue.
+        life: The life of the process that took it.
+        taken_at: When it was taken.
+        started_at: When its handler was called, or None.
         slot: Whether it has a slot.
-        asked: What was asked of it and is to be obeyed; None for nothing.
-        why: Why it was interrupted; None where it was not.
-        held_until: When its lease expires; None where liveness is by life.
-        renew_at: When to renew that.
+        asked: A requested interruption that is not yet done, or None.
+        why: Why it was interrupted, or None.
+        held_until: When its lease expires; None if liveness is by life.
+        renew_at: When to renew the lease.
     """
 
     run: Run
@@ -62,16 +62,17 @@ class QueueState:
     """What a worker knows of a queue.
 
     Attributes:
-        pace: When it is polled next, and the interval after that; None where it never was, so that it is due.
-        is_woken: Whether something of it is known to be due, so that it is polled alone and not with its group.
-        expected: Of the later times at which something is known to be due, the first and the last.
-        throttled_until: It is not polled before then.
-        factor: Among how many times what is taken the next poll chooses.
+        pace: When to poll next, and the interval after that; None before the first poll, which is
+            due.
+        is_woken: Whether work is known to be due, so that it is polled alone, not with its group.
+        expected: The first and the last of the later times at which work is known to be due.
+        throttled_until: No poll before then.
+        factor: The next poll chooses among this many times as many records as it takes.
         cursor: Where the next poll begins.
         results: Results that are not written, and in no request.
-        retry_at: Before then none is written; None for now.
-        results_max: How many are written in the next request at most; None for as many as the rules allow.
-        uncertain: When to give back untracked claims, and until when there may be some; None where there are none.
+        retry_at: No write before then; None for now.
+        results_max: The most results in the next request; None for the limit of the rules.
+        uncertain: When to give back untracked claims, and until when some may exist; None for none.
     """
 
     pace: Pace | None = None
@@ -89,15 +90,15 @@ class QueueState:
 @final
 @sealed
 class Membership:
-    """What a process knows of its life, where liveness is by life.
+    """The life of a process, if liveness is by life.
 
     Attributes:
-        life: Its number.
-        alive_until: Until then no other process takes this one for dead; None where the life is not confirmed.
+        life: The number of the life.
+        alive_until: No other process takes this one for dead before then; None if unconfirmed.
         heartbeat_at: When to send the next heartbeat; None for now.
-        doubted: Claims that this process does not track, and that the poll under way may tell of.
-        untracked: Claims that it does not track.
-        leaving: Whether it is leaving; None where it has left.
+        doubted: Untracked claims that the poll in flight may still report.
+        untracked: Untracked claims.
+        leaving: Whether it is leaving; None once it has left.
     """
 
     life: int = 1
@@ -111,13 +112,13 @@ class Membership:
 @final
 @sealed
 class Prefetch:
-    """How many runs to take ahead of free slots.
+    """How many runs to take beyond free slots.
 
     Attributes:
-        ahead: So many.
-        polled_at: When the last poll was sent; None where none was.
-        poll_took: How long the last poll took that was answered, in microseconds.
-        ended: How many handlers have ended since.
+        ahead: The number of runs.
+        polled_at: When the last poll was sent, or None.
+        poll_took: How long the last answered poll took, in microseconds.
+        ended: How many handlers have ended since the last poll.
     """
 
     ahead: int = 0
@@ -132,22 +133,22 @@ class WorkerState:
     """The state of a worker; a new one is `WorkerState()`.
 
     Attributes:
-        queues: What is known of each queue, in the order of the rules; empty before the first event.
-        running: The runs whose handlers have not ended, those that are suspended included.
+        queues: The state of each queue, in the order of the rules; empty before the first event.
+        running: The runs whose handlers have not ended, suspended ones included.
         used: How many of them have a slot.
         queued: How many of them are not started.
         wanting: How many of them want their slot again.
-        requests: The requests under way, and when each was sent.
-        capacity_requests: The requests of planners that wait for polls under way.
+        requests: The requests in flight, and when each was sent.
+        capacity_requests: The requests of planners that wait for polls in flight.
         paused: The queues that are not polled.
-        membership: The life of the process; None where liveness is by lease.
+        membership: The life of the process; None if liveness is by lease.
         prefetch: How many runs to take ahead.
         unwritten: How many results are not written, and in no request.
-        stop_at: When handlers are interrupted, because the worker is to stop; None where it is not.
-        wake_at: When its timer fires; None where none runs.
-        check_at: When a handler is to be interrupted, or a lease to be renewed; None for never.
-        must_check: Whether that may be sooner, so that it is found out anew.
-        is_stopped: It does nothing any more.
+        stop_at: When handlers are interrupted because the worker stops; None if it does not.
+        wake_at: When the timer fires, or None.
+        check_at: When to interrupt a handler or renew a lease next; None for never.
+        must_check: Whether `check_at` may be too late, so that it is computed again.
+        is_stopped: The worker has stopped for good.
     """
 
     queues: tuple[QueueState, ...] = ()
@@ -168,10 +169,11 @@ class WorkerState:
     is_stopped: bool = False
 
     def may_call(self, run: Run | None, at: Instant) -> bool:
-        """Whether the handler of a run may be called, as the last thing before that; if not, it has ended with `NO_ANSWER`.
+        """Return whether a run's handler may be called. Check it last; if not, the run ends with
+        `NO_ANSWER`.
 
         Args:
-            run: The run, of which no event has said since that it was interrupted; None where liveness is by life.
+            run: The run, not interrupted by any event since; None if liveness is by life.
             at: The machine's monotonic clock, read last.
 
         Raises:
@@ -185,7 +187,7 @@ class WorkerState:
         return any(each.why is None and each.held_until is not None and each.held_until - at > 0 for each in found)
 
     def sent_at(self, command: Request) -> Instant | None:
-        """When a request was sent; None if it is not under way."""
+        """Return when a request was sent; None if it is not in flight."""
         return next((sent for each, sent in self.requests if each == command), None)
 
     @property
@@ -200,7 +202,7 @@ class WorkerState:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no run is left, and no answer is awaited but to a heartbeat."""
+        """Whether no run is left, and no reply is awaited except to a heartbeat."""
         is_answered = not self.requests or all(isinstance(each, Heartbeat) for each, _ in self.requests)
         return is_answered and not self.running and not self.unwritten
 

@@ -1,4 +1,4 @@
-"""The values of a worker process: its rules, the runs that it handles, and its commands."""
+"""The values of a worker process: its rules, its runs, and its commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidegate.model.sealed import sealed
 from tidegate.model.values import check_callable, check_int, check_name, check_tuple, check_type
 from tidegate.retries.polling import PollingBounds
 
-# --- runs -------------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 class Identified(Protocol):
@@ -30,24 +30,24 @@ class Identified(Protocol):
 
     @property
     def token(self) -> int:
-        """The version or the fencing token of the claim: no two claims of a record have the same."""
+        """The version or fencing token of the claim; unique among the claims of a record."""
         ...
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Run:
-    """A claim of a record whose handler this process calls; two of the same task, id and token are equal.
+    """A claim of a record whose handler this process calls; equal if task, id and token are.
 
     Invariants: the task and the id are not empty; 1 <= token, timeout.
 
     Attributes:
         task: The name of its task.
         id: The id of the record.
-        token: The version or the fencing token of the claim.
-        timeout: How long its handler may take, in microseconds; None for any time.
-        rejected: The result of a run that is not started; None for one that is.
-        detail: What its handler needs; the worker does not look at it.
+        token: The version or fencing token of the claim.
+        timeout: How long its handler may take, in microseconds; None for no limit.
+        rejected: The result of a run that is not to be started; None for others.
+        detail: Data for the handler; the worker does not read it.
     """
 
     task: str
@@ -97,11 +97,11 @@ class Slot(Enum):
 @final
 @sealed
 class Result:
-    """What a run has come to, to be written to its record.
+    """The result of a run, to be written to its record.
 
     Attributes:
         run: The run.
-        life: The life of the process in which it was taken.
+        life: The life of the process that took the run.
         value: The result.
         is_last: Whether the worker drops it if the store refuses it.
     """
@@ -113,41 +113,44 @@ class Result:
 
 
 class ResultRules(Protocol):
-    """What the results of runs are: the worker itself only carries them."""
+    """Makes the results of runs; the worker only carries them."""
 
     def result(self, run: Run, answer: object, why: InterruptReason | None) -> object:
-        """The result of a run.
+        """Return the result of a run.
 
         Args:
             run: The run.
-            answer: What its handler has answered.
-            why: Why it was interrupted; None where it was not.
+            answer: The answer of its handler.
+            why: Why it was interrupted, or None.
         """
         ...
 
     @property
     def refused(self) -> object:
-        """The result in the place of one that the store refuses for good; None to ask again for that one."""
+        """The result that replaces one that the store refuses for good; None to retry that one."""
         ...
 
 
-# --- rules ------------------------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class ByLease:
-    """Each claim has a lease: a process renews it, and whoever finds it expired takes the record over. A queue says how long it is."""
+    """Each claim has a lease (`Queue.lease`). The process renews it; others take expired ones."""
 
 
 @final
 @attrs.frozen(kw_only=True)
 class ByLife:
-    """A process has a heartbeat, and holds its claims while it is alive. Invariant: 1 <= heartbeat_every < dead_after.
+    """A process sends heartbeats, and holds its claims while it is alive.
+
+    Invariant: 1 <= heartbeat_every < dead_after.
 
     Attributes:
         heartbeat_every: The interval of heartbeats, in microseconds.
-        dead_after: After how long without one a process counts as dead, in microseconds; the same for all that ask.
+        dead_after: The silence after which a process counts as dead, in microseconds; the same for
+            all.
     """
 
     heartbeat_every: Duration
@@ -166,9 +169,9 @@ class Queue:
     Attributes:
         name: Its name.
         polling: How often it is polled.
-        lease: How long a claim holds unless it is renewed, in microseconds; None where liveness is by life.
-        group: The queues of one group are polled by one request while none of them is known to have something due; None for a
-            queue of no group.
+        lease: How long a claim lasts unless renewed, in microseconds; None if liveness is by life.
+        group: One request polls all queues of a group that have no known due work; None for no
+            group.
     """
 
     name: str
@@ -190,20 +193,22 @@ class Queue:
 class WorkerRules:
     """How a process works.
 
-    Invariants: each queue has a name of its own, and a lease where liveness is by lease; a process that prefetches has one queue;
-    1 <= concurrency; 1 <= batch, results_max <= UPDATES_MAX; 0 <= drain, leave; 0 <= draw_ppm <= PPM.
+    Invariants: queue names are distinct, and each queue has a lease if liveness is by lease; a
+    process that prefetches has one queue; 1 <= concurrency; 1 <= batch, results_max <= UPDATES_MAX;
+    0 <= drain, leave;
+    0 <= draw_ppm <= PPM.
 
     Attributes:
         queues: The queues.
-        results: What the results of runs are.
+        results: Makes the results of runs.
         liveness: How the process keeps its claims.
         concurrency: How many handlers run at a time: the number of slots.
-        batch: How many runs are taken in a request, at most.
-        results_max: How many results are written in a request, at most.
-        prefetch: Whether more runs are taken than there are slots, where handlers are short.
-        drain: How long handlers may go on once the worker is to stop, in microseconds.
-        leave: How long it may take after that to write results, in microseconds.
-        draw_ppm: How much of the jitter of its polling is added; another for each process.
+        batch: The most runs taken in a request.
+        results_max: The most results written in a request.
+        prefetch: Whether to take more runs than there are slots if handlers are short.
+        drain: How long handlers may continue after a stop request, in microseconds.
+        leave: How long the worker may write results after that, in microseconds.
+        draw_ppm: How much of the polling jitter is added; another for each process.
     """
 
     queues: tuple[Queue, ...]
@@ -237,17 +242,17 @@ class WorkerRules:
 
     @cached_property
     def places(self) -> Mapping[str, int]:
-        """Where each queue stands among the queues."""
+        """The position of each queue."""
         return {queue.name: place for place, queue in enumerate(self.queues)}
 
     def queue(self, name: str) -> Queue | None:
-        """The queue of this name; None for one that this process does not poll."""
+        """Return the queue of this name; None if this process does not poll it."""
         check_name(name, "a queue")
         place = self.places.get(name)
         return None if place is None else self.queues[place]
 
 
-# --- commands ---------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 Runs: TypeAlias = tuple[Run, ...]
 Results: TypeAlias = tuple[Result, ...]
@@ -258,16 +263,16 @@ Dues: TypeAlias = tuple[tuple[str, Duration], ...]
 @final
 @attrs.frozen
 class PollResult:
-    """What a poll has taken.
+    """The result of a poll.
 
     Attributes:
-        runs: The runs that have begun.
+        runs: The runs taken.
         is_more: Whether more may be due.
-        due_in: After how long the next one is due, in microseconds; None where that is not known.
+        due_in: When the next one is due, in microseconds from now; None if unknown.
         lost: How many claims were lost to other processes.
         cursor: Where the next poll begins.
-        has_failed: Whether the store did not answer, or refused.
-        is_uncertain: Whether more may be claimed than `runs`, or may come to be.
+        has_failed: Whether the store did not reply, or refused.
+        is_uncertain: Whether more than `runs` may be claimed, now or later.
     """
 
     runs: Runs = ()
@@ -282,12 +287,12 @@ class PollResult:
 @final
 @attrs.frozen(cache_hash=True)
 class Poll(Effect[PollResult]):
-    """Claim what is due in a queue.
+    """Claim due work of a queue.
 
     Attributes:
-        queue: Its name.
-        most: How many runs at most.
-        factor: Among how many times as many they are chosen (`tidegate.retries.spread`).
+        queue: The name of the queue.
+        most: The most runs to take.
+        factor: Choose among this many times as many records (`tidegate.retries.spread`).
         cursor: Where to begin: the cursor of the poll before.
         life: The life of this process that claims them.
     """
@@ -305,7 +310,7 @@ class Poll(Effect[PollResult]):
 @final
 @attrs.frozen(cache_hash=True)
 class PollGroup(Effect[Dues]):
-    """Ask after how long something is due in these queues, all of one group, and within that time."""
+    """Find out how soon work is due in these queues of one group, up to that time."""
 
     group: str
     queues: tuple[str, ...]
@@ -318,12 +323,12 @@ class PollGroup(Effect[Dues]):
 @final
 @attrs.frozen(cache_hash=True)
 class CapacityGranted(Effect[None]):
-    """Let a planner in this process claim runs of a queue: a poll that another carries out, unless `most` is 0.
+    """Let a planner in this process claim runs of a queue instead of a poll, unless `most` is 0.
 
     Attributes:
         queue: The name of the queue.
         request: The id of the planner's request.
-        most: How many runs at most; whoever answers need not know.
+        most: The most runs to claim; not compared, so the reply need not know it.
     """
 
     queue: str
@@ -337,7 +342,7 @@ class CapacityGranted(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartHandlers(Effect[Ended]):
-    """Call the handlers of these runs; any number of events says how they have ended."""
+    """Call the handlers of these runs; any number of events report their ends."""
 
     runs: Runs
 
@@ -348,7 +353,7 @@ class StartHandlers(Effect[Ended]):
 @final
 @attrs.frozen(cache_hash=True)
 class Resume(Effect[None]):
-    """Let these suspended runs go on: they have slots again, or were interrupted."""
+    """Let these suspended runs continue: they have slots again, or were interrupted."""
 
     runs: Runs
 
@@ -371,13 +376,13 @@ class Interrupt(Effect[None]):
 @final
 @attrs.frozen
 class WriteReply:
-    """What became of a request to write results.
+    """The result of a request to write results.
 
     Attributes:
-        left: The results of which it is unknown whether they are written.
-        is_more: Whether something is due by that, or may be.
-        lost: The results that are not written, for their records have moved on.
-        dues: After how long records are due again by that, in microseconds.
+        left: The results that may or may not be written.
+        is_more: Whether the write made work due, or may have.
+        lost: The results not written because their records have changed.
+        dues: When records are due again after the write, in microseconds from now.
     """
 
     left: Results = ()
@@ -399,7 +404,7 @@ class WriteResults(Effect[WriteReply]):
 
 
 class Renewal(Enum):
-    """What became of the renewal of a lease."""
+    """The result of renewing a lease."""
 
     RENEWED = "the lease goes on"
     BUSY = "the open transaction of its own handler holds the record: the lease is not written, and cannot be lost"
@@ -410,7 +415,7 @@ class Renewal(Enum):
 @final
 @attrs.frozen(cache_hash=True)
 class RenewLeases(Effect[tuple[Renewal, ...]]):
-    """Renew the leases of these runs; the reply says what became of each."""
+    """Renew the leases of these runs; the reply has a result for each."""
 
     queue: str
     runs: Runs
@@ -422,7 +427,7 @@ class RenewLeases(Effect[tuple[Renewal, ...]]):
 @final
 @attrs.frozen(cache_hash=True)
 class ReturnUntracked(Effect[int]):
-    """Give back what this process has claimed in a queue but for these runs; the reply says how many claims that were."""
+    """Give back this process's claims in a queue except these runs; the reply is their number."""
 
     queue: str
     tracked: Runs
@@ -434,10 +439,10 @@ class ReturnUntracked(Effect[int]):
 @final
 @attrs.frozen
 class HeartbeatReply:
-    """What a process is told with a heartbeat.
+    """The reply to a heartbeat.
 
     Attributes:
-        asked: Runs that are to be interrupted, or are lost.
+        asked: Runs that must be interrupted, or are lost.
         untracked: The other claims of this process.
     """
 
@@ -448,12 +453,13 @@ class HeartbeatReply:
 @final
 @attrs.frozen(cache_hash=True)
 class Heartbeat(Effect["HeartbeatReply | None"]):
-    """Join as the member of this life, or renew it; then look after its claims. The reply is None if that member is gone.
+    """Join as the member of this life, or renew it, and check its claims; None if that member is
+    gone.
 
     Attributes:
         life: The life.
         runs: The runs of that life.
-        untracked: Claims to be given back, if they are still as they were.
+        untracked: Claims to give back, if they are unchanged.
     """
 
     life: int
@@ -478,7 +484,7 @@ class Leave(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartTimer(Effect[None]):
-    """Send `TimerFired` after this time, in microseconds; the timer before is cancelled."""
+    """Send `TimerFired` after this time, in microseconds; replaces the timer before."""
 
     duration: Duration
 
@@ -487,5 +493,5 @@ class StartTimer(Effect[None]):
 
 
 Request: TypeAlias = Poll | PollGroup | CapacityGranted | WriteResults | RenewLeases | ReturnUntracked | Heartbeat
-"""A command whose answer the worker awaits."""
+"""A command whose reply the worker awaits."""
 WorkerCommand: TypeAlias = Request | StartHandlers | Resume | Interrupt | Leave | StartTimer

@@ -1,89 +1,110 @@
-"""A process that runs handlers: which runs are under way, and what does it ask for next?
+"""The reducer of a process that runs handlers.
 
-A worker polls queues for as many runs as it has slots for, has their handlers called, keeps the claims of those that take long,
-and has the results written, many in a request. How often it polls is `tidegate.retries.polling`. Reactive tasks
-(`tidegate.reactive.worker`) and invocations (`tidegate.invocations.worker`) say what their runs and results are.
+A worker polls queues for as many runs as it has slots, calls their handlers, keeps the claims of
+long ones, and writes the results, many in a request. `tidegate.retries.polling` decides how often
+it polls. Reactive tasks (`tidegate.reactive.worker`) and invocations
+(`tidegate.invocations.worker`) define their runs and results.
 
-This is a reducer: `step(state, event)` answers the next state and commands. The answer to a command is an event, at any later
-time; `work_event_for` makes it. Each event carries the time of the machine's own monotonic clock.
+`step(state, event)` returns the next state and commands. The reply to a command is an event, at any
+later time; `work_event_for` makes it. Each event carries the time of the machine's own monotonic
+clock.
 
-    Poll, PollGroup   claim what is due in a queue; ask which of several queues have something due
-    CapacityGranted   let a planner in this process claim runs; `PollCompleted` tells of them, too
-    StartHandlers     call the handlers of these runs; events tell how each has ended
-    Resume            let runs go on that were suspended
-    Interrupt         end the handlers of these runs; that they have ended is an event of `StartHandlers`
-    WriteResults      write what runs have come to
+    Poll, PollGroup   claim due work of a queue; ask which of several queues have due work
+    CapacityGranted   let a planner in this process claim runs; `PollCompleted` reports them too
+    StartHandlers     call the handlers of these runs; events report how each has ended
+    Resume            let suspended runs continue
+    Interrupt         end the handlers of these runs; `StartHandlers` events report their ends
+    WriteResults      write the results of runs
     RenewLeases, ReturnUntracked   keep claims by lease (`tidegate.work._liveness`)
     Heartbeat, Leave  keep claims by life
-    StartTimer        send `TimerFired` after this time, and not when the timer before would have
+    StartTimer        send `TimerFired` after this time; replaces the timer before
 
-Starting. A process may stand still at any time, and goes on where it was before it looks at its clock. So the driver of
-`StartHandlers` asks `WorkerState.may_call` as the last thing before it calls a handler.
+Starting. A process may stall anywhere, and continues before it reads its clock again. So the driver
+of `StartHandlers` checks `WorkerState.may_call` immediately before it calls a handler.
 
-Polling. A queue is polled as soon as something of it is known to be due: by an announcement, because a poll has found as many as it
-asked for, or because a result that was written makes its record due. Of the times that are known the first and the last are kept,
-and in between the queue is polled once in each least interval: many records that are due one after the other cost no more.
-The queues of a group are polled by one request, and one of them alone only if something of it is known to be due.
+Polling. The worker polls a queue as soon as it knows of due work: after an announcement, after a
+poll that found as many as it asked for, or after writing a result that makes its record due. It
+keeps the first and the last of the known due times, and polls once per least interval in between,
+so many records due in sequence cost no more. One request polls the queues of a group; a queue is
+polled alone only if its work is known to be due.
 
-Capacity. A planner in this process asks how many runs it may claim, by lease, in the write that plans them. It is granted slots that no
-poll wants which is due, so that what is due longer is not passed over. Polls under way end soon, so the request waits for them;
-otherwise what is planned without a grant would make the next poll due, and the next request go without, too.
+Capacity. A planner in this process asks how many runs it may claim, by lease, in the write that
+plans them. It gets slots that no due poll wants, so that older due work is not passed over. The
+request waits for polls in flight, which end soon. Otherwise records planned without a grant would
+make the next poll due, and the next request would get no slots either.
 
-Prefetch. While a poll is under way short handlers end, and their slots are idle. So a poll asks for as many more runs as would end
-within `PREFETCH_WINDOW`, or while two polls last, at the rate since the poll before. These wait for a slot, and are given back
-after `PREFETCH_TIMEOUT`. Where handlers are long, nothing is prefetched.
+Prefetch. Short handlers end while a poll is in flight, and leave slots idle. So a poll asks for as
+many more runs as would end within `PREFETCH_WINDOW`, or during two polls, at the rate since the
+last poll. These wait for a slot, and are given back after `PREFETCH_TIMEOUT`. With long handlers
+there is no prefetch.
 
-Suspension. A run that waits for other runs gives its slot away, and takes one again before it goes on: so no number of waiting runs
-keeps a process from running what they wait for. An interrupted one resumes at once, without a slot.
+Suspension. A run that waits for other runs gives up its slot, and takes one again before it
+continues. So waiting runs, however many, never block the runs that they wait for. An interrupted
+one resumes at once, without a slot.
 
-Results. A result whose write is not confirmed is written again, for as long as it takes: the process holds the claim, so no other
-would end that run. The next request is half as large, until requests succeed: so a result that the store refuses is soon
-alone in its request. Then it is replaced by one that says so, if the rules have one.
+Results. The worker writes an unconfirmed result again until it is confirmed: it holds the claim, so
+no other process would end that run. After a failure, the next request is half as large, until
+requests succeed. So a refused result is soon alone in its request. Then the rules' `refused` result
+replaces it, if there is one.
 
 Laws
-    WK1  The runs that have slots are no more than `concurrency`, with those that are asked for; beside them no more are taken than
-         a batch, and only with prefetch.
-    WK2  Each run is started at most once. Its result is written at last, unless its claim was lost or the time to leave was over, and
-         again only where it was not known to be written.
-    WK3  A process that is a member polls only while its life is confirmed, and under that life. What was taken under a life that is over
-         is given back, and not started.
-    WK4  A run whose lease has expired, or whose life is over, was interrupted; and its lease was to be renewed before that.
-    WK5  Of each kind one request for a queue is under way at most, and one heartbeat. No queue is polled that is paused or throttled.
-    WK6  A run that has taken longer than its timeout was interrupted, and so was one of which that was asked.
-    WK7  A worker that is to stop takes nothing; when its time is over, all runs were interrupted; it stops when nothing is under way
-         and it has left, and not before, unless the time to leave is over, too.
-    WK8  Until it stops a worker awaits an answer or its timer, unless all its queues are paused.
-    WK9  A queue of which something is announced is polled at once where there is room and no poll is under way, or is due then.
-    WK10 A queue in which something is known to be due later is polled then, or within the least interval, where there is room.
-    WK11 A run that wants its slot again gets the next one that is free, before anything is taken or started.
-    WK12 A run has given its slot away if and only if it is suspended; an interrupted one waits for no slot.
-    WK13 A heartbeat gives back exactly the claims that the one before has found, under the same life, that were not tracked, and of which no
-         poll that was under way then could tell.
-    WK14 For as long as a lease lasts after a poll that did not tell of all it may have claimed, untracked claims are given back at each
-         twelfth of that, or as soon as no poll is under way.
-    WK15 While they are given back no poll of the queue is under way, and all its runs are named that are not known to be written.
-    WK16 A run that was prefetched and has waited for a slot for `PREFETCH_TIMEOUT` is started or given back.
-    WK17 A rejected run is not started, and its result is what it was rejected with, unless it was taken under a life that is over.
-    WK18 No handler is called, although that was commanded, when another process may have its record.
-    WK19 Results that are not confirmed are written again after `retry_pause`, and no sooner.
-    WK20 Capacity is granted only where no poll is due that could be sent: nothing that is due longer waits for what is planned.
-    WK21 Each request for capacity is answered once: when the polls have ended that were under way, and no later.
-    WK22 The queues of a group are polled together, all that are due for it at once, and none is polled alone in which nothing is known to
-         be due.
-    WK23 Where there is room, a group that is due is polled before any queue: one queue that takes all room keeps no other from being found
-         to be due.
-    WK24 A queue whose poll has failed is polled again at its pace, ever more rarely, whatever the polls of its group find.
-    WK25 A lease that cannot be renewed while the transaction of its own handler holds the record does not count as lost; it is
-         renewed again after a twelfth of it.
+    WK1  Runs with slots, and those requested, are at most `concurrency`; with prefetch, at most a
+         batch more is taken.
+    WK2  Each run is started at most once. Its result is written in the end, unless its claim was
+         lost or the time to leave was over, and again only if it was not known to be written.
+    WK3  A member polls only while its life is confirmed, and under that life. Runs taken under an
+         ended life are given back, and not started.
+    WK4  A run whose lease has expired, or whose life is over, was interrupted; its renewal was due
+         before.
+    WK5  Each kind of request has at most one in flight for a queue, and at most one heartbeat is in
+         flight. Paused and throttled queues are not polled.
+    WK6  A run past its timeout was interrupted, and so was one whose interruption was requested.
+    WK7  A stopping worker takes no work. When its time is over, it has interrupted all runs. It
+         stops when no request or run is left and it has left, and not before, unless the time to
+         leave is over too.
+    WK8  Until it stops, a worker awaits a reply or its timer, unless all its queues are paused.
+    WK9  A queue with announced work is polled at once if there is room and no poll in flight, or is
+         then due.
+    WK10 A queue with work due later is polled then, or within the least interval, if there is room.
+    WK11 A run that wants its slot again gets the next free one, before any run is taken or started.
+    WK12 A run has given up its slot if and only if it is suspended; an interrupted one waits for no
+         slot.
+    WK13 A heartbeat gives back exactly the claims that the one before found, under the same life,
+         that were not tracked, and that no poll in flight at that time could report.
+    WK14 For the length of a lease after a poll that may have made unreported claims, untracked
+         claims are given back at each twelfth of it, or as soon as no poll is in flight.
+    WK15 While they are given back no poll of the queue is in flight, and the request names all its
+         runs that are not known to be written.
+    WK16 A prefetched run that has waited for a slot for `PREFETCH_TIMEOUT` is started or given
+         back.
+    WK17 A rejected run is not started. Its result is the rejection, unless it was taken under an
+         ended life.
+    WK18 No handler is called, even if commanded, when another process may have its record.
+    WK19 Unconfirmed results are written again after `retry_pause`, and no sooner.
+    WK20 Capacity is granted only if no due poll could be sent: older due work never waits for
+         planned work.
+    WK21 Each capacity request is answered once: when the polls in flight at that time have ended,
+         and no later.
+    WK22 The queues of a group are polled together, all that are due for it at once. A queue without
+         known due work is not polled alone.
+    WK23 If there is room, a due group is polled before any queue, so a queue that takes all room
+         cannot hide the due work of others.
+    WK24 A queue whose poll has failed is polled at its own pace, ever more rarely, whatever its
+         group's polls find.
+    WK25 A lease that cannot be renewed because its own handler's transaction holds the record does
+         not count as lost; it is renewed again after a twelfth of it.
 
 Known not to work
-    - A process that stands still between `may_call` and the first line of a handler goes on with that line.
-    - A process that dies takes along whatever else runs in it, and a death of each of these is counted.
-    - A handler that does not heed its cancellation holds its slot. It is left behind when the time to leave is over.
-    - Records that another process plans, and that are due at once, are found by the next poll.
-    - A worker that stops does not wait for claims that may come to be late: their leases expire.
-    - The number of suspended runs has no limit: any limit would keep a process from running what they wait for.
-    - A handler that returns although it was interrupted has returned. Only if its claim was lost, its answer does not count.
+    - A process that stalls between `may_call` and the first line of a handler continues with that
+      line.
+    - A process that dies takes all its runs along, and a death of each of these is counted.
+    - A handler that ignores its cancellation holds its slot. It is left behind when the time to
+      leave is over.
+    - The next poll finds records that another process plans and that are due at once.
+    - A stopping worker does not wait for claims that may arrive late: their leases expire.
+    - Suspended runs have no limit: any limit would block the runs that they wait for.
+    - A handler that returns despite an interruption has returned; its answer counts unless its
+      claim was lost.
 """
 
 from __future__ import annotations
@@ -130,9 +151,9 @@ from tidegate.work.vocabulary import (
 PREFETCH_WINDOW: Final = 100 * MILLISECOND
 """At least as many runs are prefetched as would end in this time."""
 PREFETCH_TIMEOUT: Final = SECOND
-"""A prefetched run that was not started for so long is given back."""
+"""A prefetched run that is not started within this time is given back."""
 _UNHEARD: Final = (InterruptReason.LOST, InterruptReason.LEASE_LOST)
-"""The answer of a run does not count that was interrupted for this: its record is another's."""
+"""An answer after one of these is discarded: another process has the record."""
 
 
 @final
@@ -146,7 +167,7 @@ class Worker:
         check_type(self.rules, WorkerRules, "the rules of a worker")
 
     def step(self, state: WorkerState, event: events.WorkerEvent) -> WorkerStep:
-        """What follows from an event.
+        """Return the next state and commands.
 
         Args:
             state: The state before.
@@ -168,11 +189,11 @@ class Worker:
         return _advance(self.rules, _apply(self.rules, state, event), event.at)
 
 
-# --- what events tell -------------------------------------------------------------------------------------------------
+# --- what events tell -----------------------------------------------------------------------------
 
 
 def _apply(rules: WorkerRules, state: WorkerState, event: events.WorkerEvent) -> WorkerState:
-    """The state with what the event tells."""
+    """Return the state after the event, before any commands."""
     match event:
         case events.TimerFired(at):
             is_over = state.wake_at is not None and state.wake_at - at <= 0
@@ -220,9 +241,9 @@ def _apply(rules: WorkerRules, state: WorkerState, event: events.WorkerEvent) ->
 
 
 def _poll_completed(rules: WorkerRules, state: WorkerState, event: events.PollCompleted) -> WorkerState:
-    """A poll has ended. A worker that is to stop, or whose life in which it polled is over, gives back what it has taken."""
+    """Add the runs of a poll. A stopping worker, or a new life, gives them back (WK3, WK7)."""
     at, command, result = event.at, event.command, event.result
-    if isinstance(command, CapacityGranted):  # a planner that was given up may be waiting still
+    if isinstance(command, CapacityGranted):  # its planner may have given up while the request still waits
         waiting = tuple(each for each in state.capacity_requests if each.request != command.request)
         state = evolve(state, capacity_requests=waiting)
     sent, place = state.sent_at(command), rules.places.get(command.queue)
@@ -250,15 +271,16 @@ def _poll_completed(rules: WorkerRules, state: WorkerState, event: events.PollCo
 
 
 def _set_pace(rules: WorkerRules, state: WorkerState, command: Poll, result: PollResult, at: Instant) -> WorkerState:
-    """When to poll a queue next, by what a poll has found."""
+    """Set the time of the next poll from the result of this one."""
     place = rules.places[command.queue]
     polling, known = rules.queues[place].polling, state.queues[place]
     factor = widened(command.factor, len(result.runs), result.lost)
-    # The queue of a poll that has failed is still known to be due. Polled with its group it would be woken before its pause is over.
+    # Still known to be due after a failure. Polled with its group it would be woken too early
+    # (WK24).
     known = evolve(known, factor=factor, cursor=result.cursor, is_woken=known.is_woken or result.has_failed)
     if result.is_more or len(result.runs) == command.most:
         known = _woken(rules, known, place, at)
-    elif result.runs:  # where fewer were found than asked for, there are no more that nobody announces, for a moment
+    elif result.runs:  # fewer than requested: no more are due, unless announced, for a moment
         known = evolve(known, pace=woken(polling, known.pace or fresh(polling, at), at + polling.least))
     if result.due_in is not None:
         known = _expecting(known, at + result.due_in)
@@ -266,7 +288,7 @@ def _set_pace(rules: WorkerRules, state: WorkerState, command: Poll, result: Pol
 
 
 def _group_polled(rules: WorkerRules, state: WorkerState, event: events.GroupPolled) -> WorkerState:
-    """The poll of a group has ended: it is known when something of each of its queues is due."""
+    """Set when work of each queue is due."""
     state, queues = answered(state, event.command), list(state.queues)
     for name, after in event.dues:
         place = rules.places.get(name)
@@ -292,7 +314,7 @@ def _handlers_ended(rules: WorkerRules, state: WorkerState, answers: dict[Run, o
 
 
 def _add_results(rules: WorkerRules, state: WorkerState, found: Iterable[tuple[str, Result]]) -> WorkerState:
-    """The state with these results, each of a queue."""
+    """Return the state with these results, each of a queue."""
     of: dict[str, list[Result]] = {}
     for queue, result in found:
         of.setdefault(queue, []).append(result)
@@ -304,7 +326,7 @@ def _add_results(rules: WorkerRules, state: WorkerState, found: Iterable[tuple[s
 
 
 def _results_written(rules: WorkerRules, state: WorkerState, event: events.ResultsWritten) -> WorkerState:
-    """Results are written, but for those of which that is not known. What that makes due is expected then."""
+    """Keep the unconfirmed results, and expect the work that the write made due."""
     at, command, reply = event.at, event.command, event.reply
     place = rules.places.get(command.queue)
     if state.sent_at(command) is None or place is None:
@@ -322,7 +344,7 @@ def _results_written(rules: WorkerRules, state: WorkerState, event: events.Resul
 
 
 def _results_refused(rules: WorkerRules, state: WorkerState, event: events.ResultsRefused) -> WorkerState:
-    """Of many, it is not known which one is refused. One alone is replaced, and left as it is if that is refused, too."""
+    """Write again. A single refused result is replaced; a refused replacement is dropped."""
     command, refused = event.command, rules.results.refused
     queue = rules.queue(command.queue)
     if state.sent_at(command) is None or queue is None:
@@ -338,7 +360,7 @@ def _results_refused(rules: WorkerRules, state: WorkerState, event: events.Resul
 def _write_again(
     rules: WorkerRules, state: WorkerState, command: WriteResults, results: Results, at: Instant | None
 ) -> WorkerState:
-    """Write these results of a request again, half as many at a time; one that was alone goes behind all others."""
+    """Queue these results again, half as many per request; a single one goes behind all others."""
     place, number = rules.places[command.queue], len(command.results)
     known = state.queues[place]
     both = (*results, *known.results) if number > 1 or at is None else (*known.results, *results)
@@ -348,11 +370,11 @@ def _write_again(
 
 
 _ACTIVE: Final = frozenset({Slot.HAS, Slot.WANTS, Slot.WITHOUT})
-"""A run may be suspended that has one of these: one task of a handler may wait as another one wants the slot again."""
+"""Slots of runs that may suspend: one task may wait while another wants the slot again."""
 
 
 def _move(state: WorkerState, run: Run, before: frozenset[Slot], after: Slot) -> WorkerState:
-    """A run has another slot. It stands behind all others, which want their slots longer."""
+    """Change a run's slot and move it behind the others, which have waited longer."""
     moved = tuple(evolve(each, slot=after) for each in state.running if each.run == run and each.slot in before)
     if not moved:
         return state
@@ -360,7 +382,7 @@ def _move(state: WorkerState, run: Run, before: frozenset[Slot], after: Slot) ->
 
 
 def _announce(rules: WorkerRules, state: WorkerState, name: str, at: Instant) -> WorkerState:
-    """Something of a queue is due now."""
+    """Work of a queue is due now."""
     place = rules.places.get(name)
     if place is None:
         return state
@@ -373,7 +395,7 @@ def _woken(rules: WorkerRules, known: QueueState, place: int, at: Instant) -> Qu
 
 
 def _expect(rules: WorkerRules, state: WorkerState, name: str, due: Instant) -> WorkerState:
-    """Something of a queue is due then."""
+    """Work of a queue is due then."""
     place = rules.places.get(name)
     if place is None:
         return state
@@ -386,7 +408,7 @@ def _expecting(known: QueueState, due: Instant) -> QueueState:
 
 
 def _throttle(rules: WorkerRules, state: WorkerState, name: str, until: Instant) -> WorkerState:
-    """Of several times until which a queue is throttled, the latest counts."""
+    """Throttle a queue; the latest time counts."""
     place = rules.places.get(name)
     if place is None:
         return state
@@ -396,11 +418,11 @@ def _throttle(rules: WorkerRules, state: WorkerState, name: str, until: Instant)
     return with_queue(state, place, evolve(known, throttled_until=later))
 
 
-# --- what follows -----------------------------------------------------------------------------------------------------
+# --- what follows ---------------------------------------------------------------------------------
 
 
 def _advance(rules: WorkerRules, state: WorkerState, at: Instant) -> WorkerStep:
-    """What follows from a state: what is interrupted, written, resumed, started, renewed, polled, granted."""
+    """Interrupt, write, resume, start, renew, poll and grant, in this order."""
     commands: list[WorkerCommand] = []
     state = liveness.expired(state, at)
     is_due = state.must_check or (state.check_at is not None and at - state.check_at >= 0)
@@ -429,7 +451,7 @@ def _advance(rules: WorkerRules, state: WorkerState, at: Instant) -> WorkerStep:
 
 
 def _interrupt(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Interrupt handlers. A run that was not started ends at once: nothing of it has begun."""
+    """Interrupt handlers. A run that is not started ends at once."""
     reasons = [_reason(state, each, at) for each in state.running]
     if not any(reasons):
         return state
@@ -448,7 +470,7 @@ def _interrupt(rules: WorkerRules, state: WorkerState, at: Instant, commands: li
 
 
 def _reason(state: WorkerState, each: Running, at: Instant) -> InterruptReason | None:
-    """Why a run is to be interrupted now."""
+    """Return why to interrupt a run now, or None."""
     if each.why is not None:
         return None
     if each.asked is not None:
@@ -464,7 +486,7 @@ def _reason(state: WorkerState, each: Running, at: Instant) -> InterruptReason |
 
 
 def _next_check(state: WorkerState) -> Instant | None:
-    """When a handler is to be interrupted next, or a lease to be renewed; None where none is."""
+    """Return when to interrupt a handler or renew a lease next, or None."""
     renewing = liveness.renewing(state)
     times: list[Instant] = []
     for each in state.running:
@@ -484,7 +506,7 @@ def _next_check(state: WorkerState) -> Instant | None:
 
 
 def _write_results(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Write results, with one request at a time for each queue: of one life, and of each record the first."""
+    """Write results, one request per queue: of one life, and the first of each record."""
     if not state.unwritten:
         return state
     writing = {each.queue for each, _ in state.requests if isinstance(each, WriteResults)}
@@ -509,7 +531,7 @@ def _write_results(rules: WorkerRules, state: WorkerState, at: Instant, commands
 
 
 def _resume(rules: WorkerRules, state: WorkerState, commands: list[WorkerCommand]) -> WorkerState:
-    """Give slots to those who want to go on, in the order in which they wanted to; interrupted ones need none."""
+    """Give slots to runs that want to continue, longest waiting first."""
     if not state.wanting:
         return state
     wanting = [each for each in state.running if each.slot is Slot.WANTS]
@@ -524,7 +546,8 @@ def _resume(rules: WorkerRules, state: WorkerState, commands: list[WorkerCommand
 
 def _start_handlers(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
     """Give slots to runs that are not started, in the order in which they were taken."""
-    # Without prefetch they were asked for when there were slots; results that cannot be written hold up prefetched runs only.
+    # Without prefetch the poll filled free slots only. Unwritable results hold up prefetched
+    # runs only.
     room = _room(rules, state) if rules.prefetch else rules.concurrency - state.used
     if not state.queued or room <= 0:
         return state
@@ -541,7 +564,7 @@ def _start_handlers(rules: WorkerRules, state: WorkerState, at: Instant, command
 
 
 def _due_now(rules: WorkerRules, state: WorkerState, at: Instant) -> WorkerState:
-    """The state in which the times have come that were expected."""
+    """Wake the queues whose expected times have come."""
     for place, queue in enumerate(rules.queues):
         known = state.queues[place]
         if known.expected is None or known.expected[0] - at > 0:
@@ -553,7 +576,7 @@ def _due_now(rules: WorkerRules, state: WorkerState, at: Instant) -> WorkerState
 
 
 def _poll_groups(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Poll each group of which a queue is due for it, all at once, where there is room for what is found."""
+    """Poll each group with a due queue, its queues at once, if there is room for the found work."""
     if not _most(rules, state):
         return state
     claiming, idle = _claiming(state), dict[str, list[int]]()
@@ -578,7 +601,7 @@ def _poll_groups(rules: WorkerRules, state: WorkerState, at: Instant, commands: 
 
 
 def _poll(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Poll what is due, the queue that is due longest first, as long as there is room."""
+    """Poll the due queues, longest due first, as long as there is room."""
     if not _most(rules, state):
         return state
     claiming, due = _claiming(state), list[tuple[Duration, int]]()
@@ -604,7 +627,7 @@ def _poll(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[Wo
 
 
 def _ahead(rules: WorkerRules, state: WorkerState, at: Instant) -> int:
-    """How many runs would end within `PREFETCH_WINDOW`, or while two polls last, at the rate since the last poll."""
+    """Return how many runs to prefetch: those that would end in `PREFETCH_WINDOW` or two polls."""
     prefetch = state.prefetch
     if prefetch.polled_at is None:
         return 0
@@ -613,7 +636,7 @@ def _ahead(rules: WorkerRules, state: WorkerState, at: Instant) -> int:
 
 
 def _grant_capacity(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Grant what is left of the room, now that each poll is sent that is due, and those have ended that were under way."""
+    """Grant the room that due polls leave, once earlier polls have ended (WK20, WK21)."""
     for request in state.capacity_requests:
         if any(isinstance(each, Poll) and sent - request.at < 0 for each, sent in state.requests):
             continue
@@ -634,7 +657,7 @@ def _denied(requests: Iterable[events.CapacityRequested]) -> tuple[CapacityGrant
 
 
 def _stop(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[WorkerCommand]) -> WorkerState:
-    """Leave when nothing is under way any more, and stop then; or when the time to leave is over."""
+    """Leave when no run or request is left, then stop; or stop when the time to leave is over."""
     commands.extend(_denied(state.capacity_requests))
     member, is_idle = state.membership, state.is_idle
     state = evolve(state, capacity_requests=())
@@ -648,7 +671,7 @@ def _stop(rules: WorkerRules, state: WorkerState, at: Instant, commands: list[Wo
 
 
 def _next_wake(rules: WorkerRules, state: WorkerState, at: Instant) -> Instant | None:
-    """When something is to be done although nothing happens."""
+    """Return when the worker must act without an event."""
     member = state.membership
     times = [] if state.check_at is None else [state.check_at]
     times += [] if member is None or member.alive_until is None else [member.alive_until]
@@ -678,16 +701,20 @@ def _first(times: list[Instant]) -> Instant | None:
     return min(times, key=lambda each: each - times[0], default=None)
 
 
-# --- rooms and queues -------------------------------------------------------------------------------------------------
+# --- rooms and queues -----------------------------------------------------------------------------
 
 
 def _room(rules: WorkerRules, state: WorkerState) -> int:
-    """How many slots are free. Where results cannot be written, they hold up what would end next."""
+    """Return how many slots are free. Results that cannot be written reduce them."""
     return max(rules.concurrency - state.used - max(state.unwritten - rules.batch, 0), 0)
 
 
 def _most(rules: WorkerRules, state: WorkerState) -> int:
-    """How many runs to ask for: none while half of what was prefetched waits, a run wants its slot again, or no life is confirmed."""
+    """Return how many more runs to request.
+
+    None while half of the prefetched runs wait, a run wants its slot again, or no life is
+    confirmed.
+    """
     ahead, is_known = state.prefetch.ahead, state.membership is None or state.membership.alive_until is not None
     if not is_known or state.wanting or 2 * state.queued > ahead:
         return 0
@@ -696,12 +723,12 @@ def _most(rules: WorkerRules, state: WorkerState) -> int:
 
 
 def _claiming(state: WorkerState) -> set[str]:
-    """The queues whose claims a request is about to change."""
+    """Return the queues whose claims a request in flight may change."""
     return {each.queue for each, _ in state.requests if isinstance(each, Poll | CapacityGranted | ReturnUntracked)}
 
 
 def _polling(state: WorkerState) -> set[str | None]:
-    """The groups that are being polled."""
+    """Return the groups with a poll in flight."""
     return {each.group for each, _ in state.requests if isinstance(each, PollGroup)}
 
 
@@ -711,18 +738,18 @@ def _may_poll(state: WorkerState, queue: Queue, known: QueueState, claiming: set
 
 
 def _pace(queue: Queue, known: QueueState, at: Instant) -> Pace:
-    """The pace of a queue; one that was never polled is due."""
+    """Return the pace of a queue; one that was never polled is due."""
     return known.pace or fresh(queue.polling, at)
 
 
 def _wait(queue: Queue, known: QueueState, at: Instant) -> Duration:
-    """How long until a queue is due; 0 if it is, or is due later than possible (law PO7)."""
+    """Return the time until a queue is due; 0 if it is due, or later than possible (law PO7)."""
     wait = 0 if known.pace is None else max(known.pace.due - at, 0)
     return wait if wait <= queue.polling.longest else 0
 
 
 def _next_pace(rules: WorkerRules, queue: Queue, pace: Pace, at: Instant) -> Pace:
-    """The pace of a queue that is due and polled now."""
+    """Return the pace of a due queue after a poll now."""
     ask = turn(queue.polling, {queue.name: pace}, at, rules.draw_ppm)
     assert isinstance(ask, Ask), "it is due"
     return ask.pace

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.leases` as predicates, one module a subject."""
+"""The laws of `tidegate.leases` as predicates, one module per subject."""
 
 from tidegate.leases.laws import claim_lock, election, lease
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.leases.claim_lock` as predicates over what is said of a lock."""
+"""The laws of `tidegate.leases.claim_lock` as predicates."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tidegate.model.instants import Duration
 
 
 def stale_is_the_first(claims: Sequence[str], stood: Duration, threshold: Duration, view: LockView) -> bool:
-    """Law LK1: only the first claim is called stale, and only if it was first for the whole threshold.
+    """Law LK1.
 
     Args:
         claims: The array, oldest first.
-        stood: How long the first claim had been first, as a perfect observer knows.
-        threshold: For how long a claim may be.
-        view: What was said.
+        stood: How long the first claim was first, by a perfect observer, in microseconds.
+        threshold: How long a claim may be first, in microseconds.
+        view: The answer.
     """
     return not isinstance(view, Stale) or (view.claim == claims[0] and stood >= threshold)
 
 
 def the_first_holds(claims: Sequence[str], mine: str, view: LockView) -> bool:
-    """Law LK2: the lock is held by whoever has the first claim, and by nobody else."""
+    """Law LK2."""
     return isinstance(view, Holding) == (mine in claims[:1])

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.leases.election` as predicates: over a step of one candidate, its history, or that of all."""
+"""The laws of `tidegate.leases.election`, over a step, one candidate's history, or all of them."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def is_stopping(state: ElectionState) -> bool:
 
 
 def one_leads(leaders: Collection[str]) -> bool:
-    """Law EL1: at no instant do two candidates lead."""
+    """Law EL1."""
     return len(leaders) <= 1
 
 
 def epochs_grow(epochs: Sequence[int]) -> bool:
-    """Law EL2: the epochs of all leaderships, in the order in which they began, strictly grow."""
+    """Law EL2, over all epochs in the order in which they began."""
     return all(earlier < later for earlier, later in pairwise(epochs))
 
 
 def work_begins_and_ends_once(deeds: Sequence[Begin | End | WorkEnded]) -> bool:
-    """Law EL3: of one candidate, work begins when none runs, and is asked at most once to end.
+    """Law EL3.
 
     Args:
-        deeds: What one life of a candidate asked of its work, and which work has ended, in order.
+        deeds: The work commands and work ends of one life of a candidate, in order.
     """
     running: int | None = None
     is_asked = False
@@ -63,7 +63,7 @@ def work_begins_and_ends_once(deeds: Sequence[Begin | End | WorkEnded]) -> bool:
 
 
 def takes_nothing_once_it_is_to_stop(step: ElectionStep) -> bool:
-    """Law EL4: whoever is to stop begins nothing and takes nothing; it renews only while its work runs."""
+    """Law EL4; a stopping candidate renews only while its work runs."""
     if not is_stopping(step.state):
         return True
     renews = isinstance(step.state, Leading)
@@ -74,20 +74,20 @@ def takes_nothing_once_it_is_to_stop(step: ElectionStep) -> bool:
 
 
 def releases_without_work(running: int | None, step: ElectionStep) -> bool:
-    """Law EL4: a lease is released only when no work runs, and no candidate stops before.
+    """Law EL4: no candidate releases a lease or stops while its work runs.
 
     Args:
-        running: The epoch whose work runs, if there is one.
-        step: What the candidate does.
+        running: The epoch of the running work, or None.
+        step: The step of the candidate.
     """
     return running is None or not (isinstance(step.state, Stopped) or any(map(_is_release, step.commands)))
 
 
 def stops_with_nothing_left(before: ElectionState, event: object, step: ElectionStep) -> bool:
-    """Law EL4: it stops when it knows of no lease that it holds, or gets no answer."""
+    """Law EL4: when the candidate stops."""
     if not isinstance(step.state, Stopped) or isinstance(before, Stopped) or isinstance(event, Unanswered):
         return True
-    if isinstance(event, Answered):  # another's, or nobody's, or just released
+    if isinstance(event, Answered):  # held by another, free, or just released
         return event.lease is None or event.lease.holder is None or not _holds_it(before, event)
     return isinstance(before, Following) and before.claim is None
 
@@ -98,7 +98,7 @@ def _holds_it(before: ElectionState, answer: Answered) -> bool:
 
 
 def awaits_something(step: ElectionStep) -> bool:
-    """Law EL5: a candidate that has not stopped awaits an answer, the end of its work, or its timer."""
+    """Law EL5."""
     wakes = any(isinstance(command, StartTimer) for command in step.commands)
     if isinstance(step.state, Following):
         return step.state.flight is not None or wakes
@@ -106,7 +106,7 @@ def awaits_something(step: ElectionStep) -> bool:
 
 
 def one_request_is_under_way(before: ElectionState, event: object, step: ElectionStep) -> bool:
-    """Law EL6: a request is sent only when none is under way, or the one that was is answered; and it is noted."""
+    """Law EL6: a request is sent only if none is in flight or the one in flight is answered."""
     sent = [command for command in step.commands if isinstance(command, (Look, Swap))]
     flight = None if isinstance(before, Stopped) else before.flight
     is_answered = flight is not None and isinstance(event, (Answered, Unanswered)) and event.request == flight.request
@@ -117,10 +117,10 @@ def one_request_is_under_way(before: ElectionState, event: object, step: Electio
 
 
 def somebody_leads(leaders: Collection[str], willing: Collection[str]) -> bool:
-    """Law EL7: when faults have been over for long enough, one of those who are not to stop leads."""
+    """Law EL7, long enough after the last fault."""
     return not willing or any(leader in willing for leader in leaders)
 
 
 def changes_nothing(step: ElectionStep, woken: ElectionStep) -> bool:
-    """Law EL8: the step for an answer to what is not under way is the one for a timer that fires at that time."""
+    """Law EL8: such a reply causes the same step as a timer at that time."""
     return step == woken

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.leases.lease` as predicates: over a change of the record, a verdict, or what several parties believe."""
+"""The laws of `tidegate.leases.lease`, over a change of the record, a verdict, or beliefs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _is_take(before: Lease | None, after: Lease) -> bool:
 
 
 def tokens_grow(before: Lease | None, after: Lease) -> bool:
-    """Law LE1: each take makes the next token, nothing else makes one, and each change makes one version."""
+    """Law LE1."""
     token, version = (0, 0) if before is None else (before.token, before.version)
     return after == before or (
         after.version == version + 1
@@ -40,13 +40,13 @@ def tokens_grow(before: Lease | None, after: Lease) -> bool:
 
 
 def was_free(before: Lease | None, after: Lease, stood: Duration, lock_delay: Duration) -> bool:
-    """Law LE2: what is held is taken only after one version of it has stood for its TTL and the lock delay.
+    """Law LE2.
 
     Args:
         before: The record.
-        after: What a change made of it.
-        stood: How long it had stood, by the clock of a perfect observer that runs as the judge's does.
-        lock_delay: That of whoever took it.
+        after: The record after a change.
+        stood: How old the version was, by a perfect observer whose clock runs as the judge's does.
+        lock_delay: The lock delay of the taker.
     """
     return not _is_take(before, after) or before is None or not _is_held(before) or stood >= before.ttl + lock_delay
 
@@ -54,34 +54,31 @@ def was_free(before: Lease | None, after: Lease, stood: Duration, lock_delay: Du
 def what_is_free_can_be_taken(
     lease: Lease | None, request: str, stood: Duration, lock_delay: Duration, verdict: Take | Mine | Busy
 ) -> bool:
-    """Law LE3: at once if it was never taken or was released, and from TTL and lock_delay on if its holder vanished."""
+    """Law LE3."""
     if lease is not None and lease.holder is not None and (lease.request == request or stood < lease.ttl + lock_delay):
         return True
     return isinstance(verdict, Take)
 
 
 def only_the_holder_changes_it(before: Lease | None, after: Lease, request: str) -> bool:
-    """Law LE4: what renews or releases a lease was sent under the request that holds it."""
+    """Law LE4."""
     if after == before or _is_take(before, after):
         return True
     return _is_held(before) and before is not None and before.request == request == after.request
 
 
 def there_is_no_way_back(terms: Terms, tenure: Tenure, now: Instant, verdict: Rest | Renew | Lapsed) -> bool:
-    """Law LE5: from the TTL less the margin on, there is nothing but to stop."""
+    """Law LE5."""
     return isinstance(verdict, Lapsed) or now - tenure.since < tenure.lease.ttl - terms.margin
 
 
 def one_believes(believers: Collection[str]) -> bool:
-    """Law LE6: at no instant do two believe that they hold it."""
+    """Law LE6."""
     return len(believers) <= 1
 
 
 def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], observation: Observation | None) -> bool:
-    """Law LE7: of these looks, in order, the observation began with the first that saw what the last saw, and all between.
-
-    It holds of a clock that does not go back.
-    """
+    """Law LE7, for reads in order by a clock that does not go back."""
     mark, since = looks[-1]
     for seen, at in reversed(looks):
         if seen != mark:
@@ -91,11 +88,11 @@ def began_when_first_seen(looks: Sequence[tuple[Mark | None, Instant]], observat
 
 
 def admits_no_older(admitted: Sequence[int]) -> bool:
-    """Law LE8: the tokens that were admitted, in order, never fall."""
+    """Law LE8: admitted tokens never fall."""
     return all(earlier <= later for earlier, later in pairwise(admitted))
 
 
 def success_is_recognised(lease: Lease | None, request: str, verdict: Take | Mine | Busy) -> bool:
-    """Law LE9: a request gets Mine exactly if it holds the lease."""
+    """Law LE9: a request gets `Mine` exactly if it holds the lease."""
     mine = lease is not None and lease.holder is not None and lease.request == request
     return isinstance(verdict, Mine) == mine

@@ -1,1 +1,1 @@
-"""The scenarios of `tidegate.leases`: each is explored completely, and breaks no law."""
+"""The scenarios of `tidegate.leases`. Explored completely, each keeps its laws."""

@@ -1,6 +1,8 @@
-"""Two candidates want to lead, each until its work is done: leases, elections, handovers, stalls, and what is fenced.
+"""Two candidates lead in turn, each until its work is done: elections, handovers, stalls and
+fencing.
 
-Time passes at any point, also beyond a lease. Every request may meet every fault of the network, and leaders crash.
+Time may pass at any point, also beyond a lease. Any fault of the network may hit any request, and
+leaders crash.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ FENCED: Final = "nothing is written under an older epoch"
 RELEASED: Final = "whoever says so holds nothing"
 
 TERMS: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=0)
-"""Renewed once in a TTL, and no slower clock to make up for: as few moves of the clock as there can be."""
+"""One renewal per TTL, and no margin for slow clocks: the fewest possible moves of the clock."""
 FAULTS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 
 EVERY: Final = Faults.of(
     *FAULTS.kinds, Fault.CRASH_AFTER, Fault.NOT_DURABLE, Fault.LATE, Fault.DUPLICATE, Fault.CANCELLED
 )
-"""All that may strike a candidate and its requests; clocks and stalls have scenarios of their own."""
+"""All faults of a candidate and its requests; clocks and stalls have scenarios of their own."""
 
 
 def lease(state: State) -> Lease | None:
@@ -58,7 +60,7 @@ def one_leads(names: tuple[str, ...], host: Host = HOST) -> Law:
 
 def tokens_grow(before: State, after: State) -> bool:
     changed = lease(after)
-    if changed is None:  # it is never deleted
+    if changed is None:  # a lease is never deleted
         return lease(before) is None
     return laws.lease.tokens_grow(lease(before), changed)
 
@@ -108,21 +110,21 @@ def election(
     faults: Faults = FAULTS,
     host: Host = HOST,
 ) -> Scenario:
-    """The scenario.
+    """Some candidates compete for one lease.
 
     Args:
-        made: The program, or a faulty variant of it.
+        made: The leader class, or a faulty variant.
         piece: A piece of their work, or a faulty one.
         summary: One line for people.
-        candidates: How many there are.
-        pieces: How much work each has.
-        quantum: By how much the clock moves.
-        moves: How often it may.
+        candidates: How many candidates there are.
+        pieces: How many pieces each has to do.
+        quantum: The step of the clock.
+        moves: How often the clock may move.
         budget: How many faults may strike.
-        terms: Those of the lease.
-        faults: Which faults may strike.
-        host: By how much the clocks of their machines may be wrong. One that is set back may let two believe that they lead, so
-            that is not judged where it may happen; what is fenced is.
+        terms: The terms of the lease.
+        faults: The faults that may strike.
+        host: How far the machines' clocks may be wrong. A clock that is set back may let two
+            believe that they lead, so the scenario then checks only the fencing.
     """
     names = ("a", "b", "c")[:candidates]
     return Scenario(
@@ -153,13 +155,13 @@ CLOCKS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.SKEW, Fault.CLOCK_FORWARD)
 SET_BACK: Final = Faults.of(Fault.CRASH_BEFORE, Fault.CLOCK_BACK)
 STALLS: Final = Faults.of(Fault.CRASH_BEFORE, Fault.STALL)
 STALLING: Final = Host(stall=2 * SECOND)
-"""A machine that may stand for a whole lease."""
+"""A machine that may stall for a whole lease."""
 WRONG: Final = Host(skew=SECOND, jump=2 * SECOND)
 """A machine whose clock is a second ahead or behind, or is set by a whole lease."""
 SLOW: Final = Host(drift=-100_000)
 """A machine whose clock loses a tenth: it shows 1.8 s when a lease of 2 s is over."""
 WITH_MARGIN: Final = Terms(ttl=2 * SECOND, heartbeat=SECOND, margin=SECOND // 4)
-"""More than clocks that lose a tenth lose in a lease."""
+"""A margin above the loss of such clocks during a lease."""
 
 SCENARIOS: Final = (
     Shipped(

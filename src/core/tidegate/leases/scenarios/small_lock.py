@@ -1,11 +1,11 @@
 """The array-push lock at its smallest: the protocol that is compared with TLC, state by state.
 
-Each of N processes makes A attempts. It pushes its token into one document, polls up to P times until its token is the
-first one, enters, adds one to a counter, leaves, and pulls its token. F faults may strike: a crash before any effect, or
-the lost reply of a push or a poll. A TLA+ model of the same protocol stands beside the benchmark; both have the same
-number of distinct states.
+Each of N processes makes A attempts. It pushes its token into one document, polls up to P times
+until its token is first, enters, adds one to a counter, leaves, and pulls its token. F faults may
+strike: a crash before any effect, or the lost reply of a push or a poll. A TLA+ model of the same
+protocol is beside the benchmark; both have the same number of distinct states.
 
-This is the lock without clearing of stale claims. A crashed holder blocks it for ever, but it excludes:
+This lock does not clear stale claims. A crashed holder blocks it for ever, but it excludes:
 
 Laws
     SL1  at most one process is inside.
@@ -39,7 +39,7 @@ MONITOR: Final = Eq(ID, "monitor")
 
 
 async def contend(me: int, attempts: int, polls: int) -> None:
-    """Push a token; poll until it is first; enter, add one to the counter, leave; pull the token."""
+    """Push a token; poll until it is first; enter, add one to the counter, leave; pull it."""
     for attempt in range(attempts):
         token = me * 10 + attempt
         try:
@@ -57,7 +57,7 @@ async def contend(me: int, attempts: int, polls: int) -> None:
 
 
 async def count(me: int) -> None:
-    """Do what the lock protects."""
+    """Do the protected work."""
     await find_one_and_update(MONITORS, MONITOR, AddToSet(INSIDE, me))
     counter = await find_one(COUNTERS, COUNTER)
     reached = counter[COUNT] if counter else 0
@@ -105,11 +105,11 @@ def small_lock(
     """The scope (N, A, P, F).
 
     Args:
-        processes: How many contend.
-        attempts: How often each of them does.
-        polls: How often each looks again in one attempt.
+        processes: How many processes contend.
+        attempts: How often each contends.
+        polls: How often each polls in one attempt.
         faults: How many faults may strike.
-        made: The program, or a faulty variant of it.
+        made: The program, or a faulty variant.
         summary: One line for people.
     """
     world = world_with(

@@ -1,4 +1,4 @@
-"""Ways to lead wrongly."""
+"""Faulty variants of the leader."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ async def not_fenced(epoch: int) -> bool:
 
 
 def set_back(made: type[Leader], *, summary: str) -> Scenario:
-    """Two judge by themselves whether they lead, and their clocks are set back."""
+    """Two candidates judge by themselves whether they lead, and their clocks are set back."""
     scenario = election(made, summary=summary, faults=Faults.of(Fault.CLOCK_BACK), host=WRONG)
     return attrs.evolve(scenario, always={ONE: one_leads(("a", "b"))}, step={})
 
 
 def bug(name: str, law: str, says: str, source: str, *replacements: tuple[str, str], **names: object) -> Specimen:
-    """Of two candidates."""
+    """A specimen of two candidates."""
     return specimen(
         name, law, says, source, partial(variant, Leader, *replacements, **names), make=election, of="leader"
     )

@@ -1,4 +1,4 @@
-"""A way to get the small lock wrong."""
+"""A faulty variant of the small lock."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Hypothesis strategies for the values of `tidegate.leases`, one module a subject."""
+"""Hypothesis strategies for the values of `tidegate.leases`, one module per subject."""

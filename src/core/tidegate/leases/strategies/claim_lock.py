@@ -1,4 +1,4 @@
-"""The claims of a lock."""
+"""Strategies for the claims of a lock."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from hypothesis.strategies import SearchStrategy
 
 
 def claims() -> SearchStrategy[tuple[str, ...]]:
-    """The claims of a lock: none, several, some of them twice."""
+    """The claims of a lock: none or several, some of them twice."""
     return st.lists(st.sampled_from("abc"), max_size=5).map(tuple)

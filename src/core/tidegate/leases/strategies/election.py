@@ -1,4 +1,4 @@
-"""Candidates, their states, and what may happen to them."""
+"""Strategies for candidates, their states and events."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ def candidates() -> SearchStrategy[Candidate]:
 
 
 def requests() -> SearchStrategy[Request]:
-    """What a candidate may have asked of the store."""
     return st.just(Look()) | st.builds(Swap, st.integers(0, 9), leases(), st.integers(0, 9))
 
 
 def states(clock: ClockName) -> SearchStrategy[ElectionState]:
-    """States of a candidate, also such as it never comes to.
+    """States of a candidate, unreachable ones included.
 
     Args:
         clock: The name of its clock.
@@ -55,7 +54,7 @@ def states(clock: ClockName) -> SearchStrategy[ElectionState]:
 
 
 def events(clock: ClockName) -> SearchStrategy[ElectionEvent]:
-    """What may happen to a candidate, in any order.
+    """Events of a candidate, in any order.
 
     Args:
         clock: The name of its clock.

@@ -1,4 +1,4 @@
-"""Leases, and what is known of them."""
+"""Strategies for leases, observations and tenures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def leases(draw: DrawFn, *, held: bool | None = None) -> Lease:
 
     Args:
         draw: Hypothesis's.
-        held: Whether somebody holds it; both by default.
+        held: Whether the lease is held; either by default.
     """
     somebody, nobody = st.sampled_from(("ann", "bob")), st.none()
     token = draw(st.integers(1, 9))
@@ -42,27 +42,14 @@ def leases(draw: DrawFn, *, held: bool | None = None) -> Lease:
 
 
 def instants(clock: ClockName) -> SearchStrategy[Instant]:
-    """Instants of one clock, near each other, before and after its zero.
-
-    Args:
-        clock: Its name.
-    """
+    """Instants of one clock, near each other, before and after its zero."""
     return st.builds(Instant, st.integers(-20, 20), st.just(clock))
 
 
 def observations(clock: ClockName) -> SearchStrategy[Observation]:
-    """What an observer has seen, of leases and of claims.
-
-    Args:
-        clock: The name of its clock.
-    """
+    """Observations of leases and of claims."""
     return st.builds(Observation, st.integers(0, 20) | st.sampled_from("abc"), instants(clock))
 
 
 def tenures(clock: ClockName) -> SearchStrategy[Tenure]:
-    """What a holder knows of its own time.
-
-    Args:
-        clock: The name of its clock.
-    """
     return st.builds(Tenure, leases(held=True), instants(clock))

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services` as predicates, one module a subject."""
+"""The laws of `tidegate.services` as predicates, one module per subject."""
 
 from tidegate.services.laws import atomic_service, executions, membership, retention
 

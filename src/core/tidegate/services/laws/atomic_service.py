@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.atomic_service` as predicates over claims, those of one view together."""
+"""The laws of `tidegate.services.atomic_service` as predicates over claims of one view."""
 
 from __future__ import annotations
 
@@ -24,22 +24,19 @@ from tidegate.services.atomic_service import (
 
 
 def cleared(claims: Iterable[AtomicServiceClaim]) -> frozenset[str]:
-    """The runners that may start."""
+    """Return the runners that may start."""
     return frozenset(claim.runner_id for claim in claims if isinstance(claim.verdict, Assigned))
 
 
 def one_runner_is_cleared(claims: Iterable[AtomicServiceClaim]) -> bool:
-    """Law A1: of one view, at most one runner is cleared at an instant.
-
-    The instants at which the claims were asked may differ by no more than the margin, as clocks do.
-    """
+    """Law A1. The instants of the claims may differ by up to the margin, as clocks do."""
     return len(cleared(claims)) <= 1
 
 
 def gaps_are_the_margin(windows: Sequence[Window], service: AtomicService) -> bool:
-    """Law A2: windows of one view and cycle, in order of position, follow each other with a gap of the margin.
+    """Law A2, for the windows of a cycle in order and the first of the next.
 
-    From the last one to the first of the next cycle too. A single window has no margin, and no gap to itself.
+    A single window has no margin, and no gap to itself.
     """
     margin = service.spread if len(windows) > 1 else 0
     starts = [*(window.start for window in windows[1:]), windows[0].start + service.interval]
@@ -47,33 +44,30 @@ def gaps_are_the_margin(windows: Sequence[Window], service: AtomicService) -> bo
 
 
 def every_runner_is_cleared(claims: Iterable[AtomicServiceClaim], runners: Iterable[Runner]) -> bool:
-    """Law A3: of the claims of all runners at all instants of a cycle, each runner has one that clears it.
-
-    It holds without grace, if the shortest slot is above the margin or there is one runner.
-    """
+    """Law A3, over the claims of all runners at all instants of a cycle, with windows for all."""
     return cleared(claims) == frozenset(runner.id for runner in runners)
 
 
 def moved_by_whole_cycles(claim: AtomicServiceClaim, later: AtomicServiceClaim, by: Duration) -> bool:
-    """Law A4: moving now and all creations `by` whole cycles moves the claim and changes nothing else."""
+    """Law A4."""
     return later == _moved(claim, by)
 
 
 def the_assigned_is_cleared(claim: AtomicServiceClaim) -> bool:
-    """Law A5: who is cleared is the assigned runner."""
+    """Law A5."""
     return not cleared([claim]) or (claim.owner_now and claim.assigned == claim.runner_id)
 
 
 def newcomers_are_spared(
     claim: AtomicServiceClaim, service: AtomicService, runners: Iterable[Runner], now: Instant
 ) -> bool:
-    """Law A6: nobody is cleared in the slot of a runner that is younger than the stabilisation."""
+    """Law A6."""
     young = {runner.id for runner in runners if service.stabilisation and now - runner.created < service.stabilisation}
     return not cleared([claim]) or claim.assigned not in young
 
 
 def no_start_is_late(claim: AtomicServiceClaim, service: AtomicService, now: Instant) -> bool:
-    """Law A7: nobody is cleared after more than the start fraction of the window, compared exactly."""
+    """Law A7."""
     limit = service.start_fraction_ppm
     if not cleared([claim]) or claim.window is None or not 0 < limit < PPM:
         return True
@@ -81,18 +75,18 @@ def no_start_is_late(claim: AtomicServiceClaim, service: AtomicService, now: Ins
 
 
 def refused_beyond_what_it_bears(claim: AtomicServiceClaim) -> bool:
-    """Law A8: a view is refused for its windows exactly if it has more runners than the tolerance names."""
+    """Law A8."""
     beyond = claim.position is not None and claim.runners > claim.tolerance.runners_max
     return isinstance(claim.verdict, SlotWindowInvalid) is beyond
 
 
 def tolerates_just_that(instants: Sequence[Iterable[AtomicServiceClaim]], tolerance: Tolerance) -> bool:
-    """Law A9: no two runners are cleared at instants no further apart than the tolerance names, and two are just beyond.
+    """Law A9.
 
     Args:
-        instants: The claims of all runners, without grace, at instants that follow each other by a microsecond, from the
-            start of a cycle to the end of the next one.
-        tolerance: What is named for that number of runners.
+        instants: The claims of all runners, without grace, at each microsecond from the start of a
+            cycle to the end of the next one.
+        tolerance: The tolerance for that number of runners.
     """
     starts = [(at, runner) for at, claims in enumerate(instants) for runner in cleared(claims)]
     apart = [later - earlier for (earlier, one), (later, other) in pairwise(starts) if one != other]
@@ -102,16 +96,12 @@ def tolerates_just_that(instants: Sequence[Iterable[AtomicServiceClaim]], tolera
 
 
 def a_poll_leads_to_a_run(claims: Iterable[AtomicServiceClaim], claiming: Claiming) -> bool:
-    """Law A10: of the claims that a runner makes in a cycle, no further apart than a period, one leads to a run.
-
-    It is cleared, and the least margin is left of its window. It holds for up to `polled_max` runners.
-    """
+    """Law A10, over the claims of one of up to `polled_max` runners, a period apart at most."""
     runs = [claim.verdict.run for claim in claims if isinstance(claim.verdict, Assigned)]
     return any(run.window.end - run.started >= claiming.run_margin_min for run in runs)
 
 
 def _moved(claim: AtomicServiceClaim, by: Duration) -> AtomicServiceClaim:
-    """The same claim with all its instants later."""
     return attrs.evolve(
         claim,
         verdict=_moved_verdict(claim.verdict, by),

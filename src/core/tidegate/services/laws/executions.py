@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.executions` as predicates over a step of the gate, of an execution, or of a history."""
+"""The laws of `tidegate.services.executions` as predicates over the gate and the history."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ from tidegate.services.executions import (
 
 
 def the_living_are_not_replaced(gate: Gate, admission: GateVerdict, live: Collection[str]) -> bool:
-    """Law EX1: a run whose runner is alive is never replaced in the gate."""
+    """Law EX1."""
     if gate.active is None or gate.active.runner_id not in live or not isinstance(admission, Admitted):
         return True
     return admission.gate == gate
 
 
 def tokens_grow(gate: Gate, admission: GateVerdict) -> bool:
-    """Law EX2: each run that is let in has a greater token than all before it."""
+    """Law EX2."""
     return not isinstance(admission, Admitted) or admission.gate == gate or admission.gate.token > gate.token
 
 
 def the_gone_block_nobody(gate: Gate, admission: GateVerdict, live: Collection[str]) -> bool:
-    """Law EX3: a run whose runner is gone blocks nobody, and an empty gate does not either."""
+    """Law EX3; an empty gate does not block either."""
     return isinstance(admission, Admitted) or (gate.active is not None and gate.active.runner_id in live)
 
 
 def who_leaves_is_recorded(gate: Gate, admission: GateVerdict) -> bool:
-    """Law EX4: a run that leaves the gate for another one is recorded as abandoned."""
+    """Law EX4."""
     if gate.active is None or not isinstance(admission, Admitted) or admission.gate == gate:
         return True
     return [(each.id, each.status) for each in admission.reaped] == [(gate.active.id, ExecutionStatus.ABANDONED)]
 
 
 def the_first_end_counts(before: Execution | None, after: Execution | None) -> bool:
-    """Law EX5: the first end of a run counts; nothing changes an execution that is over."""
+    """Law EX5."""
     return before is None or before.end is None or after == before
 
 
 def exactly_the_gone_are_reaped(
     executions: Collection[Execution], live: Collection[str], changed: Collection[Execution], again: Collection[object]
 ) -> bool:
-    """Law EX6: reaping ends exactly the runs under way whose runners are gone, and done again it finds nothing."""
+    """Law EX6."""
     gone = {each.id for each in executions if each.status is ExecutionStatus.RUNNING and each.runner_id not in live}
     ended = all(each.status is ExecutionStatus.ABANDONED and each.end is not None for each in changed)
     return ended and {each.id for each in changed} == gone and not again
 
 
 def work_has_its_margin(run: AtomicServiceRun, least: Duration, now: Instant, verdict: Enough | NoMargin) -> bool:
-    """Law EX7: no work is done with less than the least margin left of the window, nor after the window."""
+    """Law EX7; nor is work done after the window."""
     left = run.window.end - now
     return isinstance(verdict, Enough) is (0 < left >= least) and verdict.left == left
 
@@ -66,7 +66,7 @@ def work_has_its_margin(run: AtomicServiceRun, least: Duration, now: Instant, ve
 def is_the_range(
     executions: Collection[Execution], since: Instant, until: Instant, limit: int, found: Sequence[Execution]
 ) -> bool:
-    """Law EX8: a range holds what overlaps it and nothing else, newest first, and no more than the limit."""
+    """Law EX8."""
     overlap = [each for each in executions if each.start.at <= until.at and (each.end or until).at >= since.at]
     running = [each for each in executions if each.end is None and each.start.at <= until.at]
     newest = sorted({*overlap, *running}, key=lambda each: (-each.start.at, each.id))
@@ -74,6 +74,6 @@ def is_the_range(
 
 
 def only_the_run_in_the_gate_leaves(gate: Gate, run_id: str, token: int, answer: Released | NotInTheGate) -> bool:
-    """Law EX9: only the run that is in the gate leaves it, and only under its token, which the gate keeps."""
+    """Law EX9; the gate keeps its token."""
     inside = gate.active is not None and gate.active.id == run_id and gate.token == token
     return answer.gate == (Gate(gate.token) if inside else gate) and isinstance(answer, Released) is inside

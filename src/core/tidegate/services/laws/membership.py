@@ -12,21 +12,18 @@ from tidegate.services.membership import Alive, Liveness, Member, Membership, Un
 
 
 def written(membership: Membership, member: Member) -> Membership:
-    """The members with this one inserted, or in the place of the one that has its id."""
+    """Return the members with this one inserted or replaced."""
     kept = tuple(each for each in membership.members if each.id != member.id)
     return attrs.evolve(membership, members=(*kept, member))
 
 
 def deleted(membership: Membership, who: str) -> Membership:
-    """The members without this one."""
+    """Return the members without this one."""
     return attrs.evolve(membership, members=tuple(each for each in membership.members if each.id != who))
 
 
 def who_beats_is_alive(membership: Membership, who: str, now: Instant, found: Liveness) -> bool:
-    """Law M1: who beat less than `dead_after` ago, did not depart and was not replaced (nor was its runner) is alive.
-
-    And nobody else is.
-    """
+    """Law M1; no other is alive."""
     return isinstance(found, Alive) == any(
         member.id == who and now - member.seen < membership.dead_after and not _is_over(membership, member)
         for member in membership.members
@@ -34,7 +31,7 @@ def who_beats_is_alive(membership: Membership, who: str, now: Instant, found: Li
 
 
 def _is_over(membership: Membership, member: Member) -> bool:
-    """Whether a life has ended, however recently it beat."""
+    """Return whether a life has ended, however recently it beat."""
     runners = [each for each in membership.members if each.id == member.runner]
     return any(
         each.left is not None
@@ -49,15 +46,12 @@ def _is_over(membership: Membership, member: Member) -> bool:
 
 
 def gone_is_gone(before: Liveness, after: Liveness) -> bool:
-    """Law M2: who is gone stays gone, whatever comes after; it may be forgotten."""
+    """Law M2; the member may be deleted."""
     return isinstance(before, Alive | Unseen) or not isinstance(after, Alive)
 
 
 def runners_are_the_living(membership: Membership, found: Mapping[str, Liveness], runners: Sequence[Runner]) -> bool:
-    """Law M3: the runners are the living ones, each once, one a name, and no worker.
-
-    Each comes with the instant at which its life began.
-    """
+    """Law M3; each comes with the instant at which its life began."""
     by_id = {member.id: member for member in membership.members}
     living = {who for who, liveness in found.items() if isinstance(liveness, Alive) and by_id[who].runner is None}
     listed = [by_id[runner.id] for runner in runners]
@@ -69,43 +63,43 @@ def runners_are_the_living(membership: Membership, found: Mapping[str, Liveness]
 
 
 def they_stand_by_creation(membership: Membership, runners: Sequence[Runner]) -> bool:
-    """Law M4: they stand by creation, then name."""
+    """Law M4: the order."""
     by_id = {member.id: member for member in membership.members}
     places = [(by_id[runner.id].created.at, by_id[runner.id].name) for runner in runners]
     return places == sorted(places)
 
 
 def nobody_overtakes(before: Sequence[Runner], after: Sequence[Runner]) -> bool:
-    """Law M4: of two that stay, none overtakes the other."""
+    """Law M4: none overtakes."""
     was, stays = [runner.id for runner in before], {runner.id for runner in after}
     return [who for who in was if who in stays] == [runner.id for runner in after if runner.id in {*was}]
 
 
 def a_restart_moves_nobody(before: Sequence[Runner], after: Sequence[Runner], old: str, new: Runner) -> bool:
-    """Law M5: a restart under a name that seems alive puts the new id in the place of the old one, and nothing else."""
+    """Law M5."""
     return [new if runner.id == old else runner for runner in before] == list(after)
 
 
 def only_the_forgotten_go(before: Mapping[str, Liveness], after: Mapping[str, Liveness], forgotten: str) -> bool:
-    """Law M6: what may be forgotten is gone, and while it is forgotten, nobody else comes or goes."""
+    """Law M6."""
     lived, lives = ({who for who, found in each.items() if isinstance(found, Alive)} for each in (before, after))
     return not isinstance(before[forgotten], Alive) and lived == lives and {*before} - {forgotten} == {*after}
 
 
 def the_forgotten_were_silent(before: Membership, after: Membership, now: Instant, retention: Duration) -> bool:
-    """Law MP5: whoever's record is deleted has been silent for so long by then; that nobody comes to life by it, is M6."""
+    """Law MP5, the silence; M6 covers that none revives."""
     return all(now - each.seen >= retention for each in before.members if each.id not in after.by_id)
 
 
 def an_instant_keeps_its_list(
     before: Sequence[Runner], after: Sequence[Runner], membership: Membership, at: Instant
 ) -> bool:
-    """Law M7: who stood at an instant is known from then on, place by place; the id in it may be that of a later life.
+    """Law M7; an id may be that of a later life.
 
     Args:
-        before: Who stood, by what was known when the instant was over.
-        after: The same by what is known now.
-        membership: What is known now, where nobody was forgotten meanwhile.
+        before: The list as known when the instant was over.
+        after: The list as known now.
+        membership: All members now; none was deleted meanwhile.
         at: The instant.
     """
     known = membership.by_id

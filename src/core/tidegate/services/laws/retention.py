@@ -1,4 +1,4 @@
-"""The laws of `tidegate.services.retention` as predicates over a history and what may go of it."""
+"""The laws of `tidegate.services.retention` as predicates over a history and the deleted rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidegate.services.retention import Retention, Row
 def goes_for_a_reason(
     rows: Collection[Row], retention: Retention, protected: Collection[str], now: Instant, gone: Collection[str]
 ) -> bool:
-    """Law RN1: nothing goes that is under way, protected, or neither too old nor in excess."""
+    """Law RN1."""
     over = {row.id: row for row in rows if row.end is not None and row.id not in protected}
     return all(
         row_id in over
@@ -26,7 +26,7 @@ def goes_for_a_reason(
 def stays_within_bounds(
     rows: Collection[Row], retention: Retention, protected: Collection[str], now: Instant, gone: Collection[str]
 ) -> bool:
-    """Law RN2: what stays, is over and is not protected is not too old, and there are at most `count` of them."""
+    """Law RN2."""
     stays = [row for row in rows if row.end is not None and row.id not in protected and row.id not in gone]
     few = not retention.count or len(stays) <= retention.count
     return few and not any(_is_old(row, retention, now) for row in stays)
@@ -35,7 +35,7 @@ def stays_within_bounds(
 def the_oldest_go(
     rows: Collection[Row], retention: Retention, protected: Collection[str], now: Instant, gone: Collection[str]
 ) -> bool:
-    """Law RN3: of two rows that may go and are not too old, none that stays started before one that goes."""
+    """Law RN3."""
     fresh = [
         row for row in rows if row.end is not None and row.id not in protected and not _is_old(row, retention, now)
     ]
@@ -44,7 +44,7 @@ def the_oldest_go(
 
 
 def nothing_more_goes(again: Sequence[str], shuffled: Sequence[str], gone: Sequence[str]) -> bool:
-    """Law RN4: asked again afterwards nothing goes, and of the rows in another order the same ones do."""
+    """Law RN4."""
     return not again and shuffled == gone
 
 

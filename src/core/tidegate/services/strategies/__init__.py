@@ -1,1 +1,1 @@
-"""Hypothesis strategies for the values of `tidegate.services`, one module a subject."""
+"""Hypothesis strategies for the values of `tidegate.services`, one module per subject."""

@@ -1,4 +1,4 @@
-"""How runners share the time, who they are, and when they ask; and the runs that they are cleared for."""
+"""Strategies for settings of a shared service, runners, claims, and the runs they clear."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LENGTHS: Final = st.one_of(st.integers(1, 24), st.sampled_from((7 * SECOND, MIN
 
 @st.composite
 def atomic_services(draw: DrawFn, intervals: SearchStrategy[int] = _LENGTHS, *, grace: bool = False) -> AtomicService:
-    """Settings with and without a margin and a late guard, so that slots are of uneven lengths, or too short.
+    """Settings with and without a margin and a late guard, so that slots are uneven or too short.
 
     Args:
         draw: Hypothesis's.
@@ -47,13 +47,13 @@ def atomic_services(draw: DrawFn, intervals: SearchStrategy[int] = _LENGTHS, *, 
 
 
 def runners(around: Instant = _EPOCH, count_max: int = 5) -> SearchStrategy[tuple[Runner, ...]]:
-    """Runners of different names that were created shortly before or after an instant, none included."""
+    """Runners of different names, created shortly before or after an instant; maybe none."""
     ages = st.lists(st.integers(-5, 50), max_size=count_max)
     return ages.map(lambda drawn: tuple(Runner(f"r{place}", around + -age) for place, age in enumerate(drawn)))
 
 
 def claimings() -> SearchStrategy[Claiming]:
-    """How often a runner asks: some microseconds, as fits the short cycles, and seconds."""
+    """Poll settings: some microseconds, to fit short cycles, and the defaults."""
     short = st.builds(
         Claiming, check_interval=st.integers(1, 9), loop_sleep=st.integers(0, 3), run_margin_min=st.integers(0, 5)
     )
@@ -62,20 +62,19 @@ def claimings() -> SearchStrategy[Claiming]:
 
 @st.composite
 def start_ups(draw: DrawFn) -> StartUp:
-    """What a configuration is good for, with each of the concerns and with none."""
+    """The limits of a configuration, with each of the concerns and with none."""
     return check_start_up(draw(atomic_services()), draw(claimings()), draw(st.integers(1, 6)))
 
 
 @st.composite
 def windows(draw: DrawFn) -> Window:
-    """From an instant to a later one."""
     start = Instant(draw(st.integers(-60, 60)))
     return Window(start, start + draw(st.integers(1, 60)))
 
 
 @st.composite
 def runs(draw: DrawFn, run_ids: SearchStrategy[str] = _RUN_IDS) -> AtomicServiceRun:
-    """Runs of three runners, each in some window that it was given when it began.
+    """Runs of three runners, each started at the start of its window.
 
     Args:
         draw: Hypothesis's.
@@ -87,7 +86,7 @@ def runs(draw: DrawFn, run_ids: SearchStrategy[str] = _RUN_IDS) -> AtomicService
 
 @st.composite
 def claims(draw: DrawFn) -> AtomicServiceClaim:
-    """What was decided for one of some runners, or for a stranger; those that are cleared are about as frequent."""
+    """The decision for one of some runners, or for a stranger; about half are cleared."""
     service = draw(atomic_services(st.integers(1, 24), grace=True))
     now = Instant(draw(st.integers(-60, 60)))
     them = draw(runners(now))

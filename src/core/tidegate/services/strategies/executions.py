@@ -1,4 +1,4 @@
-"""What became of runs, gates with and without one, and what is decided on them."""
+"""Strategies for executions, gates, and decisions on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LENGTHS: Final = st.integers(0, 9)
 
 @st.composite
 def executions(draw: DrawFn, ids: SearchStrategy[str] = st.sampled_from(_NAMES)) -> Execution:  # noqa: B008  immutable
-    """One row of a history: under way, over, or never begun, of one of three runners.
+    """A row of one of three runners: running, ended or blocked.
 
     Args:
         draw: Hypothesis's.
@@ -60,26 +60,25 @@ def histories() -> SearchStrategy[tuple[Execution, ...]]:
 
 
 def gates() -> SearchStrategy[Gate]:
-    """Empty or taken, under some token."""
+    """Gates that are empty or taken, under some token."""
     active = executions().filter(lambda each: each.end is None)
     return st.one_of(st.builds(Gate, st.integers(0, 9)), st.builds(Gate, st.integers(1, 9), active))
 
 
 @st.composite
 def admissions(draw: DrawFn) -> GateVerdict:
-    """What becomes of a run that was cleared: let in, perhaps in place of one whose runner is gone, or blocked."""
+    """Admissions of a cleared run: let in, perhaps replacing a dead runner's run, or blocked."""
     return admit(draw(gates()), draw(runs()), live=draw(st.sets(st.sampled_from(_RUNNERS))), now=Instant(draw(_TIMES)))
 
 
 @st.composite
 def margins(draw: DrawFn) -> Enough | NoMargin:
-    """Whether there is time left to work."""
     return margin(draw(runs()), draw(_LENGTHS), Instant(draw(st.integers(-60, 120))))
 
 
 @st.composite
 def endings(draw: DrawFn) -> Ended | AlreadyEnded:
-    """What becomes of the row of a run, or of none, when its work is over."""
+    """Ends of a run, with a row or without."""
     run = draw(runs())
     row = draw(st.none() | executions(st.just(run.run_id)))
     return ended(
@@ -92,7 +91,7 @@ def endings(draw: DrawFn) -> Ended | AlreadyEnded:
 
 @st.composite
 def releases(draw: DrawFn) -> Released | NotInTheGate:
-    """What becomes of the gate when a run leaves it, or has left it before."""
+    """Releases of a run that is in the gate, or is not."""
     gate = draw(gates())
     inside = _NAMES[0] if gate.active is None else gate.active.id
     return released(gate, draw(st.sampled_from((inside, *_NAMES))), draw(st.sampled_from((max(1, gate.token), 10))))

@@ -1,4 +1,4 @@
-"""Members of a group, alive and gone, and what is found out about them."""
+"""Strategies for members, alive and gone, and decisions about them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WISH: Final = st.sampled_from(("joins", "beats", "leaves"))
 
 
 def short_times() -> SearchStrategy[Instant]:
-    """Instants of the store's clock so close to each other that they meet, before the epoch too."""
+    """Instants so close to each other that they often coincide, before the epoch too."""
     return _TIMES.map(Instant)
 
 
@@ -61,13 +61,13 @@ _GROUPS: Final = st.builds(
 
 
 def memberships() -> SearchStrategy[Membership]:
-    """Up to eight members: runners that were restarted, their workers, and some whose runner is not there."""
+    """Up to eight members: restarted runners, their workers, and workers without a runner."""
     return _GROUPS
 
 
 @st.composite
 def livenesses(draw: DrawFn) -> Liveness:
-    """What is found out about somebody: alive, gone for each of the reasons, or never seen."""
+    """Judgements: alive, gone for each of the reasons, or never seen."""
     membership = draw(_GROUPS)
     who = draw(st.sampled_from([*(member.id for member in membership.members), "somebody"]))
     return liveness(membership, who, Instant(draw(_TIMES)))
@@ -75,7 +75,7 @@ def livenesses(draw: DrawFn) -> Liveness:
 
 @st.composite
 def answers_to_members(draw: DrawFn) -> Joined | Taken | RunnerNotAlive | Beaten | Left | Liveness:
-    """What becomes of a process that joins, beats or leaves."""
+    """Results of a join, a beat or a leave."""
     membership = draw(_GROUPS)
     ids = ["somebody", *(member.id for member in membership.members)]
     who, now = draw(st.sampled_from(ids)), Instant(draw(_TIMES))

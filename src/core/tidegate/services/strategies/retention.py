@@ -1,4 +1,4 @@
-"""Histories: rows that begin and end close together, some of them under way."""
+"""Strategies for histories: rows that begin and end close together, some under way."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tidegate.services.retention import Retention, Row
 
 
 def retentions() -> SearchStrategy[Retention]:
-    """By age, by count, by both and by neither; of the size of `rows`."""
+    """Retention by age, by count, by both and by neither, at the scale of `rows`."""
     return st.builds(Retention, age=st.integers(0, 12), count=st.integers(0, 4))
 
 
 @st.composite
 def rows(draw: DrawFn) -> tuple[Row, ...]:
-    """A history with rows that begin together, one inside of another, and under way."""
+    """A history with rows that begin together, overlap, or are under way."""
     spans = draw(st.lists(st.tuples(st.integers(0, 9), st.one_of(st.none(), st.integers(0, 9))), max_size=8))
     return tuple(
         Row(str(place), Instant(start), None if length is None else Instant(start + length))

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.triggers` as predicates, one module a subject."""
+"""The laws of `tidegate.triggers` as predicates, one module per subject."""
 
 from tidegate.triggers.laws import conditions, evaluator, firing, noticing, trigger, turn
 

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.triggers.conditions` as predicates over conditions, contexts, their ids, and answers."""
+"""The laws of `tidegate.triggers.conditions` as predicates."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ _TRUTH: Final = {Fails: 0, CannotTell: 1, Holds: 2}
 
 
 def conditions_are_named_by_all(left: Condition, right: Condition, left_id: str, right_id: str) -> bool:
-    """Law CD1: conditions have the same id exactly if they are equal, their functions going by name."""
+    """Law CD1, of conditions."""
     return (left == right) is (left_id == right_id)
 
 
 def contexts_are_named_by_what_happened(left: Context, right: Context, left_id: str, right_id: str) -> bool:
-    """Law CD1: contexts have the same id exactly if they are of the same happening."""
+    """Law CD1, of contexts."""
     return (_happening(left) == _happening(right)) is (left_id == right_id)
 
 
 def holds_of_its_sources_only(condition: Condition, context: Context, answer: ConditionVerdict) -> bool:
-    """Law CD2: a condition holds only of a context from one of its sources."""
+    """Law CD2."""
     return not isinstance(answer, Holds) or context.source in sources(condition)
 
 
 def answers_as_kleene(logic: Logic, parts: Sequence[ConditionVerdict], whole: ConditionVerdict) -> bool:
-    """Law CD3: a composite answers as Kleene's logic does: the least of all, the greatest of any."""
+    """Law CD3: ALL is the least of the answers, ANY the greatest."""
     truths = [_TRUTH[type(part)] for part in parts]
     return _TRUTH[type(whole)] == (min(truths) if logic is Logic.ALL else max(truths))
 
 
 def only_a_plain_true_holds(said: object, answer: ConditionVerdict) -> bool:
-    """Law CD4: only a plain True of the user's code holds, only a plain False fails, and anything else decides nothing.
+    """Law CD4: a plain True holds, a plain False fails, anything else is undecided.
 
     Args:
-        said: What the user's code answered; the exception where it raised.
-        answer: What came of it.
+        said: The result of the user's code, or the exception that it raised.
+        answer: The verdict.
     """
     return type(answer) is (Holds if said is True else Fails if said is False else CannotTell)
 

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.triggers.evaluator`, over what is stored."""
+"""The laws of `tidegate.triggers.evaluator`, over what is stored."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tidegate.triggers.firing import Fired, Firing, GivenUp, Held, TriggerRun
 
 
 def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[str]]]) -> bool:
-    """Law TE1: no occurrence has two invocations of one trigger.
+    """Law TE1.
 
     Args:
-        invocations: Of each, its trigger, and the occurrences that it is of.
+        invocations: The trigger and the occurrences of each invocation.
     """
     fired = [(trigger, occurrence) for trigger, of in invocations for occurrence in of]
     return len(set(fired)) == len(fired)
@@ -21,25 +21,26 @@ def no_occurrence_is_invoked_twice(invocations: Iterable[tuple[str, Collection[s
 def nothing_is_dropped_unfired(
     noticed: Iterable[str], waiting: Collection[str], runs: Iterable[TriggerRun], invoked: Collection[str]
 ) -> bool:
-    """Law TE2: each occurrence waits, or has fired, or was given up.
+    """Law TE2: each occurrence waits, has fired or was given up.
 
     Args:
-        noticed: The ids of all occurrences that there ever were.
-        waiting: Of those that are stored.
-        runs: All that are stored.
-        invoked: The ids of occurrences that have an invocation, or had a run that was given up, and is forgotten.
+        noticed: The ids of all occurrences ever stored.
+        waiting: The ids of those stored now.
+        runs: All stored runs.
+        invoked: The occurrences with an invocation, or with a run that was given up and then
+            deleted.
     """
     settled = {each.id for run in runs if run.state.settled for each in run.firing.occurrences}
     return all(each in waiting or each in settled or each in invoked for each in noticed)
 
 
 def nothing_waits(waiting: Collection[str]) -> bool:
-    """Law TE2: at rest no occurrence waits."""
+    """Law TE2, at rest."""
     return not waiting
 
 
 def a_claim_is_not_taken(before: TriggerRun, after: TriggerRun, now: Instant) -> bool:
-    """Law TE3: while the claim of a run lasts, no other pass claims it.
+    """Law TE3.
 
     Args:
         before: The run.
@@ -52,28 +53,28 @@ def a_claim_is_not_taken(before: TriggerRun, after: TriggerRun, now: Instant) ->
 
 
 def instants_are_invoked_once(invoked: Iterable[Instant], due: Collection[Instant]) -> bool:
-    """Law TE4: each instant of a cron that was due has one invocation, and nothing else has."""
+    """Law TE4: exactly the due instants of a cron have an invocation, each one."""
     return sorted(each.at for each in invoked) == sorted(each.at for each in due)
 
 
 def instants_are_due(invoked: Iterable[Instant], due: Collection[Instant]) -> bool:
-    """Law TE4: what is invoked of a cron is one of its instants, and none is invoked twice."""
+    """Law TE4: each invocation of a cron has an instant of its own."""
     times = [each.at for each in invoked]
     return len(set(times)) == len(times) and set(times) <= {each.at for each in due}
 
 
 def runs_are_numbered(firings: Iterable[Firing]) -> bool:
-    """Law TE5: the runs of a trigger of all conditions are numbered without a gap."""
+    """Law TE5."""
     numbers = sorted(each.number for each in firings)
     return numbers == list(range(1, len(numbers) + 1))
 
 
 def what_fired_is_invoked(run: TriggerRun, of: Collection[str] | None) -> bool:
-    """Law TE6: a run that says that it has fired has its invocation, of the same occurrences.
+    """Law TE6.
 
     Args:
         run: The run.
-        of: The occurrences that the invocation under its id is of; None where there is none.
+        of: The occurrences of the invocation under its id; None without one.
     """
     if not isinstance(run.state, Fired):
         return True
@@ -81,30 +82,30 @@ def what_fired_is_invoked(run: TriggerRun, of: Collection[str] | None) -> bool:
 
 
 def others_find_what_they_wait_for(occurrence_stays: bool, run_stays: bool) -> bool:
-    """Law TE9: what a trigger waits for that a process does not know stays as it is.
+    """Law TE9.
 
     Args:
-        occurrence_stays: Whether an occurrence that it waits for is there as it was.
-        run_stays: Whether a run of it is.
+        occurrence_stays: Whether an occurrence that an unknown trigger waits for is unchanged.
+        run_stays: Whether a run of that trigger is unchanged.
     """
     return occurrence_stays and run_stays
 
 
 def is_kept_with_the_rest(*, is_kept: bool, is_written: bool) -> bool:
-    """Law TE10: what is reported in a transaction is kept exactly if what else was written in it is."""
+    """Law TE10."""
     return is_kept == is_written
 
 
 def what_is_forgotten_is_over(
     gone: TriggerRun, others: Iterable[TriggerRun], waiting: Collection[str], keep: Duration, now: Instant
 ) -> bool:
-    """Law TE11: what is forgotten has been over for as long as it is kept, and nothing needs it.
+    """Law TE11.
 
     Args:
-        gone: A run that is there no more.
-        others: All that still are.
-        waiting: The ids of occurrences that wait.
-        keep: For how long runs are kept once they are over, in microseconds.
+        gone: A deleted run.
+        others: All remaining runs.
+        waiting: The ids of waiting occurrences.
+        keep: How long finished runs are kept, in microseconds.
         now: The time, by the store's clock.
     """
     firing = gone.firing
@@ -116,11 +117,11 @@ def what_is_forgotten_is_over(
 
 
 def all_have_noticed_or_none(noticed: int, conditions: int, *, is_kept: bool) -> bool:
-    """Law TE12: at rest all conditions that hold of what is reported have noticed it, or none has; all, where it is said to be kept.
+    """Law TE12.
 
     Args:
-        noticed: How many have noticed it.
+        noticed: How many conditions have noticed the report.
         conditions: How many hold of it.
-        is_kept: Whether somebody was told that it is kept.
+        is_kept: Whether a reporter was told that it is kept.
     """
     return noticed == conditions or (noticed == 0 and not is_kept)

@@ -28,10 +28,10 @@ from tidegate.triggers.trigger import Occurrence, Trigger
 
 
 def no_occurrence_fires_twice(firings: Iterable[Firing]) -> bool:
-    """Law FI1: no occurrence is in two runs of one trigger.
+    """Law FI1.
 
     Args:
-        firings: Of all runs that there ever were, each once.
+        firings: The firings of all runs ever made, each once.
     """
     fired = [(each.trigger_id, occurrence.id) for each in firings for occurrence in each.occurrences]
     return len(fired) == len(set(fired))
@@ -44,10 +44,7 @@ def dropped_when_done(
     runs: Collection[TriggerRun],
     now: Instant,
 ) -> bool:
-    """Law FI2: an occurrence is dropped only when each trigger that waits for it is done with it.
-
-    It has fired of it, has given it up, or can no longer complete a set with it.
-    """
+    """Law FI2."""
     done = {(run.firing.trigger_id, each.id) for run in runs if run.state.settled for each in run.firing.occurrences}
     used = {(run.firing.trigger_id, each.id) for run in runs for each in run.firing.occurrences}
     return all(
@@ -64,7 +61,7 @@ def dropped_when_done(
 
 
 def held_claims_are_kept(before: TriggerRun | None, by: str, now: Instant, answer: RunClaim) -> bool:
-    """Law FI3: a claim that has not expired is not taken by another; each claim is an attempt of its own."""
+    """Law FI3, of claims."""
     if before is None:
         return isinstance(answer, Claimed) and answer.run.attempt == 1
     if isinstance(before.state, Held) and before.state.until - now > 0:
@@ -73,22 +70,19 @@ def held_claims_are_kept(before: TriggerRun | None, by: str, now: Instant, answe
 
 
 def only_its_own_attempt_fails(before: TriggerRun, attempt: int, answer: Changed | Ignored) -> bool:
-    """Law FI3: an attempt that fails late does not end the one after it."""
+    """Law FI3: an attempt that fails late does not end the next one."""
     return isinstance(answer, Changed) is (isinstance(before.state, Held) and before.attempt == attempt)
 
 
 def what_is_settled_stays(before: TriggerRun, after: TriggerRun) -> bool:
-    """Law FI4: what fired stays so; what was given up stays so, or fired after all; each change is one version."""
+    """Law FI4."""
     changed = after.version == before.version + 1 and not isinstance(before.state, Fired)
     reopened = isinstance(before.state, GivenUp) and not isinstance(after.state, (GivenUp, Fired))
     return after == before or (changed and not reopened and after.firing == before.firing)
 
 
 def a_run_is_complete(trigger: Trigger, firing: Firing) -> bool:
-    """Law FI5: a run of all conditions holds an occurrence of each, none more than `within` older than the last.
-
-    Any other run holds one occurrence.
-    """
+    """Law FI5; any other run holds one occurrence."""
     conditions = {each.condition_id for each in firing.occurrences}
     if not trigger.joins:
         return len(firing.occurrences) == 1 and conditions <= set(trigger.condition_ids)
@@ -99,17 +93,17 @@ def a_run_is_complete(trigger: Trigger, firing: Firing) -> bool:
 
 
 def when_it_is_planned_does_not_matter(often: Collection[Firing], once: Collection[Firing]) -> bool:
-    """Law FI6: what fires is the same, whether it was planned after each occurrence or after all."""
+    """Law FI6: planning after each occurrence or after all fires the same."""
     return {each.id: each for each in often} == {each.id: each for each in once}
 
 
 def order_does_not_matter(plan: Plan, shuffled: Plan) -> bool:
-    """Law FI7: from the same in another order the same plan is made."""
+    """Law FI7."""
     return plan == shuffled
 
 
 def attempts_are_bounded(claims: Claims, before: TriggerRun | None, answer: RunClaim | Changed | Ignored) -> bool:
-    """Law FI8: no attempt is one more than allowed; what has none left is given up, and nothing else is."""
+    """Law FI8; no other run is given up."""
     if isinstance(answer, (Busy, Settled, Ignored)) or answer.run == before:
         return True
     given_up = isinstance(answer.run.state, GivenUp)
@@ -122,7 +116,7 @@ def attempts_are_bounded(claims: Claims, before: TriggerRun | None, answer: RunC
 def a_purge_leaves_what_is_needed(
     events: Mapping[str, Instant], runs: Collection[TriggerRun], waiting: Collection[Occurrence], gone: Purge
 ) -> bool:
-    """Law FI9: a purge leaves what waits, what is not settled, and the last run of each trigger of all conditions."""
+    """Law FI9."""
     still = {each.id for each in waiting}
     left = [run for run in runs if run.id not in gone.runs]
     numbers = {run.firing.trigger_id: run.firing.number for run in sorted(runs, key=lambda run: run.firing.number)}
@@ -138,7 +132,7 @@ def a_purge_leaves_what_is_needed(
 
 
 def what_is_set_aside_carries_nothing(before: TriggerRun, after: TriggerRun) -> bool:
-    """Law FI10: what is set aside is settled, has the id and the occurrences of its run, and nothing of what they carry."""
+    """Law FI10."""
     contexts = [each.context for each in after.firing.occurrences]
     carried = [getattr(each, name, None) for each in contexts for name in ("payload", "arguments", "result")]
     of = [[each.id for each in run.firing.occurrences] for run in (before, after)]
@@ -146,7 +140,7 @@ def what_is_set_aside_carries_nothing(before: TriggerRun, after: TriggerRun) -> 
 
 
 def _is_too_old(trigger: Trigger, one: Occurrence, others: Sequence[Occurrence], now: Instant) -> bool:
-    """Tell whether an occurrence can no longer complete a set, neither with what comes nor with what is there."""
+    """Return whether an occurrence can complete no set, present or future."""
     latest = max([now.at, *[each.seen.at for each in others if each.condition_id in trigger.condition_ids]])
     if not trigger.joins or latest - one.seen.at <= trigger.within:
         return False

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.triggers.noticing`, over what is stored."""
+"""The laws of `tidegate.triggers.noticing`, over what is stored."""
 
 from __future__ import annotations
 
@@ -13,27 +13,22 @@ def what_happened_is_heard_of(happened: Iterable[str], noticed: Collection[str],
 
     Args:
         happened: The ids of the occurrences of all that happened.
-        noticed: Of all that there are.
-        pending: Of those that a notice leads to.
+        noticed: The ids of those stored.
+        pending: The ids of those that a notice leads to.
     """
     return all(each in noticed or each in pending for each in happened)
 
 
 def no_notice_is_left(records: Iterable[Document]) -> bool:
-    """Law NO2: at rest no notice is left."""
+    """Law NO2."""
     return not any(record.has(NOTICE) for record in records)
 
 
 def nothing_else_is_heard_of(noticed: Iterable[str], happened: Collection[str]) -> bool:
-    """Law NO3: there is no occurrence of what did not happen."""
+    """Law NO3: no occurrence exists of what did not happen."""
     return all(each in happened for each in noticed)
 
 
 def a_filter_is_asked_about_all(*, holds: bool, is_noticed: bool) -> bool:
-    """Law NO6: there is an occurrence exactly if the filter holds of all that an invocation was called with, or has returned.
-
-    Args:
-        holds: Whether it does.
-        is_noticed: Whether there is one.
-    """
+    """Law NO6: an occurrence exists exactly if the filter holds of the whole context."""
     return holds == is_noticed

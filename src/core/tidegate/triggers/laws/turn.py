@@ -1,4 +1,4 @@
-"""Laws of `tidegate.triggers.turn`."""
+"""The laws of `tidegate.triggers.turn`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable
 
 
 def nobody_who_is_gone_owns_anything(owners: Iterable[str | None], gone: Collection[str]) -> bool:
-    """Law TU1: at rest nothing stands still whose runner is gone.
+    """Law TU1.
 
     Args:
-        owners: Of all invocations.
-        gone: The members that are presumed dead.
+        owners: The owners of all invocations.
+        gone: The members presumed dead.
     """
     return not any(owner in gone for owner in owners if owner is not None)

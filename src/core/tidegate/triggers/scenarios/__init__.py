@@ -1,1 +1,1 @@
-"""The scenarios of `tidegate.triggers`: each is explored completely, and breaks no law."""
+"""The scenarios of `tidegate.triggers`. Explored completely, each keeps its laws."""

@@ -1,6 +1,6 @@
-"""Triggers: several processes evaluate them, over what others report meanwhile, and each may die or stand still.
+"""Evaluators run passes while reporters report; each may crash or stall.
 
-An evaluator makes a pass when there is something to do, so that polling costs no states.
+An evaluator runs a pass only when there is something to do, so that polling adds no states.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ ON_BOTH: Final = Trigger(task="t", conditions=(A, B), within=MINUTE)
 ON_MINUTE: Final = Trigger(task="t", conditions=(MINUTELY,))
 
 NOTICED: Final = Cell[Ids](("noticed",), ())
-"""The ids of all occurrences that were ever stored."""
+"""The ids of all occurrences ever stored."""
 GIVEN_UP: Final = Cell[Ids](("given up",), ())
-"""The ids of the occurrences of runs that were given up, and are forgotten by now."""
+"""The ids of the occurrences of runs that were given up and then deleted."""
 
 
 INSTANTS_OF: Final = {
@@ -101,7 +101,7 @@ INSTANTS_OF: Final = {
 """The first instants of the cron, by the ids of their occurrences."""
 
 
-def next_minute(expression: str, after: Instant) -> Instant:  # noqa: ARG001  there is but one expression
+def next_minute(expression: str, after: Instant) -> Instant:  # noqa: ARG001  there is only one expression
     return Instant((after.at // MINUTE + 1) * MINUTE, after.clock)
 
 
@@ -111,9 +111,9 @@ def broken(context: object) -> object:
 
 LARGE: Final = 1_000
 SIZE_MAX_SMALL: Final = 1_700
-"""Each occurrence fits into a document, and a run of all four, but for what those that are large carry."""
+"""Fits each occurrence, and a run of all four without the contents of the large ones."""
 SIZE_MAX_ONE: Final = 1_500
-"""Each occurrence fits into a document, and no run of one that is large."""
+"""Fits each occurrence, but no run of a large one."""
 BOTH: Final = "an order is packed exactly if that was reported"
 ORDERS: Final = "orders"
 PACKED: Final = Field[bool]("packed")
@@ -124,13 +124,13 @@ REPORTS: Final = Faults.of(
 )
 BESIDE: Final = Faults.of(Fault.CRASH_BEFORE, Fault.UNSENT, Fault.DROPPED, Fault.LOST_REPLY)
 ANY_NUMBER: Final = 1_000
-"""More passes than anybody makes."""
+"""More passes than any scenario makes."""
 
 ON_A_BROKEN: Final = Trigger(task="t", conditions=(A,), provider=FromContext("broken", Kind.EVENT, broken))
 
 
 def stored(name: str) -> Document:
-    """The occurrence of an event, as it is stored; the payload of one in capitals is large."""
+    """Return the stored occurrence of an event; a name in capitals has a large payload."""
     condition = A if name[0] in "aA" else B
     payload = Document.of({"text": "." * LARGE} if name.isupper() else {})
     return stored_occurrence(
@@ -138,12 +138,12 @@ def stored(name: str) -> Document:
     )
 
 
-# --- the world ----------------------------------------------------------------------------------------------------------
+# --- the world ------------------------------------------------------------------------------------
 
 
 @lru_cache(10_000)
 def run_of(doc: Document) -> TriggerRun:
-    """What laws look at again and again."""
+    """Cached, because laws read the same runs often."""
     return loaded_run(doc)
 
 
@@ -157,7 +157,7 @@ def gone(before: Reads, after: Reads) -> tuple[TriggerRun, ...]:
 
 
 def waiting(world: Reads) -> tuple[Occurrence, ...]:
-    """All that wait, instants of the cron included."""
+    """Return all waiting occurrences, with the instants of the cron."""
     found = tuple(map(loaded_occurrence, contents(world, "occurrences")))
     cell = cron_cell(world)
     return found if cell is None else (*found, *ticks(MINUTELY, cell))
@@ -169,7 +169,7 @@ def cron_cell(world: Reads) -> ScheduleCell | None:
 
 
 def is_needed(world: World, programs: Evaluator) -> bool:
-    """Is there anything for a pass to do: a cron to be looked at, a run to be claimed, something to be dropped?"""
+    """Return whether a pass has work: a due cron, a run to claim, or an occurrence to drop."""
     now, cell = world.read(CLOCK), cron_cell(world)
     if programs.crons and (cell is None or next_minute("", cell.last) - now <= 0):
         return True
@@ -179,12 +179,12 @@ def is_needed(world: World, programs: Evaluator) -> bool:
 
 
 def lasts(run: TriggerRun | None, now: Instant) -> bool:
-    """Is somebody at it, as far as anybody knows?"""
+    """Return whether a claim is still valid."""
     return run is not None and isinstance(run.state, Held) and run.state.until - now > 0
 
 
 def around(programs: Evaluator, size_max: int) -> Meaning:
-    """Documents, a call that answers when a pass is needed, and all occurrences that there ever were."""
+    """Documents, calls that reply when a pass is needed or a run is over, and all ids."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         match effect:
@@ -209,7 +209,7 @@ def around(programs: Evaluator, size_max: int) -> Meaning:
     return meaning
 
 
-# --- who is there -------------------------------------------------------------------------------------------------------
+# --- who is there ---------------------------------------------------------------------------------
 
 
 async def evaluator(programs: Evaluator, name: str, passes_max: int) -> None:
@@ -234,17 +234,17 @@ async def purger(programs: Evaluator, purge: Purging) -> None:
     await purge(programs)
 
 
-# --- laws ---------------------------------------------------------------------------------------------------------------
+# --- laws -----------------------------------------------------------------------------------------
 
 
 def origins(state: Reads) -> dict[object, Document]:
-    """Where each invocation comes from, by its id."""
+    """Return the origin of each invocation, by its id."""
     calls = ((doc.held(ID), state.read(document("calls", doc[ID]))) for doc in contents(state, "invocations"))
     return {key: call[ORIGIN] for key, call in calls if call is not None}
 
 
 def invoked(state: Reads) -> tuple[str, ...]:
-    """The ids of the occurrences that have an invocation."""
+    """Return the ids of the occurrences that have an invocation."""
     return tuple(each for origin in origins(state).values() for each in origin[OF])
 
 
@@ -268,7 +268,7 @@ def is_settled(programs: Evaluator, names: Ids) -> Law:
         is_later = any(lasts(run, now) for run in runs(state))
         left = waiting(state)
         if programs.triggers[0].joins and len({each.condition_id for each in left}) == 1:
-            return True  # it waits for one of the other condition
+            return True  # it waits for an occurrence of the other condition
         return is_later or laws.evaluator.nothing_waits([each.id for each in left])
 
     return holds
@@ -287,7 +287,7 @@ def is_an_instant(state: State) -> bool:
 
 
 def is_each_invoked(names: tuple[str, ...]) -> Law:
-    """Where the cron was first seen at the beginning."""
+    """Law TE4 at rest, for a cron that was first seen at the beginning."""
 
     def holds(state: State) -> bool:
         now = state.read(CLOCK)
@@ -323,7 +323,7 @@ def is_numbered(state: State) -> bool:
     return laws.evaluator.runs_are_numbered(run.firing for run in runs(state))
 
 
-# --- scenarios ----------------------------------------------------------------------------------------------------------
+# --- scenarios ------------------------------------------------------------------------------------
 
 
 def is_write(effect: Effect[object]) -> bool:
@@ -343,7 +343,7 @@ PARTLY_IN_TIME: Final = attrs.evolve(
 CRASHES: Final = Faults.of(Fault.CRASH_BEFORE)
 IN_TIME: Final = Faults({Fault.CRASH_BEFORE: all_effects, **dict.fromkeys((Fault.DROPPED, Fault.LOST_REPLY), is_write)})
 ON_WRITES: Final = Faults.of(Fault.CRASH_BEFORE, Fault.DROPPED, Fault.LOST_REPLY, on=is_write)
-"""Fewer than may strike, where all of them would make a default scope too large."""
+"""Fewer faults, where all of them would make a default scope too large."""
 
 
 def triggers(
@@ -368,22 +368,22 @@ def triggers(
     """Evaluators of one trigger.
 
     Args:
-        made: The programs; a faulty variant of them, perhaps.
+        made: The evaluator class, or a faulty variant.
         summary: One line for people.
         trigger: The trigger.
-        events: What was noticed before.
-        reported: What somebody reports meanwhile, by one after the other.
-        evaluators: How many there are.
+        events: The events noticed before.
+        reported: The events that one reporter reports meanwhile, in order.
+        evaluators: How many evaluators run.
         budget: How many faults may strike the evaluators.
-        moves: How often a minute may pass, in which a claim expires.
-        purge: How somebody purges runs, too; None if nobody does.
-        keep: How long runs are kept then, in microseconds.
+        moves: How often the clock may move a minute, in which a claim expires.
+        purge: The purge program, or None.
+        keep: How long the purge keeps runs, in microseconds.
         attempts_max: How often a run is tried.
-        is_seen: Whether a cron was seen at the beginning of time.
-        size_max: How many bytes a document has at most.
-        passes: How many passes each evaluator makes at most.
-        faults: Which may strike the evaluators.
-        only: The only law that is judged, for one break hides the next; None for all.
+        is_seen: Whether the cron has a cell at the start.
+        size_max: The maximum size of a document, in bytes.
+        passes: The maximum passes of each evaluator.
+        faults: The faults that may strike the evaluators.
+        only: The only law to check, because one violation hides the next; None for all.
     """
     programs = made(
         triggers=(trigger,),
@@ -406,7 +406,10 @@ def triggers(
         Network(means),
     )
     occurrences = tuple(map(stored, events))
-    empty: dict[str, tuple[Document, ...]] = {"crons": (), "invocations": ()}  # what laws read, whatever happens
+    empty: dict[str, tuple[Document, ...]] = {
+        "crons": (),
+        "invocations": (),
+    }  # laws read these even when they are empty
     world = world_with({"occurrences": occurrences, **empty}).write(
         NOTICED, tuple(sorted(doc[ID] for doc in occurrences))
     )
@@ -448,14 +451,14 @@ def rolling(
     passes: int = 2,
     faults: Faults = FAULTS,
 ) -> Scenario:
-    """One evaluator, which knows a trigger on `a`, beside another version's, which waits for `b`, and has a run that failed.
+    """One evaluator knows a trigger on `a`; another version waits for `b` and has a failed run.
 
     Args:
-        made: The program; a faulty variant of it, perhaps.
+        made: The evaluator class, or a faulty variant.
         summary: One line for people.
         budget: How many faults may strike.
         passes: How many passes it makes.
-        faults: Which may strike.
+        faults: The faults that may strike.
     """
     known = triggers(
         made, summary=summary, events=("a1", "b1"), evaluators=1, budget=budget, moves=0, passes=passes, faults=faults
@@ -483,11 +486,11 @@ def rolling(
     )
 
 
-# --- in a transaction -------------------------------------------------------------------------------------------------
+# --- in a transaction -----------------------------------------------------------------------------
 
 
 async def packed() -> None:
-    """The order is marked so."""
+    """Mark the order as packed."""
     await update_one(ORDERS, Eq(ID, "o"), Put(PACKED, True))
 
 
@@ -497,12 +500,12 @@ async def packs(programs: Evaluator) -> None:
 
 
 async def packing(programs: Evaluator) -> bool:
-    """In one transaction, as often as it takes."""
+    """Mark and report in one transaction, repeated as needed."""
     return isinstance(await in_transaction("session", lambda: packs(programs), POLICY), Done)
 
 
 async def looking() -> None:
-    """Somebody else writes into the order, once and not to be sure of it, which may be a conflict."""
+    """Write into the order once, without retries; this may conflict with the transaction."""
     try:
         await update_one(ORDERS, Eq(ID, "o"), Put(SEEN, True))
     except (Ambiguous, NotApplied, NotDurable):
@@ -522,10 +525,10 @@ def beside(
     summary: str = "an order is packed and that reported in one transaction: both or neither, though another writes into the order",
     budget: int = 2,
 ) -> Scenario:
-    """The scenario of a transaction.
+    """A report in a transaction.
 
     Args:
-        pack: How an order is packed, and that it is so reported.
+        pack: Marks an order and reports it.
         summary: One line for people.
         budget: How many faults may strike.
     """
@@ -545,7 +548,7 @@ def beside(
     )
 
 
-# --- of several conditions ----------------------------------------------------------------------------------------------
+# --- of several conditions ------------------------------------------------------------------------
 
 ANY_A: Final = Trigger(task="u", conditions=(OnEvent("a", Equal(Document())),))
 
@@ -557,13 +560,13 @@ def reporting(
     budget: int = 1,
     faults: Faults = REPORTS,
 ) -> Scenario:
-    """The scenario of an event that is sent twice.
+    """An event that is reported twice.
 
     Args:
-        made: The programs; a faulty variant of them, perhaps.
+        made: The evaluator class, or a faulty variant.
         summary: One line for people.
         budget: How many faults may strike.
-        faults: Which may strike.
+        faults: The faults that may strike.
     """
     programs = made(triggers=(ON_A, ANY_A), next_after=next_minute, attempts=2)
     names = ("first", "second")

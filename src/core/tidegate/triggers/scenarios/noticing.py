@@ -1,4 +1,4 @@
-"""An invocation runs and fails while two look for what triggers wait for; each may die or get no answer, and so may the runner."""
+"""An invocation runs and fails while two noticers run. Any of them may die or get no reply."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidegate.triggers.trigger import noticed
 
 Ids: TypeAlias = tuple[str, ...]
 Writing: TypeAlias = Callable[[StatusRecord, Accepted, tuple[Update, ...]], Program[None]]
-"""How a runner writes a change, and that triggers are to hear of it."""
+"""How a runner writes a change and its notice."""
 
 RECORDS: Final = "invocations"
 OCCURRENCES: Final = "occurrences"
@@ -60,17 +60,17 @@ WRITES: Final = Faults(
 
 
 async def written(before: StatusRecord, made: Accepted, updates: tuple[Update, ...]) -> None:
-    """The change and its notice in one write."""
+    """Write the change and its notice in one write."""
     await update_one(RECORDS, unchanged(KEY, before), *updates, *notices(made))
 
 
 def notices(made: Accepted) -> tuple[Update, ...]:
-    """What says that triggers are to hear of a version."""
+    """Return the update that adds the version to the notice."""
     return (Push(NOTICE, made.version),)
 
 
 async def runner(write: Writing) -> None:
-    """It runs the invocation, which fails."""
+    """Run the invocation, which fails."""
     record = viewed(await find_one(RECORDS, Eq(ID, KEY)))
     for target, more in ((status.RUNNING, ()), (status.FAILED, (Put(ERROR, Document.of({"type": "ValueError"})),))):
         assert record is not None
@@ -87,7 +87,7 @@ async def looks(programs: Noticer, passes: int) -> None:
 
 
 def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Documents, and a call that answers when there is a notice."""
+    """Documents, and a call that replies when there is a notice."""
     match effect:
         case Call(name) if name == READY:
             if any(record.has(NOTICE) for record in contents(world, RECORDS)):
@@ -97,7 +97,7 @@ def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 def changed(state: State) -> Ids:
-    """The ids of the occurrences of all that happened up to now."""
+    """Return the ids of the occurrences of all that happened so far."""
     record = state.read(document(RECORDS, KEY))
     assert record is not None
     now = viewed(record)
@@ -107,12 +107,12 @@ def changed(state: State) -> Ids:
 
 
 def there(state: State) -> Ids:
-    """The ids of the occurrences that are stored; nobody lets any fire."""
+    """Return the ids of the stored occurrences; no evaluator fires them here."""
     return tuple(doc[ID] for doc in contents(state, OCCURRENCES))
 
 
 def pending(state: State) -> Ids:
-    """The ids of those that a notice leads to."""
+    """Return the ids of the occurrences that a notice leads to."""
     (record,) = contents(state, RECORDS)
     contexts, _ = happened(record) if record.has(NOTICE) else ((), ())
     return tuple(each.id for context in contexts for each in noticed(CONDITIONS, context, Instant(0)).occurrences)
@@ -142,15 +142,15 @@ def noticing(
     budget: int = 1,
     faults: Faults = WRITES,
 ) -> Scenario:
-    """The scenario.
+    """A runner and some noticers.
 
     Args:
-        made: The program; a faulty variant of it, perhaps.
+        made: The noticer class, or a faulty variant.
         write: How the runner writes.
         summary: One line for people.
-        noticers: How many look.
+        noticers: How many noticers run.
         budget: How many faults may strike.
-        faults: Which.
+        faults: The faults that may strike the noticers.
     """
     programs = made(conditions=CONDITIONS)
     names = ("a", "b", "c")[:noticers]

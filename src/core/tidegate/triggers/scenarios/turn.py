@@ -1,4 +1,4 @@
-"""The task that recovers what is stuck is stuck itself: its runner has died, and no other of it may run beside it."""
+"""The recovery task itself is stuck: its runner has died, and only one run of it may exist."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ WORLD: Final = world_with(
 
 
 def may_run(world: Reads) -> str | None:
-    """The id of one that recovers and is available, if none of them runs: one of them runs at a time."""
+    """Return the id of an available recovery run, if none is running: one runs at a time."""
     core = [record for record in contents(world, RECORDS) if record[TASK] == CORE]
     if any(record[STATUS] in (status.RUNNING, status.RUNNING_RECOVERY) for record in core):
         return None
@@ -78,7 +78,7 @@ def may_run(world: Reads) -> str | None:
 
 
 def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
-    """Documents, and a call that answers when one may run."""
+    """Documents, and a call that replies when a recovery run may start."""
     if effect == Call(READY):
         if (found := may_run(world)) is not None:
             yield world, found
@@ -87,7 +87,7 @@ def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
 
 
 async def worker() -> None:
-    """Runs what recovers, whenever one may run."""
+    """Run the recovery task whenever it may start."""
     for number in range(3):
         key = str(await Call(READY))
         begun = await Transition(RECORDS, INVOCATION, key, status.RUNNING, "w", f"w.{number}").run()
@@ -103,7 +103,7 @@ async def service(made: Turn, turns: int) -> None:
         try:
             await made.work(RUN, token)
         except DutyFailedError:
-            continue  # the next turn does it
+            continue  # the next turn retries
 
 
 def is_free(state: State) -> bool:
@@ -120,13 +120,13 @@ def turn(
     budget: int = 1,
     faults: Faults = ANY,
 ) -> Scenario:
-    """The scenario.
+    """One process with turns beside one worker.
 
     Args:
-        made: What is done in each round; that of a faulty variant, perhaps.
+        made: Makes the steps of a round, or a faulty variant.
         summary: One line for people.
         budget: How many faults may strike.
-        faults: Which, of whoever has the turn.
+        faults: The faults that may strike the process with turns.
     """
     means: Meaning = meaning
     return Scenario(

@@ -1,4 +1,4 @@
-"""Twenty-two ways to get triggers wrong."""
+"""Twenty-two faulty variants of the evaluator."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from tidegate.triggers.trigger_documents import VERSION, loaded_run
 
 
 async def forgets_the_last_run(evaluator: Evaluator) -> None:
-    """All runs that are over are forgotten, the last one of a trigger of all conditions included."""
+    """Purge every finished run, even the last one of a trigger of all conditions."""
     try:
         await StoreTime()
         found = await find_all(evaluator.runs, limit=10)
@@ -65,18 +65,18 @@ async def forgets_the_last_run(evaluator: Evaluator) -> None:
 
 
 async def reported_before(programs: Evaluator) -> bool:
-    """It is reported before the transaction, as a message is that a broker of its own keeps."""
+    """Report before the transaction, like a message to a separate broker."""
     await programs.notice(EventContext("a", "a1"), "r")
     return isinstance(await in_transaction("session", packed, POLICY), Done)
 
 
 def crons(**names: object) -> type[Evaluator]:
-    """The programs, where crons are looked at otherwise."""
+    """Return an evaluator with faulty cron cells."""
     return variant(Evaluator, CronCells=variant(CronCells, **names))
 
 
 def starting(*replacements: tuple[str, str], **names: object) -> type[Evaluator]:
-    """The programs, where runs are started otherwise."""
+    """Return an evaluator with a faulty run starter."""
     return variant(Evaluator, RunStarter=variant(RunStarter, *replacements, **names))
 
 

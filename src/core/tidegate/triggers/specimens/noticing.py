@@ -1,4 +1,4 @@
-"""Ways to miss what became of an invocation."""
+"""Faulty variants of the noticer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidegate.triggers.scenarios.noticing import HEARD, LEFT, NOTHING, RECORDS, 
 
 
 async def told_afterwards(before: StatusRecord, made: Accepted, updates: tuple[Update, ...]) -> None:
-    """The status is written, and then triggers are told: a crash in between, and they never hear of it."""
+    """Write the status, THEN the notice: a crash in between loses the notice."""
     key = Eq(ID, "x")
     await update_one(RECORDS, unchanged("x", before), *updates)
     await update_one(RECORDS, key, *notices(made))

@@ -1,4 +1,4 @@
-"""A turn that does something wrong."""
+"""A faulty variant of the turn."""
 
 from __future__ import annotations
 

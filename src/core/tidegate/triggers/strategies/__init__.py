@@ -1,1 +1,1 @@
-"""Hypothesis strategies for the values of `tidegate.triggers`, one module a subject."""
+"""Hypothesis strategies for the values of `tidegate.triggers`, one module per subject."""

@@ -1,4 +1,4 @@
-"""Conditions, and what happened: of few names, so that the ones hold of the others."""
+"""Strategies for conditions and contexts. Few names, so that conditions often hold."""
 
 from __future__ import annotations
 
@@ -50,25 +50,22 @@ _RESULTS: Final[SearchStrategy[Value]] = st.one_of(_DOCUMENTS, st.sampled_from((
 
 
 def yes(value: Value) -> object:
-    """Pass everything."""
     del value
     return True
 
 
 def no(value: Value) -> object:
-    """Pass nothing."""
     del value
     return False
 
 
 def truthy(value: Value) -> object:
-    """Answer something that is true, and not True."""
+    """Return a value that is true, but not True."""
     del value
     return 1
 
 
 def raises(value: Value) -> object:
-    """Raise."""
     raise ValueError(value)
 
 
@@ -95,7 +92,7 @@ _OF: Final = {**_of("a"), **_of("b")}
 
 
 def filters() -> SearchStrategy[ValueFilter]:
-    """Filters of all kinds, functions that raise or answer nonsense included."""
+    """Filters of all kinds, with functions that raise or return nonsense."""
     return _FILTERS
 
 
@@ -106,11 +103,11 @@ def _simple_conditions() -> SearchStrategy[Condition]:
 
 @st.composite
 def composites(draw: DrawFn, depth_max: int = 2) -> Composite:
-    """Conditions made of others: all of one source, or any of several; composites of composites included.
+    """Composites: ALL over one source, or ANY over several, with nesting.
 
     Args:
         draw: Hypothesis's.
-        depth_max: How deep they are nested.
+        depth_max: The maximum nesting depth.
     """
     logic = draw(st.sampled_from(Logic))
     parts = _OF[draw(st.sampled_from(tuple(_OF)))]
@@ -120,7 +117,6 @@ def composites(draw: DrawFn, depth_max: int = 2) -> Composite:
 
 
 def conditions() -> SearchStrategy[Condition]:
-    """Conditions of every kind."""
     return st.one_of(_simple_conditions(), composites())
 
 
@@ -135,18 +131,12 @@ _HAPPENED: Final[dict[Kind, SearchStrategy[Context]]] = {
 
 
 def contexts() -> SearchStrategy[Context]:
-    """What happened, of every kind."""
     return st.one_of(*_HAPPENED.values())
 
 
 @st.composite
 def contexts_of(draw: DrawFn, condition: Condition) -> Context:
-    """What happened at a source of a condition, so that it often holds.
-
-    Args:
-        draw: Hypothesis's.
-        condition: The condition.
-    """
+    """Contexts from a source of a condition, so that it often holds."""
     kind, name = draw(st.sampled_from(sorted(sources(condition), key=_by_name)))
     drawn = draw(_HAPPENED[kind])
     if isinstance(drawn, EventContext):

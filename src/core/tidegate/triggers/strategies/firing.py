@@ -1,4 +1,4 @@
-"""What a pass may find: triggers, occurrences, and runs in every state, as passes before it have left them."""
+"""Strategies for a pass: triggers, occurrences, and runs in every state."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ON: Final = {code: Trigger(task="t", conditions=(OnEvent(code),)).condition_ids
 
 @attrs.frozen
 class Found:
-    """What a pass finds.
+    """The input of a pass.
 
     Attributes:
-        triggers: The triggers that are registered; the runs may be of others.
-        occurrences: What waits.
-        runs: What was claimed, in every state.
+        triggers: The registered triggers; runs may belong to others.
+        occurrences: The waiting occurrences.
+        runs: Claimed runs, in every state.
         now: The time.
     """
 
@@ -37,12 +37,12 @@ class Found:
 
 
 def claims() -> SearchStrategy[Claims]:
-    """How runs are claimed: short expiries, few attempts."""
+    """Claim settings: short expiries, few attempts."""
     return st.builds(Claims, expiry=st.integers(1, 9), attempts_max=st.integers(1, 3))
 
 
 def event_triggers() -> SearchStrategy[Trigger]:
-    """Triggers of one to three codes of events, of any or of all within a short time."""
+    """Triggers of one to three event codes; ANY, or ALL within a short time."""
     codes = st.lists(st.sampled_from(_CODES), min_size=1, max_size=3, unique=True)
     return st.builds(
         Trigger,
@@ -54,17 +54,17 @@ def event_triggers() -> SearchStrategy[Trigger]:
 
 
 def event(code: str, number: int) -> Occurrence:
-    """The event of a code that was seen at an instant.
+    """Return the occurrence of an event.
 
     Args:
         code: One of a, b and c.
-        number: The instant, and which event it is.
+        number: The instant, and the number in the event's id.
     """
     return Occurrence(_ON[code], EventContext(code, f"{code}{number}"), Instant(number))
 
 
 def events(size_max: int = 8) -> SearchStrategy[tuple[Occurrence, ...]]:
-    """Events that were seen one after the other, close together and far apart."""
+    """Events seen one after the other, close together and far apart."""
     drawn = st.lists(st.tuples(st.sampled_from(_CODES), st.sampled_from((1, 1, 2, 5))), max_size=size_max)
     return drawn.map(_seen)
 
@@ -79,7 +79,6 @@ def _seen(drawn: Sequence[tuple[str, int]]) -> tuple[Occurrence, ...]:
 
 @st.composite
 def states(draw: DrawFn) -> RunState:
-    """What may have become of a run."""
     at = Instant(draw(st.integers(0, 40)))
     some: tuple[RunState, ...] = (
         Held("p", at),
@@ -102,11 +101,7 @@ def runs(draw: DrawFn) -> TriggerRun:
 
 @st.composite
 def found(draw: DrawFn) -> Found:
-    """What passes before have left: some of what could fire was claimed, and some of that is settled.
-
-    Args:
-        draw: Hypothesis's.
-    """
+    """Leftovers of earlier passes: some firings were claimed, and some of those are settled."""
     triggers = tuple(draw(st.lists(event_triggers(), max_size=4, unique_by=lambda each: each.id)))
     seen, made = draw(events()), dict[str, TriggerRun]()
     for _ in range(draw(st.integers(0, 4))):

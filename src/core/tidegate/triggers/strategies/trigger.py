@@ -1,4 +1,4 @@
-"""Triggers, what makes their arguments, and occurrences of their conditions."""
+"""Strategies for triggers, providers, and occurrences of their conditions."""
 
 from __future__ import annotations
 
@@ -16,22 +16,19 @@ from tidegate.triggers.trigger import FirstOf, FromAll, FromContext, Occurrence,
 
 
 def described(context: Context) -> object:
-    """Answer a dict that says what happened."""
     return {"context": str(context)}
 
 
 def counted(contexts: tuple[Context, ...]) -> object:
-    """Answer a document that says how much happened."""
     return Document((("contexts", len(contexts)),))
 
 
 def nothing(contexts: object) -> None:
-    """Answer no document."""
+    """Return no document."""
     del contexts
 
 
 def fails(contexts: object) -> object:
-    """Raise."""
     raise LookupError(contexts)
 
 
@@ -47,18 +44,13 @@ _PROVIDERS: Final[SearchStrategy[Provider]] = st.one_of(
 
 
 def providers() -> SearchStrategy[Provider]:
-    """Providers of every kind, those that raise or answer nonsense included."""
+    """Providers of every kind, with functions that raise or return nonsense."""
     return _PROVIDERS
 
 
 @st.composite
 def triggers(draw: DrawFn, tasks: SearchStrategy[str] = st.sampled_from(("t", "u"))) -> Trigger:  # noqa: B008  immutable
-    """Triggers of one to three conditions.
-
-    Args:
-        draw: Hypothesis's.
-        tasks: The tasks that they start.
-    """
+    """Triggers of one to three conditions."""
     return Trigger(
         task=draw(tasks),
         conditions=tuple(draw(st.lists(conditions(), min_size=1, max_size=3, unique_by=condition_id))),
@@ -70,11 +62,11 @@ def triggers(draw: DrawFn, tasks: SearchStrategy[str] = st.sampled_from(("t", "u
 
 @st.composite
 def occurrences(draw: DrawFn, of: Trigger | None = None) -> Occurrence:
-    """Something that happened where a condition may hold.
+    """Occurrences of a trigger's conditions, or of any; the condition may not hold.
 
     Args:
         draw: Hypothesis's.
-        of: Whose conditions; None for any.
+        of: The trigger; None for any conditions.
     """
     condition = draw(conditions() if of is None else st.sampled_from(of.conditions))
     context = draw(st.one_of(contexts_of(condition), contexts()))
