@@ -99,7 +99,6 @@ class Running:
     """A command carried out by a program.
 
     Attributes:
-        command: The command.
         node: The state of its program.
         until: The end of its sleep.
         come: The progress of its request, if the store takes several steps.
@@ -141,7 +140,6 @@ class Machine:
     """A reducer as a value.
 
     Attributes:
-        state: Its state.
         commands: Commands not begun.
         arrived: Events of completed commands, not received yet.
         stuck: Commands whose user code never returns.
@@ -174,9 +172,6 @@ class ReducerProcess:
     """A process that runs a reducer. Its cell holds a Machine, Crashed, or Raised after an error.
 
     Attributes:
-        name: Its lane.
-        first: Its first state.
-        step: The reducer.
         event_for: Makes the event of a completed command.
         faults: The faults that may occur.
         meaning: Of its commands.
@@ -552,8 +547,6 @@ class Crash:
     """A process of several reducers crashes and loses its memory.
 
     Attributes:
-        name: Its lane.
-        reducers: Its reducers.
         dead: Shows the crash to others.
     """
 
@@ -582,7 +575,6 @@ class Restart:
     """A crashed process starts again, with an empty memory.
 
     Attributes:
-        name: Its lane.
         reducers: Start in their first states.
         dead: Shows the crash to others.
         prepared: Prepares the world for them, for example with stored values.

@@ -61,9 +61,7 @@ class Report:
         scenario: Its name.
         kind: A design, or a specimen.
         expect: The law that it should break; None for clean.
-        verdict: The verdict.
         reason: Why it is inconclusive, or how a law was broken beyond a bound; else "".
-        law: The broken law, if any.
         states: Distinct states seen; a lower bound for sampled runs.
         transitions: Steps taken, over all paths to each state.
         depth: The number of steps to the farthest state, or of the longest sampled run.

@@ -55,7 +55,6 @@ class Bounds:
     """The bounds of a search. The caller, who has a clock, bounds the seconds: see `Proceed`.
 
     Attributes:
-        states: Distinct states seen.
         depth: Steps from the first state; None for no bound.
         memory: Bytes of the states, without the memory of steps and laws; None for no bound.
     """
@@ -93,8 +92,6 @@ class Progress:
     """The progress of a search.
 
     Attributes:
-        states: Distinct states seen.
-        transitions: Steps taken.
         depth: Steps from the first state.
         waiting: States, or runs, that remain.
         expected: Estimated number of distinct states (`tidegate.sim.sizing`); None if unknown.
@@ -153,11 +150,9 @@ class Search:
     """One attempt at a search, with given widths of slots and a kind of time.
 
     Args:
-        scenario: The scenario.
         packing: The slots of its cells.
         footprints: The cells that each step law read, by name; the search adds to them.
         absolute: Why time is absolute ("" if the scenario demands it); None for relative time.
-        reductions: What it leaves out.
     """
 
     def __init__(
@@ -223,10 +218,6 @@ class Search:
 
     def run(self, bounds: Bounds, proceed: Proceed) -> Explored:
         """Explore every interleaving and fault, breadth first.
-
-        Args:
-            bounds: The bounds of the search.
-            proceed: Receives the progress; returns whether to continue.
 
         Returns:
             The result. A path to a broken law is a shortest one.

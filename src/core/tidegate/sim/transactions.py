@@ -81,7 +81,6 @@ class Open:
 
     Attributes:
         owner: The process that began it.
-        written: Its writes, cell by cell.
         was: The values from before the first write of others since it began, by cell.
         claims: Its entries in unique indexes.
         taken: Entries in unique indexes that others have made since it began.
@@ -144,13 +143,7 @@ def open_transactions(world: World) -> Iterator[tuple[str, Known, Open]]:
 
 
 def put(world: World, cell: Cell[V], value: V, claims: Callable[[], tuple[Claim, ...]] = tuple) -> World:
-    """Write a document or an order of ids.
-
-    Args:
-        world: As the writer sees it.
-        cell: The cell to write.
-        value: Its new value.
-        claims: Makes the entries in unique indexes.
+    """Write a document or an order of ids; `claims` makes its entries in unique indexes.
 
     Raises:
         Waits: An open transaction has written the cell.
@@ -176,13 +169,8 @@ def has_rivals(world: World) -> bool:
 def contend(world: World, cell: Cell[V], claims: tuple[Claim, ...] = ()) -> None:
     """Check for other writers, as each write does before it checks for duplicates.
 
-    Args:
-        world: As the writer sees it.
-        cell: The cell to write.
-        claims: The entries in unique indexes.
-
     Raises:
-        Waits: An open transaction has written it, and the writer is in none.
+        Waits: An open transaction has written the cell or its claims, and the writer is in none.
     """
     place = cast("Cell[object]", cell)
     if isinstance(world, _Inside):
@@ -209,14 +197,7 @@ _LATER: Final = "there is a later transaction"
 def transacted(
     effect: InTransaction[object] | CommitTransaction | AbortTransaction, world: World, who: str, meaning: Meaning
 ) -> Outcomes:
-    """The outcomes of an effect on a transaction.
-
-    Args:
-        effect: The request.
-        world: The current world.
-        who: The process that sends it.
-        meaning: Of operations.
-    """
+    """The outcomes of an effect on a transaction; `meaning` is that of operations."""
     asked = effect.transaction
     now = world.read(known(asked.session))
     number = 0 if now is None else now.number

@@ -494,13 +494,7 @@ def target(part: Part) -> Key | None:
 @final
 @attrs.frozen
 class PartsDone:
-    """Progress of a write of many documents.
-
-    Attributes:
-        total: Documents written.
-        refused: Documents refused.
-        failure: The failure that ended it.
-    """
+    """Progress of a write of many documents."""
 
     total: int = 0
     refused: int = 0
