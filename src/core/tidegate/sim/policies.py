@@ -24,7 +24,7 @@ are the same for one seed in every version of Python. They never use the order o
 
 Known not to work
     A clean run proves nothing under any policy. A bug that needs two lanes to alternate exactly has
-        as many change points as steps: PCT is hopeless there, and random finds it.
+    as many change points as steps: PCT is hopeless there, and random finds it.
 
 Sources: Burckhardt and others, "A randomized scheduler with probabilistic guarantees of finding
 bugs" (PCT); Groce and others, "Swarm testing"; Shuttle and Coyote mix such policies in portfolios.

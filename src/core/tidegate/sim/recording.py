@@ -7,8 +7,8 @@ its events; re-execution compares its commands.
 
 A recording is text, one JSON object a line, so a kill can interrupt the writer at any point:
 
-    {"schema": "tidegate/recording@3", "program": "transition", "kind": "program", "arguments":
-    digest, "versions": {...}}
+    {"schema": "tidegate/recording@3", "program": "transition", "kind": "program",
+     "arguments": digest, "versions": {...}}
     {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}
         a program made a request and received a reply
     {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}

@@ -14,8 +14,10 @@ failure is the reply to the command; an error that it raises counts as the reduc
 is a value in the state of its owner (`Running`). So it ends with its owner, and by `Cancel`;
 requests in flight still happen.
 
-    ReducerProcess("consumer", Following(), step, event_for, carried_out=lambda command:
-    plan(command) if isinstance(command, Plan) else None)
+    ReducerProcess(
+        "consumer", Following(), step, event_for,
+        carried_out=lambda command: plan(command) if isinstance(command, Plan) else None,
+    )
 
 Keep reducers small, for example one for each partition: a memo of large states does not fit.
 

@@ -9,8 +9,8 @@ reply). State outside of the frames makes a merge wrong without any replay. So a
              is missed.
     loops    a cycle without an end is repeated
 Fresh programs execute them; each status is compared with the recorded one. Guaranteed: one further
-way into each node is tried, then a second one, and so on, until the replies equal those of the
-search; then some of the remaining edges.
+way into each node is tried, then a second one, and so on, until the runs have as many replies as
+the search; then some of the remaining edges.
 
 A second process with another PYTHONHASHSEED executes the same `Case`, which consists of plain
 values and functions (the port `SecondProcess`; adapter:
