@@ -49,7 +49,6 @@ def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = NEAREST_
 
 
 def passing_near(search: Search, path: Path, states_max: int = NEAREST_STATES_MAX) -> Passing | None:
-    """The nearest passing run, by a search that has followed the failing one."""
     found = next(_passing(search, path, states_max), None)
     return None if found is None else Passing(found[0], unchosen(steps_of(search, found[1])))
 
@@ -112,7 +111,6 @@ def _sound(search: Search, state: Packed, could: Sequence[_Move], seen: set[Pack
 
 
 def _holds(search: Search, state: Packed, after: Packed, rest_laws: Sequence[Always] = ()) -> bool:
-    """Whether the laws hold; False if one raises."""
     try:
         if any(law.broken_by([after]) is not None for law in (*search.laws, *rest_laws)):
             return False

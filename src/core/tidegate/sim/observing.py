@@ -18,7 +18,6 @@ V = TypeVar("V")
 
 
 def seen(what: str, empty: V) -> Cell[V]:
-    """The cell of an observer."""
     return Cell(("seen", what), empty)
 
 

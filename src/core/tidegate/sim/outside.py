@@ -427,7 +427,6 @@ class _Walk:
                     self.push(referents(item), label)
 
     def visit_arguments(self, call: partial[object]) -> None:
-        """Name arguments of a user's function as its parameters."""
         function = call.func
         if isinstance(function, FunctionType) and not is_library(
             function.__module__ or "", function.__code__.co_filename, self.own
@@ -562,7 +561,6 @@ class _Walk:
             self.clocks.add(path)
 
     def place_random(self, label: str, source: object) -> None:
-        """Note the generator behind functions of the module `random`."""
         generator = getattr(source, "__self__", None)
         if hasattr(generator, "getstate"):
             self.places.setdefault((id(generator), "getstate"), (label, _State(generator), "state"))
@@ -597,8 +595,6 @@ class _Walk:
 @final
 @attrs.frozen(eq=False)
 class _State:
-    """A random generator; its state is a value."""
-
     generator: object
 
     @property
@@ -607,7 +603,6 @@ class _State:
 
 
 def _imported(name: str, level: int, space: Mapping[str, object]) -> ModuleType | None:
-    """The module of an `import`; None before it is executed."""
     if level:
         package = str(space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]).split(".")
         name = ".".join([*package[: len(package) + 1 - level], *filter(None, (name,))])
@@ -630,7 +625,6 @@ def _is_source(module: ModuleType) -> bool:
 
 
 def _is_plain(item: object) -> bool:
-    """Whether it is a number, a text, or a tuple of these."""
     return type(item) in ATOMS or (type(item) is tuple and all(map(_is_plain, item)))
 
 

@@ -167,7 +167,6 @@ def _law(run: Object) -> str:
 
 
 def _found(json_: Json, *names: str) -> Json:
-    """The nested member; None if absent."""
     for name in names:
         json_ = json_.get(name) if isinstance(json_, dict) else None
     return json_

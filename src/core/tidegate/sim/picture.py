@@ -75,7 +75,6 @@ def status(process: ProcessActor, place: object) -> Value:
 
 
 def _planted(tree: _Branch, like: Value) -> Document:
-    """The tree as a document, with its keys ordered as in `like`, new ones last."""
     before = like if isinstance(like, Document) else _EMPTY
     old = [key for key, _ in before.items if key in tree]
     keys = [*old, *(key for key in tree if key not in old)]
@@ -93,7 +92,6 @@ def _named_notes(value: object) -> Value:
 
 
 def printable_key(name: str) -> str:
-    """The name as a key that documents can have."""
     return name if name.isprintable() else show(name)
 
 

@@ -68,7 +68,6 @@ def _meant(query: CountRecords, world: World) -> tuple[Document, ...]:
 
 
 def _page(query: FindChanged | FindOrphaned, docs: tuple[Document, ...]) -> tuple[Document, ...]:
-    """The next documents, by id."""
     begin = [in_order(each) for each in query.after]
     ordered = sorted(docs, key=lambda doc: in_order(doc[_KEY]))
     later = (doc for doc in ordered if not begin or in_order(doc[_KEY]) > begin[0])

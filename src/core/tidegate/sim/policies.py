@@ -69,7 +69,6 @@ class Decision(NamedTuple):
 
     Attributes:
         actor: The number of its actor.
-        fault: Its fault, if any.
         which: Its number among the actor's steps of this kind.
     """
 
@@ -110,7 +109,6 @@ class Menu:
         put("places", {decision: at for at, decision in enumerate(self.decisions)})
 
     def parted(self, drawn: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The steps without a fault, and the faults of the drawn kinds."""
         drawn &= self.kinds
         found = self.without.get(drawn)
         if found is None:
@@ -258,7 +256,6 @@ class Pct:
         return self.promised(shape)
 
     def promised(self, shape: Shape) -> str:
-        """How often a run finds a bug of its depth, on average."""
         measured = f"{shape.lanes} lanes, {shape.steps} steps"
         return (
             f"{self.name} ({measured}: a bug of depth {self.depth} in at least 1 of {shape.one_in(self.depth):,} runs)"
@@ -274,7 +271,6 @@ class Swarm:
     needs_shape: bool = attrs.field(default=False, init=False)
 
     def drawn(self, generator: Generator) -> tuple[int, float]:
-        """The kinds as bits, and the rate."""
         return generator.getrandbits(_DRAWN_BITS), _RATES[int(generator.random() * len(_RATES))]
 
     def begin(self, generator: Generator, shape: Shape) -> Pick:  # noqa: ARG002  any run will do

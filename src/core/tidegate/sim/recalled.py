@@ -78,8 +78,6 @@ def calls(space: Space, steppers: Iterable[Stepper], states: Sequence[Packed]) -
 @final
 @attrs.frozen(eq=False)
 class _Recorded:
-    """Records the calls of a function."""
-
     function: Callable[..., object]
     calls: list[tuple[tuple[object, ...], object]] = attrs.field(factory=list)
 
@@ -92,8 +90,6 @@ class _Recorded:
 @final
 @attrs.frozen(eq=False)
 class _Meant:
-    """Records the calls of a meaning with their worlds."""
-
     meaning: Meaning
     calls: list[tuple[Effect[object], Plain, str]] = attrs.field(factory=list)
 
@@ -106,8 +102,6 @@ class _Meant:
 @final
 @attrs.frozen(eq=False)
 class _Prepared:
-    """Records the worlds in which a restart is prepared."""
-
     prepared: Callable[[World], World]
     calls: list[tuple[Plain]] = attrs.field(factory=list)
 
@@ -256,7 +250,6 @@ def _again(
 
 
 def _recording(actor: Actor, functions: Mapping[str, object]) -> Actor:
-    """The actor with recording functions and its known programs."""
     if not functions or not type(actor).__module__.startswith("tidegate."):
         return actor
     again: Actor = attrs.evolve(actor, **functions)  # type: ignore[misc]  # by the names of its fields
@@ -268,7 +261,6 @@ def _recording(actor: Actor, functions: Mapping[str, object]) -> Actor:
 
 
 def _spread(keys: Sequence[int], most: int) -> Sequence[int]:
-    """Evenly spread samples."""
     return keys[:: -(-len(keys) // most) or 1]
 
 

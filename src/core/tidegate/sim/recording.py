@@ -91,7 +91,6 @@ class Recording:
         arguments: A digest of its arguments.
         version: The version of tidegate that recorded it.
         python: The version of Python that recorded it.
-        entries: Requests and replies.
         is_whole: Whether the run ended by itself.
         damage: The damage of its last line, or "".
     """
@@ -121,7 +120,6 @@ def replied(number: int, effect: Effect[object], reply: object, hide: Hide) -> s
 
 
 def ended(number: int, effect: Effect[object], error: BaseException, hide: Hide) -> str:
-    """The line of an effect during which the run was ended."""
     return _line({**asked(number, effect, "effect", hide), "ended": type(error).__name__})
 
 
@@ -130,7 +128,6 @@ def handled(number: int, event: object, commands: Iterable[Effect[object]], hide
 
 
 def last(number: int) -> str:
-    """The line of a run that ended by itself."""
     return _line({"end": number})
 
 
@@ -156,7 +153,6 @@ def _without_secrets(item: object, plain: Json) -> str:
 
 
 def _classes_in(item: object) -> Classes:
-    """The classes of a value and of its parts."""
     todo, found = [item], set[type]()
     while todo:
         value = todo.pop()
@@ -234,7 +230,6 @@ def _parsed(text: str, number: int) -> dict[str, object]:
 
 
 def _of_today(found: dict[str, object], number: int) -> dict[str, object]:
-    """Convert a line of an older version to the present form."""
     try:
         return {"commands" if key == "wishes" else key: upgraded(item) for key, item in found.items()}
     except RecursionError as error:

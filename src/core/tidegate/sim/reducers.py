@@ -175,8 +175,6 @@ class ReducerProcess:
 
     Attributes:
         event_for: Makes the event of a completed command.
-        faults: The faults that may occur.
-        meaning: Of its commands.
         split: Commands whose completion others may see before the reducer receives the event.
         is_timer: Commands that complete only by a stall.
         at_once: Commands that complete when made, without an event.
@@ -251,7 +249,6 @@ class ReducerProcess:
         return tuple(self.behaviours.values())
 
     def is_busy(self, world: World) -> bool:
-        """Whether it continues by itself."""
         here = world.read(self.place)
         is_at_rest = not isinstance(here, Machine) or here == Machine(here.state)
         return not is_at_rest or (isinstance(here, Machine) and bool(world.read(inbox(self.name))))
@@ -502,7 +499,6 @@ class ReducerProcess:
 
 
 def _made(machine: Machine) -> tuple[Effect[object], ...]:
-    """Commands that are one request and have not completed."""
     return (*machine.commands, *machine.stuck, *(each.command for each in machine.begun))
 
 
@@ -529,7 +525,6 @@ V = TypeVar("V")
 
 
 def _without(items: tuple[V, ...], item: V) -> tuple[V, ...]:
-    """Remove the identical item."""
     index = next(index for index, other in enumerate(items) if other is item)
     return items[:index] + items[index + 1 :]
 

@@ -14,7 +14,6 @@ from tidegate.sim.trace import Breach, Trace, TraceStep
 
 
 def render(trace: Trace) -> str:
-    """The trace as text: a line for each step, and its changes below."""
     width = max((len(mover.name) for mover in trace.movers), default=0)
     lines = [
         f"{one_line(trace.scenario)}: "
@@ -45,14 +44,12 @@ def _raised_after(trace: Trace) -> str:
 
 
 def _for_ever(trace: Trace) -> str:
-    """The waiting or looping processes, and the steps that repeat."""
     why = f"; {one_line(trace.why)}" if trace.why else ""
     first = len(trace.steps) - trace.loop + 1
     return f"{why}, steps {first} to {len(trace.steps)} again and again" if trace.loop else why
 
 
 def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
-    """The lines of a step and its changes; `width` is that of the column of names."""
     fault = f"  [{one_line(step.fault)}]" if step.fault else ""
     lines = [f"{number:>4}  {one_line(step.process):<{width}}  {one_line(step.event)}{fault}"]
     if seen := patch_line(tuple(change for change in step.patch if not is_routine(change))):
@@ -61,7 +58,6 @@ def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
 
 
 def state_lines(state: Document) -> list[str]:
-    """A line for each value of a state, with its path."""
     return [f"{one_line(path)} = {show(value)}" for path, value in _leaves("", state)]
 
 

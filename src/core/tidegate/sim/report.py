@@ -59,19 +59,14 @@ class Report:
 
     Attributes:
         scenario: Its name.
-        kind: A design, or a specimen.
         expect: The law that it should break; None for clean.
         reason: Why it is inconclusive, or how a law was broken beyond a bound; else "".
         states: Distinct states seen; a lower bound for sampled runs.
-        transitions: Steps taken, over all paths to each state.
         depth: The number of steps to the farthest state, or of the longest sampled run.
         unmerged: Where programs could not be compared, and why; the search is sound there, but
             slower.
         faults: Transitions that were faults, by kind.
         budget: The most faults in one run.
-        goals: Whether each goal was reached.
-        laws: The number of laws checked.
-        time: The kind of time.
         seed: Of sampled runs; None otherwise.
         policy: Of sampled runs; "" otherwise.
         trace: The counterexample.
@@ -112,7 +107,6 @@ class Report:
 
     @property
     def breach(self) -> Breach:
-        """How the law is broken."""
         return Breach.NONE if self.trace is None else self.trace.breach
 
     @property
@@ -388,6 +382,5 @@ def _confirmed(trace: Trace, fresh: Search) -> Trace:
 
 
 def _is_of_a_history(found: Explored | Sampled) -> bool:
-    """Whether the broken law is that a history is linearizable."""
     law = found.broken and found.search.scenario.always.get(found.broken.law)
     return isinstance(law, Linearizable)

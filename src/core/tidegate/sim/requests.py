@@ -105,8 +105,6 @@ class Asker:
 
     Attributes:
         name: The process.
-        meaning: Of its requests.
-        faults: The faults that may occur.
         host: Its machine.
         at: The progress of its request.
     """
@@ -172,8 +170,6 @@ def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Ask
 
 
 def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
-    """Faults of the network."""
-
     def may(kind: Fault, happened: World) -> World | None:
         return spent(happened, kind) if asker.faults.strikes(kind, effect) else None
 
@@ -232,7 +228,6 @@ def _all_done(some: Iterable[Part], world: World, asker: Asker) -> list[World]:
 
 
 def under_way(world: World, who: str, effect: Effect[object], come: Halfway | None = None) -> World:
-    """Let the request arrive, or continue, at any later point."""
     return world.write(FLIGHT, by_text((*world.read(FLIGHT), Flying(who, effect, come))))
 
 
@@ -256,7 +251,6 @@ def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Trouble
 
 
 def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
-    """Earlier values that differ from the newest."""
     told = [newest for _, newest in outcomes]
     for member in behind(world):
         for _, reply in asker.meaning(effect, member, asker.name):

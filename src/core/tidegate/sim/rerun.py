@@ -63,7 +63,6 @@ class ProgramRun(NamedTuple):
 
     Attributes:
         life: The number of its life.
-        first: Its first node.
         steps: Its replies, each with the next node.
         loop: Further steps, which repeat.
         times: How often they repeat.
@@ -113,7 +112,6 @@ class _Plan:
         self.further = _FURTHER_MAX
 
     def run(self, life: int, way: Sequence[int], key: _Key | None) -> ProgramRun:
-        """A run along the way, then by `key`, then by all replies in turn."""
         nodes, steps, at = self.automaton.nodes, list[tuple[object, int]](), way[0]
         for number in way[1:]:
             came = nodes[number].came
@@ -135,7 +133,6 @@ class _Plan:
         return ProgramRun(life, way[0], tuple(steps))
 
     def next_of(self, at: int) -> _Key | None:
-        """The next reply at the node; None if none is known."""
         if at not in self.onward:
             self.onward[at] = cycle(self.automaton.nodes[at].edges)
         return next(self.onward[at], None)
@@ -253,7 +250,6 @@ class ProgramCase:
         birth: Makes a new run for a life.
         statuses: The status at each node.
         lines: The line of the request at each node.
-        runs: The runs to execute.
     """
 
     process: str
@@ -300,7 +296,6 @@ class ProgramCase:
         return None
 
     def shortened(self, replies: int) -> ProgramCase:
-        """The first runs, up to this many replies."""
         sums = accumulate(run.replies for run in self.runs)
         runs = tuple(run for run, given in zip(self.runs, sums, strict=True) if given <= replies) or self.runs[:1]
         met = _met(runs)
@@ -340,8 +335,6 @@ class CallCase:
         process: The name of its process, if any.
         what: Its role, for example `step`.
         line: Its line in the source.
-        function: The function.
-        calls: Arguments and results.
     """
 
     process: str
@@ -355,7 +348,6 @@ class CallCase:
         return self.process or self.what
 
     def execute(self) -> Mismatch | None:
-        """Call the function again and compare."""
         for arguments, result in self.calls:
             try:
                 again = self.function(*arguments)

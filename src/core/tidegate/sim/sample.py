@@ -65,14 +65,12 @@ class Sampled:
     """The results of the runs.
 
     Attributes:
-        search: Decodes the states of a path.
         broken: The law that a run broke, if any.
         seed: Of that run, or of all.
         policy: Of that run, with its draws; or of all, with PCT's guarantee if it is the only one.
         states: Distinct states seen, at least.
         depth: Steps of the longest run.
         faults: Steps that were faults, by kind.
-        goals: Whether each goal was reached.
     """
 
     search: Search
@@ -211,8 +209,6 @@ def portfolio(
 
 
 def _after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
-    """The progress of all runs from that of a piece."""
-
     def report(piece: Progress) -> bool:
         states, depth = max(done.states, piece.states), max(done.depth, piece.depth)
         waiting = runs - done.runs - piece.waiting
@@ -248,7 +244,6 @@ class Sampler:
         return self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), _MEASURED_STEPS).steps)
 
     def alone(self, run: Callable[[Walks], T]) -> T:
-        """Run it, and again in absolute time if necessary."""
         try:
             return self.at_first.run(run)
         except InstantRefused as refused:
@@ -336,7 +331,6 @@ class Sampler:
 
 
 def _offers(search: Search, state: Packed) -> list[Fault]:
-    """The faults possible in the state."""
     try:
         kinds = [search.space.kinds.faults[remembered(stepper, state)[0]] for stepper in search.steppers]
     except BrokenStep:  # the state before a step that breaks a law
@@ -346,8 +340,6 @@ def _offers(search: Search, state: Packed) -> list[Fault]:
 
 @final
 class _Walker:
-    """Walks in one kind of time, in a search with sufficient widths."""
-
     def __init__(self, scenario: Scenario, absolute: str | None) -> None:
         self.attempts = Attempts(scenario, absolute)
         self.walks: Walks | None = None

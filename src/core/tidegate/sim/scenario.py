@@ -108,7 +108,6 @@ class ActorStep(NamedTuple):
         label: What happens.
         world: The world after it.
         must: It happens in the end, unless another step disables it. A fault never must.
-        fault: Its fault, if any.
     """
 
     label: Label
@@ -245,7 +244,6 @@ def by_itself(world: World) -> World:
 
 
 def parts_of(law: L | tuple[L, ...]) -> tuple[L, ...]:
-    """The parts of a law, or the law itself."""
     return law if isinstance(law, tuple) else (law,)
 
 

@@ -127,7 +127,6 @@ class Explored:
         cut_short: States at rest, or in an endless loop, perhaps only because the clock had no
             moves left.
         faults: Transitions that were faults, by kind.
-        goals: Whether each goal was reached.
         expected: Expected number of states; None if it ended before an estimate.
     """
 
@@ -318,7 +317,6 @@ class Search:
                 quiet.append(state)
 
     def reached(self, bounds: Bounds, proceed: Proceed, waiting: int) -> str:
-        """The reached bound in words, else ""."""
         if len(self.seen) >= bounds.states:
             return f"{_were(bounds.states, 'state')} seen"
         if bounds.memory is not None and self.memory >= bounds.memory:
@@ -468,11 +466,9 @@ class Search:
         return tuple(run)
 
     def orbit(self, state: Packed) -> set[Packed]:
-        """All states that equal it apart from names."""
         return {state} if self.symmetry is None else {state, *self.symmetry.images(state)}
 
     def leads_to(self, before: Packed, after: set[Packed]) -> list[Packed]:
-        """Those of the states that one step reaches."""
         steps = (step for stepper in self.steppers for step in remembered(stepper, before)[1])
         return [before + step for step in steps if before + step in after]
 

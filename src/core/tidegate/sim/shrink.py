@@ -105,7 +105,6 @@ class Run:
 
     @property
     def size(self) -> tuple[int, int, int, int]:
-        """The order of runs by size."""
         return self.steps, self.faults, len(self.actors), self.switches
 
 
@@ -125,12 +124,10 @@ class Shrunk:
     """The result of shrinking.
 
     Attributes:
-        run: The smallest run found.
         before: Steps of the original run.
         replays: Candidates executed.
         is_minimal: Whether leaving out each single decision was tried.
         shortest: The result of the search for shorter runs.
-        states: States seen by that search.
     """
 
     run: Run
@@ -233,10 +230,8 @@ class Budget:
     """The limits of shrinking.
 
     Attributes:
-        replays_max: Limit of candidates.
         states_max: Limit of states in the search for a shorter run.
         keep: Returns whether to continue.
-        replays: Candidates so far.
     """
 
     replays_max: int
@@ -250,7 +245,6 @@ class Budget:
         check_callable(self.keep, "what answers whether to go on")
 
     def takes(self) -> bool:
-        """Count one more candidate, if allowed."""
         if self.replays >= self.replays_max or not self.keep(self.replays):
             return False
         self.replays += 1
@@ -321,14 +315,11 @@ def replayed(walks: Walks, wanted: Iterable[Decision], law_wanted: str = "") -> 
 
 
 @final
-class _SpentError(Exception):
-    """The budget is spent."""
+class _SpentError(Exception): ...
 
 
 @final
 class _Shrinking:
-    """The smallest run so far, and its candidates."""
-
     def __init__(self, walks: Walks, first: Run, budget: Budget) -> None:
         self.walks, self.best, self.budget = walks, first, budget
         self.tried: set[_Decisions] = set()
@@ -384,7 +375,6 @@ class _Shrinking:
             length //= 2
 
     def without_stretches(self) -> Iterator[_Decisions]:
-        """Leave out neighbouring decisions of one actor, such as a round of a loop."""
         taken = self.best.taken
         for actor in sorted(self.best.actors):
             places = [at for at, decision in enumerate(taken) if decision.actor == actor]
@@ -394,7 +384,6 @@ class _Shrinking:
                     yield tuple(decision for at, decision in enumerate(taken) if at not in out)
 
     def with_other_steps(self) -> Iterator[_Decisions]:
-        """Replace a fault by a step without one."""
         taken = self.best.taken
         for at, decision in enumerate(taken):
             if decision.fault is not None:

@@ -102,7 +102,6 @@ def rounded(states: int) -> str:
 
 
 def _slope(points: Sequence[tuple[float, float, float]]) -> float:
-    """The slope by weighted least squares of points (x, y, weight)."""
     weight = sum(w for _, _, w in points)
     x_mean, y_mean = sum(x * w for x, _, w in points) / weight, sum(y * w for _, y, w in points) / weight
     spread = sum(w * (x - x_mean) ** 2 for x, _, w in points)

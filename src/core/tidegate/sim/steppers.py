@@ -101,12 +101,10 @@ class Overwriting(dict[int, KnownSteps]):
         return entry
 
     def unjudged(self, state: Packed) -> KnownSteps:
-        """The steps without a check of step laws."""
         kind, writes = self.known.get(state & self.looked.bits) or self.look(state)
         return (kind, tuple([put - (state & wrote) for wrote, put in writes])) if writes else IDLE
 
     def look(self, state: Packed) -> tuple[int, tuple[tuple[int, Packed], ...]]:
-        """The kind of the steps, and the bits that each overwrites with their values."""
         taken = list(self.actor.steps(Lens(self.space.packing, state, self.looked, blind=True)))
         kind = self.space.kinds.number(tuple([step.fault for step in taken]), tuple([step.must for step in taken]))
         lenses = [cast("Lens", step.world) for step in taken]
@@ -147,7 +145,6 @@ class Aging(dict[int, KnownSteps]):
         return entry
 
     def unjudged(self, state: Packed) -> KnownSteps:
-        """The steps without a check of step laws."""
         difference = self.later(state)
         return (self.space.kinds.number((None,), (True,)), (difference,)) if difference else IDLE
 

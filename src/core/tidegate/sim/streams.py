@@ -102,7 +102,6 @@ class Kept:
 
     @property
     def end(self) -> int:
-        """One past the number of the newest change."""
         return self.first + len(self.changes)
 
 
@@ -121,7 +120,6 @@ class Stream:
         watched: The collections whose changes it returns.
         others: Collections whose changes only move its position.
         page: The most changes in one page.
-        collection: The collection of the record.
     """
 
     name: str
@@ -145,7 +143,6 @@ class Stream:
     # the record
 
     def begun(self, world: Plain, epoch: int = 0) -> Plain:
-        """Add a record without a history."""
         record = Document.of({ID.name: self.name, EPOCH.name: epoch, _HISTORY.name: 0})
         key: Key = self.name
         there = ids(self.collection)
@@ -158,7 +155,6 @@ class Stream:
         return found
 
     def position(self, world: World) -> Position | None:
-        """The stored position."""
         record = self.record(world)
         if record.has(AFTER):
             return After(record[AFTER])
@@ -208,7 +204,6 @@ class Stream:
         return Page((), position)
 
     def fenced(self, world: World, who: str, where: AllOf, *updates: Update) -> Outcomes:
-        """Write the record; refused if it does not match."""
         self.record(world)
         write = find_one_and_update(self.collection, AllOf((Eq(ID, self.name), where)), *updates)
         for after, reply in perform(write, world, who):
@@ -225,7 +220,6 @@ class Stream:
         yield from self.fenced(world, who, older, Put(_HISTORY, history), Remove(AFTER), Remove(FROM))
 
     def writes(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
-        """Keep the history of a write, write by write."""
         for done, reply, overwritten in noted(otherwise, effect, world, who):
             if any(cell.name == KEPT.name for cell, _ in overwritten):
                 raise Misuse(
@@ -287,7 +281,6 @@ _Changes: TypeAlias = tuple[DocumentChange | None, ...]
 
 
 def _pending(session: str) -> Cell[_Changes]:
-    """The changes made by the open transaction of the session."""
     return Cell(("changes", session), ())
 
 

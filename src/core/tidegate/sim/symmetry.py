@@ -73,11 +73,9 @@ class Renaming:
         return self.words.sub(lambda found: self.names[found[0]], text)
 
     def named(self, *values: object) -> list[str]:
-        """The process names that occur in all of them."""
         return sorted(set.intersection(*({*self.words.findall(plain_text(each))} for each in values)))
 
     def value(self, value: object) -> object:
-        """Rename every name in the value."""
         return mapped(value, self.part, self.text)
 
     def part(self, part: object) -> object:
@@ -138,7 +136,6 @@ class Renaming:
         return self.value(at)
 
     def state(self, state: Packed) -> Packed:
-        """Rename every name in the state."""
         slots = self.space.packing.slots
         if len(self.tables) != len(slots):
             new = list(slots.values())[len(self.tables) :]
@@ -150,7 +147,6 @@ class Renaming:
         return renamed
 
     def cell(self, slot: Slot) -> tuple[str, ...]:
-        """The name of the other's cell for this one."""
         kind, *rest = slot.name
         return (kind, *map(self.text, rest))
 
@@ -186,7 +182,6 @@ class Symmetry:
                 raise self.begun_otherwise(renaming)
 
     def begun_otherwise(self, renaming: Renaming) -> Misuse:
-        """The error that the first world differs between two processes, with the cell."""
         first = self.space.first
         differ = first ^ renaming.state(first)
         slot = next(each for each in self.space.packing.slots.values() if differ & each.mask)
@@ -195,7 +190,6 @@ class Symmetry:
         return _not_alike(*renaming.pair, why, renaming.named((slot.name, held)))
 
     def images(self, state: Packed) -> list[Packed]:
-        """The state under every renaming but the identity."""
         return [renaming.state(state) for renaming in self.renamings]
 
     def least(self, state: Packed) -> Packed:
@@ -215,14 +209,12 @@ class Symmetry:
                     raise self.unlike(renaming)
 
     def unlike(self, renaming: Renaming | None = None) -> Misuse:
-        """The error that the next steps differ."""
         return _not_alike(*(renaming or self.renamings[0]).pair, "in the other's place it has other steps to take")
 
     def after(self, state: Packed) -> list[Packed]:
         return [after for stepper in self.steppers for _, after in stepper.steps(state)]
 
     def renamed(self, run: list[Packed], last: Packed) -> list[Packed]:
-        """The run under the renaming with this last state."""
         renaming = next(renaming for renaming in self.renamings if renaming.state(run[-1]) == last)
         return list(map(renaming.state, run))
 
@@ -243,7 +235,6 @@ def since_the_beginning(world: Plain, groups: tuple[tuple[str, ...], ...]) -> Pl
 
 
 def _others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
-    """Every renaming within the groups but the identity."""
     for chosen in product(*(permutations(group) for group in groups)):
         names = {
             name: other

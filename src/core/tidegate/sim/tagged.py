@@ -190,12 +190,10 @@ def _form_of(kind: type) -> tuple[str, tuple[tuple[str, str], ...] | None, bool]
 
 
 def _names_of_items(kind: type) -> tuple[str, ...] | None:
-    """The names of a named tuple's items; None for other classes."""
     return getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
 
 
 def _name_in(value: object) -> str:
-    """The name of a term: the field of a filter or an update, the name of a call or a note."""
     field: object = getattr(value, "field", None)
     if isinstance(field, Field):
         return field.name

@@ -28,12 +28,7 @@ PIECE: Final = 1_000
 @final
 @attrs.frozen
 class FailedRun:
-    """The first run that broke a law.
-
-    Attributes:
-        run: Its number.
-        law: The law that it broke.
-    """
+    """The first run that broke a law."""
 
     run: int
     law: str
@@ -45,12 +40,9 @@ class Tally:
     """The results of neighbouring runs.
 
     Attributes:
-        runs: Runs made.
         states: Distinct states seen, at least: the most seen in one piece.
-        transitions: Steps taken.
         depth: Steps of the longest run.
         faults: Steps that were faults, by kind, in the order of the kinds.
-        goals: Goals reached.
         is_absolute: Whether some runs needed absolute time.
         failed: The run that broke a law; no later one counts.
         is_cut: The caller ended it before its last run.
@@ -72,7 +64,6 @@ class Tally:
         return self.failed is not None or self.is_cut
 
     def then(self, later: Tally) -> Tally:
-        """Merge with the tally of later runs."""
         if self.is_over:
             return self
         return Tally(
@@ -96,7 +87,6 @@ def counted(faults: Iterable[tuple[Fault, int]]) -> tuple[tuple[Fault, int], ...
 
 
 def merged(tallies: Iterable[Tally]) -> Tally:
-    """Merge tallies that are in the order of their runs."""
     return reduce(Tally.then, tallies, Tally())
 
 

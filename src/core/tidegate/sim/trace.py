@@ -190,14 +190,9 @@ class TraceStep:
     """One step.
 
     Attributes:
-        process: The actor that moved.
         event: The event in words; with the process, the decision that a replay takes.
         fault: Its fault, or "".
-        patch: Its changes.
         at: The time passed after it, in microseconds; None without a clock.
-        kind: The kind of step.
-        choice: The other enabled steps.
-        effects: Its requests to the world.
         truths: The laws whose truth it changed; after the first step, all.
         causes: The numbers of the earlier steps that it depends on directly.
         src: `file.py:line function` of its `await` or decision; "" for none.
@@ -240,12 +235,9 @@ class Trace:
         scenario: The scenario's name, or `path.py:attr` if it is not a shipped one.
         version: The version of tidegate that recorded it.
         law: The law that the last step breaks; "" for none.
-        time: The kind of time.
         seed: Of a sampled run; None for an exhaustive search.
-        movers: The lanes, in order.
         initial: The first state.
         breach: How the law is broken.
-        laws: The laws that were checked.
         policy: The origin of its decisions.
         python: The version of Python that recorded it.
         fingerprint: Of the scenario, as far as known without running it; equal ones begin alike.
@@ -279,16 +271,13 @@ class Trace:
 
     @property
     def faults(self) -> Mapping[str, int]:
-        """The number of faults by kind."""
         return Counter(str(step.fault) for step in self.steps if step.fault)
 
     def states(self) -> Iterator[Document]:
-        """All states with the first one."""
         return states_of(self.initial, self.steps)
 
 
 def states_of(initial: Document, steps: tuple[TraceStep, ...]) -> Iterator[Document]:
-    """All states of a run with the first one."""
     state: Value = initial
     yield initial
     for step in steps:

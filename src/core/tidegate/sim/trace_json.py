@@ -137,7 +137,6 @@ class _Reading:
         return found
 
     def under(self, name: str) -> _Reading:
-        """The member, an object; empty if absent."""
         return _Reading(self.members.get(name, {}), f"{name!r} of {self.where}")
 
     def items(self, name: str, read: Callable[[object], T], *, needed: bool = False) -> tuple[T, ...]:
@@ -147,7 +146,6 @@ class _Reading:
         return tuple(map(read, cast("list[object]", found)))
 
     def kind(self, name: str, kinds: type[E], otherwise: E) -> E:
-        """The member's kind; `otherwise` for one of a later version."""
         return _kind_of(self.text(name, otherwise.value), kinds, otherwise)
 
 

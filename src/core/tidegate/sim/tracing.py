@@ -166,7 +166,6 @@ def _movers(search: Search) -> tuple[Mover, ...]:
 
 
 def _laws_of(search: Search) -> tuple[NamedLaw, ...]:
-    """The checked laws, errors of programs included."""
     scenario = search.scenario
     return (
         *(NamedLaw(name, LawKind.ALWAYS) for name in scenario.always),
@@ -306,7 +305,6 @@ def _fault_of(way: Way) -> str:
 
 
 def _passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Duration:
-    """The time that passes in a step, in microseconds."""
     if lane_of(way.stepper) is not Lane.CLOCK:
         return 0
     if search.space.relative:

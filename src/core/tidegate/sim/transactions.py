@@ -267,7 +267,6 @@ def aborted(world: World, transaction: Transaction) -> World:
 
 
 def interrupted(world: World) -> World:
-    """Abort all open transactions, as an election does."""
     for session, now, _ in tuple(open_transactions(world)):
         world = aborted(world, Transaction(session, now.number))
     return world

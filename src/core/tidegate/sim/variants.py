@@ -114,12 +114,10 @@ def _compiled(
 
 @cache
 def _statements(source: str) -> frozenset[str]:
-    """The statements of a module as texts."""
     return frozenset(_texts(source).values())
 
 
 def _texts(source: str) -> dict[ast.stmt, str]:
-    """The statements of a module with their decorators."""
     lines, body = source.splitlines(), ast.parse(source).body
     first = [min([each.lineno, *(node.lineno for node in _decorators(each))]) for each in body]
     return {each: "\n".join(lines[at - 1 : each.end_lineno]) for each, at in zip(body, first, strict=True)}

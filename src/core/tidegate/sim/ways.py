@@ -49,7 +49,6 @@ def lane_of(stepper: Stepper) -> Lane:
 
 @cache
 def _lanes() -> tuple[tuple[type[object], Lane], ...]:
-    """Kinds of lanes by kind of actor; any other actor is a process."""
     from tidegate.sim.group import Coordinator  # noqa: PLC0415  only traces need it, and it loads the consumer
     from tidegate.sim.streams import Forgetful  # noqa: PLC0415  likewise, the change stream
 
@@ -70,7 +69,6 @@ def event(step: ActorStep) -> str:
 
 
 def effect_of(label: Label) -> Effect[object] | None:
-    """The effect of the step, if any."""
     match label.what:
         case Delivers(request):
             return request.effect

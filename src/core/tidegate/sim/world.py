@@ -209,17 +209,14 @@ FLIGHT: Final = Cell["tuple[Flying, ...]"](("in flight",), ())
 
 
 def place(process: str) -> Cell[object]:
-    """The state of the process."""
     return Cell((PROCESS, process), None)
 
 
 def life(process: str) -> Cell[int]:
-    """The number of restarts of the process."""
     return Cell((LIFE, process), 0)
 
 
 def wakes(process: str) -> Cell[Instant | None]:
-    """The end of the process's sleep."""
     return Cell((WAKES, process), None)
 
 
@@ -231,7 +228,6 @@ def notes(process: str) -> Cell[tuple[tuple[str, object], ...]]:
 
 @lru_cache(CELLS_KEPT)
 def paused(consumer: str) -> Cell[tuple[int, ...]]:
-    """The partitions that the consumer has paused, while it lives and has them."""
     return Cell(("paused", consumer), ())
 
 
@@ -360,7 +356,6 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
 
 
 def _around_held(effect: UpdateOne | BulkUpdate, world: World, who: str, size_max: int) -> tuple[World, World]:
-    """The results if the parts that a transaction blocks come in order, and if they come last."""
     first: World | None = None
     for each in parts(effect, world) if isinstance(effect, BulkUpdate) else ():
         try:
@@ -371,7 +366,6 @@ def _around_held(effect: UpdateOne | BulkUpdate, world: World, who: str, size_ma
 
 
 def _performed(effect: Effect[object], world: World, who: str, size_max: int) -> Outcomes:
-    """As `perform`; raises `Waits` while a transaction blocks it."""
     match effect:
         case FindOne() | FindAll():
             try:
@@ -627,7 +621,6 @@ def _put(world: World, collection: str, doc: Document) -> World:
 def _claims(
     collection: str, indexes: tuple[Fields, ...], before: Document | None, after: Document
 ) -> tuple[Claim, ...]:
-    """The entries that this change adds to unique indexes."""
     return tuple(
         (collection, tuple(field.name for field in index), key)
         for index in indexes
@@ -694,7 +687,6 @@ def pinned(where: Filter) -> Key | None:
 
 
 def _pinned_to(where: Filter) -> frozenset[Key] | None:
-    """The ids of all documents that can match, if the filter names them."""
     match where:
         case Eq(Field("_id"), value):
             return frozenset((cast("Key", value),)) if is_key(value) else None
@@ -732,7 +724,6 @@ def journal(collection: str, key: str) -> Cell[tuple[Document, ...]]:
 def journaled(
     collection: str, key: str, entry: Callable[[Document], Document], otherwise: Meaning = perform
 ) -> Meaning:
-    """A meaning that appends `entry` of each version of one document to its journal."""
     watched = document(collection, key)
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
