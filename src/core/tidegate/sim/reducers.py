@@ -3,10 +3,10 @@
 Commands complete in any order. A reducer receives the events of completed commands in any order,
 and the events of the world (an inbox) in theirs. With `merge`, it may also receive all that have
 arrived in one turn, in each order. If a command is `split`, others may act between its completion
-and the event. If not, a reply that changes nothing, such as an empty page, need not occur; so a
-reducer that polls is at rest. Commands that only read need no split: no actor sees them. A timer
-that fires early is a stall and spends a fault. A reducer can cancel a command that has not
-completed.
+and the event. If not, a reply that changes nothing need not occur: an empty page for a reducer that
+polls, or the reply to a write of the present value. So such a reducer is at rest. Commands that
+only read need no split: no actor sees them. A timer that fires early is a stall and spends a fault.
+A reducer can cancel a command that has not completed.
 
 A command is one effect, or a program of several (`carried_out`), for example a pass over documents.
 Other actors act between its effects, and the reducer's faults apply to them. Its return value or

@@ -1,5 +1,4 @@
-"""The possible results of one request. For each fault, the caller's reply and the state of the
-store:
+"""The possible results of one request: by fault, the caller's reply and the effect on the store.
 
     none            the reply                        done
     unsent          NotApplied                       not done
@@ -8,11 +7,9 @@ store:
     partly done     Ambiguous                        done to some documents of a write of many
     late            Ambiguous                        done at any later point; to many one by one
     duplicate       the reply                        done, and again at any later point
-    not durable     NotDurable                       done, perhaps rolled back
-                    (`tidegate.sim.failover`)
+    not durable     NotDurable                       done; a failover may undo it
     stale read      an earlier value                 not changed
-    refusals        Refused                          not done: user code, sinks, dead letters,
-                    commits
+    refusals        Refused                          not done: user code, sinks, commits
     clocks          another time                     not changed (`tidegate.sim.clocks`)
 
 `tidegate.sim.halfway` has the requests that take several steps.

@@ -4,8 +4,8 @@ steps.
 A step of an actor depends on the few bits of the state that its `steps` read. `masks[place]` holds
 these bits; `memo[state & masks[place]]` holds the differences to the successors. So a search step
 masks, looks up and adds. Masks are observed, not declared. They only grow, which is sound: states
-that agree in more bits agree in fewer. The search does not know programs, faults or Kafka: actors
-over cells are (`tidegate.sim.steppers`). Laws are remembered in the same way
+that agree in more bits agree in fewer. The search does not know programs, faults or Kafka: all of
+these are actors over cells (`tidegate.sim.steppers`). Laws are remembered in the same way
 (`tidegate.sim.judging`).
 
 The search ends when it has seen all states, when a law is broken, or at a bound (`Bounds`). At a

@@ -84,8 +84,7 @@ class Overwriting(dict[int, KnownSteps]):
         self.actor, self.name = actor, actor.name
         self.space, self.laws = space, laws
         # The only mask has all bits: the key is the whole state. The memo is this empty dictionary,
-        # which computes missing keys. So the search loop treats all steppers alike, without a
-        # branch.
+        # which computes missing keys. So the search loop treats all steppers alike.
         self.masks, self.shift, self.low = [-1], 0, 0
         self.looked = Looked()
         self.known: dict[int, tuple[int, tuple[tuple[int, Packed], ...]]] = {}
