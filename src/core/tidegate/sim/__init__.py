@@ -1,32 +1,46 @@
-"""The simulator: explores the interleavings and faults of programs and reducers, and says what it has seen.
+"""The simulator: explores interleavings and faults of programs, and reports its coverage.
 
-Does a protocol keep its laws under every interleaving and fault? If not, what is a shortest run that breaks one? Can that
-run be replayed, shrunk, explained and shown? The names below are for those who write scenarios; the modules have more.
-In which order to read them:
+Does a protocol keep its laws under every interleaving and fault? If not, which shortest run breaks
+one? The simulator replays, shrinks, explains and shows that run. The names below are for authors of
+scenarios; the modules have more. Read them in this order:
 
-    cells, world, scenario, faults, clocks, aging
-                                          what is explored: cells, actors, laws, budgets, time
-    transactions, expiry                  what a transaction sees and keeps, and what ends one that nobody ends
-    automaton, lines, fingerprint, determinism
-                                          a suspended program as a value, and which line of it asks
-    apart, alike                          that programs share nothing but the world, and which processes differ in nothing
-    actors, reducers, requests, halfway, failover  who moves, and what may become of a request
-    group, log, streams, planners         simulated servers: a Kafka group, a partitioned log, a change stream, what planners ask
-    packing, space, judging, steppers     a state as an int; laws and steps, remembered
-    symmetry                              what a search leaves out
-    outside, rerun, recalled, confirming  state outside of programs; runs and calls that are executed again; what is confirmed
-    liveness, sizing, growth, search, attempts
-                                          the exhaustive search
-    policies, sample, tally               random runs
-    exploration, coverage, report         how to explore, and what is answered
-    trace, trace_json, ways, causes, picture, tracing, replay, nearest, shrink, compare, rendering, exports, page
-                                          a counterexample: described, replayed, shrunk, drawn
-    type_names, tagged, recording         runs of production, executed again
-    linearizability, observing, shipping, variants  what scenarios share; bugs as texts in the code that runs
+    cells, world, scenario, faults, clocks, aging:
+        cells, actors, laws, budgets, time
+    transactions, expiry:
+        snapshot isolation, and the end of abandoned transactions
+    automaton, lines, fingerprint, determinism:
+        a suspended program as a value, and the line of its request
+    apart, alike:
+        checks that programs share only the world, and that symmetric processes are alike
+    actors, reducers, requests, halfway, failover:
+        the actors, and the possible results of a request
+    group, log, streams, planners:
+        simulated servers: a Kafka group, a partitioned log, a change stream, queries of planners
+    packing, space, judging, steppers:
+        a state as an int; remembered laws and steps
+    symmetry:
+        states that differ only in names
+    outside, rerun, recalled, confirming:
+        state outside of programs; re-execution of runs and calls; confirmation
+    liveness, sizing, growth, search, attempts:
+        the exhaustive search
+    policies, sample, tally:
+        random runs
+    exploration, coverage, report:
+        options and results of an exploration
+    trace, trace_json, ways, causes, picture, tracing, replay, nearest, shrink, compare, rendering,
+    exports, page:
+        a counterexample: described, replayed, shrunk, drawn
+    type_names, tagged, recording:
+        recorded production runs, executed again
+    linearizability, observing, shipping, variants:
+        shared by scenarios; bugs as replacements in the text of running code
 
-scenario = Scenario(name=..., summary=..., world=world_with({...}), actors=(Process("a", factory(program, "a")), ...),
-                    always={"a law": predicate})
-report = explore(scenario)          # complete, violated (with a shortest counterexample), or inconclusive
+    scenario = Scenario(
+        name=..., summary=..., world=world_with({...}), always={"a law": predicate},
+        actors=(Process("a", factory(program, "a")), ...),
+    )
+    report = explore(scenario)   # complete, violated (with a shortest run), or inconclusive
 """
 
 from tidegate.sim.actors import QUIET, Network, Process, factory, when_quiet

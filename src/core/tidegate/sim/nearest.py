@@ -1,15 +1,14 @@
-"""The nearest passing run: the one that follows a failing run for as long as any does, and breaks no law.
+"""The nearest passing run follows a failing run as long as possible, and breaks no law.
 
-It shows where the run became wrong: up to there all could still have been well. From the last state of the failing run
-backwards, every other step is tried, and from there one way to rest is looked for, depth first, faults last; the first
-that breaks no law is it. What was tried in vain is not tried again from an earlier step, so the whole search costs at most
-one look at each state that it may see.
+It shows where the run became wrong. From the last state backwards, the search tries every other
+step, then looks depth first for a path to rest, faults last. The first path that breaks no law is
+the result. A failed state is not tried again, so each state is visited at most once.
 
-What raises there (a law, a meaning, a program, an instant that relative time refuses) is no passing run, and no error of the
-report: the search for the broken law has not come so far.
+A run that raises there (a law, a meaning, a program, an instant that relative time refuses) does
+not pass. It is no error of the report: the search for the broken law did not reach it.
 
-Known not to work: a scenario that never comes to rest has none; and where the wrong turn is taken early and the scenario
-is large, the search gives up (`NEAREST_STATES_MAX`) and there is none to show.
+Known not to work: a scenario that never rests has none. If the wrong step is early and the scenario
+is large, the search gives up (`NEAREST_STATES_MAX`).
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from tidegate.sim.tracing import Path, steps_of, unchosen
 NEAREST_STATES_MAX: Final = 1_000
 
 _Move: TypeAlias = tuple[bool, bool, Packed]
-"""Is it a fault; may it stay away; and where does it lead?"""
+"""Whether it is a fault, whether it may never happen, and the next state."""
 
 
 def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = NEAREST_STATES_MAX) -> Passing | None:
-    """The nearest passing run, or None if none was found within the bound.
+    """The nearest passing run; None if none was found within the bound.
 
     Args:
         trace: The failing run.
-        scenario: The scenario that it is a run of; a search of its own follows the run, and has room for what it meets.
-        states_max: How many states may be looked at.
+        scenario: Its scenario; a new search, with room for further values, follows the run.
+        states_max: Limit of visited states.
     """
 
     def run(search: Search) -> Passing | None:
@@ -50,7 +49,6 @@ def nearest_passing(trace: Trace, scenario: Scenario, states_max: int = NEAREST_
 
 
 def passing_near(search: Search, path: Path, states_max: int = NEAREST_STATES_MAX) -> Passing | None:
-    """The nearest passing run, by a search that has followed the failing one."""
     found = next(_passing(search, path, states_max), None)
     return None if found is None else Passing(found[0], unchosen(steps_of(search, found[1])))
 
@@ -64,11 +62,11 @@ def _passing(search: Search, path: Path, states_max: int) -> Iterator[tuple[int,
             if rest := _to_rest(search, after, seen, states_max):
                 yield number, (*path[:number], *rest)
         if _rests_well(search, begin, could):
-            yield number, path[:number]  # nothing had to come then
+            yield number, path[:number]  # no step had to follow
 
 
 def _to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) -> Path:
-    """A way from the state to one at rest that breaks no law; empty if there is none."""
+    """A path from the state to one at rest that breaks no law; empty if there is none."""
     way: list[Packed] = []
     todo = [iter(() if state in seen else (state,))]
     while todo:
@@ -88,7 +86,7 @@ def _to_rest(search: Search, state: Packed, seen: set[Packed], states_max: int) 
 
 
 def _following(search: Search, state: Packed) -> list[_Move] | None:
-    """The steps from a state; None where one of them meets what is wrong, to which the search for the broken law never came."""
+    """The steps from a state; None if user code raises in one of them."""
     kinds = search.space.kinds
     found: list[_Move] = []
     try:
@@ -104,14 +102,15 @@ def _following(search: Search, state: Packed) -> list[_Move] | None:
 
 
 def _sound(search: Search, state: Packed, could: Sequence[_Move], seen: set[Packed]) -> Iterator[Packed]:
-    """Where steps lead that break no law and that were not seen, those first that must happen and faults last."""
+    """New states after steps that break no law: first after steps that must happen, last after
+    faults.
+    """
     for _, _, after in sorted(could, key=itemgetter(0, 1)):
         if after not in seen and _holds(search, state, after):
             yield after
 
 
 def _holds(search: Search, state: Packed, after: Packed, rest_laws: Sequence[Always] = ()) -> bool:
-    """Whether laws hold; not where one raises, to which the search for the broken law never came."""
     try:
         if any(law.broken_by([after]) is not None for law in (*search.laws, *rest_laws)):
             return False
@@ -125,11 +124,11 @@ def _holds(search: Search, state: Packed, after: Packed, rest_laws: Sequence[Alw
 
 
 _OURS: Final = (Grew, Overflow)
-"""What ends a search that is not fit for what it meets; another one is begun."""
+"""Errors that restart the search with other widths or footprints."""
 
 
 def _rests_well(search: Search, state: Packed, could: Sequence[_Move] | None) -> bool:
-    """Must nothing happen in the state, and does it break no law about rest? Time cut short is not rest."""
+    """Whether the state breaks no law about rest and is at rest; time cut short is not rest."""
     if could is None or not all(may for _, may, _ in could):
         return False
     return _holds(search, state, state, () if search.space.is_cut_short(state) else search.rest_laws)

@@ -1,6 +1,7 @@
-"""What a perfect observer of one document has seen, kept beside the world: laws are over what happened, too.
+"""The history of one document as a perfect observer sees it, kept in the world for laws.
 
-A fold is cheaper than a journal: it keeps what a law needs, so that states which differ in nothing else are equal.
+A fold is cheaper than a journal: it keeps only the facts that a law needs, so that states which
+differ only in other facts are equal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ V = TypeVar("V")
 
 
 def seen(what: str, empty: V) -> Cell[V]:
-    """Where an observer keeps what it has seen."""
     return Cell(("seen", what), empty)
 
 

@@ -1,23 +1,26 @@
-"""State outside of a program: all that its code reaches besides its frames, and whether that changes while it runs.
+"""State outside of a program: all that its code reaches besides its frames, and whether it changes.
 
-A program may depend on its arguments and on the replies it gets. `reached` walks from the function that starts a program over
-the functions that its code names or imports, what they close over, their defaults and attributes, the globals that they name, the
-attributes of classes and modules, and context variables: functions, classes and modules first, then data. A `Reach` then says
-    which clocks and random numbers the code uses                 `clocks`, `randoms`
-    whether the order of a set, or `hash`, may decide something   `has_sets`
-    what all of that holds now                                    `Reach.snapshot`
-A run that starts with warm caches must leave the snapshot as it was at every await: whatever changes may decide later.
+A program may depend only on its arguments and on replies. `reached` walks from the function that
+starts a program over all functions that its code names or imports, their closures, defaults and
+attributes, the globals that they name, attributes of classes and modules, and context variables. It
+visits functions, classes and modules first, then data. A `Reach` then gives
+    the clocks and random numbers that the code uses    `clocks`, `randoms`
+    whether the order of a set, or `hash`, may matter   `has_sets`
+    the present values of all that                      `Reach.snapshot`
+A run that starts with warm caches must leave the snapshot unchanged at every await: a value that
+changes may decide later.
 
-The walk stops at the standard library, installed packages and tidegate, but not at the packages in which what a scenario names
-is written, for these are the user's wherever they lie; it looks through what holds whatever is put there, such
-as a SimpleNamespace, a Counter, a queue, an event, a buffer or an iterator, and through what calls it, such as a `Linearizable`
-or `when_quiet`. Of a cache of functools only what can change counts. No code of the user's is run, no property, descriptor or
-`__getattr__`, besides `__class__`.
+The walk stops at the standard library, installed packages and tidegate, but not at the packages in
+which the scenario's code is written: these are the user's. It walks through containers such as a
+SimpleNamespace, a Counter, a queue, an event, a buffer or an iterator, and through wrappers such as
+a `Linearizable` or `when_quiet`. Of a functools cache it counts only what can change. It runs no
+user code: no property, descriptor or `__getattr__`, apart from `__class__`.
 
-A clock or a random number is named by the path of attributes that the code follows to it, or by its own name where data holds
-it: a table, a default argument, a class. A table that the code only looks values up in is in no snapshot (`Reach.still`).
+A clock or a random number is named by the path of attributes in the code, or by its own name if
+data holds it: a table, a default argument, a class. A table that the code only looks values up in
+is in no snapshot (`Reach.still`).
 
-Known not to be seen: what is reached by a name that is made at run time (`getattr(module, "na" + "me")`, `sys.modules`), state
+Known not to be seen: names made at run time (`getattr(module, "na" + "me")`, `sys.modules`), state
 inside of extension types, files and the environment.
 """
 
@@ -72,28 +75,28 @@ _ALSO_CLOCKS: Final = frozenset(
     {"process_time", "process_time_ns", "thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns", "times"}
 )
 _CLOCKS_WITHOUT: Final = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
-"""Functions that read the clock where no time is given: where they are called with so many arguments."""
+"""Functions that read the clock if called with this many arguments."""
 _STATE_OF_RANDOM: Final = frozenset({"seed", "getstate", "setstate"})
 _SOURCES: Final = frozenset({"time", "random", "_random", "uuid", "secrets", "os", "posix", "nt", "datetime"})
-"""Modules that clocks and random numbers come from."""
+"""Modules of clocks and random numbers."""
 _ORDERED_BY_HASH: Final = frozenset({"set", "frozenset", "hash"})
 _CODE_MAX: Final = 20_000
-"""How many functions and classes a walk visits."""
+"""Limit of functions and classes visited by a walk."""
 DATA_MAX: Final = 5_000
-"""How many other objects, besides texts, numbers, and tuples of these."""
+"""Limit of other objects, besides texts, numbers, and tuples of these."""
 _WIDE_COST: Final = 8
-"""So many members of a collection of nothing but numbers and texts take as long as another value."""
+"""This many numbers and texts in a collection take as long as one other value."""
 _DEEP_MAX: Final = 6
 _TODO: Final = "keep it in a local of an immutable kind, pass it as an argument, or ask for it with an effect"
 
 _Place: TypeAlias = tuple[str, object, str]
-"""A label, what holds a name (a dictionary, a class, a module), and the name."""
+"""A label, the holder of a name (a dictionary, a class, a module), and the name."""
 
 
 @final
 @unique
 class Cause(Enum):
-    """Why executions differ, most likely."""
+    """The most likely reason why executions differ."""
 
     GLOBAL = "something that outlives a run: a global, a class attribute, a default argument, a cache"
     CLOCK = "a clock"
@@ -112,13 +115,13 @@ class Reach:
         has_sets: It makes or holds sets, or calls hash().
         clocks: The clocks that it uses.
         randoms: The sources of random numbers that it uses.
-        codes: The code of functions that are neither of tidegate nor of a library.
-        named: All places, also those that this code does not change and that hold what cannot change.
-        objects: By id, the mutable objects that the walk met.
-        left_out: The walk met more objects than it visits.
-        still: The places, by number, that hold tables which the code only reads: they are not watched.
-        own: The packages of the user's.
-        cut: Labels of places that a snapshot has not seen whole, for they hold too many values.
+        codes: The code of the user's functions.
+        named: All places, also constant ones.
+        objects: The mutable objects by id.
+        left_out: The walk reached a limit.
+        still: The numbers of places with tables that the code only reads: they are not watched.
+        own: The user's packages.
+        cut: Labels of places with too many values for a snapshot.
     """
 
     places: tuple[_Place, ...]
@@ -135,15 +138,14 @@ class Reach:
 
     @property
     def has_code(self) -> bool:
-        """Is there code of the user's?"""
         return bool(self.codes)
 
     def snapshot(self, left: list[int] | None = None, known: Container[str] = ()) -> tuple[object, ...]:
-        """What each place holds, as values that can be compared.
+        """The value of each place, for comparison.
 
         Args:
-            left: How many values may still be looked at by this snapshot and others; it is lowered.
-            known: Labels of places that are left out.
+            left: How many values this and other snapshots may still visit; the snapshot lowers it.
+            known: Labels of places to leave out.
         """
         tokens: list[object] = []
         for number, (label, holder, name) in enumerate(self.places):
@@ -159,19 +161,17 @@ class Reach:
         return tuple(tokens)
 
     def held(self) -> Iterator[tuple[str, object]]:
-        """The labels of the places, and what they hold."""
         for label, holder, name in self.places:
             if (held := _held(holder, name)) is not _NOTHING:
                 yield label, held
 
     def names(self, holder: object, name: str) -> bool:
-        """Does the code name this place?"""
         return any(each is holder and called == name for _, each, called in self.named)
 
     def changed(
         self, before: tuple[object, ...], left: list[int] | None = None, known: Container[str] = ()
     ) -> tuple[str, ...]:
-        """The labels of the places that have changed since a snapshot, besides those that are known to change."""
+        """The labels of the places that have changed since a snapshot, without the known ones."""
         now = zip(self.places, before, self.snapshot(left, known), strict=True)
         return tuple([label for (label, _, _), one, other in now if label not in known and one != other])
 
@@ -179,15 +179,15 @@ class Reach:
 def differs(
     what: str, process: str, line: str, reach: Reach, changes: Sequence[str] = (), *, is_second: bool = False
 ) -> Nondeterministic:
-    """The error that a program, or another function of a scenario, does not do the same again.
+    """The error that a program, or another function of a scenario, is not deterministic.
 
     Args:
-        what: What it did first, and what it did in another execution.
-        process: The name of its process.
-        line: Where it is written.
-        reach: What its code reaches.
-        changes: What changes outside of it.
-        is_second: The other execution was in a second process, which has another hash seed.
+        what: The two different results.
+        process: Its process.
+        line: Its line in the source.
+        reach: The reach of its code.
+        changes: State outside of it that changed.
+        is_second: The other execution was in a second process with another hash seed.
     """
     randoms = tuple(each for each in changes if each in reach.randoms) or reach.randoms
     if randoms:
@@ -221,27 +221,27 @@ def _held(holder: object, name: str) -> object:
             case ContextVar():
                 return holder.get(_NOTHING)
             case type():
-                return vars(holder).get(name, _NOTHING)  # as it is written, for a descriptor may be the user's
+                return vars(holder).get(name, _NOTHING)  # raw: a descriptor may be user code
             case _:  # a function, a cell
                 return getattr(holder, name, _NOTHING)
-    except ValueError:  # a cell that is empty
+    except ValueError:  # an empty cell
         return _NOTHING
 
 
-# --- what the code reaches ----------------------------------------------------------------------------------------------
+# --- the walk ---------------------------------------------------------------------------------
 
 
 def reached(*roots: object) -> Reach:
     """Walk from functions over all that their code reaches.
 
     Args:
-        roots: What starts a program, or another function of a scenario.
+        roots: Functions that start a program, or other functions of a scenario.
     """
     walk = _Walk(_packages_of(roots))
     for root in roots:
         owner = root.func if isinstance(root, partial) else root
         owner = owner.__self__ if isinstance(owner, MethodType) else owner
-        if not isinstance(owner, CONSTANT):  # an object that is called, and may keep something in itself
+        if not isinstance(owner, CONSTANT):  # a callable object may hold state
             label = type(owner).__name__
             walk.place(label, {label: owner}, label)
         walk.visit(root, "")
@@ -262,7 +262,6 @@ def reached(*roots: object) -> Reach:
 
 
 def objects_at(holder: object, name: str, own: frozenset[str] = frozenset()) -> frozenset[int]:
-    """The ids of the mutable objects that a place holds."""
     walk = _Walk(own)
     walk.push((_held(holder, name),), "")
     walk.go_on()
@@ -270,7 +269,7 @@ def objects_at(holder: object, name: str, own: frozenset[str] = frozenset()) -> 
 
 
 def _packages_of(roots: Iterable[object]) -> frozenset[str]:
-    """The installed packages in which these are written, and what is handed to tidegate with them."""
+    """The installed packages of these functions, and of functions given to tidegate with them."""
     found, seen, todo = set[str](), dict[int, object](), list(roots)
     while todo:
         item = todo.pop()
@@ -301,19 +300,18 @@ def _packages_of(roots: Iterable[object]) -> frozenset[str]:
 
 
 def _is_ours(item: object) -> bool:
-    """Is it a function or a class of tidegate?"""
     return str(getattr(item, "__module__", None)).partition(".")[0] == "tidegate"
 
 
 def _package(module: str, file: str) -> str:
-    """The installed package in which that module lies; "" if in none, such as what a decorator of another package has made."""
+    """The installed package of the module; "" if none, as for a wrapper made by another package."""
     found = INSTALLED.search(file.replace("\\", "/"))
     return found[1] if found and module.partition(".")[0] in (found[1], "__main__") else ""
 
 
 @final
 class _Walk:
-    """Functions, classes and modules are visited before data, which may be a large table."""
+    """Visits functions, classes and modules before data, which may be a large table."""
 
     def __init__(self, own: frozenset[str]) -> None:
         self.own = own
@@ -334,7 +332,7 @@ class _Walk:
         self.randoms: set[str] = set()
 
     def go_on(self) -> None:
-        """Visit what is left, and the modules that data holds, for any code may look up any of its names there."""
+        """Visit the rest. Any code may look up any of its names in modules that data holds."""
         while self.codes_todo or self.todo:
             while (self.codes_todo or self.todo) and not self.left_out:
                 self.visit(*(self.codes_todo or self.todo).popleft())
@@ -345,7 +343,7 @@ class _Walk:
                 self.visit_module(label, module, self.names)
         for label, module in self.modules.items():
             used = self.names & vars(module).keys() if _is_source(module) else set[str]()
-            for name in (used - {label}) or used:  # the code names the module, and it may have a function of that name
+            for name in (used - {label}) or used:  # the code names the module, which may hold a function of that name
                 self.name_source(f"{label}.{name}", vars(module)[name], None)
 
     def push(self, items: Iterable[object], label: str) -> None:
@@ -358,7 +356,7 @@ class _Walk:
                 self.todo.append((item, label))
 
     def may_change(self, place: _Place) -> bool:
-        """Does the code assign to it, or does it hold what can change?"""
+        """Whether the code assigns to the place, or its value is mutable."""
         label, holder, name = place
         if name in self.stored or label in self.stored or isinstance(holder, (ContextVar, _State)):
             return True
@@ -367,14 +365,16 @@ class _Walk:
         return held is not _NOTHING and not is_unused and not is_constant(held, self.own)
 
     def only_reads(self, place: _Place) -> bool:
-        """Is it a table in which the code only looks up immutable values, and that the walk reached by one name?"""
+        """Whether the place is a table of constants, reached by one name, that the code
+        only reads.
+        """
         label, _, name = place
         name = label if name == "cell_contents" else name
         is_written = name in self.stored or label in self.stored or not self.names.isdisjoint(_LOOKERS)
         return not is_written and not self.left_out and 0 < self.depth_of(_held(*place[1:])) <= self.depths.get(name, 0)
 
     def depth_of(self, item: object, deep: int = _DEEP_MAX) -> int:
-        """How many subscripts lead to nothing but immutable values; `DEEP` where something else is held."""
+        """How many subscripts lead to constants only; `DEEP` if there are other values."""
         if _is_plain(item):
             return 0
         if type(item) not in _TABLES or id(item) in self.shared or not deep:
@@ -420,14 +420,13 @@ class _Walk:
             case _ if is_random(item):
                 self.randoms.add(label)
             case _:
-                self.push((getattr_static(item, "__wrapped__", None), type(item)), label)  # of a cache of functools
+                self.push((getattr_static(item, "__wrapped__", None), type(item)), label)  # from a functools cache
                 for name, part in (*fields_of(item, self.own), *_functions_in(item)):
                     self.push((part,), f"{label}.{name}")
                 if is_iterator(item):
                     self.push(referents(item), label)
 
     def visit_arguments(self, call: partial[object]) -> None:
-        """What is given to a function of the user's is named as its parameters are."""
         function = call.func
         if isinstance(function, FunctionType) and not is_library(
             function.__module__ or "", function.__code__.co_filename, self.own
@@ -451,13 +450,7 @@ class _Walk:
         self.visit_code(function.__code__, function.__globals__, bound)
 
     def visit_code(self, code: CodeType, space: dict[str, object], bound: Mapping[str, list[object]]) -> None:
-        """Follow what the code looks up.
-
-        Args:
-            code: It.
-            space: The globals of its module.
-            bound: What is known of the variables of functions around it.
-        """
+        """Follow the lookups of the code; `bound` holds known variables of enclosing functions."""
         names, bound = set(code.co_names), dict(bound)
         self.codes.append(code)
         self.names |= names
@@ -486,7 +479,9 @@ class _Walk:
             self.places.setdefault((id(space), name), (name, space, name))
 
     def found_by(self, lookup: Lookup, space: dict[str, object], bound: Mapping[str, list[object]]) -> Iterator[object]:
-        """What a name or an import leads to; clocks and random numbers on the way are named, and imported modules visited."""
+        """The values of a lookup. It notes clocks and random numbers on the path and visits
+        imported modules.
+        """
         if lookup.level is not None:
             module = _imported(lookup.name, lookup.level, space)
             begun: list[object] = [] if module is None else [module]
@@ -512,14 +507,14 @@ class _Walk:
                     held = _NOTHING  # noqa: PLW2901
                 path = f"{path}.{attribute}"
             if isinstance(held, ModuleType) and not lookup.kept and lookup.level is None:
-                self.modules.setdefault(path, held)  # it is handed on, and others may look something up there
+                self.modules.setdefault(path, held)  # passed on, so other code may look up names there
             if not lookup.kept:
                 self.name_source(path, held, lookup.given)
             if held is not _NOTHING:
                 yield held
 
     def visit_module(self, label: str, module: ModuleType, names: AbstractSet[str]) -> None:
-        """Visit what code with these names may look up in a module of the user's."""
+        """Visit the values that code with these names may look up in a user's module."""
         if is_library(module.__name__, vars(module).get("__file__"), self.own):
             return
         for attribute in sorted(names & vars(module).keys()):
@@ -533,9 +528,9 @@ class _Walk:
         """Note a clock or a source of random numbers.
 
         Args:
-            path: How the code names it; "" if it is reached otherwise.
-            held: What may be one.
-            given: With how many arguments it is called, if that is known.
+            path: Its name in the code; "" if reached otherwise.
+            held: The candidate.
+            given: The number of arguments of its call; None if unknown.
         """
         if isinstance(held, type):
             if any(kind.__module__ == "_random" for kind in held.__mro__) and (
@@ -566,7 +561,6 @@ class _Walk:
             self.clocks.add(path)
 
     def place_random(self, label: str, source: object) -> None:
-        """The generator behind the functions of the module `random`."""
         generator = getattr(source, "__self__", None)
         if hasattr(generator, "getstate"):
             self.places.setdefault((id(generator), "getstate"), (label, _State(generator), "state"))
@@ -594,15 +588,13 @@ class _Walk:
             self.places.setdefault((id(held), ""), (label, held, ""))
         is_new = (id(holder), name) not in self.places
         self.places.setdefault((id(holder), name), (label, holder, name))
-        if is_new and not isinstance(held, ModuleType):  # what the code looks up there is followed
+        if is_new and not isinstance(held, ModuleType):  # `found_by` follows lookups in modules
             self.push((held,), label)
 
 
 @final
 @attrs.frozen(eq=False)
 class _State:
-    """A random generator, whose state is a value."""
-
     generator: object
 
     @property
@@ -611,7 +603,6 @@ class _State:
 
 
 def _imported(name: str, level: int, space: Mapping[str, object]) -> ModuleType | None:
-    """The module that an `import` finds; None where it has not been executed yet."""
     if level:
         package = str(space.get("__package__") or str(space.get("__name__", "")).rpartition(".")[0]).split(".")
         name = ".".join([*package[: len(package) + 1 - level], *filter(None, (name,))])
@@ -634,12 +625,11 @@ def _is_source(module: ModuleType) -> bool:
 
 
 def _is_plain(item: object) -> bool:
-    """Is it a number or a text, or a tuple of these?"""
     return type(item) in ATOMS or (type(item) is tuple and all(map(_is_plain, item)))
 
 
 def _functions_in(item: object, deep: int = 2 * _DEEP_MAX) -> Iterator[tuple[str, object]]:
-    """The functions that a part of a program of tidegate was made of; what an actor has is confirmed by itself."""
+    """The functions inside of a tidegate value. Actors are confirmed by themselves."""
     for name, part in _parts_of(item) if deep else ():
         if not callable(part):
             yield from ((f"{name}.{inner}", each) for inner, each in _functions_in(part, deep - 1))

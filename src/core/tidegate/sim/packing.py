@@ -1,12 +1,12 @@
-"""A state as one int: every cell has a slot of bits that holds the number of its value.
+"""A state as one int: each cell has a slot of bits with the number of its value.
 
-`Lens` is a World over such an int; it notes which bits were looked at. A write looks as well, for the difference that it
-makes depends on what was there. A slot is added when its cell is first touched; number 0 is the cell's empty value, so
-states that were packed before need no change.
+`Lens` is a World over such an int; it notes the bits that it reads. A write reads too, because its
+difference depends on the previous value. The first access to a cell adds its slot. Number 0 is the
+cell's empty value, so states packed earlier stay valid.
 
-A budget is numbered so that the top bit of its slot is set while something is left. To take from it looks at that bit
-alone and always makes the same difference, so that one memory of a step serves whatever is left; but whoever takes twice looks
-at how much is left. A budget of nothing has a slot of no bits, and one without a bound has no slot.
+In the slot of a budget, the top bit is set while something is left. `taken` reads only that bit and
+always makes the same difference, so one remembered step serves for any rest. A second `taken` in a
+step reads the whole slot. A budget of 0 has a slot without bits, an unbounded one has no slot.
 """
 
 from __future__ import annotations
@@ -60,26 +60,27 @@ _WIDTHS: Final[Mapping[str, int]] = {
     UNIQUE: 0,
     QUANTUM.name[0]: 0,
 }
-"""Bits of a slot to begin with, by the kind of its cell: a state of few words is quick, a restart of the search is not.
+"""Initial bits of a slot, by kind of cell: small states are fast, a restart of the search is not.
 
-What most scenarios never write has none. The first write shows the need early, and widens all of its kind.
+Cells that most scenarios never write have none. The first write overflows early, and widens all of
+the kind.
 """
 NARROW: Final = 4
-"""If a slot of fewer bits is full, the others of its kind get this many, too."""
+"""When a narrower slot overflows, the others of its kind get this many bits, too."""
 
 
 class Overflow(Exception):  # noqa: N818  control flow of the search, never seen outside
-    """A slot is too narrow: start again with a wider one."""
+    """A slot is too narrow: restart with a wider one."""
 
 
 @final
 @attrs.define(eq=False)
 class Slot:
-    """The bits of one cell, and the values that they number.
+    """The bits of one cell, and its numbered values.
 
     Attributes:
-        values: By number: what the cell holds.
-        seen: By number: what code sees of it, which differs in relative time.
+        values: By number, the value of the cell.
+        seen: By number, the value that code reads; it differs in relative time.
     """
 
     name: _Name
@@ -103,7 +104,7 @@ class Slot:
 
     @property
     def is_filling(self) -> bool:
-        """Is it so full that a longer search may need a wider one? Slots tend to overflow one after the other."""
+        """Whether a longer search may overflow it. Slots tend to overflow one after the other."""
         return self.is_full or (self.name[0] != BUDGET and len(self.values) > 2 and len(self.values) << 3 > self.low)
 
     def get(self, state: Packed) -> object:
@@ -126,7 +127,7 @@ class Slot:
         return state + ((number - ((state >> self.shift) & self.low)) << self.shift)
 
     def key(self, value: object) -> object:
-        """What is equal for the same values only; of what is immutable, each part is looked through once."""
+        """A key equal only for the same values; each immutable part is visited once."""
         try:
             key = self.canon.key(value)
         except Misuse as deep:
@@ -139,11 +140,11 @@ class Slot:
 
 @final
 class Packing:
-    """All slots, in the order in which their cells were first touched.
+    """All slots, in the order of first access to their cells.
 
     Args:
-        widths: Bits of the slots that are known to need more than others of their kind, and of kinds that need more.
-        horizon: Of relative time; None where time stands or is absolute.
+        widths: Bits of slots, and of kinds of cells, that need more than the default.
+        horizon: Of relative time; None otherwise.
     """
 
     def __init__(self, widths: Mapping[_Name, int], horizon: Horizon | None = None) -> None:
@@ -163,7 +164,7 @@ class Packing:
                 found.values[0] = 0
                 found.values += [max(0, number - none) for number in range(1, found.low + 1)]
                 found.numbers |= {number - none: number for number in range(none, found.low + 1)}
-                found.seen = found.values  # a number is seen as it is
+                found.seen = found.values  # relative time does not change numbers
             self.slots[cell.name] = found
             self.bits += width
         return found
@@ -172,20 +173,20 @@ class Packing:
 @final
 @attrs.define(eq=False)
 class Looked:
-    """Which bits were looked at."""
+    """The bits that were read."""
 
     bits: int = 0
 
 
 @final
-@attrs.define(eq=False)  # not frozen, for that takes twice as long to make
+@attrs.define(eq=False)  # not frozen: that takes twice as long to construct
 class Lens:
     """A world over a packed state.
 
     Attributes:
-        blind: Whoever overwrites a cell without reading it need not know what was there.
-        wrote: The bits that were overwritten so.
-        took: The top bits of the budgets that were taken from.
+        blind: A write does not read the previous value.
+        wrote: The bits overwritten blindly.
+        took: The top bits of the budgets taken from.
     """
 
     packing: Packing

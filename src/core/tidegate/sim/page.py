@@ -1,7 +1,8 @@
-"""What the page of a run says, as a value: its head, its trace as JSON, and its story as text.
+"""The content of a run's page as a value: its head, its trace as JSON, and its story as text.
 
-`tidegate_adapters.page` makes one HTML file of it. Of a run of more than STEPS_MAX steps it holds those around the
-violation, from the state in which they begin. Nothing is escaped here: whoever makes markup of it does that.
+`tidegate_adapters.page` makes one HTML file of it. For a run of more than PAGE_STEPS_MAX steps, it
+holds the steps around the violation and the state before them. This module escapes nothing: the
+code that makes markup does.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tidegate.sim.trace import Trace
 from tidegate.sim.trace_json import SCHEMA, encoded
 
 PAGE_STEPS_MAX: Final = 20_000
-"""A page holds no more steps; of a longer run it holds those around the violation."""
+"""Limit of steps on a page; of a longer run it holds those around the violation."""
 
 Object: TypeAlias = dict[str, Json]
 
@@ -28,15 +29,15 @@ Object: TypeAlias = dict[str, Json]
 @final
 @attrs.frozen
 class PageData:
-    """What the page of a run says.
+    """The content of a run's page.
 
     Attributes:
-        title: The law that is broken, or the scenario.
-        verdict: How the run ends, with the step.
-        heading: The law that is broken, as a sentence.
-        facts: What the head says of the run, by term.
-        reason: Why its steps were taken: a sentence on the policy that chose them.
-        trace: The encoded trace as JSON, all of it ASCII.
+        title: The broken law, or the scenario.
+        verdict: The end of the run, with the step.
+        heading: The broken law, as a sentence.
+        facts: Facts about the run, by term.
+        reason: A sentence on the policy that chose its steps.
+        trace: The encoded trace as ASCII JSON.
         story: The run as text.
     """
 
@@ -50,12 +51,11 @@ class PageData:
 
 
 def page_data(trace: Trace) -> PageData:
-    """What the page of a run says."""
     return page_data_of(windowed(trace), render(trace))
 
 
 def page_data_of(run: Object, story: str) -> PageData:
-    """What the page of an encoded trace says; `story` is the same as text, for where no script runs."""
+    """The page of an encoded trace; `story` is its text for browsers without scripts."""
     law = _law(run)
     return PageData(
         title=law or _text(run, "meta", "scenario"),
@@ -69,12 +69,12 @@ def page_data_of(run: Object, story: str) -> PageData:
 
 
 def windowed(trace: Trace, most: int = PAGE_STEPS_MAX, step: int = 0) -> Object:
-    """The encoded trace; of a longer one, the steps around the violation, from the state in which they begin.
+    """The encoded trace; of a longer one, the steps around the violation and the state before them.
 
     Args:
         trace: The run.
-        most: How many steps there may be.
-        step: The one that must be among them; 0 for the last one.
+        most: Limit of steps.
+        step: A step to include; 0 for the last one.
     """
     whole = encoded(trace)
     count = len(trace.steps)
@@ -86,7 +86,7 @@ def windowed(trace: Trace, most: int = PAGE_STEPS_MAX, step: int = 0) -> Object:
     return (
         whole
         | {
-            "schema": f"{SCHEMA}/window",  # nothing replays a part of a run
+            "schema": f"{SCHEMA}/window",  # another schema, because a part of a run cannot be replayed
             "initial": to_json(next(islice(trace.states(), first, None))),
             "steps": cast("list[Json]", whole["steps"])[first:last],
             "window": {"first": first + 1, "last": last, "of": count},
@@ -163,11 +163,10 @@ def _law(run: Object) -> str:
     return _text(run, "verdict", "law")
 
 
-# Older traces lack members, and hostile ones have others in their place: what does not fit counts as absent.
+# Older traces lack members, and hostile ones have wrong types: a misfit counts as absent.
 
 
 def _found(json_: Json, *names: str) -> Json:
-    """The member of a member of an object; None where there is none."""
     for name in names:
         json_ = json_.get(name) if isinstance(json_, dict) else None
     return json_

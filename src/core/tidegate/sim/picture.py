@@ -1,7 +1,8 @@
-"""A state of the world as a tree that people can read, and that patches can tell the changes of.
+"""A state of the world as a readable tree, whose changes patches describe.
 
-Where each process stands comes first, then every cell that is not empty, at the place that its name says. Values are
-pictured by field, and what has a text of its own is shown as that. Cells that only serve the store and the clock are left out.
+The status of each process comes first, then every cell that is not empty, at the path of its name.
+Values are shown by field, or by their own text if they have one. Cells that only serve the store
+and the clock are left out.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from tidegate.sim.space import Space
 from tidegate.sim.world import CLOCK, IDS, NOTES, PROCESS, QUANTUM, UNIQUE, WAKES
 
 _HIDDEN: Final = frozenset({IDS, WAKES, UNIQUE, QUANTUM.name[0]})
-"""Cells that only serve the store and the clock; what they say is seen elsewhere."""
+"""Cells that only serve the store and the clock; other cells show their content."""
 _EMPTY: Final = Document()
 PICTURED_MAX: Final = 50
-"""What is nested deeper than that is shown as text; documents hold 100."""
+"""Values nested deeper are shown as text; documents hold 100 levels."""
 
 
 _Branch: TypeAlias = "dict[str, _Branch | Value]"
 
 
 def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
-    """The state as a tree that people can read: where each process stands, then every cell that is not empty.
+    """The state as a tree: the status of each process, then every cell that is not empty.
 
-    Keys stand in the order in which they stood in `like`, the state before, so that a patch tells of nothing else.
+    Keys keep their order in `like`, the state before, so that a patch shows only changes.
     """
     tree: _Branch = {
         "processes": {
@@ -48,7 +49,7 @@ def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
         branch = tree
         for part in map(printable_key, name[:-1]):
             below = branch.setdefault(part, {})
-            if not isinstance(below, dict):  # a cell whose name begins like another one's
+            if not isinstance(below, dict):  # the name of a cell is a prefix of another one
                 below = branch[part] = {"": below}
             branch = below
         branch[printable_key(name[-1])] = _named_notes(value) if name[0] == NOTES else pictured(value)
@@ -58,7 +59,9 @@ def described(space: Space, state: Packed, like: Document = _EMPTY) -> Document:
 
 
 def status(process: ProcessActor, place: object) -> Value:
-    """Where a process stands; of the programs of a reducer, at what they are: nodes have other numbers in each search."""
+    """The status of a process. Programs of a reducer show theirs: node numbers differ between
+    searches.
+    """
     stands = process.status(place)
     if not isinstance(process, ReducerProcess) or not isinstance(stands, Machine) or not stands.running:
         return pictured(stands)
@@ -72,7 +75,6 @@ def status(process: ProcessActor, place: object) -> Value:
 
 
 def _planted(tree: _Branch, like: Value) -> Document:
-    """The tree as a document, its keys in the order of `like` and new ones last."""
     before = like if isinstance(like, Document) else _EMPTY
     old = [key for key, _ in before.items if key in tree]
     keys = [*old, *(key for key in tree if key not in old)]
@@ -90,12 +92,11 @@ def _named_notes(value: object) -> Value:
 
 
 def printable_key(name: str) -> str:
-    """A name as documents can have it."""
     return name if name.isprintable() else show(name)
 
 
 def pictured(value: object, depth: int = 1) -> Value:
-    """Any value as one that a document can hold: frozen values by field, and what has a text of its own as that."""
+    """The value as one that a document can hold: by field, or by its own text if it has one."""
     match value:
         case Enum() if isinstance(value, (str, int)):
             return pictured(value.value, depth)

@@ -1,9 +1,9 @@
-"""What a planner asks the simulated store: which documents it has to look at (`tidegate.reactive.plan_queries`); and what
-operators ask: how many records stand where (`tidegate.model.record_counts`).
+"""Queries of planners and operators to the simulated store: documents that a planner must check
+(`tidegate.reactive.plan_queries`), and counts of records (`tidegate.model.record_counts`).
 
-    meaning = planning(perform)      # of whoever asks; all other effects mean what `perform` says
+    meaning = planning(perform)      # of planners and operators
 
-The store answers as it is at one time, by the very decisions that the queries stand for.
+The store answers as of one time, by the same decisions as the real queries.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _KEY = Field[Value](ID.name)
 
 
 def planning(otherwise: Meaning = perform, decide: MustLook = must_look) -> Meaning:
-    """A meaning that answers planners, and operators.
+    """A meaning that answers planners and operators.
 
     Args:
-        otherwise: What all other effects mean.
-        decide: Whether a planner has to look at a document; a specimen has a wrong one.
+        otherwise: The meaning of all other effects.
+        decide: Whether a planner must check a document; a specimen passes a wrong one.
     """
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -68,7 +68,6 @@ def _meant(query: CountRecords, world: World) -> tuple[Document, ...]:
 
 
 def _page(query: FindChanged | FindOrphaned, docs: tuple[Document, ...]) -> tuple[Document, ...]:
-    """The next documents, by their ids."""
     begin = [in_order(each) for each in query.after]
     ordered = sorted(docs, key=lambda doc: in_order(doc[_KEY]))
     later = (doc for doc in ordered if not begin or in_order(doc[_KEY]) > begin[0])

@@ -1,33 +1,33 @@
-"""Which of the enabled steps comes next in a run that is drawn and not searched for?
+"""Policies pick the next step of a random run.
 
-A menu is what may happen next, whatever the state: a policy sees how many steps there are, whose they are and which are
-faults, and nothing else. So each of them works on any scenario.
+A menu lists the possible next steps. A policy sees only their number, their actors and their
+faults, so it works on any scenario.
 
-    random    each enabled step is as likely as any other.
-    pct d     probabilistic concurrency testing: lanes run by priority, and d - 1 times in a run, at steps drawn before it
-              begins, the lane that would move falls below all others.
-    swarm     each run draws a subset of the kinds of fault, and how often one strikes; what is not drawn does not happen.
+    random    every enabled step is equally likely.
+    pct d     probabilistic concurrency testing: lanes run by priority. At d - 1 steps drawn in
+              advance, the lane about to move falls below all others.
+    swarm     each run draws a subset of the kinds of fault and a rate; other faults do not occur.
 
-What PCT promises. A bug of depth d is one that some d steps make happen when they come in one order. A run finds each such
-bug with a probability of at least 1 / (n k^(d-1)), where n is the number of lanes and k bounds the length of the run. Here
-    - a lane is what an actor does: a process, the network, the clock, a coordinator, each is one. What befalls an actor is
-      a lane of its own, so that a fault is one step among others, which waits until its lane has priority.
-    - k is measured: the longest of a few random runs, which depend on the scenario alone. After k steps a run goes on at
-      random, so that a lane which never rests does not keep the others waiting for ever.
-    - where a lane has c steps to choose from, such as several faults or several messages, it takes one of them at random.
-      The promise is then smaller by a factor of c for each of the d steps that is chosen so.
-It is a floor and no speed-up: what a random run finds by its tenth, PCT may find by its hundredth. What needs one lane to
-wait for long while others run is where it shines. So a portfolio takes all of them in turns.
+The guarantee of PCT: a bug of depth d needs d steps in one order. A run finds each such bug with a
+probability of at least 1 / (n k^(d-1)) for n lanes and runs of at most k steps. Here
+    - a lane is an actor: a process, the network, the clock or a coordinator. The faults of an actor
+      are another lane, so a fault waits until its lane has priority.
+    - k is measured as the longest of a few random runs, which depend only on the scenario. After k
+      steps a run continues at random, so that a lane that never rests does not block the others.
+    - a lane with c possible steps, such as faults or messages, takes one at random. The guarantee
+      shrinks by a factor of c for each of the d steps chosen so.
+It is a lower bound, not a speed-up: PCT may need a hundred runs for a bug that random finds in ten.
+It is best where one lane must wait long while others run. So a portfolio takes all in turns.
 
-Whatever is drawn is `random()` or `getrandbits()` of the generator that was handed in: of `random.Random`, both are the
-same for one seed in every version of Python. No order of a set or a hash is drawn from.
+Policies draw only `random()` or `getrandbits()` of the given generator: those of `random.Random`
+are the same for one seed in every version of Python. They never use the order of a set or a hash.
 
 Known not to work
-    A clean run proves nothing, with any policy. A bug that needs exactly alternating steps of two lanes has as many change
-    points as it has steps: there PCT is hopeless, and random finds it.
+    A clean run proves nothing under any policy. A bug that needs two lanes to alternate exactly has
+    as many change points as steps: PCT is hopeless there, and random finds it.
 
-Sources: Burckhardt and others, "A randomized scheduler with probabilistic guarantees of finding bugs" (PCT); Groce and
-others, "Swarm testing"; Shuttle and Coyote, whose portfolios mix such policies.
+Sources: Burckhardt and others, "A randomized scheduler with probabilistic guarantees of finding
+bugs" (PCT); Groce and others, "Swarm testing"; Shuttle and Coyote mix such policies in portfolios.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from tidegate.sim.faults import Fault
 
 _DEPTH_MAX: Final = 100
 _KINDS: Final = tuple(Fault)
-"""Bit i of what a swarm draws stands for kind i."""
+"""Bit i of a swarm's draw selects kind i."""
 _DRAWN_BITS: Final = 64
 _RATES: Final = (0.5, 0.2, 0.05)
-"""Of the steps that could be faults, how many are: one of these, drawn once a run."""
+"""A run draws one of these as the share of faults among steps that can be one."""
 NOTHING: Final = -1
-"""Picked where no step may be taken."""
+"""Picked if no step may be taken."""
 
 
 class Generator(Protocol):
-    """A seeded generator, such as `random.Random`."""
+    """A seeded generator, for example `random.Random`."""
 
     def random(self) -> float: ...
     def getrandbits(self, bits: int, /) -> int: ...
@@ -60,17 +60,16 @@ class Generator(Protocol):
 
 
 Seeding: TypeAlias = Callable[[str], Generator]
-"""Makes a generator of a seed: `random.Random`."""
+"""Makes a generator from a seed: `random.Random`."""
 
 
 @final
 class Decision(NamedTuple):
-    """Which step is taken, whatever else there is.
+    """A step, independent of the other enabled ones.
 
     Attributes:
-        actor: Whose; its number.
-        fault: Which fault it is, if any.
-        which: Its number among the steps of this actor that are of this kind.
+        actor: The number of its actor.
+        which: Its number among the actor's steps of this kind.
     """
 
     actor: int
@@ -81,12 +80,12 @@ class Decision(NamedTuple):
 @final
 @attrs.frozen(eq=False)
 class Menu:
-    """What may happen next: the steps of all actors, one actor after the other.
+    """The possible next steps, actor by actor.
 
     Attributes:
-        lanes: Whose step each is: 2 h for what actor h does, 2 h + 1 for what befalls it.
-        faults: Which fault each is, if any.
-        must: Must one of them happen in the end?
+        lanes: The lane of each step: 2 h for steps of actor h, 2 h + 1 for its faults.
+        faults: The fault of each step, if any.
+        must: Whether one of them must happen in the end.
     """
 
     lanes: tuple[int, ...]
@@ -110,7 +109,6 @@ class Menu:
         put("places", {decision: at for at, decision in enumerate(self.decisions)})
 
     def parted(self, drawn: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The steps that are not faults, and the faults of the kinds that were drawn."""
         drawn &= self.kinds
         found = self.without.get(drawn)
         if found is None:
@@ -121,7 +119,6 @@ class Menu:
 
 
 def decisions(steps: Iterable[tuple[int, Fault | None]]) -> Iterator[Decision]:
-    """What it is to take each of the steps, which are given as lane and fault."""
     counts: Counter[tuple[int, Fault | None]] = Counter()
     for lane, fault in steps:
         kind = (lane // 2, fault)
@@ -130,29 +127,30 @@ def decisions(steps: Iterable[tuple[int, Fault | None]]) -> Iterator[Decision]:
 
 
 def bits(kinds: Collection[Fault]) -> int:
-    """The kinds as bits of one number."""
     return sum(1 << number for number, kind in enumerate(_KINDS) if kind in kinds)
 
 
 Pick: TypeAlias = Callable[[Menu], int]
-"""One run's choice: the number of a step, or NOTHING to end the run. Called once a step, in order."""
+"""The choice of one run: the number of a step, or NOTHING to end it. Called once a
+step, in order.
+"""
 
 
 @final
 @attrs.frozen
 class Shape:
-    """How large runs are, as measured.
+    """The measured size of runs.
 
     Attributes:
         lanes: n; two for each actor.
-        steps: k; the longest of the runs that were measured.
+        steps: k; of the longest measured run.
     """
 
     lanes: int
     steps: int
 
     def one_in(self, depth: int) -> int:
-        """PCT finds a bug of this depth in at least one run in this many, on average."""
+        """PCT finds a bug of this depth in at least one of this many runs, on average."""
         return int(self.lanes * max(1, self.steps) ** (depth - 1))
 
 
@@ -163,8 +161,8 @@ class Policy(Protocol):
     """Picks the steps of a run.
 
     Attributes:
-        name: As people ask for it.
-        needs_shape: Must runs be measured before it can begin?
+        name: Its name for users.
+        needs_shape: Whether runs must be measured first.
     """
 
     @property
@@ -172,18 +170,20 @@ class Policy(Protocol):
     @property
     def needs_shape(self) -> bool: ...
     def begin(self, generator: Generator, shape: Shape, /) -> Pick:
-        """Draw what holds for a whole run, and answer how it picks."""
+        """Draw the values of a whole run."""
         ...
 
     def described(self, generator: Generator, shape: Shape, offered: Collection[Fault], /) -> str:
-        """In words: what was drawn for the run of this generator. `offered` are the faults that could have struck."""
+        """The draws of this generator in words; `offered` are the faults that could
+        have occurred.
+        """
         ...
 
 
 @final
 @attrs.frozen
 class Uniform:
-    """Each step is as likely as any other."""
+    """Every step is equally likely."""
 
     name: str = attrs.field(default="random", init=False)
     needs_shape: bool = attrs.field(default=False, init=False)
@@ -207,10 +207,10 @@ def at_random(generator: Generator) -> Pick:
 @final
 @attrs.frozen
 class Pct:
-    """Lanes run by priority, with depth - 1 points where it changes.
+    """Lanes run by priority, which changes at depth - 1 points.
 
     Attributes:
-        depth: d, from 1 on.
+        depth: d >= 1.
     """
 
     depth: int
@@ -226,7 +226,7 @@ class Pct:
 
     def begin(self, generator: Generator, shape: Shape) -> Pick:
         draw = generator.random
-        priority = [float(self.depth) + draw() for _ in range(shape.lanes)]  # all above those of the change points
+        priority = [float(self.depth) + draw() for _ in range(shape.lanes)]  # above those of all change points
         changes = {int(draw() * shape.steps): float(rank) for rank in range(self.depth - 1)}
         lanes = sorted(range(shape.lanes), key=priority.__getitem__, reverse=True)
         after = at_random(generator)
@@ -256,7 +256,6 @@ class Pct:
         return self.promised(shape)
 
     def promised(self, shape: Shape) -> str:
-        """How often a run finds a bug of its depth, on average."""
         measured = f"{shape.lanes} lanes, {shape.steps} steps"
         return (
             f"{self.name} ({measured}: a bug of depth {self.depth} in at least 1 of {shape.one_in(self.depth):,} runs)"
@@ -266,13 +265,12 @@ class Pct:
 @final
 @attrs.frozen
 class Swarm:
-    """Each run has some kinds of fault, at some rate, and no others."""
+    """Each run has only some kinds of fault, at one rate."""
 
     name: str = attrs.field(default="swarm", init=False)
     needs_shape: bool = attrs.field(default=False, init=False)
 
     def drawn(self, generator: Generator) -> tuple[int, float]:
-        """Which kinds, as bits, and how often one of them strikes where it could."""
         return generator.getrandbits(_DRAWN_BITS), _RATES[int(generator.random() * len(_RATES))]
 
     def begin(self, generator: Generator, shape: Shape) -> Pick:  # noqa: ARG002  any run will do
@@ -293,18 +291,18 @@ class Swarm:
 
 
 PORTFOLIO: Final[tuple[Policy, ...]] = (Uniform(), Swarm(), Pct(2), Pct(3), Pct(5))
-"""In turns, for no single one of them finds everything; first those that need no runs to be measured."""
+"""Taken in turns, since no policy finds everything; those without measuring come first."""
 
 
 def policies(name: str, depth: int) -> tuple[Policy, ...]:
-    """What is taken in turns under the name.
+    """The policies under a name, to be taken in turns.
 
     Args:
         name: random, pct, swarm or portfolio.
         depth: Of pct.
 
     Raises:
-        Misuse: There is no such policy.
+        Misuse: The name is unknown.
     """
     known: dict[str, tuple[Policy, ...]] = {"random": (Uniform(),), "pct": (Pct(depth),), "swarm": (Swarm(),)}
     known["portfolio"] = PORTFOLIO

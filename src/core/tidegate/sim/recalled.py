@@ -1,10 +1,10 @@
-"""Functions of a scenario, called again: steps, meanings and predicates that are not programs.
+"""Repeated calls of functions of a scenario that are not programs: steps, meanings and predicates.
 
-    reducers, meanings, actors   a sample of the remembered steps is taken again, and the calls in them are recorded
-    laws, goals, predicates of faults   where their code uses sets, clocks, random numbers or state outside: asked in states
-                                        that were seen
+    reducers, meanings, actors   repeat a sample of the remembered steps and record the calls
+    laws, goals, predicates      if their code uses sets, clocks, random numbers or outside state:
+                                 repeat calls in states that were seen
 
-Each is a `CallCase`, which is executed here and in a second process. A call that raises an error is left out.
+Each is a `CallCase`, executed here and in a second process. A call that raises is left out.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ from tidegate.sim.steppers import Overwriting, Remembering
 from tidegate.sim.world import Cell, Meaning, Outcomes, Plain, World
 
 _STEPS: Final = 100
-"""In how many states an actor with code of the user's moves again."""
+"""Repeated states of an actor with user code."""
 _STEPS_SHIPPED: Final = 4
 _CALLED: Final = ("step", "event_for", "merge", "stamp", "split", "is_timer", "at_once", "ends", "lane")
-"""Functions that actors are given, besides meanings and what makes worlds or programs."""
+"""Function fields of actors, apart from meanings and makers of worlds or programs."""
 _CALLS: Final = 200
-"""How many calls of a function are executed again."""
+"""Limit of repeated calls of a function."""
 _STATES: Final = 100
-"""In how many states a law is asked again."""
+"""Limit of states for a law."""
 _STATES_MIN: Final = 3
 _CELLS_MAX: Final = 30_000
-"""How many cells these states have in all, for all laws, unless they are fewer than `_STATES_MIN`."""
+"""Limit of cells in these states, over all laws, if there are more than `_STATES_MIN` states."""
 
 _Called: TypeAlias = tuple[CallCase, Reach]
 V = TypeVar("V")
 
 
 def calls(space: Space, steppers: Iterable[Stepper], states: Sequence[Packed]) -> Iterator[_Called]:
-    """Calls of functions of the scenario, with what they returned, and what each function reaches.
+    """Calls of the scenario's functions with their results, and the reach of each function.
 
     Args:
         space: Of the search.
-        steppers: Its actors, with what was remembered of their steps.
-        states: Those that were seen, or some of them.
+        steppers: Its actors, with their remembered steps.
+        states: States that were seen.
 
     Raises:
-        Nondeterministic: An actor has other steps when it moves again.
+        Nondeterministic: An actor has other steps in the same state.
     """
     known: dict[int, tuple[object, bool]] = {}
 
     def has_code(function: object) -> bool:
         """Is it of the user's? Actors share functions."""
         if id(function) not in known:
-            known[id(function)] = function, reached(function).has_code  # it lives as long as its id is known
+            known[id(function)] = function, reached(function).has_code  # kept alive, so that its id stays unique
         return known[id(function)][1]
 
     for stepper in steppers:
@@ -72,14 +72,12 @@ def calls(space: Space, steppers: Iterable[Stepper], states: Sequence[Packed]) -
             yield from _of_actor(space, stepper, states, has_code)
 
 
-# --- reducers, meanings, and actors of the user's -----------------------------------------------------------------------
+# --- reducers, meanings, and actors of the user -----------------------------------------------
 
 
 @final
 @attrs.frozen(eq=False)
 class _Recorded:
-    """A function that records its calls."""
-
     function: Callable[..., object]
     calls: list[tuple[tuple[object, ...], object]] = attrs.field(factory=list)
 
@@ -92,13 +90,11 @@ class _Recorded:
 @final
 @attrs.frozen(eq=False)
 class _Meant:
-    """A meaning that records in which worlds it was called."""
-
     meaning: Meaning
     calls: list[tuple[Effect[object], Plain, str]] = attrs.field(factory=list)
 
     def __call__(self, effect: Effect[object], world: World, who: str) -> Outcomes:
-        if isinstance(world, Lens):  # else it watches what is written, and its calls are made in a Lens as well
+        if isinstance(world, Lens):  # otherwise a noting world, whose calls also reach a Lens
             self.calls.append((effect, _plain(world), who))
         return self.meaning(effect, world, who)
 
@@ -106,8 +102,6 @@ class _Meant:
 @final
 @attrs.frozen(eq=False)
 class _Prepared:
-    """What prepares the world for who starts again, and records in which worlds it was called."""
-
     prepared: Callable[[World], World]
     calls: list[tuple[Plain]] = attrs.field(factory=list)
 
@@ -125,12 +119,11 @@ def _plain(world: Lens) -> Plain:
 @final
 @attrs.frozen(eq=False)
 class MeaningCase:
-    """Calls a meaning in a plain world, and returns what it changes and replies, in no order."""
+    """Calls a meaning in a plain world; returns its changes and replies without order."""
 
     meaning: Meaning
 
     def __call__(self, effect: Effect[object], world: Plain, who: str) -> object:
-        """The outcomes as one value."""
         found = ((_changes(world, cast("Plain", after)), reply) for after, reply in self.meaning(effect, world, who))
         return frozenset(Counter(map(exactly, found)).items())
 
@@ -138,19 +131,18 @@ class MeaningCase:
 @final
 @attrs.frozen(eq=False)
 class PreparedCase:
-    """Prepares a plain world for who starts again, and returns what it changes."""
+    """Prepares a plain world for a restart; returns the changes."""
 
     prepared: Callable[[World], World]
 
     def __call__(self, world: Plain) -> object:
-        """What is changed as one value."""
         return exactly(_changes(world, cast("Plain", self.prepared(world))))
 
 
 @final
 @attrs.frozen(eq=False)
 class IsProgramCase:
-    """Asks whether a program carries out a command."""
+    """Returns whether a program carries out a command."""
 
     carried_out: Callable[..., object]
 
@@ -172,12 +164,11 @@ def _changes(before: Plain, after: Plain) -> tuple[object, ...]:
 @final
 @attrs.frozen(eq=False)
 class StepsCase:
-    """The steps of an actor of the user's in a plain world, in no order."""
+    """The steps of a user's actor in a plain world, without order."""
 
     actor: Actor
 
     def __call__(self, world: Plain) -> object:
-        """The steps as one value."""
         found = (
             (step.must, step.fault, _changes(world, cast("Plain", step.world))) for step in self.actor.steps(world)
         )
@@ -212,7 +203,7 @@ def _of_actor(
         except Exception:
             if isinstance(stepper, Remembering):
                 raise
-            continue  # a state that the search has not looked beyond
+            continue  # a state that the search has not expanded
         if kind != known[0] or sorted(steps) != sorted(known[1]):
             code = [*(each.function for each in functions.values()), *filter(None, (meaning, prepares))]
             what = f"{stepper.name} has other steps when it moves again in the same state"
@@ -259,7 +250,6 @@ def _again(
 
 
 def _recording(actor: Actor, functions: Mapping[str, object]) -> Actor:
-    """The actor with functions that record their calls, over what was learned of its programs."""
     if not functions or not type(actor).__module__.startswith("tidegate."):
         return actor
     again: Actor = attrs.evolve(actor, **functions)  # type: ignore[misc]  # by the names of its fields
@@ -271,11 +261,10 @@ def _recording(actor: Actor, functions: Mapping[str, object]) -> Actor:
 
 
 def _spread(keys: Sequence[int], most: int) -> Sequence[int]:
-    """Some of them, from everywhere."""
     return keys[:: -(-len(keys) // most) or 1]
 
 
-# --- laws, goals, and which effects faults strike -----------------------------------------------------------------------
+# --- laws, goals, and effects of faults -------------------------------------------------------
 
 
 @final
@@ -294,12 +283,12 @@ class SeenState:
 
 
 def asked(space: Space, states: Sequence[Packed], is_at_rest: Callable[[Packed], bool]) -> Iterator[_Called]:
-    """Calls of laws, goals and predicates, with what each reaches.
+    """Calls of laws, goals and predicates, with the reach of each.
 
     Args:
         space: Of the search.
-        states: Those that were seen, or some of them.
-        is_at_rest: Is a state one where laws about rest are asked?
+        states: States that were seen.
+        is_at_rest: Whether laws about rest apply to a state.
     """
     chosen: list[tuple[str, str, Callable[..., object], str]] = []
     for kind in ("always", "eventually", "sometimes", "step"):

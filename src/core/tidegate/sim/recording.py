@@ -1,28 +1,34 @@
-"""A recorded run of production: what a program asked for and the replies it got, so that it can be executed again.
+"""A recorded production run: the requests of a program and their replies, for re-execution.
 
-A program learns of the world only through replies, so the replies are all that a run depends on. Executed again on the
-recorded ones, the same program asks for the same effects, in the same order; a changed one is caught at the first effect
-that it asks for instead, with the line of its `await`. The same holds for a reducer: its events are recorded, and its
-commands compared.
+A program learns about the world only through replies, so a run depends only on them. With the
+recorded replies, the same program makes the same requests in the same order. A changed program is
+caught at its first different request, with the line of its `await`. A recording of a reducer holds
+its events; re-execution compares its commands.
 
-A recording is text, one JSON object a line, so that whoever writes it can be killed at any point:
+A recording is text, one JSON object a line, so a kill can interrupt the writer at any point:
 
-    {"schema": "tidegate/recording@3", "program": "transition", "kind": "program", "arguments": digest, "versions": {...}}
-    {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}        a program asked, and got a reply
-    {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}     it asked, and was ended instead
-    {"i": 1, "what": "fetched ...", "event": {...}, "commands": [...]}     a reducer took an event, and emitted commands
-    {"end": 2}                                                           the run ended by itself after this many lines
+    {"schema": "tidegate/recording@3", "program": "transition", "kind": "program",
+     "arguments": digest, "versions": {...}}
+    {"i": 1, "what": "find ...", "effect": {...}, "reply": {...}}
+        a program made a request and received a reply
+    {"i": 2, "what": "call ...", "effect": {...}, "ended": "CancelledError"}
+        the run was ended during the request
+    {"i": 1, "what": "fetched ...", "event": {...}, "commands": [...]}
+        a reducer received an event and returned commands
+    {"end": 2}
+        the run ended by itself after this many lines
 
-A last line that is not whole is what a kill leaves: it is reported, and what stands before is used. Any other damage is an
-error that names the line.
+A kill may leave an incomplete last line: it is reported, and the lines before it are used. Any
+other damage is an error that names the line.
 
 Laws
-    RD1  a run that is executed again on its recording, by the program that made it, is reproduced.
-    RD2  a program that asks for something else is caught at that very step, and at no step before.
-    RD3  of a recording that was cut anywhere, all whole lines are used.
+    RD1  The program that made a recording reproduces the run from it.
+    RD2  A program with a different request is caught at exactly that step.
+    RD3  All whole lines of a truncated recording are used.
 
-Known not to work: what was hidden in a reply is another text when the run is executed again, so a program that computes
-with a secret may decide otherwise; whoever records says what is hidden. Several runs into one file are not taken apart.
+Known not to work: a hidden value is another text in the re-execution, so a program that computes
+with a secret may decide differently; the recorder states what is hidden. Runs that share one file
+are not separated.
 """
 
 from __future__ import annotations
@@ -51,8 +57,9 @@ E = TypeVar("E")
 
 _SCHEMA: Final = "tidegate/recording@3"
 _OLD_SCHEMAS: Final = ("tidegate/recording@1", "tidegate/recording@2")
-"""They are read as what is written today. The first called classes by their modules, and commands wishes; the second had each
-offset and each key by itself."""
+"""Still readable. The first names classes by module and calls commands wishes; the second lists
+each offset and key.
+"""
 RecordingKind: TypeAlias = Literal["program", "reducer"]
 
 
@@ -64,8 +71,8 @@ class Entry:
     Attributes:
         what: The effect or the event, in words.
         asked: The effect, or the event, as JSON.
-        answer: The reply, or the commands, as JSON; "" where the run was ended instead.
-        ended: What ended the run while the effect was carried out; "" for nothing.
+        answer: The reply, or the commands, as JSON; "" if the run was ended instead.
+        ended: The error that ended the run during the effect, or "".
     """
 
     what: str
@@ -80,14 +87,12 @@ class Recording:
     """A recorded run.
 
     Attributes:
-        program: What it is a run of, as whoever recorded it has named it.
-        kind: A program, or a reducer.
+        program: The name that the recorder gave.
         arguments: A digest of its arguments.
-        version: Of tidegate, when it was recorded.
-        python: The version of Python, when it was recorded.
-        entries: What was asked and answered.
-        is_whole: Did the run end by itself?
-        damage: What is wrong with its last line; "" for nothing.
+        version: The version of tidegate that recorded it.
+        python: The version of Python that recorded it.
+        is_whole: Whether the run ended by itself.
+        damage: The damage of its last line, or "".
     """
 
     program: str
@@ -100,34 +105,29 @@ class Recording:
     damage: str = ""
 
 
-# --- writing ------------------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------
 
 
 def header(program: str, kind: RecordingKind, arguments: str) -> str:
-    """The first line."""
     versions: Json = {"tidegate": __version__, "python": PYTHON}
     return _line({"schema": _SCHEMA, "program": program, "kind": kind, "arguments": arguments, "versions": versions})
 
 
 def replied(number: int, effect: Effect[object], reply: object, hide: Hide) -> str:
-    """The line for an effect and its reply."""
-    name = (effect.name,) if isinstance(effect, Call) else ()  # what user code answers stands under its name
+    name = (effect.name,) if isinstance(effect, Call) else ()  # paths into replies of user code begin with its name
     answer = tagged(reply, lambda path, value: hide((*name, *path), value))
     return _line({**asked(number, effect, "effect", hide), "reply": answer})
 
 
 def ended(number: int, effect: Effect[object], error: BaseException, hide: Hide) -> str:
-    """The line for an effect during which the run was ended."""
     return _line({**asked(number, effect, "effect", hide), "ended": type(error).__name__})
 
 
 def handled(number: int, event: object, commands: Iterable[Effect[object]], hide: Hide) -> str:
-    """The line for an event and the commands that it led to."""
     return _line({**asked(number, event, "event", hide), "commands": [tagged(command, hide) for command in commands]})
 
 
 def last(number: int) -> str:
-    """The line for a run that ended by itself."""
     return _line({"end": number})
 
 
@@ -145,15 +145,14 @@ def asked(number: int, item: object, role: str, hide: Hide) -> dict[str, Json]:
 
 
 def _without_secrets(item: object, plain: Json) -> str:
-    """The item in words, as it reads when it is read back."""
+    """The text of the item after reading it back."""
     try:
         return one_line(str(untagged(plain, _classes_in(item))))
-    except Misuse:  # what is hidden there is no text
+    except Misuse:  # a hidden value is of another type
         return type(item).__name__
 
 
 def _classes_in(item: object) -> Classes:
-    """The classes of a value and of all that it is made of."""
     todo, found = [item], set[type]()
     while todo:
         value = todo.pop()
@@ -172,19 +171,18 @@ def _line(item: dict[str, Json]) -> str:
     return _ENCODER.encode(item) + "\n"
 
 
-# --- reading ------------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------
 
 
 def is_recording(text: str) -> bool:
-    """Does the text begin like a recording?"""
     return text.startswith(f'{{"schema":"{_SCHEMA.partition("@")[0]}@')
 
 
 def read(text: str) -> Recording:
-    """The recording in the text.
+    """Parse a recording.
 
     Raises:
-        Misuse: It is not a recording, is one of another version, or damaged elsewhere than in its last line.
+        Misuse: It is no recording, has an unknown version, or is damaged before its last line.
     """
     first, *rest = text.split("\n")
     head = _parsed(first, 1)
@@ -232,7 +230,6 @@ def _parsed(text: str, number: int) -> dict[str, object]:
 
 
 def _of_today(found: dict[str, object], number: int) -> dict[str, object]:
-    """A line as it is written today: of the first version, or of this one with fields that were renamed since."""
     try:
         return {"commands" if key == "wishes" else key: upgraded(item) for key, item in found.items()}
     except RecursionError as error:
@@ -262,17 +259,17 @@ def _damaged(number: int, why: str) -> Misuse:
     return Misuse(f"line {number} of a recording is damaged", why=why)
 
 
-# --- executing again ----------------------------------------------------------------------------------------------------
+# --- re-execution -----------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Same:
-    """Every decision is as it was.
+    """All decisions are the same.
 
     Attributes:
-        steps: How many there were.
-        then: What comes after the last line, in words.
+        steps: Their number.
+        then: What follows the last line, in words.
     """
 
     steps: int
@@ -282,13 +279,14 @@ class Same:
 @final
 @attrs.frozen
 class Other:
-    """Something else is decided now.
+    """A decision differs.
 
     Attributes:
-        step: At which line of the run, counted from 1.
-        recorded: What was asked for, or the commands, then.
-        now: What is asked for, or the commands, now.
-        src: `file.py:line function` of the `await`, or of the decision; "" if the program has ended.
+        step: Its line of the run, counted from 1.
+        recorded: The recorded effect or commands.
+        now: The present effect or commands.
+        src: `file.py:line function` of the `await`, or of the decision; "" if the program has
+            ended.
     """
 
     step: int
@@ -303,15 +301,15 @@ _ABORT: Final = json.dumps(name_of(AbortTransaction))
 
 
 def executed(recording: Recording, program: Program[object], classes: Classes) -> Executed:
-    """Execute a program again on the recorded replies.
+    """Execute a program on the recorded replies.
 
     Args:
         recording: Of a program.
-        program: A new run of it, with the arguments that it had.
-        classes: Those that replies may be of.
+        program: A new run with the same arguments.
+        classes: The classes that replies may have.
 
     Raises:
-        Misuse: The recording is of a reducer, or holds a value of a class that is not known.
+        Misuse: The recording is of a reducer, or holds a value of an unknown class.
     """
     try:
         if recording.kind != "program":
@@ -329,7 +327,7 @@ def _executed_on(recording: Recording, program: Program[object], classes: Classe
     for number, each in enumerate(recording.entries, 1):
         if not isinstance(status, Asking):
             if _ABORT in each.asked:
-                continue  # the driver has ended what the program left open
+                continue  # the driver aborted a transaction that the program left open
             return Other(number, each.what, one_line(str(status)), "")
         if not matches(json.loads(each.asked), tagged(status.effect)):
             return Other(number, each.what, one_line(str(status.effect)), awaited_at(program))
@@ -349,16 +347,16 @@ def status_line(status: ProcessStatus, *, is_whole: bool) -> str:
 def stepped(
     recording: Recording, first: S, step: Callable[[S, E], Step[S, Effect[object]]], classes: Classes
 ) -> Executed:
-    """Give a reducer the recorded events again.
+    """Give a reducer the recorded events.
 
     Args:
         recording: Of a reducer.
-        first: The state in which it begins.
-        step: What it does.
-        classes: Those that events may be of.
+        first: Its first state.
+        step: The reducer.
+        classes: The classes that events may have.
 
     Raises:
-        Misuse: The recording is of a program, or holds a value of a class that is not known.
+        Misuse: The recording is of a program, or holds a value of an unknown class.
     """
     if recording.kind != "reducer":
         raise Misuse("this is the recording of a program", todo="name a function that makes a run of it")
@@ -384,5 +382,5 @@ def _in_list(commands: tuple[Effect[object], ...]) -> str:
 
 
 def digest_of(arguments: object, hide: Hide = nothing_hidden) -> str:
-    """The arguments of a run as text to be digested: nothing that is hidden is in it."""
+    """The arguments as text for a digest, without hidden values."""
     return json.dumps(tagged(arguments, hide), sort_keys=True)

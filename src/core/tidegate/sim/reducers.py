@@ -1,26 +1,30 @@
-"""Reducers as actors: long-lived machines whose commands come true later, and come back as events.
+"""Reducers as actors: long-lived machines whose commands complete later and return as events.
 
-Commands come true in any order; the events of what came true come in any order; the events of the world (an inbox) are taken in
-theirs. Whoever runs a reducer may hand over what has come in one turn of its own, merged into fewer events (`merge`): then all
-that has come may be received at once, in each order, beside one by one. Between a command's coming true and the reducer's receiving the event others may act, where they can see the command (`split`).
-An answer that changes nothing, such as an empty page to one who asks for it again, or to a write of what is there, need not
-come: a reducer that waits for news is at rest. That shows only where the command is not split, and nobody can see a command that only reads.
-A timer that fires early is a stall, so it spends a fault; a reducer can take a command back as long as it has not come true.
+Commands complete in any order. A reducer receives the events of completed commands in any order,
+and the events of the world (an inbox) in theirs. With `merge`, it may also receive all that have
+arrived in one turn, in each order. If a command is `split`, others may act between its completion
+and the event. If not, a reply that changes nothing need not occur: an empty page for a reducer that
+polls, or the reply to a write of the present value. So such a reducer is at rest. Commands that
+only read need no split: no actor sees them. A timer that fires early is a stall and spends a fault.
+A reducer can cancel a command that has not completed.
 
-A command is one effect of the world, or a whole program of several (`carried_out`): a pass over documents, say. Its effects
-come one by one, between whatever else happens, and meet the faults of the reducer; what it returns, or the failure that it
-passes on, is the reply to the command. It stands at a node of its behaviour (`Running`), which is a value in the place of
-its owner. So it dies with its owner, and with `Cancel`; what it had asked for and is still under way happens nevertheless.
-An error that it raises is one of the reducer.
+A command is one effect, or a program of several (`carried_out`), for example a pass over documents.
+Other actors act between its effects, and the reducer's faults apply to them. Its return value or
+failure is the reply to the command; an error that it raises counts as the reducer's own. Its node
+is a value in the state of its owner (`Running`). So it ends with its owner, and by `Cancel`;
+requests in flight still happen.
 
-    ReducerProcess("consumer", Following(), step, event_for, carried_out=lambda command: plan(command) if isinstance(command, Plan) else None)
+    ReducerProcess(
+        "consumer", Following(), step, event_for,
+        carried_out=lambda command: plan(command) if isinstance(command, Plan) else None,
+    )
 
-Keep reducers small, one a partition: a memo of large states does not fit.
+Keep reducers small, for example one for each partition: a memo of large states does not fit.
 
 Laws
-    RU1  Each command comes true at most once, and each event is taken once.
-    RU2  Of a process that has died nothing happens any more but what is under way.
-    RU3  A command that is carried out by a program does, in all, what that program does in a process of its own.
+    RU1  Each command completes at most once, and each event is received once.
+    RU2  A dead process has no further effects, apart from requests in flight.
+    RU3  A command carried out by a program has the effects of that program in a process of its own.
 """
 
 from __future__ import annotations
@@ -67,13 +71,13 @@ from tidegate.sim.world import (
 Stepping: TypeAlias = Callable[..., Step[object, Effect[object]]]
 """(state, event) -> the next state and commands."""
 EventFor: TypeAlias = Callable[..., object | None]
-"""(command, reply) -> the event that tells of it, or None."""
+"""(command, reply) -> the event of its completion, or None."""
 Merge: TypeAlias = Callable[[Sequence[Any]], Sequence[object]]
-"""The events of a turn -> what is told."""
+"""The events of a turn -> the events that the reducer receives."""
 Stamp: TypeAlias = Callable[..., object]
-"""(event, the store's time) -> the event, received at that time."""
+"""(event, the store's time) -> the event with its time of receipt."""
 _CarriedOut: TypeAlias = Callable[..., Program[object] | None]
-"""A command -> a new run of the program that carries it out; None where it is one effect of the world."""
+"""A command -> a new run of its program; None if it is one effect."""
 
 
 def _by_the_world(command: Effect[object]) -> None:  # noqa: ARG001  each command is one effect
@@ -94,13 +98,12 @@ def _carried_out(carried_out: _CarriedOut, command: Effect[object], life: int) -
 @final
 @attrs.frozen
 class Running:
-    """A command that a program carries out.
+    """A command carried out by a program.
 
     Attributes:
-        command: The command.
-        node: Where its program stands.
-        until: Until when it sleeps.
-        come: How far its request has come, where the store does it in several steps.
+        node: The state of its program.
+        until: The end of its sleep.
+        come: The progress of its request, if the store takes several steps.
     """
 
     command: Effect[object]
@@ -112,7 +115,7 @@ class Running:
 @final
 @attrs.frozen
 class BegunCommand:
-    """A command that is one request, which the store has begun and not ended."""
+    """A command that is one request, half done by the store."""
 
     command: Effect[object]
     come: Halfway
@@ -121,7 +124,7 @@ class BegunCommand:
 @final
 @attrs.frozen
 class Completed:
-    """What a program has carried out, in all."""
+    """The completion of a program."""
 
     command: Effect[object]
 
@@ -130,7 +133,6 @@ class Completed:
 
 
 def _so_far(each: Running) -> Running:
-    """The same under other names."""
     return each if each.come is None else attrs.evolve(each, come=each.come.in_order())
 
 
@@ -140,12 +142,11 @@ class Machine:
     """A reducer as a value.
 
     Attributes:
-        state: Its state.
-        commands: What it commands.
-        arrived: Events of what came true that it has not taken yet.
-        stuck: Commands of which user code never comes to an end.
-        running: What programs are carrying out.
-        begun: Commands that the store has begun and not ended.
+        commands: Commands not begun.
+        arrived: Events of completed commands, not received yet.
+        stuck: Commands whose user code never returns.
+        running: Commands that programs carry out.
+        begun: Commands half done by the store.
     """
 
     state: object
@@ -156,7 +157,7 @@ class Machine:
     begun: tuple[BegunCommand, ...] = ()
 
     def in_order(self) -> Machine:
-        """The same, sorted: where only the order of what is under way differs, it is one state."""
+        """Sort everything: states that differ only in the order of what is in flight are one."""
         return Machine(
             self.state,
             by_text(self.commands),
@@ -170,22 +171,17 @@ class Machine:
 @final
 @attrs.frozen(eq=False)
 class ReducerProcess:
-    """A process that runs a reducer. Its place holds a Machine, or Crashed, or Raised where it or a program of it raised an error.
+    """A process that runs a reducer. Its cell holds a Machine, Crashed, or Raised after an error.
 
     Attributes:
-        name: Its lane.
-        first: The state that it begins in.
-        step: What it does.
-        event_for: Which event tells what became of a command.
-        faults: What may strike it.
-        meaning: What its commands mean.
-        split: Commands whose coming true others can see before the reducer gets the event.
-        is_timer: Commands that only come true by a stall.
-        at_once: Commands that come true as they are made, and that no event follows.
-        carried_out: Commands that a program carries out.
-        ends: Commands that end as they are taken back, refused, which is told at once.
-        merge: Where several events may be received in one turn: what the reducer is told of them, in their order.
-        stamp: Puts the store's time into an event as it is received; None where events do not say when they are received.
+        event_for: Makes the event of a completed command.
+        split: Commands whose completion others may see before the reducer receives the event.
+        is_timer: Commands that complete only by a stall.
+        at_once: Commands that complete when made, without an event.
+        carried_out: The programs of commands.
+        ends: Commands that a cancel refuses at once, with an event.
+        merge: Merges several events into those received in one turn.
+        stamp: Adds the store's time to a received event; None if events hold no time.
     """
 
     name: str
@@ -233,14 +229,14 @@ class ReducerProcess:
         return self.step_raised or any(each.has_raised for each in self.behaviours.values())
 
     def in_time(self, *, is_relative: bool) -> None:
-        """It runs in relative time, or, unless it did so before, in another one."""
+        """Choose the kind of time; relative time is kept once chosen."""
         if is_relative and not self.is_relative:
             object.__setattr__(self, "is_relative", True)
         for each in self.behaviours.values():
             each.is_relative |= is_relative
 
     def forget(self) -> Callable[[], None]:
-        """Begin with programs of which nothing is known; returns what brings back what was."""
+        """Forget the programs; the returned function restores them."""
         known = self.behaviours
         self.remember({})
         return lambda: self.remember(known)
@@ -253,13 +249,12 @@ class ReducerProcess:
         return tuple(self.behaviours.values())
 
     def is_busy(self, world: World) -> bool:
-        """Does it go on, as far as it depends on itself?"""
         here = world.read(self.place)
         is_at_rest = not isinstance(here, Machine) or here == Machine(here.state)
         return not is_at_rest or (isinstance(here, Machine) and bool(world.read(inbox(self.name))))
 
     def advances(self, world: World) -> bool:
-        """Does it go on, whatever others do? A program of it that sleeps does."""
+        """Whether it continues whatever others do; so does a program that sleeps."""
         here = world.read(self.place)
         is_asleep = isinstance(here, Machine) and any(each.until is not None for each in here.running)
         return is_asleep or any(step.fault is None for step in self.steps(world))
@@ -288,7 +283,9 @@ class ReducerProcess:
     def receives_together(
         self, world: World, machine: Machine, first: tuple[object, ...], merge: Merge
     ) -> Iterator[ActorStep]:
-        """All that has come is received in one turn, in any order, with the next event of the world or without."""
+        """Receive all arrived events in one turn, in any order, with or without the next of the
+        inbox.
+        """
         rest = attrs.evolve(machine, arrived=())
         for come, left in (((), 0), (first, 1)) if first else (((), 0),):
             taken = world.write(inbox(self.name), world.read(inbox(self.name))[left:]) if left else world
@@ -337,7 +334,6 @@ class ReducerProcess:
     def never_returns(
         self, world: World, rest: Machine, command: Effect[object], effect: Effect[object]
     ) -> Iterator[ActorStep]:
-        """User code that the command is, or that its program calls, never comes to an end."""
         if isinstance(effect, ANSWERED) or not self.faults.strikes(Fault.NEVER_RETURNS, effect):
             return
         if after := spent(world, Fault.NEVER_RETURNS):
@@ -372,11 +368,9 @@ class ReducerProcess:
         return True
 
     def at(self, running: Running) -> ProcessStatus:
-        """Where the program of a command stands; for laws."""
         return self.behaviour(running.command).status(running.node)
 
     def goes_on(self, world: World, machine: Machine, running: Running) -> Iterator[ActorStep]:
-        """The next effect of a program, or what became of the command."""
         command = running.command
         rest = attrs.evolve(machine, running=_without(machine.running, running))
         match self.at(running):
@@ -409,7 +403,6 @@ class ReducerProcess:
         yield from self.never_returns(world, rest, running.command, effect)
 
     def stands(self, world: World, machine: Machine, command: Effect[object], node: int) -> World:
-        """The world in which the program of the command stands at the node."""
         until = None
         node = self.behaviour(command).slept(node, world.read(QUANTUM), self.asker.host.lasts)
         match self.behaviour(command).status(node):
@@ -433,7 +426,9 @@ class ReducerProcess:
         return world.write(self.place, attrs.evolve(rest, arrived=(*rest.arrived, event)).in_order())
 
     def tried(self, function: Callable[..., object], *arguments: object) -> object:
-        """What a function of the user's returns, or that it raised: a bug in it is a finding, as one in a program is."""
+        """The result of user code, or the error that it raised: a bug is a finding, as in a
+        program.
+        """
         try:
             return function(*arguments)
         except TidegateError as error:
@@ -446,7 +441,7 @@ class ReducerProcess:
             return Raised(told(error), used_at(error))
 
     def take(self, world: World, machine: Machine, event: object) -> World:
-        """The reducer receives an event, or an error that a function of it has raised for one."""
+        """Give the reducer an event, or the error that user code raised in place of one."""
         if self.stamp is not None and not isinstance(event, Raised):
             event = self.tried(self.stamp, event, world.read(CLOCK))
         step = event if isinstance(event, Raised) else self.tried(self.step, machine.state, event)
@@ -504,12 +499,11 @@ class ReducerProcess:
 
 
 def _made(machine: Machine) -> tuple[Effect[object], ...]:
-    """Commands that are one request, and have not come true."""
     return (*machine.commands, *machine.stuck, *(each.command for each in machine.begun))
 
 
 def _taken_back(machine: Machine, command: Effect[object]) -> Machine:
-    """Events of what came true still come."""
+    """Cancel the command. Events of completed commands still arrive."""
     key = exactly(command)
     return attrs.evolve(
         machine,
@@ -521,7 +515,6 @@ def _taken_back(machine: Machine, command: Effect[object]) -> Machine:
 
 
 def _same(world: World, after: World) -> bool:
-    """Does every cell hold what it held?"""
     if isinstance(world, Lens):
         return world.state == cast("Lens", after).state
     cells = {**cast("Plain", world).cells, **cast("Plain", after).cells}
@@ -532,13 +525,11 @@ V = TypeVar("V")
 
 
 def _without(items: tuple[V, ...], item: V) -> tuple[V, ...]:
-    """Without the first one that is the very same."""
     index = next(index for index, other in enumerate(items) if other is item)
     return items[:index] + items[index + 1 :]
 
 
 def _check_host(reducers: object, dead: object) -> None:
-    """Raise Misuse if that is no machine that runs reducers."""
     check_tuple(
         reducers,
         ReducerProcess,
@@ -550,12 +541,10 @@ def _check_host(reducers: object, dead: object) -> None:
 @final
 @attrs.frozen(eq=False)
 class Crash:
-    """A process that is several reducers dies with all that it has in memory.
+    """A process of several reducers crashes and loses its memory.
 
     Attributes:
-        name: Its lane.
-        reducers: What dies.
-        dead: The cell that tells others.
+        dead: Shows the crash to others.
     """
 
     name: str
@@ -580,13 +569,12 @@ class Crash:
 @final
 @attrs.frozen(eq=False)
 class Restart:
-    """A process that has died starts again, with nothing in memory.
+    """A crashed process starts again, with an empty memory.
 
     Attributes:
-        name: Its lane.
-        reducers: What starts, each as it began at first.
-        dead: The cell that tells others.
-        prepared: What the world has for them then, such as what is stored.
+        reducers: Start in their first states.
+        dead: Shows the crash to others.
+        prepared: Prepares the world for them, for example with stored values.
     """
 
     name: str

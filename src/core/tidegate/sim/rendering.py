@@ -1,6 +1,6 @@
-"""A trace as text for people: a line a step, and below it what changed.
+"""A trace as text: a line for each step, and its changes below.
 
-Nothing in a trace can forge a line of its story: whatever it says stands on its own line, and is printable.
+A trace cannot forge a line of its story: each of its texts stays on one line and is printable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from tidegate.sim.trace import Breach, Trace, TraceStep
 
 
 def render(trace: Trace) -> str:
-    """The trace for people: a line a step, and below it what changed."""
     width = max((len(mover.name) for mover in trace.movers), default=0)
     lines = [
         f"{one_line(trace.scenario)}: "
@@ -24,7 +23,7 @@ def render(trace: Trace) -> str:
         f"{number_of(len(trace.steps), 'step')}, {one_line(trace.time + (f', seed {trace.seed}' if trace.seed else ''))}"
     ]
     lines += [line for number, step in enumerate(trace.steps, 1) for line in step_lines(number, step, width)]
-    if trace.law and not trace.steps:  # nothing has happened yet, so what is wrong is how it begins
+    if trace.law and not trace.steps:  # no step: the first state breaks the law
         lines += [f"{'':>4}  {one_line(each)}" for each in state_lines(trace.initial)]
     if trace.law:
         lines.append(
@@ -34,25 +33,23 @@ def render(trace: Trace) -> str:
 
 
 def number_of(number: int, what: str) -> str:
-    """How many there are of what has an s at its end where there are several."""
+    """The number with its noun, which takes an s in the plural."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _raised_after(trace: Trace) -> str:
-    """Which line a program had come to that raised an error; a law that is broken has no line."""
+    """The line that the program had reached before its error; a broken law has none."""
     src = trace.steps[-1].src if trace.breach is Breach.ERROR and trace.steps else ""
     return f", after {one_line(src)}" if src else ""
 
 
 def _for_ever(trace: Trace) -> str:
-    """Who waits, or goes round, and which steps come again and again."""
     why = f"; {one_line(trace.why)}" if trace.why else ""
     first = len(trace.steps) - trace.loop + 1
     return f"{why}, steps {first} to {len(trace.steps)} again and again" if trace.loop else why
 
 
 def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
-    """A step on a line, and on a second one what it changed; the names of processes in a column of this width."""
     fault = f"  [{one_line(step.fault)}]" if step.fault else ""
     lines = [f"{number:>4}  {one_line(step.process):<{width}}  {one_line(step.event)}{fault}"]
     if seen := patch_line(tuple(change for change in step.patch if not is_routine(change))):
@@ -61,7 +58,6 @@ def step_lines(number: int, step: TraceStep, width: int) -> list[str]:
 
 
 def state_lines(state: Document) -> list[str]:
-    """A state, each value on a line of its own with the way to it."""
     return [f"{one_line(path)} = {show(value)}" for path, value in _leaves("", state)]
 
 
@@ -74,7 +70,7 @@ def _leaves(path: str, value: Value) -> Iterator[tuple[str, Value]]:
 
 
 def is_routine(change: Added | Removed | Replaced) -> bool:
-    """Where a process stands next is shown by its next step; only how it ends is news."""
+    """The next step of a process shows its status, and only its end is news."""
     if change.path.startswith("/budget"):
         return True
     return (
@@ -86,7 +82,6 @@ def is_routine(change: Added | Removed | Replaced) -> bool:
 
 
 def patch_line(patch: Patch) -> str:
-    """The patch on one line."""
     return "; ".join(map(sentence, patch))
 
 

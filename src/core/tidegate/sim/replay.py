@@ -1,10 +1,11 @@
-"""Replaying: the recorded decisions are taken again, in the scenario as it is today, and every change is compared.
+"""Replay: take the recorded decisions in the present scenario, and compare every change.
 
-A decision is who moves and what happens, in words; of several outcomes that read alike, those that change what was
-recorded are all followed. No generator and no seed is involved, so a run can be had again whatever becomes of those. Where the scenario
-does something else, the first step that differs is named, with what was recorded and what could happen instead; what lies
-before it has happened as recorded, so a search can go on from there. A last step that was recorded to break a law must
-break it today: whoever has mended the law, and not the program, must not read that it is broken still.
+A decision is an actor and its event, in words. If several outcomes have the same words, all that
+make the recorded change are followed. A replay uses no generator and no seed. If the scenario
+differs, the result names the first different step, the record, and the possible events. All steps
+before it happened as recorded, so a search can continue there. If the last step broke a law, it
+must break it now: a user who has corrected the law, and not the program, must not read that it is
+still broken.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class Reproduced:
 @final
 @attrs.frozen
 class Diverged:
-    """The scenario does something else than was recorded.
+    """The scenario differs from the record.
 
     Attributes:
-        step: The first step that differs, counted from 1; 0 for the first state.
-        reason: What differs.
-        enabled: What could have happened instead, as `process: event`.
-        recorded: What was recorded, as `process: event`.
+        step: The first different step, counted from 1; 0 for the first state.
+        reason: The difference.
+        enabled: The possible events, as `process: event`.
+        recorded: The recorded event, as `process: event`.
     """
 
     step: int
@@ -65,12 +66,12 @@ Replayed: TypeAlias = Reproduced | Diverged
 @final
 @attrs.frozen
 class Followed:
-    """How far a search followed a trace.
+    """The part of a trace that a search followed.
 
     Attributes:
-        path: The states, the first one included.
-        state: The last one, as a tree; its keys stand as in the trace.
-        outcome: Whether it came to the end.
+        path: The states with the first one.
+        state: The last one as a tree, with its keys ordered as in the trace.
+        outcome: Whether it reached the end.
     """
 
     path: tuple[Packed, ...]
@@ -79,29 +80,29 @@ class Followed:
 
 
 def replay(trace: Trace, scenario: Scenario) -> Replayed:
-    """Take the recorded decisions in the scenario, and compare what they change.
+    """Take the recorded decisions in the scenario, and compare their changes.
 
     Args:
         trace: The recorded run.
-        scenario: The scenario as it is today.
+        scenario: The present scenario.
     """
     return replaying(trace, scenario, lambda search: followed(trace, search).outcome)
 
 
 def replaying(trace: Trace, scenario: Scenario, run: Callable[[Search], T]) -> T:
-    """Run a search of the scenario in the kind of time that the trace ran in, with the faults that it could have."""
+    """Run a search of the scenario in the trace's kind of time, with its possible faults."""
     check_type(trace, Trace, "a trace", "hand in the trace of a report")
     check_type(scenario, Scenario, "the scenario of a trace")
     clock = scenario.clock
-    if clock is not None and trace.time.startswith("absolute"):  # it may have been relative but for another run
+    if clock is not None and trace.time.startswith("absolute"):  # without another run it might have been relative
         scenario = attrs.evolve(scenario, clock=attrs.evolve(clock, horizon=None))
     return attempt(_as_bounded(scenario, trace), run)
 
 
 def with_fresh_programs(search: Search, run: Callable[[Search], T]) -> T:
-    """Run another search of the same scenario, in which nothing is known of its programs.
+    """Run another search of the same scenario, with no knowledge of its programs.
 
-    Actors, meanings and laws may hold the processes of the scenario, so these forget what was learned of them until it has ended.
+    Actors, meanings and laws may hold the processes, so the processes forget until it has ended.
     """
     clock, scenario = search.scenario.clock, search.scenario
     if clock is not None and search.space.absolute is not None:
@@ -115,9 +116,9 @@ def with_fresh_programs(search: Search, run: Callable[[Search], T]) -> T:
 
 
 def _as_bounded(scenario: Scenario, trace: Trace) -> Scenario:
-    """The scenario with the budgets that the run began with: it may have been bounded more tightly than its scenario is.
+    """The scenario with the run's budgets, which may be tighter.
 
-    Its first state tells them, but for bounds of 0, and for those that are not below the budget of all kinds together.
+    Its first state holds them, except bounds of 0 and bounds not below the total.
     """
     at: object = trace.initial
     for part in FAULTS.name:
@@ -136,11 +137,10 @@ def _as_bounded(scenario: Scenario, trace: Trace) -> Scenario:
 
 
 def followed(trace: Trace, search: Search) -> Followed:
-    """Follow the trace as far as the search can."""
     before = described(search.space, search.first)
     if other := difference(trace.initial, before):
         return Followed((search.first,), before, Diverged(0, f"the first state differs: {patch_line(other)}"))
-    came: list[dict[Packed, Packed]] = []  # of each step: states that it may have led to, and one that it came from
+    came: list[dict[Packed, Packed]] = []  # for each step, its possible next states with one predecessor each
     at = [search.first]
 
     def ended(outcome: Replayed) -> Followed:
@@ -176,8 +176,8 @@ def followed(trace: Trace, search: Search) -> Followed:
 
 
 def _kept(trace: Trace, search: Search, before: Packed, after: Packed) -> str:
-    """How it comes that the last step does not break the law that it was recorded to break; "" if it does."""
-    if (trace.law, Truth.BROKEN) not in trace.steps[-1].truths:  # it is a part of a run, or older than these
+    """Why the last step does not break the recorded law; "" if it does."""
+    if (trace.law, Truth.BROKEN) not in trace.steps[-1].truths:  # a part of a run, or a trace without truths
         return ""
     judge = dict(judgements(search, before, after, is_at_rest=True)).get(trace.law)
     if judge is None:
@@ -188,13 +188,13 @@ def _kept(trace: Trace, search: Search, before: Packed, after: Packed) -> str:
 @final
 @attrs.frozen(eq=False)
 class ExploredOn:
-    """What lies beyond a replay.
+    """The result of a search beyond a replay.
 
     Attributes:
-        outcome: How the replay ended; where it diverged, the search went on from the step before.
-        steps: How many steps it took until then.
-        found: What the search found from there on.
-        trace: The whole run to the law that it broke, if it broke one.
+        outcome: The end of the replay; after a divergence, the search continues before that step.
+        steps: The steps of the replay.
+        found: The result of the search.
+        trace: The whole run to a broken law, if any.
     """
 
     outcome: Replayed
@@ -204,13 +204,13 @@ class ExploredOn:
 
 
 def explored_on(trace: Trace, search: Search, states_max: int, proceed: Proceed) -> ExploredOn:
-    """Follow the trace as far as the search can, and explore all that may come then.
+    """Follow the trace as far as possible, and explore from there.
 
     Args:
         trace: The recorded run.
-        search: A search of the scenario as it is today.
-        states_max: Stop after this many distinct states.
-        proceed: Receives the progress; answers whether to go on.
+        search: A search of the present scenario.
+        states_max: Limit of distinct states.
+        proceed: Receives the progress; returns whether to continue.
     """
     run = followed(trace, search)
     first, search.first, search.led = search.first, run.path[-1], run.path[:-1]

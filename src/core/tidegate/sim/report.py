@@ -1,12 +1,12 @@
-"""What an exploration answers: one of three verdicts, never a bare "passed".
+"""The result of an exploration: one of three verdicts, never a bare "passed".
 
-complete       every interleaving and fault within the budgets was seen, and no law is broken
-violated       a law is broken; a trace shows how
-inconclusive   anything else, and why: a bound was reached, the runs were sampled, or nothing came to rest although a law
-               is about that
+    complete       every interleaving and fault within the budgets was seen, and no law is broken
+    violated       a law is broken; a trace shows how
+    inconclusive   anything else, with the reason: a bound was reached, runs were sampled, or a law
+                   about rest was never checked because no state rests
 
-A goal that was never reached, a fault that never struck and a law that was never asked are reported beside the verdict
-(`uncovered`), as is a scenario in which nothing happens, or that states no law. Whoever requires them gets "inconclusive" instead of "complete".
+`uncovered` lists goals never reached, faults that never occurred and laws never checked, beside the
+verdict, and a scenario without steps or laws. On request they make it "inconclusive".
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tidegate.sim.tracing import trace_of
 @final
 @unique
 class Verdict(StrEnum):
-    """See the module."""
+    """The verdicts of the module's header."""
 
     COMPLETE = "complete"
     VIOLATED = "violated"
@@ -55,35 +55,29 @@ class Verdict(StrEnum):
 @final
 @attrs.frozen(eq=False)
 class Report:
-    """The answer to one scenario.
+    """The result for one scenario.
 
     Attributes:
         scenario: Its name.
-        kind: A design, or a specimen.
-        expect: The law that it was expected to break, or None for clean.
-        verdict: What came out.
-        reason: Why it is inconclusive; or how a law was broken beyond a bound of the search; else "".
-        law: The law that is broken, if one is.
-        states: Distinct states seen; by sampled runs at least this many.
-        transitions: Steps taken, all ways of reaching a state counted.
-        depth: The longest of the shortest ways to a state; of sampled runs the longest run.
-        unmerged: Where programs could not be compared, and why: there the search is sound, and slower.
-        faults: How many transitions were faults, by kind.
-        budget: How many faults could strike in one run.
-        goals: Which goals were reached.
-        laws: How many laws were judged.
-        time: Which kind of time it ran in.
-        seed: Of the sampled runs; None where nothing was sampled.
-        policy: What picked their steps; "" where nothing was sampled.
+        expect: The law that it should break; None for clean.
+        reason: Why it is inconclusive, or how a law was broken beyond a bound; else "".
+        states: Distinct states seen; a lower bound for sampled runs.
+        depth: The number of steps to the farthest state, or of the longest sampled run.
+        unmerged: Where programs could not be compared, and why; the search is sound there, but
+            slower.
+        faults: Transitions that were faults, by kind.
+        budget: The most faults in one run.
+        seed: Of sampled runs; None otherwise.
+        policy: Of sampled runs; "" otherwise.
         trace: The counterexample.
-        reductions: What was left out because nothing else would be found there.
-        uncovered: What was not covered, where no counterexample was found: states beyond a bound, goals, faults, laws, writes
-            of too many documents, sleeps that never end, and programs that end without anybody knowing what was done; and always
-            which faults were asked for that the scenario does not have.
-        why: Who waits, or goes round for ever; "" where the counterexample says all.
+        reductions: What was left out because it would show nothing else.
+        uncovered: Without a counterexample, all that was not covered: states beyond a bound, goals,
+            faults, laws, writes of too many documents, endless sleeps, and programs that end with
+            an unknown result. Always: requested faults that the scenario lacks.
+        why: The processes that wait or loop for ever; "" if the trace shows all.
         loop: How many of its last steps repeat for ever; 0 if it ends.
-        cut_short: In how many states laws about rest were not judged, for more moves of the clock might lead on from there.
-        expected: How many states an exhaustive search was expected to see, when last asked; None where it was too short.
+        cut_short: States where laws about rest were not checked, because clock moves may lead on.
+        expected: The last estimate of the number of states; None if the search was too short.
     """
 
     scenario: str
@@ -113,23 +107,24 @@ class Report:
 
     @property
     def breach(self) -> Breach:
-        """In which way a law is broken."""
         return Breach.NONE if self.trace is None else self.trace.breach
 
     @property
     def ok(self) -> bool:
-        """Was the expectation met?"""
+        """Whether the result is as expected."""
         if self.expect is None:
             return self.verdict is Verdict.COMPLETE
         return self.verdict is Verdict.VIOLATED and self.law == self.expect
 
     @property
     def is_shortest(self) -> bool:
-        """Is there no shorter counterexample? So it is where an exhaustive search has found it before any bound."""
+        """Whether no counterexample is shorter: an exhaustive search found it before any bound."""
         return self.trace is not None and not self.policy and not self.reason
 
     def to_json(self) -> dict[str, Json]:
-        """As `tidegate explore --json` prints it; the caller adds the seconds and the path of the trace."""
+        """The output of `tidegate explore --json`; the caller adds the seconds and the path of the
+        trace.
+        """
         goals: dict[str, Json] = {name: reached for name, reached in self.goals.items()}  # noqa: C416  widens the type
         faults: dict[str, Json] = {kind.value: count for kind, count in self.faults.items()}
         return {
@@ -160,7 +155,7 @@ class Report:
 
 
 _REASONS: Final = {Verdict.VIOLATED: "a law is broken", Verdict.COMPLETE: "every state was seen"}
-"""Why it ended, where nothing cut it short."""
+"""Reasons of verdicts that no bound caused."""
 
 
 def explore(
@@ -171,19 +166,21 @@ def explore(
     onward: _Onward | None = None,
     proceed: Proceed = go_on,
 ) -> Report:
-    """Explore a scenario: exhaustively, or by random runs where `how` asks for some.
+    """Explore a scenario exhaustively, or by random runs if `how` requests them.
 
     Args:
-        scenario: What to explore.
-        how: Its bounds, its random runs, and which faults may strike.
-        seeding: Makes a generator of a seed, for example `random.Random`; needed for random runs.
-        onward: Goes on from where a bound stopped an exhaustive search.
-        proceed: Called with the progress now and then; answers whether to go on.
+        scenario: The scenario.
+        how: Bounds, random runs and faults.
+        seeding: Makes a generator from a seed, for example `random.Random`; required for random
+            runs.
+        onward: Continues where a bound stopped an exhaustive search.
+        proceed: Receives the progress now and then; returns whether to continue.
 
     Raises:
-        Misuse: The scenario, or a program in it, breaks a contract; or random runs have no generator.
+        Misuse: The scenario, or a program in it, breaks a contract; or random runs lack a
+            generator.
         InternalError: The simulator itself failed.
-        Exception: Whatever a law, a meaning or a step of the scenario raises.
+        Exception: A law, a meaning or a step of the scenario raised it.
     """
     check_type(scenario, Scenario, "the scenario")
     check_type(how, Exploration, "how a scenario is explored", "write explore(scenario, Exploration(...))")
@@ -201,7 +198,7 @@ def explore(
 
 
 def _is_the_users(error: BaseException) -> bool:
-    """Did code of the user's raise it, or is a function of the user's called with other arguments than it takes?"""
+    """Whether user code raised it, or was called with the wrong arguments."""
     if isinstance(error, _CONTROL_FLOW):
         return False
     return bool(used_at(error)) or (isinstance(error, TypeError) and _WRONG_CALL.search(str(error)) is not None)
@@ -209,15 +206,13 @@ def _is_the_users(error: BaseException) -> bool:
 
 _WRONG_CALL: Final = re.compile(r"\(\) (missing|takes|got) ")
 _CONTROL_FLOW: Final = (InstantRefused, Overflow, Grew, BrokenStep, BrokenState)
-"""What the simulator raises and always catches."""
+"""The simulator raises these and always catches them."""
 
 
 def _explored_all(
     scenario: Scenario, how: Exploration, seeding: Seeding | None, onward: _Onward | None, proceed: Proceed
 ) -> Report:
-    for actor in (
-        scenario.actors
-    ):  # what an earlier exploration has learned, with another clock or other faults, is not of this one
+    for actor in scenario.actors:  # an earlier exploration may have learned with another clock or other faults
         if isinstance(actor, (Process, ReducerProcess)):
             actor.forget()
     chosen = scenario.bounded(how.faults, how.faults_max)
@@ -233,22 +228,24 @@ def _explored_all(
 
 
 def with_absent(report: Report, scenario: Scenario, how: Exploration) -> Report:
-    """The report with the faults that were asked for and are not there.
+    """Add the requested faults that the scenario lacks.
 
     Args:
-        report: On what was asked for.
-        scenario: As it is, whatever was asked for.
-        how: What was asked for.
+        report: Of the requested faults.
+        scenario: The scenario with all its faults.
+        how: The request.
     """
     is_known = report.trace is None or all(
         hasattr(actor, "faults") for actor in scenario.actors
-    )  # others may make more
+    )  # other actors may have more faults
     missing = absent(scenario, how.faults or (), report.faults) if is_known else ()
     return attrs.evolve(report, uncovered=(*report.uncovered, *missing)) if missing else report
 
 
 def _searched(scenario: Scenario, how: Exploration, onward: _Onward | None, proceed: Proceed) -> Report:
-    """The report on an exhaustive search. What goes round for ever is told by a plain one: a reduced one tells no loop."""
+    """The report of an exhaustive search. A plain search reports loops: a reduced one cannot show
+    them.
+    """
 
     def searched(leaving_out: Reductions) -> Report:
         def run(search: Search) -> Report:
@@ -265,21 +262,19 @@ def _searched(scenario: Scenario, how: Exploration, onward: _Onward | None, proc
 
 
 _Onward: TypeAlias = Callable[[Search, Sequence[Packed]], Beyond]
-"""Goes on from the frontier of a search that a bound has stopped, such as `tidegate.sim.sample.portfolio`."""
+"""Continues from the frontier of a bounded search, for example `tidegate.sim.sample.portfolio`."""
 
 
 def _gone_on(found: Explored, onward: _Onward | None) -> Explored:
-    """The same, and what was found beyond the bound that stopped it."""
     if onward is None or found.broken is not None or not found.frontier:
         return found
-    if found.stopped == CALLED_OFF:  # whoever wants an end wants no more
+    if found.stopped == CALLED_OFF:  # the caller stopped it, so random runs do not continue
         return attrs.evolve(found, stopped=f"{found.stopped}; no random run went on from there")
     beyond = onward(found.search.unreduced(), found.frontier)
     return attrs.evolve(found, broken=beyond.broken, stopped=f"{found.stopped}; {beyond.summary}")
 
 
 def _explored(found: Explored, *, require_sometimes: bool) -> Report:
-    """The report on an exhaustive search."""
     scenario = found.search.scenario
     if found.broken is not None:
         return _reported(found, Verdict.VIOLATED, found.stopped)
@@ -302,7 +297,6 @@ def _explored(found: Explored, *, require_sometimes: bool) -> Report:
 
 
 def sampled(found: Sampled) -> Report:
-    """The report on random runs."""
     if found.broken is not None:
         return _reported(found, Verdict.VIOLATED, "")
     promise = f"; {found.policy}" if "(" in found.policy else ""
@@ -370,10 +364,10 @@ def _traced(found: Explored | Sampled, seed: str | None) -> Trace | None:
 
 
 def _confirmed(trace: Trace, fresh: Search) -> Trace:
-    """The trace and its nearest passing run, if it happens again with fresh programs.
+    """Replay the trace with fresh programs and add its nearest passing run.
 
     Raises:
-        Nondeterministic: It does not.
+        Nondeterministic: The replay differs.
     """
     way = followed(trace, fresh)
     if isinstance(way.outcome, Diverged):
@@ -388,6 +382,5 @@ def _confirmed(trace: Trace, fresh: Search) -> Trace:
 
 
 def _is_of_a_history(found: Explored | Sampled) -> bool:
-    """Is the broken law that a history is linearizable?"""
     law = found.broken and found.search.scenario.always.get(found.broken.law)
     return isinstance(law, Linearizable)

@@ -1,21 +1,21 @@
-"""What may become of one request. Per fault, what reply the caller gets and what the world knows:
+"""The possible results of one request: by fault, the caller's reply and the effect on the store.
 
     none            the reply                        done
     unsent          NotApplied                       not done
     dropped         Ambiguous                        not done
-    lost reply      Ambiguous                        done, and a majority has it
-    partly done     Ambiguous                        done to some of its documents, if it is a write of many
-    late            Ambiguous                        done at any later point; to many documents one by one
-    duplicate       the reply                        done, and done once more at any later point
-    not durable     NotDurable                       done, and perhaps taken back (`tidegate.sim.failover`)
-    stale read      what was there before            not changed
-    refusals        Refused                          not done: user code, a sink, dead letters, a commit
+    lost reply      Ambiguous                        done and confirmed by a majority
+    partly done     Ambiguous                        done to some documents of a write of many
+    late            Ambiguous                        done at any later point; to many one by one
+    duplicate       the reply                        done, and again at any later point
+    not durable     NotDurable                       done; a failover may undo it
+    stale read      an earlier value                 not changed
+    refusals        Refused                          not done: user code, sinks, commits
     clocks          another time                     not changed (`tidegate.sim.clocks`)
 
-What takes the store several steps is in `tidegate.sim.halfway`.
+`tidegate.sim.halfway` has the requests that take several steps.
 
-Each strikes what the scenario says that it may strike. Nobody else is asked for a note or a sleep, so the network has no
-part in them; the store has one clock, a machine another. What the store is asked is not user code, so that does not raise.
+The scenario chooses the requests that a fault may affect. Notes and sleeps do not use the network.
+The store has one clock, a machine another. Only user code raises; the store does not.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ from tidegate.sim.world import (
 NO_REPLY: Final = Ambiguous("no reply")
 _UNCONFIRMED_REPLY: Final = NotDurable("no majority has confirmed it")
 OPERATIONS: Final = (*get_args(Operation), InTransaction, CommitTransaction, AbortTransaction)
-"""What a document store is asked."""
+"""Requests to a document store."""
 ANSWERED: Final = (*OPERATIONS, StoreTime, Now, Sleep, Note)
-"""What always has an answer in the end, for no code of the user's gives it."""
+"""Requests that no user code answers, so a reply always comes."""
 _READS: Final = (FindOne, FindAll)
 _WRITES: Final = (FindOneAndUpdate, UpdateOne, UpsertOne, InsertOne, DeleteOne, CommitTransaction, *MANY)
-"""Also one that matches nothing waits for a majority."""
+"""A write that matches no document also waits for a majority."""
 _UNSTORED: Final = (Call, InTransaction, AbortTransaction)
-"""What no majority has to confirm: of a transaction, that is the commit alone."""
+"""Requests that need no majority: of a transaction, only the commit does."""
 _REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
     {
         Fault.FAILED: "user code raised",
@@ -98,14 +98,12 @@ _REFUSALS: Final[Mapping[Fault, str]] = MappingProxyType(
 @final
 @attrs.frozen(eq=False)
 class Asker:
-    """Who asks.
+    """The sender of a request.
 
     Attributes:
         name: The process.
-        meaning: What its requests mean.
-        faults: What may strike them.
-        host: The machine that it runs on.
-        at: How far its request has come.
+        host: Its machine.
+        at: The progress of its request.
     """
 
     name: str
@@ -115,7 +113,6 @@ class Asker:
     at: Halfway | None = None
 
     def come(self, at: Halfway | None) -> Asker:
-        """The same, whose request has come so far."""
         if at is None:
             return self
 
@@ -126,11 +123,11 @@ class Asker:
 
 
 _Troubles: TypeAlias = Iterator[tuple[Fault, Trouble, World, object]]
-"""Which fault, in words, the world after it, and the reply that the caller gets."""
+"""The fault, its description, the world after it, and the caller's reply."""
 
 
 def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
-    """What becomes of the request without any fault; nothing while it must wait."""
+    """The results of a request without faults; none while it must wait."""
     if isinstance(effect, Now) and asker.host != HOST:
         return (readings(asker.host, asker.name, world),)
     found = answers(asker.meaning, effect, world, asker.name)
@@ -138,20 +135,20 @@ def replies(effect: Effect[object], world: World, asker: Asker) -> Answers:
 
 
 def noted_replies(effect: Effect[object], world: World, asker: Asker) -> Iterator[tuple[World, object, Overwritten]]:
-    """Those of what is asked of the store, each with what it has overwritten."""
+    """The results of a request to the store, each with the overwritten values."""
     yield from noted(asker.meaning, effect, world, asker.name)
     if asker.at is None and isinstance(effect, MANY):
         here = noting(world)
         whole = answers(asker.meaning, effect, here, asker.name)
         for done, reply in ended_early(effect, here, asker.name, asker.meaning, whole):
             yield noted_in(done), reply, overwritten_in(done)
-    elif asker.at is None and isinstance(effect, InTransaction):  # it is over, and has written nothing
+    elif asker.at is None and isinstance(effect, InTransaction):  # the transaction has ended without writes
         whole = answers(asker.meaning, effect, world, asker.name)
         yield from ((done, reply, ()) for done, reply in ended_early(effect, world, asker.name, asker.meaning, whole))
 
 
 def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
-    """What may become of it, as far as the budget goes."""
+    """The results with a fault, within the budget."""
     faults = asker.faults
     if isinstance(effect, Now):
         for fault, happened, later, reading in troubled_readings(asker.host, asker.name, world, faults):
@@ -170,8 +167,6 @@ def troubled(effect: Effect[object], outcomes: Answers, world: World, asker: Ask
 
 
 def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
-    """What the network may do to it."""
-
     def may(kind: Fault, happened: World) -> World | None:
         return spent(happened, kind) if asker.faults.strikes(kind, effect) else None
 
@@ -179,7 +174,7 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
         has_written = isinstance(effect, MANY) and asker.at.left and (asker.at.done.total or asker.at.done.refused)
         if has_written and (after := may(Fault.PARTLY_DONE, world)):
             yield Fault.PARTLY_DONE, Trouble("no reply: it ends there"), after, NO_REPLY
-    else:  # what strikes later, and nothing comes of, could as well have struck before
+    else:  # a later fault without effect equals one before the request
         if after := may(Fault.UNSENT, world):
             yield Fault.UNSENT, Trouble("could not be sent"), after, NotApplied("not sent")
         if after := may(Fault.DROPPED, world):
@@ -194,19 +189,21 @@ def _lost(effect: Effect[object], outcomes: Answers, world: World, asker: Asker)
     for done, reply in outcomes:
         if after := may(Fault.LOST_REPLY, done):
             yield Fault.LOST_REPLY, Trouble("done, but the reply is lost"), after, NO_REPLY
-        # No driver sends a statement of a transaction twice, for the server would carry it out twice.
+        # A driver never resends a statement: the server would execute it twice.
         if not isinstance(effect, InTransaction) and (after := may(Fault.DUPLICATE, done)):
             again = Trouble(f"{plain_text(reply)}, and the request is under way once more")
             yield Fault.DUPLICATE, again, under_way(after, asker.name, effect), reply
 
 
 def _partly(effect: Many, outcomes: Answers, world: World, asker: Asker) -> Iterator[tuple[str, World]]:
-    """Some of its documents, and the world in which they alone are written; none if the meaning does all of it at once."""
+    """Some of its documents, and the world with only these written; none if the meaning
+    is atomic.
+    """
     each = parts(effect, world)
     whole = outcomes if len(outcomes) < 2 else answers(asker.meaning, effect, world, asker.name)
     if len(each) > 1 and not is_done_apart(effect, each, world, asker.name, asker.meaning, whole):
         return
-    first = max(0, len(each) - APART_MAX)  # of so many all but the last ones are written in one step
+    first = max(0, len(each) - APART_MAX)  # more than APART_MAX: all but the last are one step
     groups = (*((each[:first],) if first else ()), *((part,) for part in each[first:]))
     for some in chain.from_iterable(combinations(groups, size) for size in range(1, len(groups))):
         named = ", ".join(plain_text(target(group[0])) if len(group) == 1 else f"{len(group)} others" for group in some)
@@ -215,7 +212,7 @@ def _partly(effect: Many, outcomes: Answers, world: World, asker: Asker) -> Iter
 
 
 def _all_done(some: Iterable[Part], world: World, asker: Asker) -> list[World]:
-    """The world in which these parts are done, one after the other; none where one of them must wait, or is too late."""
+    """The worlds after these parts, in order; none if a part must wait or is too late."""
     worlds = [world]
     for part in some:
         worlds = [
@@ -228,14 +225,13 @@ def _all_done(some: Iterable[Part], world: World, asker: Asker) -> list[World]:
 
 
 def under_way(world: World, who: str, effect: Effect[object], come: Halfway | None = None) -> World:
-    """The world in which the request arrives any time later, or goes on."""
     return world.write(FLIGHT, by_text((*world.read(FLIGHT), Flying(who, effect, come))))
 
 
 def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Troubles:
     for done, reply, overwritten in noted_replies(effect, world, asker):
         is_write, told = bool(isinstance(effect, _WRITES) or overwritten), reply
-        if isinstance(reply, Failure):  # of two errors a driver tells this one
+        if isinstance(reply, Failure):  # a driver reports this one of two errors
             is_write &= not is_too_late(reply) and bool(
                 unconfirmed(world, done, overwritten, alone=True).read(UNCONFIRMED)
             )
@@ -252,7 +248,6 @@ def _not_durable(effect: Effect[object], world: World, asker: Asker) -> _Trouble
 
 
 def _stale(effect: Effect[object], outcomes: Answers, world: World, asker: Asker) -> _Troubles:
-    """What was there before, where that is another reply."""
     told = [newest for _, newest in outcomes]
     for member in behind(world):
         for _, reply in asker.meaning(effect, member, asker.name):

@@ -1,17 +1,20 @@
-"""Whole runs of a program, executed again from the start with fresh programs: here, and in a second process.
+"""Re-execution of whole runs with fresh programs: in this process, and in a second one.
 
-A search merges suspended programs by their frames, and runs each program once for each (node, reply). State outside of the
-frames makes a merge wrong without any replay. So where a search has ended, `planned` chooses runs through what was learned:
-    ways     from the start through each edge of the automaton, and on to an end. Cycles may have none: so until `_BEYOND` replies
-             in a row led to no further node, or `_ONWARD_MAX` were given, or `_FURTHER_MAX` by all runs beyond their first
-             `_BEYOND`; what differs only later is not seen
-    loops    a cycle of the automaton has no end: it is repeated
-Fresh programs execute them, and each status is compared with the one that was recorded. What is promised: one further way into
-each node is tried, then a second one of each, and so on, until as many replies were given as the search gave; then some
-of the edges that are left.
+A search merges suspended programs by their frames, and runs each program once for each (node,
+reply). State outside of the frames makes a merge wrong without any replay. So after a search,
+`planned` chooses runs through the automaton:
+    ways     from the start through each edge and on to an end. A cycle may have no end, so a run
+             stops after `_BEYOND` replies without a new node, or `_ONWARD_MAX` replies, or when all
+             runs together have used `_FURTHER_MAX` beyond their first `_BEYOND`. A later difference
+             is missed.
+    loops    a cycle without an end is repeated
+Fresh programs execute them; each status is compared with the recorded one. Guaranteed: one further
+way into each node is tried, then a second one, and so on, until the runs have as many replies as
+the search; then some of the remaining edges.
 
-A second process has another PYTHONHASHSEED and executes the same `Case`, which is made of plain values and functions
-(`SecondProcess`, a port; tidegate_adapters.exploring.second_process is its adapter).
+A second process with another PYTHONHASHSEED executes the same `Case`, which consists of plain
+values and functions (the port `SecondProcess`; adapter:
+tidegate_adapters.exploring.second_process).
 """
 
 from __future__ import annotations
@@ -31,25 +34,27 @@ from tidegate.sim.fingerprint import Canon
 from tidegate.sim.lines import defined_at, told
 
 _BEYOND: Final = 40
-"""How many replies in a row may lead to nodes where a run stood before; so many it is given in any case."""
+"""A run stops after this many replies in a row without a new node; it gets at least as many."""
 _ONWARD_MAX: Final = 1_000
-"""How many replies more a run is given to come to an end."""
+"""Limit of further replies for a run to reach an end."""
 _FURTHER_MAX: Final = 10_000
-"""How many all runs of an automaton are given for that; these are not among those that are planned."""
+"""The same for all runs of an automaton; these do not count as planned replies."""
 REPLIES_MIN: Final = 300
 _ENDS: Final = 20
 _NEAR_MAX: Final = 30
-"""How many nodes are looked at for a way back to a node."""
+"""Limit of nodes visited in search of a way back."""
 _SHOWN_MAX: Final = 80
-"""How many characters a message has for a value; for longer ones it names the type."""
+"""Limit of characters of a value in a message; a longer one is shown by its type."""
 _EXACT: Final = 1
-"""How often the status at a node is compared with all its types; later ones by equality, which takes 1 for True."""
+"""The first comparisons at a node are exact in types; later ones use equality, where 1
+equals True.
+"""
 _GOLDEN: Final = 2_654_435_769
 """Its multiples modulo 2**32 are spread evenly (Knuth, The Art of Computer Programming, 6.4)."""
 
 _Key: TypeAlias = Hashable
 _Edge: TypeAlias = tuple[int, Hashable]
-"""A node, and the key of a reply that it was given."""
+"""A node, and the key of a reply."""
 
 
 @final
@@ -57,11 +62,10 @@ class ProgramRun(NamedTuple):
     """A run of a program.
 
     Attributes:
-        life: The number of the life that it starts in.
-        first: The node where it starts.
-        steps: The replies that it is given, and the node after each.
-        loop: Further steps, which are repeated.
-        times: How often.
+        life: The number of its life.
+        steps: Its replies, each with the next node.
+        loop: Further steps, which repeat.
+        times: How often they repeat.
     """
 
     life: int
@@ -72,20 +76,19 @@ class ProgramRun(NamedTuple):
 
     @property
     def replies(self) -> int:
-        """How many replies it is given."""
         return len(self.steps) + len(self.loop) * self.times
 
 
-# --- which runs ---------------------------------------------------------------------------------------------------------
+# --- planning ---------------------------------------------------------------------------------
 
 
 def planned(automaton: ProgramAutomaton, replies: int = REPLIES_MIN, left: int = REPLIES_MIN) -> tuple[ProgramRun, ...]:
     """Runs from the start through the edges of the automaton.
 
     Args:
-        automaton: What was learned.
-        replies: How many replies are given to confirm merges.
-        left: And then along the edges that are left.
+        automaton: The automaton.
+        replies: Replies to spend on merges.
+        left: Replies to spend on the remaining edges.
     """
     plan = _Plan(automaton)
     runs: list[ProgramRun] = []
@@ -109,7 +112,6 @@ class _Plan:
         self.further = _FURTHER_MAX
 
     def run(self, life: int, way: Sequence[int], key: _Key | None) -> ProgramRun:
-        """The run that goes a way, on by a reply, and on from there by all replies in turn."""
         nodes, steps, at = self.automaton.nodes, list[tuple[object, int]](), way[0]
         for number in way[1:]:
             came = nodes[number].came
@@ -131,13 +133,12 @@ class _Plan:
         return ProgramRun(life, way[0], tuple(steps))
 
     def next_of(self, at: int) -> _Key | None:
-        """The key of the reply whose turn it is there; None where none is known."""
         if at not in self.onward:
             self.onward[at] = cycle(self.automaton.nodes[at].edges)
         return next(self.onward[at], None)
 
     def edges_left(self) -> Iterator[tuple[int, list[int], _Key]]:
-        """The edges that no run went along; what came late lies deep, so runs to there go along many."""
+        """The edges without a run. The latest lie deepest, so runs to them take many edges."""
         nodes = self.automaton.nodes
         for number in range(len(nodes) - 1, self.automaton.CANCELLED, -1):
             for key in nodes[number].edges:
@@ -146,10 +147,10 @@ class _Plan:
 
 
 def further_ways(automaton: ProgramAutomaton) -> Iterator[tuple[int, list[int], _Key | None]]:
-    """In which life, by which nodes, and by which reply from the last of them; None where they are the whole way.
+    """The life, the nodes, and the last reply of each way; None if the way ends at its last node.
 
-    First the last few ways that end: where nothing is merged, they show whether a program does the same again. Then
-    all that lead to where another way led first.
+    First some ways that end: without merges, they show whether a program is deterministic. Then all
+    further ways into nodes with several.
     """
     nodes = automaton.nodes
     ends = [number for number, node in enumerate(nodes) if number > automaton.CANCELLED and not node.edges]
@@ -161,7 +162,7 @@ def further_ways(automaton: ProgramAutomaton) -> Iterator[tuple[int, list[int], 
             into.setdefault(to, []).append((life, to, None))
     for number, key, to in merging(automaton):
         into.setdefault(to, []).append((nodes[number].life, number, key))
-    spread = sorted(into, key=lambda to: to * _GOLDEN % 2**32)  # so that what is left out is everywhere
+    spread = sorted(into, key=lambda to: to * _GOLDEN % 2**32)  # so that omitted ways are spread evenly
     for nth in range(max(map(len, into.values()), default=0)):
         for to in spread:
             if nth < len(into[to]):
@@ -170,21 +171,21 @@ def further_ways(automaton: ProgramAutomaton) -> Iterator[tuple[int, list[int], 
 
 
 def merging(automaton: ProgramAutomaton) -> Iterator[tuple[int, _Key, int]]:
-    """The edges that lead to where another one led first."""
+    """The edges into nodes that another edge reached first."""
     for number, node in enumerate(automaton.nodes):
         for key, (reply, to) in node.edges.items():
             came = automaton.nodes[to].came
-            if came is None or came.node != number or came.reply is not reply:  # equal replies may be of two types
+            if came is None or came.node != number or came.reply is not reply:  # equal replies may differ in type
                 yield number, key, to
 
 
 def loops(automaton: ProgramAutomaton, *, most: int, replies: int) -> Iterator[ProgramRun]:
-    """Runs that repeat a cycle of the automaton, each another one.
+    """Runs that repeat one cycle each.
 
     Args:
-        automaton: What was learned.
-        most: How many cycles.
-        replies: How many replies a run is given.
+        automaton: The automaton.
+        most: Limit of cycles.
+        replies: Replies of a run.
     """
     for number, key, to in merging(automaton):
         if not most:
@@ -199,7 +200,9 @@ def loops(automaton: ProgramAutomaton, *, most: int, replies: int) -> Iterator[P
 
 
 def _way_between(automaton: ProgramAutomaton, start: int, way: list[int]) -> tuple[tuple[object, int], ...] | None:
-    """From a node to the end of a way: along it if it passes the node, else by as few replies as possible; None if it cannot."""
+    """From a node to the end of a way: along it if possible, else the shortest way; None if there
+    is none.
+    """
     nodes = automaton.nodes
     if start in way:
         return tuple((nodes[each].came.reply, each) for each in way[way.index(start) + 1 :])  # type: ignore[union-attr]
@@ -220,17 +223,17 @@ def _way_between(automaton: ProgramAutomaton, start: int, way: list[int]) -> tup
     return tuple(reversed(found))
 
 
-# --- executing ----------------------------------------------------------------------------------------------------------
+# --- executing --------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Mismatch:
-    """What another execution did otherwise.
+    """A different result.
 
     Attributes:
-        what: What was recorded, and what happened in the other execution.
-        src: `file.py:line function`; "" where it is not known.
+        what: The recorded and the present result.
+        src: `file.py:line function`; "" if unknown.
     """
 
     what: str
@@ -240,14 +243,13 @@ class Mismatch:
 @final
 @attrs.frozen(eq=False)
 class ProgramCase:
-    """A program, and runs of it as they were recorded.
+    """A program and its recorded runs.
 
     Attributes:
         process: The name of its process.
-        birth: Which life -> a new run of the program.
-        statuses: By node: where the program stands there.
-        lines: By node: the line that asks.
-        runs: What to execute.
+        birth: Makes a new run for a life.
+        statuses: The status at each node.
+        lines: The line of the request at each node.
     """
 
     process: str
@@ -263,10 +265,10 @@ class ProgramCase:
     def execute(
         self, see: Callable[[], None] | None = None, keep: Callable[[int, Program[object]], None] | None = None
     ) -> Mismatch | None:
-        """Execute the runs with fresh programs, and compare.
+        """Execute the runs with fresh programs and compare.
 
         Args:
-            see: Called whenever a program awaits.
+            see: Called at each await.
             keep: Receives each program that has not ended, and its node.
         """
         exact, canon, compared = dict[int, object](), Canon(), Counter[int]()
@@ -294,7 +296,6 @@ class ProgramCase:
         return None
 
     def shortened(self, replies: int) -> ProgramCase:
-        """The first runs of it, until so many replies were given."""
         sums = accumulate(run.replies for run in self.runs)
         runs = tuple(run for run, given in zip(self.runs, sums, strict=True) if given <= replies) or self.runs[:1]
         met = _met(runs)
@@ -302,7 +303,7 @@ class ProgramCase:
         return ProgramCase(self.process, self.birth, statuses, lines, runs)
 
     def repeated(self, replies: int) -> Iterator[ProgramCase]:
-        """The same runs one by one, again and again until about so many replies were given."""
+        """The same runs one by one, repeated for about this many replies."""
         each = sum(1 + run.replies for run in self.runs)
         for _ in range(-(-replies // max(1, each))):
             yield from (attrs.evolve(self, runs=(run,)) for run in self.runs)
@@ -320,12 +321,6 @@ def _met(runs: Iterable[ProgramRun]) -> set[int]:
 
 
 def case_of(automaton: ProgramAutomaton, runs: tuple[ProgramRun, ...]) -> ProgramCase:
-    """The case of a program.
-
-    Args:
-        automaton: What was learned of it.
-        runs: What to execute.
-    """
     met, nodes = _met(runs), automaton.nodes
     statuses, lines = {at: nodes[at].status for at in met}, {at: nodes[at].src for at in met}
     return ProgramCase(automaton.process, automaton.birth, statuses, lines, runs)
@@ -334,14 +329,12 @@ def case_of(automaton: ProgramAutomaton, runs: tuple[ProgramRun, ...]) -> Progra
 @final
 @attrs.frozen(eq=False)
 class CallCase:
-    """A function of a scenario, and calls of it as they were recorded: of a reducer, or a meaning.
+    """A function of a scenario and its recorded calls: of a reducer, or a meaning.
 
     Attributes:
-        process: The name of its process, if it is one's.
-        what: What the function is there, such as `step`.
-        line: Where it is written.
-        function: It.
-        calls: Arguments, and what it returned.
+        process: The name of its process, if any.
+        what: Its role, for example `step`.
+        line: Its line in the source.
     """
 
     process: str
@@ -355,7 +348,6 @@ class CallCase:
         return self.process or self.what
 
     def execute(self) -> Mismatch | None:
-        """Call the function again, and compare."""
         for arguments, result in self.calls:
             try:
                 again = self.function(*arguments)
@@ -378,30 +370,30 @@ Case: TypeAlias = ProgramCase | CallCase
 @final
 @attrs.frozen
 class Unshipped:
-    """Why a case was not executed in a second process."""
+    """The reason why a case was not executed in a second process."""
 
     why: str
 
 
 Answer: TypeAlias = Mismatch | Unshipped | None
-"""What became of a case in a second process; None where it did the same."""
+"""The result of a case in a second process; None if equal."""
 
 
 class SecondProcess(Protocol):
-    """The port to processes that have another PYTHONHASHSEED than this one, and to a clock."""
+    """The port to processes with another PYTHONHASHSEED, and to a clock."""
 
     def seconds(self) -> float:
-        """The time of a clock that never goes back."""
+        """Seconds of a monotonic clock."""
         ...
 
     def execute(self, cases: Sequence[Case], *, is_thorough: bool) -> Callable[[], Sequence[Answer]]:
-        """Begin to execute the cases there.
+        """Start executing the cases.
 
         Args:
-            cases: What to execute.
-            is_thorough: With several hash seeds, and not with one.
+            cases: The cases.
+            is_thorough: Use several hash seeds instead of one.
 
         Returns:
-            What waits for the answers, one for each case.
+            A function that waits for the answers, one for each case.
         """
         ...

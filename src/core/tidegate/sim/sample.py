@@ -1,25 +1,26 @@
-"""Runs of a scenario that is too large to be seen whole.
+"""Random runs of a scenario that is too large for an exhaustive search.
 
-Each run walks from the beginning and takes one of the enabled steps, as its policy picks, until nothing is left to do or
-the run is long enough. Run `n` of seed `s` draws from the generator of the text "s.n", so a run can be had again by its
-seed alone, whatever ran before it. Nothing that it depends on is learned from other runs:
-    - steps are remembered, and are the same when they are learned again;
-    - whatever a state, a step or a rest breaks is found on every run that comes there, for what breaks is not remembered;
-    - a run for which relative time does not fit is made again in absolute time, it alone;
-    - what a policy measures (`Shape`), it measures on runs of their own.
+A run starts at the first state. Its policy picks one of the enabled steps until none is left or the
+run reaches its length. Run `n` of seed `s` draws from the generator of the text "s.n". So its seed
+alone reproduces a run, independent of earlier runs:
+    - remembered steps are equal to steps learned again;
+    - violations are not remembered, so every run that reaches one finds it;
+    - a run that does not fit relative time is repeated alone in absolute time;
+    - policies measure (`Shape`) on separate runs.
 
-A walk is quick because it is made of looks into memories: what each stepper may do under its mask, as in the exhaustive
-search, and each law under what it looked at. Policies see the steps as a menu, which there are few of, so what they need
-to know of one is computed once.
+A walk is fast because it consists of lookups: the steps of each stepper by its mask, as in the
+exhaustive search, and each law by what it reads. Policies see the steps as a menu. There are few
+menus, so their properties are computed once.
 
-A walk proves nothing but what it shows. On the small lock a million walks saw 40 % of 33,133 states, which an exhaustive
-search sees in a tenth of a second. So a sampled scenario that breaks no law is inconclusive, never clean.
+A walk proves only what it shows. On the small lock, a million walks saw 40 % of 33,133 states; an
+exhaustive search sees all in a tenth of a second. So a sampled scenario that breaks no law is
+inconclusive, never clean.
 
-Measured on the small lock: 96 % of the steps of 20,000 walks come to a state that was seen before, so what may happen next
-is remembered by the whole state, up to a bound. Where nothing is remembered yet, a step costs some ten times as much.
+Measured on the small lock: 96 % of the steps of 20,000 walks reach a known state. So possible next
+steps are remembered by the whole state, up to a bound. An unknown step costs about ten times more.
 
-Known not to work: drawing in bulk from one large number (to shift it costs more than a draw); letting a run learn from
-those before it (then its seed alone does not bring it back).
+Known not to work: drawing in bulk from one large number (a shift costs more than a draw); letting a
+run learn from earlier ones (its seed alone does not reproduce it).
 """
 
 from __future__ import annotations
@@ -49,31 +50,27 @@ T = TypeVar("T")
 
 _RUN: Final = re.compile(r"(?P<seed>[^.]*)\.(?P<run>[0-9]+)")
 _MEASURED: Final = 4
-"""Runs that a shape is measured on."""
+"""Runs that measure a shape."""
 _MEASURED_STEPS: Final = 1_000
-"""The length of the longest of them."""
+"""Their steps at most."""
 STEPS_MAX: Final = 10_000
 _POLICIES: Final = "pass policies=PORTFOLIO, or a tuple of Uniform(), Swarm() and Pct(depth)"
 _NODES_MAX: Final = 200_000
-"""States whose steps are remembered whole, at about 400 bytes each; all are forgotten when there are more."""
+"""States whose steps are remembered, at about 400 bytes each. Beyond that, all are forgotten."""
 
 
 @final
 @attrs.frozen(eq=False)
 class Sampled:
-    """What the runs found.
+    """The results of the runs.
 
     Attributes:
-        search: Which knows what the states of a path mean.
-        broken: The law that a run broke, if one did.
+        broken: The law that a run broke, if any.
         seed: Of that run, or of all.
-        policy: Of that run, in words, with what it drew; or of all, with what PCT promises where it is alone.
-        runs: How many there were.
-        states: How many distinct states they saw, at least.
-        transitions: How many steps they took.
-        depth: How long the longest was.
-        faults: How many of the steps were faults, by kind.
-        goals: Which goals were reached.
+        policy: Of that run, with its draws; or of all, with PCT's guarantee if it is the only one.
+        states: Distinct states seen, at least.
+        depth: Steps of the longest run.
+        faults: Steps that were faults, by kind.
     """
 
     search: Search
@@ -91,12 +88,12 @@ class Sampled:
 @final
 @attrs.frozen
 class Plan:
-    """Which runs.
+    """Which runs to make.
 
     Attributes:
         seed: Of all runs; run n has the seed "seed.n".
-        policies: Taken in turns: run n has policy n modulo their number.
-        steps_max: The length of the longest run.
+        policies: Run n has policy n modulo their number.
+        steps_max: Steps of a run at most.
     """
 
     seed: str
@@ -121,7 +118,7 @@ class Plan:
 
 
 def runs_of(seed: str, runs: int) -> tuple[str, range]:
-    """What the seed asks for: that many runs, or that one run where it is of the form "seed.run"."""
+    """The base seed and the numbers of the runs: one run if the seed has the form "seed.run"."""
     one = _RUN.fullmatch(seed)
     return (one["seed"], range(int(one["run"]), int(one["run"]) + 1)) if one else (seed, range(runs))
 
@@ -135,15 +132,15 @@ def sample(
     report: Callable[[Sampled], T],
     proceed: Proceed = go_on,
 ) -> T:
-    """Run the scenario until a law breaks, and report what was found.
+    """Run the scenario until a law breaks, and report.
 
     Args:
-        scenario: What to run.
-        plan: Which runs. A seed of the form "seed.n" runs that one run again.
-        runs: How many.
-        seeding: Makes a generator of a seed, for example `random.Random`.
+        scenario: The scenario.
+        plan: The runs. A seed of the form "seed.n" repeats that run.
+        runs: Their number.
+        seeding: Makes a generator from a seed, for example `random.Random`.
         report: Makes the report, as in `Sampler.sampled`.
-        proceed: Receives the progress after every run; answers whether to go on.
+        proceed: Receives the progress after every run; returns whether to continue.
     """
     of_all, numbers = runs_of(plan.seed, runs)
     sampler = Sampler(scenario, attrs.evolve(plan, seed=of_all), seeding)
@@ -158,11 +155,11 @@ def sample(
 @final
 @attrs.frozen
 class Beyond:
-    """What runs found that began where a search was stopped.
+    """The results of runs that began where a search stopped.
 
     Attributes:
-        broken: The law that one broke, and the whole way there; it need not be a shortest one.
-        summary: What was done, in words.
+        broken: The broken law, with the whole path, not always a shortest one.
+        summary: The runs, in words.
     """
 
     broken: Broken | None
@@ -172,17 +169,17 @@ class Beyond:
 def portfolio(
     plan: Plan, runs: int, *, seeding: Seeding, proceed: Proceed = go_on
 ) -> Callable[[Search, Sequence[Packed]], Beyond]:
-    """Runs that go on where a search was stopped, each from one of the states that it reached and did not look beyond.
+    """Runs that continue a stopped search, each from one state of its frontier.
 
     Args:
-        plan: Which runs, each as long as it says from where the search was stopped. Run n first draws the state that it
-            begins with.
-        runs: How many.
-        seeding: Makes a generator of a seed, for example `random.Random`.
-        proceed: Receives the progress after every run; answers whether to go on.
+        plan: The runs; their length counts from the frontier. Run n first draws its start.
+        runs: Their number.
+        seeding: Makes a generator from a seed, for example `random.Random`.
+        proceed: Receives the progress after every run; returns whether to continue.
 
     Returns:
-        What goes on. Its runs are had again by the same search and this seed; a counterexample by its trace.
+        The function that continues. The same search and seed reproduce its runs; a trace reproduces
+        a counterexample.
     """
 
     def go_beyond(search: Search, starts: Sequence[Packed]) -> Beyond:
@@ -212,8 +209,6 @@ def portfolio(
 
 
 def _after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
-    """The progress of a piece, as part of all runs."""
-
     def report(piece: Progress) -> bool:
         states, depth = max(done.states, piece.states), max(done.depth, piece.depth)
         waiting = runs - done.runs - piece.waiting
@@ -224,13 +219,7 @@ def _after(done: Tally, runs: int, proceed: Proceed) -> Proceed:
 
 @final
 class Sampler:
-    """Makes runs of one scenario, and remembers from one run to the next what steps do.
-
-    Args:
-        scenario: What is run.
-        plan: Which runs.
-        seeding: Makes a generator of a seed.
-    """
+    """Makes runs of one scenario and remembers its steps between runs."""
 
     def __init__(self, scenario: Scenario, plan: Plan, seeding: Seeding) -> None:
         todo = "pass seeding=random.Random"
@@ -245,7 +234,7 @@ class Sampler:
 
     @property
     def shape(self) -> Shape:
-        """How large the runs of the scenario are. It depends on nothing else, not even on the plan."""
+        """The size of the scenario's runs; it depends on the scenario only, not on the plan."""
         if self.measured is None:
             longest = max(self.measured_steps(f"shape.{number}") for number in range(_MEASURED))
             self.measured = Shape(2 * (len(self.scenario.actors) + (self.scenario.clock is not None)), longest)
@@ -255,7 +244,6 @@ class Sampler:
         return self.alone(lambda walks: walks.walk(at_random(self.seeding(seed)), _MEASURED_STEPS).steps)
 
     def alone(self, run: Callable[[Walks], T]) -> T:
-        """Run it, and again in absolute time if it needs that."""
         try:
             return self.at_first.run(run)
         except InstantRefused as refused:
@@ -263,13 +251,11 @@ class Sampler:
         return later.run(run)
 
     def later(self, refused: InstantRefused) -> _Walker:
-        """What makes the runs for which relative time does not fit."""
         if self.absolute is None:
             self.absolute = _Walker(self.scenario, why_absolute(self.scenario, refused))
         return self.absolute
 
     def walk(self, walks: Walks, run: int, goals: set[str] | None = None) -> _Walked:
-        """The run of that number."""
         policy = self.plan.policy(run)
         pick = policy.begin(self.seeding(self.plan.seed_of(run)), self.shape if policy.needs_shape else UNMEASURED)
         return walks.walk(pick, self.plan.steps_max, goals)
@@ -279,8 +265,8 @@ class Sampler:
 
         Args:
             runs: Their numbers.
-            proceed: Receives the progress after every run, where `waiting` is how many were made; answers whether
-                to go on.
+            proceed: Receives the progress after every run, with the number of runs made in
+                `waiting`; returns whether to continue.
         """
         return self.at_first.run(lambda walks: self.made(walks, runs, proceed))
 
@@ -309,12 +295,13 @@ class Sampler:
         return found.tally()
 
     def sampled(self, tally: Tally, seed: str, report: Callable[[Sampled], T]) -> T:
-        """What is reported of the answer that the tally gives; its failing run is made again by its seed.
+        """Report the tally; the seed of a failing run reproduces it.
 
         Args:
             tally: Of all runs.
-            seed: As it was asked for; that of the failing run replaces it.
-            report: Makes the report. It may take further steps of the search, so it may be called again in a wider one.
+            seed: As requested; the seed of a failing run replaces it.
+            report: Makes the report. It may take further steps, so a wider search may call it
+                again.
         """
         failed, goals = tally.failed, {name: name in tally.goals for name in self.scenario.sometimes}
 
@@ -344,7 +331,6 @@ class Sampler:
 
 
 def _offers(search: Search, state: Packed) -> list[Fault]:
-    """The faults that could strike in the state."""
     try:
         kinds = [search.space.kinds.faults[remembered(stepper, state)[0]] for stepper in search.steppers]
     except BrokenStep:  # the state before a step that breaks a law
@@ -354,8 +340,6 @@ def _offers(search: Search, state: Packed) -> list[Fault]:
 
 @final
 class _Walker:
-    """Walks in one kind of time, each in a search that is wide enough."""
-
     def __init__(self, scenario: Scenario, absolute: str | None) -> None:
         self.attempts = Attempts(scenario, absolute)
         self.walks: Walks | None = None
@@ -375,9 +359,8 @@ class _Walked:
     """One run.
 
     Attributes:
-        law: What it broke; "" for nothing.
-        path: Its states.
-        faults: What struck, in order.
+        law: The broken law, or "".
+        faults: Its faults, in order.
     """
 
     law: str
@@ -391,8 +374,6 @@ class _Walked:
 
 @final
 class _Found:
-    """What the runs of one piece have found so far."""
-
     def __init__(self) -> None:
         self.runs = self.transitions = self.depth = self.of_one = 0
         self.seen: set[Packed] = set()
@@ -426,12 +407,12 @@ class _Found:
 
 
 _Node: TypeAlias = tuple[Menu, tuple[int, ...], tuple[str, ...]]
-"""What may happen next in a state that breaks nothing, the differences that it makes, and the goals that are reached there."""
+"""The menu of a state that breaks no law, the differences of its steps, and its goals."""
 
 
 @final
 class Walks:
-    """Walks in one search."""
+    """Walks in one search; it remembers their nodes."""
 
     def __init__(self, search: Search) -> None:
         self.search = search
@@ -442,13 +423,13 @@ class Walks:
         self.nodes: dict[Packed, _Node] = {}
 
     def walk(self, pick: Pick, steps_max: int, goals: set[str] | None = None, start: Packed | None = None) -> _Walked:
-        """One run.
+        """Make one run.
 
         Args:
             pick: Picks its steps.
             steps_max: Its length.
-            goals: Where the goals that were reached are noted.
-            start: Where it begins; None for the beginning of the scenario.
+            goals: Receives the goals reached.
+            start: Its first state; None for that of the scenario.
         """
         state = self.search.first if start is None else start
         path, faults = [state], list[Fault]()
@@ -474,11 +455,11 @@ class Walks:
         return _Walked(law, tuple(path), tuple(faults))
 
     def node(self, state: Packed) -> _Node:
-        """Judge the state and what may come next, and remember it. What breaks a law is not remembered.
+        """Check the state and its next steps, and remember them if they break no law.
 
         Raises:
-            BrokenState: it breaks a law.
-            BrokenStep: a step from there does.
+            BrokenState: The state breaks a law.
+            BrokenStep: A next step breaks a law.
         """
         self.judge(state)
         kinds: list[int] = []
@@ -501,10 +482,11 @@ class Walks:
         return node
 
     def beside(self, state: Packed, law: str) -> tuple[Menu, tuple[int | None, ...]]:
-        """The same of a state from which a step breaks a law: None for a step that breaks another one than this.
+        """As `node`, for a state from which a step breaks a law; None for steps that break other
+        laws.
 
         Raises:
-            BrokenState: It breaks a law about rest.
+            BrokenState: The state breaks a law about rest.
             BrokenStep: A step breaks this law.
         """
         kinds: list[int] = []
@@ -519,7 +501,7 @@ class Walks:
         return menu, tuple(steps)
 
     def is_broken(self, stepper: Stepper, before: Packed, after: Packed, law: str) -> bool:
-        """Does a step break another law over steps than this one, which is raised?"""
+        """Whether the step breaks another step law; raises for this one."""
         found = False
         for between in self.search.step_laws:
             try:
@@ -534,7 +516,7 @@ class Walks:
         return found
 
     def judge(self, state: Packed) -> None:
-        """Judge the laws over states, then those over steps, of which must be known what they look at before any step is."""
+        """Check the state laws, then learn what the step laws read, BEFORE any step is taken."""
         _must_hold(self.search.laws, state)
         for between in self.search.step_laws:
             known = between.footprint.bits
@@ -551,7 +533,7 @@ class Walks:
 
 @final
 class BrokenState(Exception):  # noqa: N818  control flow of a walk, never seen outside
-    """A state breaks a law. Its argument: which."""
+    """A state breaks the law in the argument."""
 
 
 def _must_hold(laws: Iterable[Always], state: Packed) -> None:

@@ -1,16 +1,16 @@
-"""A scenario: a world, whatever moves in it, a budget of faults, laws, and what it expects.
+"""A scenario: a world, actors, a budget of faults, laws, and the expected result.
 
-Everything that moves is an actor over cells: processes, the network, a clock, a group coordinator. A step of an actor is
-what happened, the world afterwards, whether it must happen in the end, and which fault it was, if any.
+Everything that moves is an actor over cells: processes, the network, a clock, a group coordinator.
+A step has a label, the world after it, whether it must happen in the end, and its fault, if any.
 
-Laws see the cells, and where processes stand:
+Laws read the cells and the status of processes:
     always       a predicate over a state
     step         a predicate over two states, one step apart; it holds when nothing changes
-    eventually   a predicate over every state at rest: no step that must happen is left, faults aside
-    sometimes    a goal that must be reached, so that an exploration which proves nothing says so
+    eventually   a predicate over every state at rest: no step that must happen is left, faults
+                 aside
+    sometimes    a goal that must be reached, which shows an exploration that proves nothing
 
-A scenario is expected to be clean, or expected to break one law that it names; breaking another one is not what it
-expected.
+A scenario is expected to be clean, or to break one named law; a break of another law is unexpected.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ L = TypeVar("L")
 V = TypeVar("V")
 
 CLOCK_LANE: Final = "clock"
-"""The lane of the clock in traces."""
+"""The clock's lane in traces."""
 _BUDGET_MAX: Final = 1_000_000
 NO_ERROR: Final = "no program raises an error"
-"""The law that every scenario has besides its own."""
+"""A law of every scenario."""
 
 
 @final
 class Label(NamedTuple):
-    """What happened in a step.
+    """What happens in a step.
 
     Attributes:
-        what: An effect, or a verb, or what did not come to be.
-        reply: The reply, or in a `Trouble` why there was none.
+        what: An effect, a verb, or an effect that did not happen.
+        reply: The reply; a `Trouble` if there was none.
     """
 
     what: object
@@ -61,7 +61,7 @@ class Label(NamedTuple):
 
     def __str__(self) -> str:
         done = self.what.operation if isinstance(self.what, InTransaction) else self.what
-        finds = isinstance(done, (FindOne, FindOneAndUpdate))  # only there is None an answer
+        finds = isinstance(done, (FindOne, FindOneAndUpdate))  # None is a reply only of these
         if self.reply == "" or (self.reply is None and not finds):
             return str(self.what)
         return f"{self.what} -> {self.reply if isinstance(self.reply, Trouble) else show(self.reply)}"
@@ -70,7 +70,7 @@ class Label(NamedTuple):
 @final
 @attrs.frozen
 class Undone:
-    """What a process did not come to do, for it crashed before."""
+    """An effect that a crash prevents."""
 
     effect: Effect[object]
 
@@ -81,7 +81,7 @@ class Undone:
 @final
 @attrs.frozen
 class Delivers:
-    """A request that was under way arrives."""
+    """A request in flight arrives."""
 
     request: Flying
 
@@ -92,7 +92,7 @@ class Delivers:
 @final
 @attrs.frozen
 class Trouble:
-    """Why there was no reply, in words."""
+    """Why there was no reply."""
 
     what: str
 
@@ -102,13 +102,12 @@ class Trouble:
 
 @final
 class ActorStep(NamedTuple):
-    """One thing that may happen next.
+    """A possible next step.
 
     Attributes:
         label: What happens.
-        world: The world afterwards.
-        must: It happens in the end, unless something else disables it. Faults never must.
-        fault: Which fault it is, if any.
+        world: The world after it.
+        must: It happens in the end, unless another step disables it. A fault never must.
     """
 
     label: Label
@@ -118,11 +117,11 @@ class ActorStep(NamedTuple):
 
 
 class Actor(Protocol):
-    """Whatever moves. All that it knows lies in cells.
+    """Anything that moves. It keeps all its state in cells.
 
     Attributes:
         name: Its lane in a trace.
-        place: Its steps are remembered apart for each value of this cell; None for all in one.
+        place: The cell by whose values its steps are remembered; None for one memory.
         blind: It overwrites cells without reading them.
     """
 
@@ -136,7 +135,7 @@ class Actor(Protocol):
 
 
 class ProcessActor(Actor, Protocol):
-    """A process: an actor that begins, and that laws can ask where it stands."""
+    """A process: an actor with a start, and with a status for laws."""
 
     def begin(self, world: World, /) -> World: ...
     def status(self, place: object, /) -> object: ...
@@ -152,7 +151,7 @@ class ProcessActor(Actor, Protocol):
 
 
 class State(Protocol):
-    """What a law may look at."""
+    """The view of a law."""
 
     def read(self, cell: Cell[V], /) -> V: ...
     def status(self, process: str, /) -> object: ...
@@ -165,13 +164,14 @@ StepLaw: TypeAlias = Callable[[State, State], bool]
 @final
 @attrs.frozen
 class NoLongerThan:
-    """A law: nothing lasts longer than `length`, by the store's clock.
+    """A law: something lasts at most `length`, by the store's clock.
 
-    `NoLongerThan(MINUTE, lambda state: contents(state, "locks")[0][SINCE])` says that no lock is held for longer.
+    `NoLongerThan(MINUTE, lambda state: contents(state, "locks")[0][SINCE])` bounds the age of a
+    lock.
 
     Attributes:
-        length: In microseconds; below the horizon of the scenario's clock, beyond which all lengths are the same.
-        since: When it has begun, which is in the state; None where it lasts no more.
+        length: In microseconds; below the clock's horizon, beyond which all lengths are equal.
+        since: Reads its start from the state; None if it does not last.
     """
 
     length: Duration
@@ -190,16 +190,17 @@ class NoLongerThan:
 @final
 @attrs.frozen
 class Clock:
-    """How time passes while processes stand: by one quantum, at any point.
+    """Time passes by one quantum at any point, while processes pause.
 
-    Relative: instants are kept relative to now and are equal beyond the horizon, so time is unbounded. It fits as long as
-    no program holds an instant across an await, and nobody looks at more than ages within the horizon, which is checked.
-    Absolute: instants are what they are, and the number of moves is bounded. Relative is used where it fits, unless
-    `horizon` is None; else absolute, and the verdict says why (docs/time.md).
+    Relative time keeps instants relative to now. Beyond the horizon they are equal, so time is
+    unbounded. It requires that no program holds an instant across an await and that code compares
+    only ages within the horizon; the simulator checks both. Absolute time keeps instants as they
+    are and bounds the number of moves. Relative time is used if it fits and `horizon` is not None;
+    otherwise the verdict gives the reason (docs/time.md).
 
     Attributes:
         quantum: In microseconds; whole milliseconds.
-        horizon: The largest age that is ever compared, in microseconds; None for absolute time.
+        horizon: The largest age that code compares, in microseconds; None for absolute time.
         moves: How often the clock may move in absolute time.
     """
 
@@ -221,7 +222,7 @@ class Clock:
 
 
 def _check_answers(law: object, name: str, scenario: str) -> None:
-    """Raise Misuse if what the law answers is always true: a coroutine, or a generator."""
+    """Raise Misuse for a law that returns a coroutine or a generator, which is always true."""
     kinds: tuple[tuple[str, Callable[[object], bool], str], ...] = (
         ("an `async def`", iscoroutinefunction, "write a plain `def`: a law awaits nothing"),
         ("a generator", isgeneratorfunction, "write `return all(...)` instead of `yield`"),
@@ -238,12 +239,11 @@ def _check_answers(law: object, name: str, scenario: str) -> None:
 
 
 def by_itself(world: World) -> World:
-    """Nothing is prepared for whoever starts again."""
+    """Prepare nothing for a restart."""
     return world
 
 
 def parts_of(law: L | tuple[L, ...]) -> tuple[L, ...]:
-    """The parts of a law; one that is not in parts is its only one."""
     return law if isinstance(law, tuple) else (law,)
 
 
@@ -252,7 +252,7 @@ def _keeps_history(actor: Actor) -> bool:
 
 
 def _meant(actor: Actor) -> object:
-    """What its requests mean, also when it is not there to wait for quiet."""
+    """The meaning of its requests, also behind `when_quiet`."""
     meaning: object = getattr(actor, "meaning", None)
     while hasattr(meaning, "delivered"):
         meaning = meaning.delivered
@@ -260,7 +260,6 @@ def _meant(actor: Actor) -> object:
 
 
 def _may(actor: Actor, kind: Fault) -> bool:
-    """Whether the actor allows the fault."""
     faults: object = getattr(actor, "faults", None)
     return isinstance(faults, Faults) and faults.allows(kind)
 
@@ -268,7 +267,7 @@ def _may(actor: Actor, kind: Fault) -> bool:
 @final
 @unique
 class Kind(StrEnum):
-    """Whether what is explored is meant to be right."""
+    """Whether a scenario is meant to be correct."""
 
     DESIGN = "design"
     SPECIMEN = "specimen"
@@ -277,33 +276,29 @@ class Kind(StrEnum):
 @final
 @attrs.frozen(eq=False)
 class Scenario:
-    """What is explored, and what is expected of it.
+    """A scenario and its expected result.
 
     Attributes:
-        name: How it is asked for.
-        summary: One line for people.
-        world: How it begins.
-        actors: Whatever moves.
-        budget: How many faults may strike, all kinds together; unless it is said, one where an actor declares faults or makes them, as a
-            `Crash` does, else 0.
+        budget: How many faults may occur in a run, of all kinds. By default 1 if an actor declares
+            or makes faults, as `Crash` does, else 0.
         budget_is_default: Whether no budget was given.
-        budgets: How many of one kind may, where that is fewer; 0 for never.
-        clock: How time passes; None: it stands, and a sleep is over at once (docs/time.md).
-        always, step, eventually, sometimes: Its laws by name. A law in parts holds if all of them do; each part is
-            remembered under what it looked at, so one part a process is quicker than one over all of them.
-        expect: The law that it is expected to break; None: it is expected to be clean.
+        budgets: Smaller limits by kind of fault; 0 for never.
+        clock: How time passes. With None it does not, and a sleep ends at once (docs/time.md).
+        always, step, eventually, sometimes: Its laws by name. A law in parts holds if all parts do.
+            Each part is remembered by the cells that it reads, so one part per process is faster.
+        expect: The law that it should break; None for clean.
         kind: A design, or a specimen: a faulty variant that the laws must catch.
-        symmetric: Groups of processes that are interchangeable: they differ in nothing but their names.
-        written_only: Names of state outside of programs that nothing reads, as messages name it: counters of metrics, a mock, a
-            list of events that a test looks at afterwards. Its changes make no verdict inconclusive. That nothing reads it is
-            not checked: the report lists the assumption in `uncovered`.
+        symmetric: Groups of interchangeable processes, which differ only in their names.
+        written_only: Names of state outside of programs that no code reads, for example counters of
+            metrics, a mock, or a list that a test reads later. Its changes make no verdict
+            inconclusive. The assumption is not checked; `uncovered` reports it.
     """
 
     name: str
     summary: str
     world: Plain
     actors: tuple[Actor, ...]
-    budget_is_default: bool = attrs.field(init=False, default=False)  # before the budget, whose default changes it
+    budget_is_default: bool = attrs.field(init=False, default=False)  # before `budget`, whose default sets it
     budget: int = attrs.field()
     budgets: Mapping[Fault, int] = attrs.field(factory=dict, kw_only=True)
     clock: Clock | None = None
@@ -319,7 +314,7 @@ class Scenario:
     @budget.default
     def _(self) -> int:
         object.__setattr__(self, "budget_is_default", True)
-        actors: object = self.actors  # it is looked at below
+        actors: object = self.actors  # checked below
         declared = [getattr(actor, "faults", None) for actor in actors] if isinstance(actors, tuple) else []
         made = any(getattr(actor, "makes", ()) for actor in actors) if isinstance(actors, tuple) else False
         return int(made or any(isinstance(faults, Faults) and faults.kinds for faults in declared))
@@ -398,7 +393,7 @@ class Scenario:
                 )
 
     def _check_same(self) -> None:
-        """Raise Misuse if an actor is about another process than that of the scenario of the same name."""
+        """Raise Misuse if an actor refers to another object than the process of that name."""
         for actor in self.actors:
             meaning = getattr(actor, "meaning", None)
             others = (
@@ -416,7 +411,7 @@ class Scenario:
                     )
 
     def _check_history(self) -> None:
-        """Raise Misuse if a write that arrives late would be missing in the history of a stream."""
+        """Raise Misuse if the history of a stream would miss a write that arrives late."""
         keeping = [actor for actor in self.actors if _keeps_history(actor)]
         late = [each.name for each in keeping if _may(each, Fault.LATE) or _may(each, Fault.DUPLICATE)]
         for actor in self.actors if late else ():
@@ -429,10 +424,10 @@ class Scenario:
                 )
 
     def _delivering(self) -> tuple[Actor, ...]:
-        """The actors: who delivers requests and was given no meaning has that of the processes that send them.
+        """Give an actor that delivers requests, and has no meaning, that of the sending processes.
 
         Raises:
-            Misuse: These have several.
+            Misuse: They have several.
         """
         late = [each for each in self.actors if _may(each, Fault.LATE) or _may(each, Fault.DUPLICATE)]
         meanings: list[object] = []
@@ -455,7 +450,7 @@ class Scenario:
         return tuple(map(given, self.actors))
 
     def _check_group(self) -> None:
-        """Raise Misuse if a member of a group may start again, and does not join."""
+        """Raise Misuse if a member of a group may restart and does not rejoin."""
         _, group = self.world.cells.get(("group",), (None, None))
         members, owners = getattr(group, "members", ()), getattr(group, "owners", ())
         check_tuple(members, str, "a member of a group")
@@ -480,7 +475,6 @@ class Scenario:
                 )
 
     def _check_types(self) -> None:
-        """Raise Misuse if a field is of another type."""
         for text in (self.name, self.summary):
             check_type(text, str, "the name or the summary of a scenario")
         if not isinstance(self.world, Plain):
@@ -520,29 +514,29 @@ class Scenario:
             check_tuple(group, str, "the name of a process")
 
     def allowance(self) -> dict[Cell[int], int]:
-        """The budgets that it begins with. A kind that may strike as often as all together needs none of its own."""
+        """The first budgets. A kind limited by the total alone needs none of its own."""
         bounds = {
             bound(kind): left
             for kind, left in self.budgets.items()
-            if left < self.budget or kind is Fault.REBALANCE  # rebalances do not count among all faults together
+            if left < self.budget or kind is Fault.REBALANCE  # rebalances do not count in the total
         }
         return {FAULTS: self.budget} | bounds
 
     def choosing(self, kinds: Iterable[Fault]) -> Scenario:
-        """The same, in which no faults strike but these."""
+        """Allow only these faults."""
         never = dict.fromkeys(set(Fault).difference(kinds), 0)
         return attrs.evolve(self, budgets={**self.budgets, **never})
 
     def at_most(self, faults: int) -> Scenario:
-        """The same, in which a run has this many faults at most, all kinds together; never more than it has now.
+        """Bound the faults of a run, of all kinds together; never above its present budget.
 
-        Rebalances do not count among these, so there are this many of them at most, besides.
+        Rebalances count apart, under the same bound.
         """
         rebalances = min(self.budgets.get(Fault.REBALANCE, faults), faults)
         besides = {Fault.REBALANCE: rebalances} if self.world.read(REBALANCES) else {}
         return attrs.evolve(self, budget=min(self.budget, faults), budgets={**self.budgets, **besides})
 
     def bounded(self, kinds: Iterable[Fault] | None, faults_max: int | None) -> Scenario:
-        """The same with both bounds; None for none."""
+        """Apply both bounds; None for none."""
         chosen = self if kinds is None else self.choosing(kinds)
         return chosen if faults_max is None else chosen.at_most(faults_max)

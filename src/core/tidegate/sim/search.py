@@ -1,18 +1,20 @@
-"""Breadth-first search over packed states. Python objects are touched only where a memory of steps has a gap.
+"""Breadth-first search over packed states. It touches Python objects only at gaps in its memory of
+steps.
 
-An actor's step depends on few bits of the state: those that its `steps` looked at. `masks[place]` holds them, and
-`memo[state & masks[place]]` holds the differences to the successors. So a step of the search is: mask, look up, add.
-Masks are observed, not declared. They only grow, which is sound: whoever agrees in more bits agrees in fewer.
-The search knows nothing of programs, faults or Kafka; all of that is actors over cells (`tidegate.sim.steppers`), and laws
-are remembered the same way (`tidegate.sim.judging`).
+A step of an actor depends on the few bits of the state that its `steps` read. `masks[place]` holds
+these bits; `memo[state & masks[place]]` holds the differences to the successors. So a search step
+masks, looks up and adds. Masks are observed, not declared. They only grow, which is sound: states
+that agree in more bits agree in fewer. The search does not know programs, faults or Kafka: all of
+these are actors over cells (`tidegate.sim.steppers`). Laws are remembered in the same way
+(`tidegate.sim.judging`).
 
-It ends when all is seen, when a law is broken, or when a bound is reached (`Bounds`). Then it says which bound that was,
-and hands out the frontier: the states that were reached and not looked beyond. Whoever goes on from there, such as random
-runs, has `Search.path` to tell how they are reached.
+The search ends when it has seen all states, when a law is broken, or at a bound (`Bounds`). At a
+bound it reports which one, and the frontier: the states reached and not expanded. Random runs may
+continue from there; `Search.path` gives the path to a state.
 
-Things that do not work: set algebra by layers, a set of its own for the newest layer, sorted layers, all steps of many
-states at once, one mask for a whole process, labels made eagerly (slower); a clock that jumps to the next instant that
-matters (unsound: it misses renewals).
+Things that do not work: set algebra by layers, a set for the newest layer, sorted layers, all steps
+of many states at once, one mask for a whole process, labels made eagerly (slower); a clock that
+jumps to the next relevant instant (unsound: it misses renewals).
 """
 
 from __future__ import annotations
@@ -44,18 +46,17 @@ from tidegate.sim.trace import Breach
 _CHUNK: Final = 20_000
 STATES_MAX: Final = 3_000_000
 _INT_BYTES: Final = 16
-"""What an int takes is rounded up to this."""
+"""The size of an int is rounded up to a multiple of this."""
 
 
 @final
 @attrs.frozen
 class Bounds:
-    """Where a search ends at the latest. Seconds are the caller's, who has a clock: see `Proceed`.
+    """The bounds of a search. The caller, who has a clock, bounds the seconds: see `Proceed`.
 
     Attributes:
-        states: Distinct states seen.
-        depth: Steps from the beginning; None for any number.
-        memory: Bytes that the states take; None for any number. What is remembered of steps and laws comes on top.
+        depth: Steps from the first state; None for no bound.
+        memory: Bytes of the states, without the memory of steps and laws; None for no bound.
     """
 
     states: int = STATES_MAX
@@ -74,7 +75,8 @@ class Reductions:
     """What a search leaves out because it would find nothing else there.
 
     Attributes:
-        symmetry: States that differ only in who is who, among processes that the scenario calls symmetric, are one.
+        symmetry: Merge states that differ only in the names of processes that the scenario calls
+            symmetric.
     """
 
     symmetry: bool = False
@@ -87,15 +89,14 @@ ALL: Final = Reductions(symmetry=True)
 @final
 @attrs.frozen
 class Progress:
-    """How far a search has come.
+    """The progress of a search.
 
     Attributes:
-        states: Distinct states seen.
-        transitions: Steps taken.
-        depth: Steps from the beginning.
-        waiting: States, or runs, that are still to be looked at.
-        expected: Distinct states in all, as far as can be estimated: see `tidegate.sim.sizing`; None where it cannot.
-        growing: What grows, where a search is so deep that it may have no end: see `tidegate.sim.growth`.
+        depth: Steps from the first state.
+        waiting: States, or runs, that remain.
+        expected: Estimated number of distinct states (`tidegate.sim.sizing`); None if unknown.
+        growing: Values that grow, in a search so deep that it may be endless
+            (`tidegate.sim.growth`).
     """
 
     states: int
@@ -107,24 +108,26 @@ class Progress:
 
 
 Proceed: TypeAlias = Callable[[Progress], bool]
-"""Receives the progress now and then; answers whether to go on. Wall-clock bounds live here, with the caller."""
+"""Receives the progress now and then; returns whether to continue. The caller bounds real time
+here.
+"""
 
 
 @final
 @attrs.frozen(eq=False)
 class Explored:
-    """What an exhaustive search found.
+    """The result of an exhaustive search.
 
     Attributes:
-        broken: The law that is broken, if one is.
-        stopped: Why it ended before it had seen all; empty if it has.
-        frontier: Then, the states that were reached and not looked beyond.
-        depth: How many steps the longest of the shortest ways to a state has.
-        resting: States where no step must happen.
-        cut_short: States that rest, or go round for ever, perhaps only because the clock had no moves left.
-        faults: How many transitions were faults, by kind.
-        goals: Which goals were reached.
-        expected: How many states were expected in all; None where it ended before anybody could tell.
+        broken: The broken law, if any.
+        stopped: The bound that ended it early, else empty.
+        frontier: States reached and not expanded, if a bound ended it.
+        depth: The number of steps to the farthest state, by a shortest path.
+        resting: States without a step that must happen.
+        cut_short: States at rest, or in an endless loop, perhaps only because the clock had no
+            moves left.
+        faults: Transitions that were faults, by kind.
+        expected: Expected number of states; None if it ended before an estimate.
     """
 
     search: Search
@@ -143,14 +146,12 @@ class Explored:
 
 @final
 class Search:
-    """One attempt at a search: with these widths of slots, and this kind of time.
+    """One attempt at a search, with given widths of slots and a kind of time.
 
     Args:
-        scenario: What is searched.
         packing: The slots of its cells.
-        footprints: What each step law was seen to look at, by name; what it is seen to look at now is added.
-        absolute: Why time is absolute ("" where the scenario says so); None for relative time.
-        reductions: What is left out.
+        footprints: The cells that each step law read, by name; the search adds to them.
+        absolute: Why time is absolute ("" if the scenario demands it); None for relative time.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Search:
         world = since_the_beginning(scenario.world, groups) if has_symmetry else scenario.world
         self.space = space = Space(scenario, packing, absolute, world)
         self.first = space.first
-        self.led: tuple[Packed, ...] = ()  # to the first state, where the search goes on from a run
+        self.led: tuple[Packed, ...] = ()  # the path to the first state, if the search continues a run
         self.step_laws = [
             Between(name, part, space, footprints.setdefault(name, Looked()))
             for name, holds in scenario.step.items()
@@ -194,7 +195,7 @@ class Search:
         self.reached_by: Search | None = None
         self.growing: tuple[str, ...] = ()
         self.confirmed = Confirmed()
-        self.learned = -1  # how many replies there were when it was confirmed
+        self.learned = -1  # the number of replies when it was confirmed
 
     def _stepper(self, actor: Actor) -> Stepper:
         make = Overwriting if actor.blind else Remembering
@@ -202,11 +203,12 @@ class Search:
 
     @property
     def reductions(self) -> tuple[str, ...]:
-        """What it leaves out, in words."""
         return () if self.symmetry is None else ("symmetry",)
 
     def unreduced(self) -> Search:
-        """A search over the same states that leaves nothing out, for whoever goes on from what this one has reached."""
+        """An unreduced search over the same states, for runs that continue from states
+        of this one.
+        """
         if not self.reductions:
             return self
         plain = Search(self.scenario, self.space.packing, {}, absolute=self.space.absolute)
@@ -216,12 +218,8 @@ class Search:
     def run(self, bounds: Bounds, proceed: Proceed) -> Explored:
         """Explore every interleaving and fault, breadth first.
 
-        Args:
-            bounds: Where it ends at the latest.
-            proceed: Receives the progress; answers whether to go on.
-
         Returns:
-            What was found. The way to a broken law is a shortest one.
+            The result. A path to a broken law is a shortest one.
         """
         layer, goals = [self.first], {goal.name: False for goal in self.goals}
         self.layers, self.seen = [], {self.first}
@@ -270,14 +268,14 @@ class Search:
             self.sizing.update(self.layers, len(self.seen))
         # At the depth bound the frontier is the layer itself, and was judged and appended above.
         if stopped and broken is None and layer is not frontier:
-            self.layers.append(layer)  # so that `path` tells how they are reached
+            self.layers.append(layer)  # so that `path` finds them
             broken = self.judged(layer)
         end = broken.path[-1] if broken is not None and broken.law in self.scenario.eventually else None
         self.confirm(is_over=broken is not None or bool(stopped), end=end)
         return Explored(
             search=self,
             broken=broken,
-            stopped=stopped if frontier else "",  # unless it was reached where all was seen
+            stopped=stopped if frontier else "",  # a bound reached after all states is none
             frontier=tuple(frontier),
             states=len(self.seen),
             transitions=transitions,
@@ -290,7 +288,7 @@ class Search:
         )
 
     def expand(self, layer: list[Packed], found: list[Packed], quiet: list[Packed]) -> None:
-        """Take every step from every state; new states go to `found`, those where no step must happen to `quiet`."""
+        """Take every step from each state. New states go to `found`, states at rest to `quiet`."""
         seen, tally = self.seen, self.space.kinds.tally
         least = None if self.symmetry is None else self.symmetry.least
         steppers = [(each.memo, each.masks, each.shift, each.low, each.learn) for each in self.steppers]
@@ -303,7 +301,7 @@ class Search:
                     known = None
                 if (
                     known is None
-                ):  # an error that a program raises in `learn` must not have the one above as its context
+                ):  # not inside `except`: the lookup error must not be the context of an error in `learn`
                     known = learn(state)
                 kind, steps = known
                 tally[kind] += 1
@@ -319,7 +317,6 @@ class Search:
                 quiet.append(state)
 
     def reached(self, bounds: Bounds, proceed: Proceed, waiting: int) -> str:
-        """The bound that is reached, in words; empty if none is."""
         if len(self.seen) >= bounds.states:
             return f"{_were(bounds.states, 'state')} seen"
         if bounds.memory is not None and self.memory >= bounds.memory:
@@ -339,17 +336,19 @@ class Search:
 
     @property
     def memory(self) -> int:
-        """How many bytes the states take: each an int, a place in the set of all, and one in the list of its layer."""
+        """Bytes of the states: an int, an entry in the set of all and one in the list of its layer
+        each.
+        """
         each = -(-((1 << self.space.packing.bits) - 1).__sizeof__() // _INT_BYTES) * _INT_BYTES
         return self.seen.__sizeof__() + len(self.seen) * (each + 8)
 
     @property
     def laws(self) -> list[Always]:
-        """The laws over states that may be broken by now."""
+        """The state laws that may be broken by now."""
         return [*self.stated, *(law for name, law in self.errors.items() if self.space.processes[name].has_raised)]
 
     def judged(self, layer: list[Packed]) -> Broken | None:
-        """Judge the laws over states, and learn what the step laws look at, before any step is taken."""
+        """Check the state laws, and learn what the step laws read, BEFORE any step is taken."""
         if self.symmetry is not None:
             self.symmetry.check(layer)
             layer = self.named(layer)
@@ -371,7 +370,9 @@ class Search:
         return None
 
     def broken_at(self, law: str, path: tuple[Packed, ...]) -> Broken:
-        """That the law is broken at the end of the path; who waits for ever, if it is about rest."""
+        """The violation at the end of the path, with the waiting processes if the law is about
+        rest.
+        """
         if law not in self.scenario.eventually:
             return Broken(law, path)
         waits = waiting(self.space, path[-1])
@@ -380,10 +381,11 @@ class Search:
         return Broken(law, path, breach, "; ".join((*told, *left_behind(self.space, (*self.led, *path)))))
 
     def judged_for_ever(self) -> tuple[Broken | None, int]:
-        """Judge the laws about rest where nothing ever rests; a reduced search tells no loop.
+        """Check the laws about rest in endless loops.
 
         Returns:
-            The law that is broken, if one is, and how many states were not judged because more time might lead out of them.
+            The violation, if any, and how many states were not checked because time may lead out of
+            them.
         """
         untimely = 0
         found = cycles(self.graph, restless(self.graph, self.layers)) if self.rest_laws else []
@@ -406,16 +408,16 @@ class Search:
         return law.broken_by(self.named(states)) is not None
 
     def named(self, states: list[Packed]) -> list[Packed]:
-        """The states under every naming: a law may single out one of those that are interchangeable."""
+        """The states under every naming: a law may single out one of the symmetric processes."""
         symmetry = self.symmetry
         return states if symmetry is None else [each for state in states for each in (state, *symmetry.images(state))]
 
     def confirm(self, *, is_over: bool = False, end: Packed | None = None) -> None:
-        """Execute again what was learned: see `tidegate.sim.confirming`.
+        """Execute again what the search learned (`tidegate.sim.confirming`).
 
         Args:
             is_over: A law is broken, or the search is not complete.
-            end: A state at rest where a law about rest is broken.
+            end: A state at rest that breaks a law about rest.
 
         Raises:
             Nondeterministic: Something does not do the same.
@@ -425,13 +427,13 @@ class Search:
         )
         if learned != self.learned:
             states = [*([] if end is None else [end]), *chain(*self.layers)] or [self.first]
-            # The steps of a state that nobody expanded are not taken here: they would teach more than the search saw.
+            # Steps of a state that was not expanded would teach more than the search saw.
             unexpanded = {*self.layers[-1]} - {end} if is_over and self.layers else set[Packed]()
 
             def is_at_rest(state: Packed) -> bool:
                 try:
                     return state not in unexpanded and self.is_at_rest(state)
-                except InstantRefused:  # runs went on from there in absolute time
+                except InstantRefused:  # runs continued from there in absolute time
                     return False
 
             self.learned = learned
@@ -442,9 +444,9 @@ class Search:
         return not must and not self.space.is_cut_short(state)
 
     def path(self, state: Packed) -> tuple[Packed, ...]:
-        """A run that ends in the state, back through the layers and then forth with everybody's own name.
+        """A run to the state: back through the layers, then forward under each process's own name.
 
-        Parents are not stored, for a search has at most one trace to tell.
+        Parents are not stored: a search shows at most one trace.
         """
         if self.reached_by is not None:
             return self.reached_by.path(state)
@@ -464,17 +466,15 @@ class Search:
         return tuple(run)
 
     def orbit(self, state: Packed) -> set[Packed]:
-        """All that is the same state but for names."""
         return {state} if self.symmetry is None else {state, *self.symmetry.images(state)}
 
     def leads_to(self, before: Packed, after: set[Packed]) -> list[Packed]:
-        """Which of the states one step leads to."""
         steps = (step for stepper in self.steppers for step in remembered(stepper, before)[1])
         return [before + step for step in steps if before + step in after]
 
 
 CALLED_OFF: Final = "the caller's bound was reached"
-"""That is all that a search knows of it."""
+"""The search knows no more about a bound of the caller."""
 
 
 def go_on(progress: Progress) -> bool:  # noqa: ARG001  the caller sets no bound

@@ -1,11 +1,11 @@
-"""What ships: the scenario of a design in three scopes, and specimens, each a faulty variant of a design.
+"""Shipped scenarios: a design in three scopes, and specimens, each a faulty variant of a design.
 
 Scopes
-    default    complete in about two seconds: what tests and a plain `tidegate explore` see
+    default    complete in about two seconds: for tests and a plain `tidegate explore`
     thorough   complete in at most a minute: more processes, more faults, more time
-    large      too large to be seen whole, to draw runs from
+    large      too large for an exhaustive search, for random runs
 
-A scenario is asked for by its name, which is its default scope, or by `name@scope`.
+The name of a scenario selects its default scope; `name@scope` selects another one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _MakeOf(Protocol[T_contra]):
 @final
 @unique
 class Scope(StrEnum):
-    """How large a scenario is, see the module."""
+    """The size of a scenario; see the module."""
 
     DEFAULT = "default"
     THOROUGH = "thorough"
@@ -42,13 +42,14 @@ class Scope(StrEnum):
 @final
 @attrs.frozen(eq=False)
 class Shipped:
-    """The scenario of a design: of programs and reducers that are meant to be right, or expected to be.
+    """A design: programs and reducers that are meant to be correct.
 
     Attributes:
-        name: How it is asked for. What stands before the first dot is its family: those share their laws.
-        default: Makes it in its default scope.
-        thorough: In its thorough scope.
-        large: In its large scope.
+        name: Its name. Scenarios with the same part before the first dot are a family and share
+            laws.
+        default: Makes the default scope.
+        thorough: Makes the thorough scope.
+        large: Makes the large scope.
     """
 
     name: str
@@ -58,19 +59,16 @@ class Shipped:
 
     @property
     def summary(self) -> str:
-        """What is explored, in a sentence."""
         return self.default().summary
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """All of them."""
         return tuple(Scope)
 
     def scenario(self, scope: Scope = Scope.DEFAULT) -> Scenario:
-        """The scenario in that scope."""
         make = {Scope.DEFAULT: self.default, Scope.THOROUGH: self.thorough, Scope.LARGE: self.large}[scope]
         made = make()
-        never = dict.fromkeys(cannot_follow(made), 0)  # all scopes have the same faults, on purpose
+        never = dict.fromkeys(cannot_follow(made), 0)  # intended: all scopes have the same faults
         return attrs.evolve(made, name=scoped(self.name, scope), budgets={**made.budgets, **never})
 
 
@@ -80,13 +78,13 @@ class Specimen:
     """A faulty variant of a design, in the scenario that shows it.
 
     Attributes:
-        name: How it is asked for.
-        make: Makes the scenario: that of the design, with the bug planted.
+        name: Its name.
+        make: Makes the design's scenario with the bug planted.
         law: The law that it breaks.
-        source: Where the bug was seen, in a sentence.
-        of: The name of the scenario of the design.
-        alone: Judge that law alone, for the bug breaks another one sooner.
-        says: What is wrong, in a sentence; "" where only the scenario says it.
+        source: The origin of the bug, in a sentence.
+        of: The name of the design's scenario.
+        alone: Check only that law, because the bug breaks another one sooner.
+        says: The bug in a sentence; "" if only the scenario describes it.
     """
 
     name: str
@@ -99,20 +97,20 @@ class Specimen:
 
     @property
     def summary(self) -> str:
-        """What is wrong, in a sentence. The program with the bug is not made."""
+        """The bug in a sentence; does not make the faulty program if `says` is given."""
         return self.says or self.make().summary
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """One is enough to be caught in."""
+        """One scope is enough to catch a bug."""
         return (Scope.DEFAULT,)
 
     def scenario(self, scope: Scope = Scope.DEFAULT) -> Scenario:
-        """The scenario in which the bug is caught. It has no goals, for the search ends where the law is broken, and nobody
-        is interchangeable, for a bug may single somebody out.
+        """The scenario that catches the bug. It has no goals, since the search ends at the broken
+        law, and no symmetry, since a bug may single out a process.
 
         Raises:
-            Misuse: It is asked for in another scope.
+            Misuse: The scope is not the default.
         """
         if scope is not Scope.DEFAULT:
             raise Misuse(f"{self.name} has no {scope} scope", todo=f"it has: {', '.join(self.scopes)}")
@@ -138,21 +136,20 @@ def specimen(
     of: str,
     alone: bool = False,
 ) -> Specimen:
-    """A specimen whose bug is in the code that runs.
+    """A specimen with a bug in production code.
 
     Args:
-        name: How it is asked for.
+        name: Its name.
         law: The law that it breaks.
-        says: What is wrong, in a sentence.
-        source: Where it was seen.
-        vary: Makes the program with the bug in it, see `tidegate.sim.variants`.
-        make: Makes the scenario of a program, with a summary of its own.
-        of: The name of the scenario of the design.
-        alone: Judge that law alone.
+        says: The bug in a sentence.
+        source: The origin of the bug.
+        vary: Makes the faulty program (`tidegate.sim.variants`).
+        make: Makes the scenario of a program with its own summary.
+        of: The name of the design's scenario.
+        alone: Check only that law.
     """
     return Specimen(name, lambda: make(vary(), summary=says), law, source, of, alone, says)
 
 
 def scoped(name: str, scope: Scope) -> str:
-    """How a scenario is asked for in that scope."""
     return name if scope is Scope.DEFAULT else f"{name}@{scope}"

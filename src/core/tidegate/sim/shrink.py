@@ -1,35 +1,37 @@
-"""From a long failing run to a short one that breaks the same law: fewer processes, fewer steps, fewer faults.
+"""Shrinks a long failing run to a short one that breaks the same law: fewer actors, steps and
+faults.
 
-A run is a list of decisions: which actor moves, whether a fault strikes it and which, and which of the steps of that kind it
-takes. To replay a list is to take each decision that is possible where it comes and to skip the others, up to the first
-broken law. So any part of a list is a run, and every candidate is judged by running it: nothing is concluded, and what is
-shown has happened.
+A run is a list of decisions: the actor that moves, its fault if any, and the number among its steps
+of that kind. A replay takes each decision that is possible, skips the others, and stops at the
+first broken law. So any part of a list is a run. Shrinking executes every candidate and infers
+nothing: each run that it shows has happened.
 
-    1. whole actors are left out: a process, the network, the clock;
-    2. parts of the list are left out, first halves, then quarters, down to single decisions (delta debugging);
-    3. stretches of what one actor does are left out, such as a round of a loop, whoever came between;
-    4. a fault gives way to a step that is not a fault;
-    5. a decision moves back to the one before of the same actor, for every switch between actors is one more thing to follow.
+    1. leave out whole actors: a process, the network, the clock;
+    2. leave out parts of the list: halves, quarters, down to single decisions (delta debugging);
+    3. leave out stretches of one actor, such as a round of a loop, with others in between;
+    4. replace a fault by a step without one;
+    5. move a decision back to the previous one of its actor: a reader must follow every switch.
 
-A candidate is taken where it breaks the same law and is smaller: in steps, then faults, then actors, then switches. All of it
-is done again until nothing helps, or until the budget of replays is spent, or the caller has waited long enough.
+A candidate is accepted if it breaks the same law and is smaller: by steps, then faults, then
+actors, then switches. All is repeated until nothing helps, the budget of replays is spent, or the
+caller stops it.
 
-Then a search, breadth first, of what these actors can do with these kinds of fault says whether a shorter run exists at all.
-Where it does, that one is the answer, and where the search is too large, the verdict is that nobody knows.
+Then a breadth-first search over these actors and kinds of fault decides whether a shorter run
+exists. If so, that run is the answer; if the search is too large, this stays unknown.
 
 Laws
-    SK1  the shrunk run breaks the law that the run broke, and no law before.
-    SK2  it is a run: each of its steps is one that the scenario has.
-    SK3  it is never longer.
-    SK4  where the budget lasted, no single decision can be left out.
-    SK5  where it says so, no run of these actors with these kinds of fault is shorter.
+    SK1  The shrunk run breaks the law that the run broke, and no law before.
+    SK2  It is a run: the scenario has each of its steps.
+    SK3  It is never longer.
+    SK4  If the budget sufficed, no single decision can be left out.
+    SK5  If it says so, no run of these actors with these kinds of fault is shorter.
 
-Known not to work: shrinking the seed (it has no size); matching decisions by what they say (a reply that differs makes a
-decision another one, and little could be left out). A law that needs a cycle to be broken is not broken by a run that ends,
-so its run is not shrunk.
+Known not to work: shrinking the seed (it has no size); matching decisions by their text (another
+reply makes another decision, so little could be left out). A law broken only by a cycle is not
+broken by a run that ends, so such a run is not shrunk.
 
-Sources: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (ddmin); Scott and others, "Minimizing
-faulty executions of distributed systems" (DEMi).
+Sources: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (ddmin); Scott
+and others, "Minimizing faulty executions of distributed systems" (DEMi).
 """
 
 from __future__ import annotations
@@ -58,25 +60,27 @@ from tidegate.sim.tracing import trace_of
 
 REPLAYS_MAX: Final = 2_000
 _STATES_MAX: Final = 20_000
-"""That the search for a shorter run may see."""
+"""Limit of states in the search for a shorter run."""
 _PATIENCE: Final = 100
-"""States of that search between two questions whether to go on."""
+"""States of that search between two calls of `keep`."""
 
 
 _Decisions: TypeAlias = tuple[Decision, ...]
 _Keep: TypeAlias = Callable[[int], bool]
-"""Receives the number of replays made; answers whether to go on. A bound of time lives here, with the caller."""
+"""Receives the number of replays made; returns whether to continue. The caller bounds real time
+here.
+"""
 
 
 @final
 @attrs.frozen
 class Run:
-    """What a list of decisions led to.
+    """The result of a list of decisions.
 
     Attributes:
-        law: What broke; "" for nothing.
+        law: The broken law, or "".
         path: The states.
-        taken: The decisions that were possible. Where a step breaks a law, that last step needs none.
+        taken: The possible decisions. A last step that breaks a law needs none.
     """
 
     law: str
@@ -101,17 +105,15 @@ class Run:
 
     @property
     def size(self) -> tuple[int, int, int, int]:
-        """What makes one run smaller than another."""
         return self.steps, self.faults, len(self.actors), self.switches
 
 
 @final
 @unique
 class Shortest(StrEnum):
-    """Is there a shorter run of the same actors with the same kinds of fault?"""
+    """Whether a shorter run of the same actors with the same kinds of fault exists."""
 
     YES = "no shorter run exists with these processes and kinds of fault"
-    """This one is a shortest."""
     UNKNOWN = "whether a shorter run exists is not known"
     """The search was too large, or was not made."""
 
@@ -119,15 +121,13 @@ class Shortest(StrEnum):
 @final
 @attrs.frozen
 class Shrunk:
-    """The answer.
+    """The result of shrinking.
 
     Attributes:
-        run: The smallest run that was found.
-        before: The size of the run that it came from, in steps.
-        replays: How many candidates were run.
-        is_minimal: Was every single decision tried in vain?
-        shortest: What a search says about shorter runs.
-        states: How many states that search saw.
+        before: Steps of the original run.
+        replays: Candidates executed.
+        is_minimal: Whether leaving out each single decision was tried.
+        shortest: The result of the search for shorter runs.
     """
 
     run: Run
@@ -155,16 +155,16 @@ def shrink(
 
     Args:
         trace: The run.
-        scenario: Where it was recorded, as it is today.
-        replays_max: How many candidates may be run.
-        states_max: How many states may be seen in search of a shorter run.
-        keep: Receives the number of replays so far; answers whether to go on.
+        scenario: Its scenario, as it is now.
+        replays_max: Limit of candidates.
+        states_max: Limit of states in the search for a shorter run.
+        keep: Receives the number of replays so far; returns whether to continue.
 
     Returns:
-        The trace of the shrunk run, which holds the other one, and what was done.
+        The trace of the shrunk run, which holds the original, and the result.
 
     Raises:
-        Misuse: The run breaks no law, or its scenario has changed since.
+        Misuse: The run breaks no law, or its scenario has changed.
     """
     check_type(trace, Trace, "a trace", "write shrink(report.trace, scenario)")
     if not trace.law:
@@ -201,13 +201,13 @@ def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budg
     """Shrink a run of the search.
 
     Args:
-        search: Which knows the steps.
+        search: The search that made the path.
         path: The states of the run.
-        law: What it breaks.
-        budget: How much may be tried.
+        law: The law that it breaks.
+        budget: The limits.
 
     Raises:
-        Misuse: A run of these decisions does not break it.
+        Misuse: A replay of its decisions does not break the law.
     """
     walks = Walks(search)
     first = replayed(walks, _decisions(walks, path, law), law)
@@ -227,13 +227,11 @@ def shrunk_path(search: Search, path: tuple[Packed, ...], law: str, budget: Budg
 @final
 @attrs.define
 class Budget:
-    """How much may be tried.
+    """The limits of shrinking.
 
     Attributes:
-        replays_max: How many candidates.
-        states_max: How many states in search of a shorter run.
-        keep: Answers whether to go on.
-        replays: How many candidates there were.
+        states_max: Limit of states in the search for a shorter run.
+        keep: Returns whether to continue.
     """
 
     replays_max: int
@@ -247,36 +245,36 @@ class Budget:
         check_callable(self.keep, "what answers whether to go on")
 
     def takes(self) -> bool:
-        """One more candidate, if there may be one."""
         if self.replays >= self.replays_max or not self.keep(self.replays):
             return False
         self.replays += 1
         return True
 
 
-# --- decisions ----------------------------------------------------------------------------------------------------------
+# --- decisions --------------------------------------------------------------------------------
 
 
 def _decisions(walks: Walks, path: tuple[Packed, ...], law: str) -> _Decisions:
-    """Those that lead along the path. Where a law is broken on the way, the first broken one ends them."""
+    """The decisions along the path, up to the first broken law."""
     found: list[Decision] = []
     for before, after in pairwise(path):
         try:
             menu, steps = _next(walks, before, law)
         except (BrokenState, BrokenStep):
             break
-        if after - before not in steps:  # it breaks another law
+        if after - before not in steps:  # the step breaks another law
             break
         found.append(menu.decisions[steps.index(after - before)])
     return tuple(found)
 
 
 def _next(walks: Walks, state: Packed, law: str) -> tuple[Menu, Sequence[int | None]]:
-    """What may come next, and the differences that it makes; None for a step that breaks another law, which ends a run.
+    """The menu of the state and the differences; None for a step that breaks another law, which
+    ends a run.
 
     Raises:
         BrokenState: The state breaks a law.
-        BrokenStep: A step from there breaks this law; or any, if it is none.
+        BrokenStep: A step breaks this law, or any if it is "".
     """
     try:
         menu, steps, _ = walks.node(state)
@@ -289,7 +287,9 @@ def _next(walks: Walks, state: Packed, law: str) -> tuple[Menu, Sequence[int | N
 
 
 def replayed(walks: Walks, wanted: Iterable[Decision], law_wanted: str = "") -> Run:
-    """Take each decision that is possible, up to the first broken law; no step that breaks another one than is wanted."""
+    """Take each possible decision up to the first broken law, but no step that breaks
+    another law.
+    """
     state = walks.search.first
     path, taken = [state], list[Decision]()
     law = ""
@@ -311,24 +311,21 @@ def replayed(walks: Walks, wanted: Iterable[Decision], law_wanted: str = "") -> 
     return Run(law, tuple(path), tuple(taken))
 
 
-# --- making it smaller --------------------------------------------------------------------------------------------------
+# --- shrinking --------------------------------------------------------------------------------
 
 
 @final
-class _SpentError(Exception):
-    """The budget is."""
+class _SpentError(Exception): ...
 
 
 @final
 class _Shrinking:
-    """The smallest run so far, and the ways to a smaller one."""
-
     def __init__(self, walks: Walks, first: Run, budget: Budget) -> None:
         self.walks, self.best, self.budget = walks, first, budget
         self.tried: set[_Decisions] = set()
 
     def smallest(self) -> bool:
-        """Try everything until nothing helps; was there budget enough for that?"""
+        """Try everything until nothing helps; return whether the budget sufficed."""
         size = None
         try:
             while size != self.best.size:
@@ -338,15 +335,15 @@ class _Shrinking:
                 for candidates in (self.without_stretches, self.with_other_steps, self.with_fewer_switches):
                     while any(self.takes(candidate) for candidate in candidates()):
                         pass
-        except _SpentError:  # at once: of a run of thousands of steps there are millions of candidates
+        except _SpentError:  # stop at once: a run of thousands of steps has millions of candidates
             return False
         return True
 
     def takes(self, candidate: _Decisions) -> bool:
-        """Run the candidate, and keep it where it is smaller and breaks the same law.
+        """Run the candidate, and keep it if it is smaller and breaks the same law.
 
         Raises:
-            _SpentError: No more may be tried.
+            _SpentError: The budget is spent.
         """
         if candidate in self.tried:
             return False
@@ -355,7 +352,7 @@ class _Shrinking:
         self.tried.add(candidate)
         try:
             run = replayed(self.walks, candidate, self.best.law)
-        except InstantRefused:  # this one would need absolute time
+        except InstantRefused:  # the candidate needs absolute time
             return False
         if run.law != self.best.law or run.size >= self.best.size:
             return False
@@ -367,7 +364,7 @@ class _Shrinking:
             self.takes(tuple(decision for decision in self.best.taken if decision.actor != actor))
 
     def leave_parts_out(self) -> None:
-        """Halves, then quarters, down to single decisions; from the end, for what comes last matters least."""
+        """Halves, then quarters, down to single decisions; from the end, which matters least."""
         length = (len(self.best.taken) + 1) // 2
         while length:
             end = len(self.best.taken)
@@ -378,7 +375,6 @@ class _Shrinking:
             length //= 2
 
     def without_stretches(self) -> Iterator[_Decisions]:
-        """Without some neighbours among the decisions of one actor: a round of a loop, wherever others came between."""
         taken = self.best.taken
         for actor in sorted(self.best.actors):
             places = [at for at, decision in enumerate(taken) if decision.actor == actor]
@@ -388,7 +384,6 @@ class _Shrinking:
                     yield tuple(decision for at, decision in enumerate(taken) if at not in out)
 
     def with_other_steps(self) -> Iterator[_Decisions]:
-        """A step that is not a fault in place of one."""
         taken = self.best.taken
         for at, decision in enumerate(taken):
             if decision.fault is not None:
@@ -403,10 +398,10 @@ class _Shrinking:
                 yield (*taken[:place], decision, *taken[place:at], *taken[at + 1 :])
 
     def searched(self) -> tuple[Run, Shortest, int]:
-        """Look for a shorter run of the best one's actors with its kinds of fault, breadth first.
+        """Search for a shorter run of the same actors and kinds of fault, breadth first.
 
         Returns:
-            The best run, whether there is no shorter one, and how many states were seen.
+            The best run, whether no shorter one exists, and how many states were seen.
         """
         best, nodes = self.best, self.walks
         faults = {decision.fault for decision in best.taken} | {None}
@@ -442,7 +437,6 @@ class _Shrinking:
         return best, Shortest.YES, len(came)
 
     def along(self, came: Mapping[Packed, Packed], state: Packed) -> Run:
-        """The run by which the search came to the state."""
         path = [state]
         while came[path[-1]] != path[-1]:
             path.append(came[path[-1]])

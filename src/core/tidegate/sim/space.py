@@ -1,7 +1,7 @@
-"""The space of one search: its states as ints, what a law sees of one, and what steppers have in common.
+"""The space of one search: packed states, the view of laws, and the parts that all steppers share.
 
-It stands below the parts of a search (steppers, laws, symmetry, liveness, sizes), so that none of them needs the
-search that is made of them.
+Steppers, laws, symmetry, liveness and sizes import this module. So none of them imports the search,
+which consists of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidegate.sim.world import CLOCK, FLIGHT, MOVES, NOTES, QUANTUM, Cell, Flyin
 V = TypeVar("V")
 
 KnownSteps: TypeAlias = tuple[int, tuple[int, ...]]
-"""What kind of steps they are, and the differences that they make."""
+"""The kind of some steps, and the differences that they make."""
 
 IDLE: Final[KnownSteps] = (0, ())
 
@@ -39,7 +39,7 @@ IDLE: Final[KnownSteps] = (0, ())
 @final
 @attrs.frozen(eq=False)
 class _Later:
-    """A state after time has passed, as it is seen from before: the clock shows more, and all else is what it was."""
+    """A state after time has passed: the clock shows more, all other cells are the same."""
 
     lens: Lens
     now: Instant
@@ -51,7 +51,7 @@ class _Later:
 @final
 @attrs.frozen(eq=False)
 class View:
-    """What a law sees: the cells, and where processes stand."""
+    """The view of a law: the cells, and the status of processes."""
 
     lens: Reads
     processes: Mapping[str, ProcessActor]
@@ -72,14 +72,16 @@ class View:
 
 @final
 class _StepKinds:
-    """Which faults the steps of an entry are, and which of them must happen, under a number; and how many were taken.
+    """Numbers for kinds of steps: the faults of the steps, and which must happen. It counts steps
+    taken.
 
-    The number is odd if one of the steps must happen: so the loop of a search knows with one bit that a state is not at rest.
+    A number is odd if one of the steps must happen. So one bit shows the search loop that a state
+    is not at rest.
 
     Attributes:
-        faults: By number: which fault each step is, if any.
-        musts: By number: whether each step must happen.
-        tally: By number: how often such steps were taken.
+        faults: The fault of each step, if any, by number.
+        musts: Whether each step must happen, by number.
+        tally: How often such steps were taken, by number.
     """
 
     def __init__(self) -> None:
@@ -89,16 +91,15 @@ class _StepKinds:
         self.numbers: dict[tuple[tuple[Fault | None, ...], tuple[bool, ...]], int] = {((), ()): 0}
 
     def number(self, faults: tuple[Fault | None, ...], musts: tuple[bool, ...]) -> int:
-        """The number of steps that are these faults, of which these must happen."""
         number = self.numbers.setdefault((faults, musts), len(self.faults) + (True in musts))
-        if number >= len(self.faults):  # two places each, of which the one of the right parity is used
+        if number >= len(self.faults):  # two entries, one for each parity; the other one stays unused
             self.faults += [faults, faults]
             self.musts += [musts, musts]
             self.tally += [0, 0]
         return number
 
     def counted(self) -> tuple[int, dict[Fault, int]]:
-        """How many transitions were counted so far, and how many of them were faults, by kind."""
+        """The transitions counted so far, and the faults among them by kind."""
         transitions, faults = 0, dict.fromkeys(Fault, 0)
         for count, steps in zip(self.tally, self.faults, strict=True):
             transitions += count * len(steps)
@@ -110,17 +111,17 @@ class _StepKinds:
 
 @final
 class Space:
-    """The states of one scenario, packed.
+    """The packed states of one scenario.
 
     Args:
-        scenario: Whose states they are.
-        packing: The slots of its cells; they may hold values already.
-        absolute: Why time is absolute ("" where the scenario says so); None for relative time.
-        world: How the scenario begins.
+        scenario: The scenario.
+        packing: The slots of its cells; they may hold values.
+        absolute: Why time is absolute ("" if the scenario demands it); None for relative time.
+        world: The first world.
 
     Attributes:
-        relative: Does relative time pass?
-        first: How the scenario begins.
+        relative: Whether time is relative.
+        first: The first state.
     """
 
     def __init__(self, scenario: Scenario, packing: Packing, absolute: str | None, world: Plain) -> None:
@@ -135,7 +136,7 @@ class Space:
     def _begin(self, first: Plain) -> Packed:
         scenario = self.scenario
         world: World = Lens(self.packing, 0, Looked())
-        for process in self.processes.values():  # they differ most, and the low bits are what a set looks at first
+        for process in self.processes.values():  # they differ most, and a set hashes by the low bits first
             assert process.place is not None, "a process stands somewhere"
             self.packing.slot(process.place)
             process.in_time(is_relative=self.relative)
@@ -152,29 +153,31 @@ class Space:
         return cast("Lens", world).state
 
     def _at_first(self, value: object) -> object:
-        """What a cell of the first state holds: in relative time, instants as they are seen when the clock shows 0."""
+        """A value of the first state; in relative time, with its instants as seen when the clock
+        shows 0.
+        """
         horizon = self.packing.horizon
         if horizon is None:
             return value
         return horizon.seen(aged(value, self.scenario.world.read(CLOCK).at, horizon.length))
 
     def view(self, state: Packed, looked: Looked) -> View:
-        """The state as laws see it; what they look at is added to `looked`."""
+        """The view of the state for laws; reads are added to `looked`."""
         return View(Lens(self.packing, state, looked), self.processes)
 
     def later(self, before: Packed, looked: Looked) -> View:
-        """What a law sees of a state that differs from the one before in nothing but that relative time has passed."""
+        """The view of the state after a quantum of relative time, with all else as before."""
         clock, horizon = self.scenario.clock, self.packing.horizon
         assert clock is not None
         assert horizon is not None
         return View(_Later(Lens(self.packing, before, looked), horizon.now(Instant(clock.quantum))), self.processes)
 
     def steps(self, actor: Actor, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
-        """What the actor may do in the state, and the state after; what it looks at is added to `looked`.
+        """The steps of the actor and the states after them; reads are added to `looked`.
 
         Raises:
             InstantRefused: It uses an instant in a way that relative time does not permit.
-            Exception: Whatever a meaning raises, say, with a note that names the actor.
+            Exception: A meaning raised it, for example; a note names the actor.
         """
         lens, horizon = Lens(self.packing, state, looked), self.packing.horizon
         if horizon is None:
@@ -190,13 +193,12 @@ class Space:
             raise refused.of(actor.name, used_at(refused) or _asked_at(actor, lens)) from refused
 
     def entry(self, state: Packed, found: list[tuple[ActorStep, Packed]]) -> KnownSteps:
-        """The steps as they are remembered."""
         faults = tuple([step.fault for step, _ in found])
         musts = tuple([step.must for step, _ in found])
         return self.kinds.number(faults, musts), tuple([after - state for _, after in found])
 
     def is_cut_short(self, state: Packed) -> bool:
-        """Does it rest only because absolute time ran out? Time cut short is not rest."""
+        """Whether it rests only because absolute time ran out; laws about rest ignore it."""
         if self.relative or self.scenario.clock is None:
             return False
         view = self.view(state, Looked())
@@ -218,7 +220,7 @@ def _checked(step: object, actor: Actor) -> ActorStep:
 
 
 def _noted(actor: Actor, lens: Lens) -> Iterator[ActorStep]:
-    """Its steps; an error of what a user says of it, such as a meaning or whom a fault strikes, gets a note."""
+    """The steps of the actor; an error of user code, such as a meaning, gets a note."""
     try:
         found: object = actor.steps(lens)
         for step in found if isinstance(found, Iterable) else (found,):
@@ -231,13 +233,13 @@ def _noted(actor: Actor, lens: Lens) -> Iterator[ActorStep]:
 
 
 def _asked_at(actor: Actor, lens: Lens) -> str:
-    """Which line of a program asks for what the store is about to do; "" for any other actor."""
+    """The line of the program that made the pending request; "" for other actors."""
     asked_at: Callable[[World], str] | None = getattr(actor, "asked_at", None)
     return "" if asked_at is None else asked_at(lens)
 
 
 def _is_asleep(status: object) -> bool:
-    """Does it wait for time? Who waits for anything else waits for ever, once nothing more must happen."""
+    """Whether it waits for time. Any other wait lasts for ever once no step must happen."""
     match status:
         case Asking(Sleep()):
             return True
@@ -252,13 +254,15 @@ _SORTED: Final[Mapping[str, Callable[[object], str]]] = {
     OPEN.name[0]: str,
     NOTES: lambda note: cast("tuple[str, object]", note)[0],
 }
-"""Kinds of cells that hold a tuple in an order of names, and by what it is sorted."""
+"""Sort keys of cells that hold tuples ordered by names."""
 
 _OVERWRITTEN: Final = frozenset({EARLIER.name[0], UNCONFIRMED.name[0]})
 
 
 def in_order(kind: str, value: object) -> object:
-    """What a cell holds, in the order that cells of this kind keep: by names and texts, which renaming and time change."""
+    """Sort the value of a cell of this kind: renaming and time change its order by
+    names and texts.
+    """
     if isinstance(value, (Machine, Known, Halfway)):
         return value.in_order()
     if kind == IDS:
@@ -275,9 +279,9 @@ class Stepper(Protocol):
     """An actor, and the memory of its steps.
 
     Attributes:
-        memo: What is remembered of its steps, under the bits of a state that they depend on.
-        masks: Those bits, by the value of its place.
-        shift, low: Where its place stands in a state; both 0 for an actor without one.
+        memo: Its steps by the bits of a state that they depend on.
+        masks: These bits, by the value of its place.
+        shift, low: The position of its place in a state; both 0 without a place.
     """
 
     name: str
@@ -294,7 +298,9 @@ class Stepper(Protocol):
 
 
 def remembered(stepper: Stepper, state: Packed) -> KnownSteps:
-    """The steps of a stepper in a state, learned if need be; what the loop of `Search.run` does in place."""
+    """The steps of a stepper in a state, learned if necessary; the loop of `Search.run` inlines
+    this.
+    """
     with suppress(KeyError, IndexError):
         return stepper.memo[state & stepper.masks[(state >> stepper.shift) & stepper.low]]
     return stepper.learn(state)

@@ -1,11 +1,11 @@
-"""Steppers: an actor each, and the memory of its steps, so that Python objects are touched only where that has a gap.
+"""Steppers: an actor each, with a memory of its steps; only a gap in it touches Python objects.
 
-A step of the search is: mask, look up, add. How a step is remembered depends on how the actor looks:
-    Remembering  under what its `steps` looked at, apart for each value of its place
-    Overwriting  an actor that writes without looking (a crash): what to clear, and what to put there
-    Aging        relative time: it moves every instant at once, the sum of one remembered difference a slot
+A step of the search masks, looks up and adds. The memory depends on the actor's reads:
+    Remembering  by the bits that its `steps` read, for each value of its place
+    Overwriting  an actor that writes without reading (a crash): the bits to clear and to set
+    Aging        relative time: moves all instants, by a sum of one remembered difference per slot
 
-When a step is learned, the laws over steps judge it.
+The step laws check a step when it is learned.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidegate.sim.space import IDLE, KnownSteps, Space, in_order, remembered
 from tidegate.sim.world import BUDGET, CLOCK, IDS, LIFE, QUANTUM
 
 UNAGED: Final = frozenset({BUDGET, IDS, LIFE, CLOCK.name[0], QUANTUM.name[0]})
-"""Kinds of cells in which no instant stands."""
+"""Kinds of cells without instants."""
 
 _StepLaws: TypeAlias = Sequence[Between]
 
 
 @final
 class Remembering:
-    """An actor whose steps are remembered under what they looked at."""
+    """An actor whose steps are remembered by the bits that they read."""
 
     def __init__(self, actor: Actor, space: Space, laws: _StepLaws) -> None:
         self.actor, self.name = actor, actor.name
@@ -52,7 +52,7 @@ class Remembering:
         return entry
 
     def own_steps(self, state: Packed) -> tuple[KnownSteps, int]:
-        """The steps, and the bits that they depend on: remembered apart, for laws over steps look at more."""
+        """The steps and the bits that they depend on; kept apart, because step laws read more."""
         at, place = (state >> self.shift) & self.low, self.low << self.shift
         mask = self.own_masks.get(at, place)
         known = self.own.get(state & mask) if self.laws else None
@@ -65,7 +65,7 @@ class Remembering:
         return known
 
     def unjudged(self, state: Packed) -> KnownSteps:
-        """The steps as they are remembered, without judging them."""
+        """The steps without a check of step laws."""
         return self.own_steps(state)[0] if self.laws else remembered(self, state)
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
@@ -77,14 +77,14 @@ class Remembering:
 
 @final
 class Overwriting(dict[int, KnownSteps]):
-    """An actor that overwrites many cells without reading them (a crash): its memo holds what to clear, and what to put."""
+    """An actor that overwrites cells without a read; it remembers the bits to clear and to set."""
 
     def __init__(self, actor: Actor, space: Space, laws: _StepLaws) -> None:
         super().__init__()
         self.actor, self.name = actor, actor.name
         self.space, self.laws = space, laws
-        # The only mask has every bit set, so the key is the whole state. The memo is this dictionary, which stays empty and
-        # works out what is missing: so the loop of a search asks all steppers alike, without a branch.
+        # The only mask has all bits: the key is the whole state. The memo is this empty dictionary,
+        # which computes missing keys. So the search loop treats all steppers alike.
         self.masks, self.shift, self.low = [-1], 0, 0
         self.looked = Looked()
         self.known: dict[int, tuple[int, tuple[tuple[int, Packed], ...]]] = {}
@@ -100,12 +100,10 @@ class Overwriting(dict[int, KnownSteps]):
         return entry
 
     def unjudged(self, state: Packed) -> KnownSteps:
-        """The steps as they are remembered, without judging them."""
         kind, writes = self.known.get(state & self.looked.bits) or self.look(state)
         return (kind, tuple([put - (state & wrote) for wrote, put in writes])) if writes else IDLE
 
     def look(self, state: Packed) -> tuple[int, tuple[tuple[int, Packed], ...]]:
-        """What kind of steps there are, and which bits each overwrites with what."""
         taken = list(self.actor.steps(Lens(self.space.packing, state, self.looked, blind=True)))
         kind = self.space.kinds.number(tuple([step.fault for step in taken]), tuple([step.must for step in taken]))
         lenses = [cast("Lens", step.world) for step in taken]
@@ -113,7 +111,7 @@ class Overwriting(dict[int, KnownSteps]):
         found = self.known[state & self.looked.bits] = (kind, writes)
         return found
 
-    __missing__ = learn  # nothing is put in: a whole state is looked up once, so to remember it would be in vain
+    __missing__ = learn  # stores nothing: each whole state is looked up once
 
     def looking(self, state: Packed, looked: Looked) -> Iterator[tuple[ActorStep, Packed]]:
         return self.space.steps(self.actor, state, looked)
@@ -131,7 +129,7 @@ class Aging(dict[int, KnownSteps]):
         assert clock.horizon is not None
         self.quantum, self.horizon, self.name = clock.quantum, clock.horizon, CLOCK_LANE
         self.space, self.laws = space, laws
-        self.masks, self.shift, self.low = [-1], 0, 0  # every bit: the key is the whole state, as of `Overwriting`
+        self.masks, self.shift, self.low = [-1], 0, 0  # all bits: the key is the whole state, as in `Overwriting`
         self.tables: list[tuple[int, int, dict[int, int], Slot]] = []
         self.seen = 0
 
@@ -146,7 +144,6 @@ class Aging(dict[int, KnownSteps]):
         return entry
 
     def unjudged(self, state: Packed) -> KnownSteps:
-        """The steps as they are remembered, without judging them."""
         difference = self.later(state)
         return (self.space.kinds.number((None,), (True,)), (difference,)) if difference else IDLE
 

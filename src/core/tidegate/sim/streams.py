@@ -1,33 +1,38 @@
-"""A change stream over the simulated store: every change of the documents, in order, after a position.
+"""A change stream over the simulated store: every change of the documents, in order, after a
+position.
 
-The store keeps a history of what happened to the collections that are watched. A position is a place in it: `After(n)` the
-change of number n, or `From(n)` on. A reader receives pages of changes and the position after them; what is not watched
-moves the position and yields no change. A stream yields only what a majority has confirmed, so what a failover takes back was
-never read. The store may forget the oldest changes (HISTORY_LOST): who asks from before them gets the answer that a stream can
-never go on from there (`change_stream.CANNOT_RESUME`, code 286).
+The store keeps a history of changes to watched collections. A position is a place in it: `After(n)`
+follows change number n, `From(n)` begins with it. A reader receives pages of changes and the
+position after them. Changes of other collections only move the position. A stream returns only
+changes confirmed by a majority, so a failover takes back no change that was read. The store may
+forget the oldest changes (HISTORY_LOST). A reader from an earlier position then learns that the
+stream can never continue there (`change_stream.CANNOT_RESUME`, code 286).
 
-This gives the commands of `tidegate.reactive.change_stream` their meaning, as far as each is one atomic operation:
+This module gives the commands of `tidegate.reactive.change_stream` their meaning, if each is one
+atomic operation:
 
-    Locate   where the history ends now
-    Read     the next page after the position; an empty one while there is nothing to tell (let it not be `split`)
-    Save     one write to the record of the stream, that matches its epoch and history
-    ResetHistory   one write to it, that matches its epoch: the next history, no position, and what reconciliation knows is reset
-    StartTimer   it is over at any time; a scenario that counts it as a stall makes it a timer instead
+    Locate         the end of the history
+    Read           the next page after the position; empty if there is no change (do not `split` it)
+    Save           one write to the record of the stream that matches its epoch and history
+    ResetHistory   one write to it that matches its epoch: next history, no position, and a reset of
+                   reconciliation
+    StartTimer     may end at any time; a scenario that counts it as a stall makes it a timer
 
-`HandleChanged`, `HandleDeleted` and `Reconcile` are programs of several effects: carry them out by `ReducerProcess(carried_out=...)`.
+`HandleChanged`, `HandleDeleted` and `Reconcile` are programs: use
+`ReducerProcess(carried_out=...)`.
 
     stream = Stream("stream", watched=("orders",))
-    meaning = stream.meaning()                       # of every process that writes, of the consumer's reducer, of a Network
-    world = stream.begun(world_with({...}))              # with an empty record
-    elected = stream.elected(world, epoch=2)         # raises the epoch of the record: what `Elected` is to report
-    actors = (..., Forgetful(keep=1))                # where HISTORY_LOST may strike
+    meaning = stream.meaning()                       # of writers, the consumer's reducer, a Network
+    world = stream.begun(world_with({...}))          # with an empty record
+    elected = stream.elected(world, epoch=2)         # raises the epoch of the record: `Elected`
+    actors = (..., Forgetful(keep=1))                # HISTORY_LOST may occur
 
 Laws
-    ST1  From a position, a stream tells every change of what is watched exactly once and in order, whatever the pages; those
-         of a transaction when it is committed, each of its writes.
-    ST2  What it has answered was confirmed by a majority, and is never taken back.
-    ST3  From before what is kept, it says that it cannot go on, and tells nothing.
-    ST4  A position is saved, and a history begun, under the epoch of the record only.
+    ST1  From a position, a stream returns each change of a watched collection exactly once and in
+         order, whatever the pages; those of a transaction at its commit, each of its writes.
+    ST2  A returned change was confirmed by a majority, and is never taken back.
+    ST3  Before the kept history, a stream returns no change, and reports that it cannot continue.
+    ST4  A position is saved, and a history begun, only under the epoch of the record.
 """
 
 from __future__ import annotations
@@ -85,11 +90,11 @@ FROM: Final = Field[int]("from")
 @final
 @attrs.frozen
 class Kept:
-    """What the store knows of the past.
+    """The kept history.
 
     Attributes:
-        first: The number of the oldest change that it knows.
-        changes: That one and those since; None for one of something else.
+        first: The number of its oldest change.
+        changes: That one and all later ones; None for a change that is not watched.
     """
 
     first: int = 0
@@ -97,7 +102,6 @@ class Kept:
 
     @property
     def end(self) -> int:
-        """One past the number of the newest change."""
         return self.first + len(self.changes)
 
 
@@ -107,16 +111,15 @@ KEPT: Final = Cell[Kept](("history",), Kept())
 @final
 @attrs.frozen
 class Stream:
-    """A stream and the record where its consumer stores how far it is.
+    """A stream, and the record in which its consumer stores its position.
 
-    Invariants: 1 <= page; the record is not in a collection that is watched.
+    Invariants: 1 <= page; the record's collection is not watched.
 
     Attributes:
         name: The id of the record.
-        watched: The collections of which it tells.
-        others: Collections whose changes move its position.
-        page: How many changes it tells at once.
-        collection: Where the record is.
+        watched: The collections whose changes it returns.
+        others: Collections whose changes only move its position.
+        page: The most changes in one page.
     """
 
     name: str
@@ -140,7 +143,6 @@ class Stream:
     # the record
 
     def begun(self, world: Plain, epoch: int = 0) -> Plain:
-        """The world with a record of no history."""
         record = Document.of({ID.name: self.name, EPOCH.name: epoch, _HISTORY.name: 0})
         key: Key = self.name
         there = ids(self.collection)
@@ -153,14 +155,13 @@ class Stream:
         return found
 
     def position(self, world: World) -> Position | None:
-        """What is stored."""
         record = self.record(world)
         if record.has(AFTER):
             return After(record[AFTER])
         return From(record[FROM]) if record.has(FROM) else None
 
     def elected(self, world: World, epoch: int) -> tuple[World, Elected]:
-        """The lease is taken under a higher epoch, in the record; what is stored then."""
+        """Take the lease under a higher epoch, in the record; also returns the stored values."""
         record = self.record(world)
         items = tuple((key, epoch if key == EPOCH.name else value) for key, value in record.items)
         elected = Elected(epoch, record[_HISTORY], self.position(world))
@@ -169,7 +170,7 @@ class Stream:
     # the meaning of the commands
 
     def meaning(self, otherwise: Meaning = perform) -> Meaning:
-        """A meaning that keeps the history of what is written, and has the commands of a consumer."""
+        """A meaning that keeps the history of writes and handles the commands of a consumer."""
         return _Keeping(self, otherwise)
 
     def means(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
@@ -189,7 +190,6 @@ class Stream:
                 yield from self.writes(otherwise, effect, world, who)
 
     def read(self, world: World, position: Position) -> Page | Broken:
-        """The next page."""
         kept, end = world.read(KEPT), _known_end(world)
         start = _number_of(position) + isinstance(position, After)
         if start < kept.first:
@@ -204,7 +204,6 @@ class Stream:
         return Page((), position)
 
     def fenced(self, world: World, who: str, where: AllOf, *updates: Update) -> Outcomes:
-        """One write to the record; refused if it does not match."""
         self.record(world)
         write = find_one_and_update(self.collection, AllOf((Eq(ID, self.name), where)), *updates)
         for after, reply in perform(write, world, who):
@@ -221,7 +220,6 @@ class Stream:
         yield from self.fenced(world, who, older, Put(_HISTORY, history), Remove(AFTER), Remove(FROM))
 
     def writes(self, otherwise: Meaning, effect: Effect[object], world: World, who: str) -> Outcomes:
-        """What is written to the collections is kept, write by write."""
         for done, reply, overwritten in noted(otherwise, effect, world, who):
             if any(cell.name == KEPT.name for cell, _ in overwritten):
                 raise Misuse(
@@ -240,7 +238,7 @@ class Stream:
     def of_transaction(
         self, effect: InTransaction[object] | CommitTransaction, before: World, after: World
     ) -> tuple[World, _Changes]:
-        """The world that keeps the changes of an open transaction, and what to tell: all of them once it is committed."""
+        """Collect the changes of an open transaction; return all of them at its commit."""
         session = effect.transaction.session
         was, now, pending = _open(before, session), _open(after, session), before.read(_pending(session))
         if now is was:
@@ -254,7 +252,7 @@ class Stream:
         return after if told == pending else after.write(_pending(session), told), ()
 
     def changes(self, writes: Iterable[_Write]) -> tuple[DocumentChange | None, ...]:
-        """Those of the collections that move its position; None for one that it does not watch."""
+        """The changes that move its position; None for one that is not watched."""
         changes: list[DocumentChange | None] = []
         for cell, had, has in writes:
             collection = cell.name[1] if cell.name[0] == DOCUMENTS else ""
@@ -269,8 +267,6 @@ class Stream:
 @final
 @attrs.frozen(eq=False)
 class _Keeping:
-    """The meaning of a stream."""
-
     stream: Stream
     otherwise: Meaning
     keeps_history: bool = attrs.field(default=True, init=False)
@@ -280,12 +276,11 @@ class _Keeping:
 
 
 _Write: TypeAlias = tuple[Cell[object], object, object]
-"""A cell, what it held, and what it holds."""
+"""A cell, its previous value, and its new value."""
 _Changes: TypeAlias = tuple[DocumentChange | None, ...]
 
 
 def _pending(session: str) -> Cell[_Changes]:
-    """The changes that the open transaction of the session has made."""
     return Cell(("changes", session), ())
 
 
@@ -295,7 +290,7 @@ def _open(world: World, session: str) -> Open | None:
 
 
 def _stated(before: World, was: Open | None, now: Open) -> Iterator[_Write]:
-    """What a statement has written: the transaction holds it in the order of its writes."""
+    """The writes of a statement, in the order in which the transaction holds them."""
     own = {} if was is None else {cell.name: value for cell, value in was.written}
     for cell, has in now.written:
         if cell.name not in own:
@@ -305,7 +300,6 @@ def _stated(before: World, was: Open | None, now: Open) -> Iterator[_Write]:
 
 
 def _stored(position: Position) -> tuple[Update, ...]:
-    """The position in the record."""
     if isinstance(position, After):
         return (Put(AFTER, _number_of(position)), Remove(FROM))
     return (Put(FROM, _number_of(position)), Remove(AFTER))
@@ -319,7 +313,7 @@ def _number_of(position: Position) -> int:
 
 
 def _known_end(world: World) -> int:
-    """One past the newest change that a majority has confirmed."""
+    """One past the newest change confirmed by a majority."""
     for overwritten in world.read(UNCONFIRMED):
         for cell, had in overwritten:
             if cell.name == KEPT.name:
@@ -331,7 +325,7 @@ def _known_end(world: World) -> int:
 @final
 @attrs.frozen(eq=False)
 class Forgetful:
-    """The store forgets the oldest changes, but for a number of them."""
+    """The store forgets its oldest changes and keeps a number of them."""
 
     keep: int = 0
     name: str = "history"

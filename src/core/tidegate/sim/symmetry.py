@@ -1,24 +1,31 @@
-"""Symmetry: where processes are interchangeable, states that differ only in who is who are one state.
+"""Symmetry: states that differ only in the names of interchangeable processes are one state.
 
-A scenario names its interchangeable processes (`Scenario.symmetric`). To rename them is to move what stands in the cells of
-one to those of another, and to put one name for the other wherever a name stands as a word in a value: an id, an owner, a
-request. Of all states that are the same but for names, the search keeps the least. After Ip and Dill 1996.
+A scenario names its interchangeable processes (`Scenario.symmetric`). A renaming moves the values
+of one process's cells to those of another, and replaces each name that occurs as a word in a value:
+an id, an owner, a request. Of all states that are equal apart from names, the search keeps the
+least. After Ip and Dill 1996.
 
-Where a program stands is renamed by giving the renamed replies to the program of the other one, or, of a reducer in no
-group, to the program of the renamed command. It must then ask for the
-renamed effect, or the two are not interchangeable, which is misuse. So is it if the world begins otherwise for one than for
-another, or if (looked at for some states of each layer) what can happen next is not the same but for names.
+The node of a program is renamed by giving the renamed replies to the other process's program; for a
+reducer in no group, to the program of the renamed command. That program must make the renamed
+request; otherwise the processes are not interchangeable, which is misuse. So is a first world that
+differs between them, and next steps that differ apart from names (checked for some states of each
+layer).
 
 Laws
-    SY1  Two states are one exactly if a renaming of interchangeable processes makes one of the other.
-    SY2  A law over states is broken, or a goal reached, in the search with symmetry exactly if it is in the plain one: both
-         are judged for every renaming of a state, so they may single somebody out.
-    SY3  What the search with symmetry tells as a run is a run, with everybody's own name all the way.
+    SY1  Two states are one exactly if a renaming of interchangeable processes maps one to the
+         other.
+    SY2  The search with symmetry breaks a state law, or reaches a goal, exactly if the plain one
+         does: it checks every renaming of a state, so laws may single out a process.
+    SY3  A run that the search with symmetry shows is a run, with each process's own name
+         throughout.
 
-Known not to work: numbers that stand for processes are not renamed, so use names; a program that sorts by name, or takes the
-first that a scan finds, is not symmetric, nor one that writes all that it finds in one transaction. The number of renamings is
-the product of factorials, so it is for groups of two to five. A step is judged as it is taken, for one naming only, so a scenario
-with laws over steps is searched without symmetry.
+Known not to work
+    - Numbers that identify processes are not renamed: use names.
+    - A program is not symmetric if it sorts by name, takes the first match of a scan, or writes all
+      matches in one transaction.
+    - The number of renamings is a product of factorials: use groups of two to five.
+    - A step is checked for one naming only, so a scenario with step laws is searched without
+      symmetry.
 """
 
 from __future__ import annotations
@@ -43,16 +50,16 @@ from tidegate.sim.space import Space, Stepper, in_order
 from tidegate.sim.world import BUDGET, IDS, PROCESS, Cell, Halfway, Plain
 
 _CHECKED: Final = 4
-"""States of each layer for which what can happen next is compared."""
+"""States of each layer whose next steps are compared."""
 
 
 @final
 class Renaming:
-    """One way to rename processes, applied to values, nodes and states.
+    """One renaming of processes, applied to values, nodes and states.
 
     Args:
-        space: Whose states they are.
-        names: Who is called what.
+        space: The space of the states.
+        names: Old names to new ones.
     """
 
     def __init__(self, space: Space, names: Mapping[str, str]) -> None:
@@ -66,11 +73,9 @@ class Renaming:
         return self.words.sub(lambda found: self.names[found[0]], text)
 
     def named(self, *values: object) -> list[str]:
-        """The names that stand in all of them."""
         return sorted(set.intersection(*({*self.words.findall(plain_text(each))} for each in values)))
 
     def value(self, value: object) -> object:
-        """The value with every name in it renamed."""
         return mapped(value, self.part, self.text)
 
     def part(self, part: object) -> object:
@@ -79,7 +84,6 @@ class Renaming:
         return First(self.text(part), part.order) if isinstance(part, First) else part
 
     def node(self, process: str, node: int) -> int:
-        """Where the other process stands after the same replies, renamed."""
         if node in (ProgramAutomaton.CRASHED, ProgramAutomaton.CANCELLED):
             return node
         names = process, self.names.get(process, process)
@@ -87,7 +91,7 @@ class Renaming:
         return self.after_the_same(own, other, node, names)
 
     def after_the_same(self, own: ProgramAutomaton, other: ProgramAutomaton, node: int, names: tuple[str, str]) -> int:
-        """Where the other program stands after the replies that brought one to this node, renamed."""
+        """The other program's node after the same replies, renamed."""
         found = self.nodes.get((own, other, node))
         if found is None:
             at = own.nodes[node]
@@ -108,7 +112,7 @@ class Renaming:
         return found
 
     def machine(self, own: ReducerProcess, machine: Machine) -> Machine:
-        """Where the other reducer stands, or the same one if it is in no group, and the programs that carry out its commands."""
+        """The renamed machine of the other reducer, or of the same one if it is in no group."""
         other = cast("ReducerProcess", self.space.processes[self.names.get(own.name, own.name)])
         running: tuple[Running, ...] = ()
         for each in machine.running:
@@ -123,7 +127,7 @@ class Renaming:
         return attrs.evolve(cast("Machine", self.value(attrs.evolve(machine, running=()))), running=running)
 
     def place(self, process: str, at: object) -> object:
-        """Where it stands; whoever is in no group may know the names of those who are."""
+        """The renamed value of a process's cell; a process in no group may hold names of others."""
         actor = self.space.processes.get(process)
         if isinstance(actor, Process):
             return self.node(process, cast("int", at))
@@ -132,7 +136,6 @@ class Renaming:
         return self.value(at)
 
     def state(self, state: Packed) -> Packed:
-        """The state with every name in it renamed."""
         slots = self.space.packing.slots
         if len(self.tables) != len(slots):
             new = list(slots.values())[len(self.tables) :]
@@ -144,7 +147,6 @@ class Renaming:
         return renamed
 
     def cell(self, slot: Slot) -> tuple[str, ...]:
-        """The name of the cell in which stands for the other what stands in this one."""
         kind, *rest = slot.name
         return (kind, *map(self.text, rest))
 
@@ -167,9 +169,9 @@ class Symmetry:
     """The renamings of one search.
 
     Args:
-        space: Whose states they are.
-        groups: Which processes are interchangeable.
-        steppers: Whatever moves, and that must not tell them apart.
+        space: The space of the states.
+        groups: The interchangeable processes.
+        steppers: All actors; they must not distinguish these processes.
     """
 
     def __init__(self, space: Space, groups: tuple[tuple[str, ...], ...], steppers: Sequence[Stepper]) -> None:
@@ -180,7 +182,6 @@ class Symmetry:
                 raise self.begun_otherwise(renaming)
 
     def begun_otherwise(self, renaming: Renaming) -> Misuse:
-        """That the world begins otherwise for one than for the other, and where."""
         first = self.space.first
         differ = first ^ renaming.state(first)
         slot = next(each for each in self.space.packing.slots.values() if differ & each.mask)
@@ -189,18 +190,17 @@ class Symmetry:
         return _not_alike(*renaming.pair, why, renaming.named((slot.name, held)))
 
     def images(self, state: Packed) -> list[Packed]:
-        """The state under every renaming but the one that changes nothing."""
         return [renaming.state(state) for renaming in self.renamings]
 
     def least(self, state: Packed) -> Packed:
-        """The same for all states that differ in names only."""
+        """The representative of all states that differ only in names."""
         return min(state, *self.images(state))
 
     def check(self, layer: list[Packed]) -> None:
-        """Compare for some states what can happen next, under every renaming.
+        """Compare the next steps of some states under every renaming.
 
         Raises:
-            Misuse: It is not the same but for names.
+            Misuse: They differ apart from names.
         """
         for state in layer[:: max(1, len(layer) // _CHECKED)]:
             after = self.after(state)
@@ -209,26 +209,23 @@ class Symmetry:
                     raise self.unlike(renaming)
 
     def unlike(self, renaming: Renaming | None = None) -> Misuse:
-        """That not all can happen under the other names that can happen under these."""
         return _not_alike(*(renaming or self.renamings[0]).pair, "in the other's place it has other steps to take")
 
     def after(self, state: Packed) -> list[Packed]:
         return [after for stepper in self.steppers for _, after in stepper.steps(state)]
 
     def renamed(self, run: list[Packed], last: Packed) -> list[Packed]:
-        """The run under that renaming which makes it end there."""
         renaming = next(renaming for renaming in self.renamings if renaming.state(run[-1]) == last)
         return list(map(renaming.state, run))
 
 
 def _words(names: Iterable[str]) -> re.Pattern[str]:
-    """Any of the names, as a word."""
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     return re.compile(rf"(?<![A-Za-z0-9_])(?:{words})(?![A-Za-z0-9_])")
 
 
 def since_the_beginning(world: Plain, groups: tuple[tuple[str, ...], ...]) -> Plain:
-    """The world in which ids with names in them are known for those of the beginning: see `First`."""
+    """Mark the first world's ids that contain names: see `First`."""
     words = _words(chain(*groups))
     for cell, had in world.cells.values():
         order = cast("tuple[str, ...]", had)
@@ -238,7 +235,6 @@ def since_the_beginning(world: Plain, groups: tuple[tuple[str, ...], ...]) -> Pl
 
 
 def _others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
-    """Every renaming within the groups but the one that changes nothing."""
     for chosen in product(*(permutations(group) for group in groups)):
         names = {
             name: other
@@ -250,7 +246,7 @@ def _others(groups: tuple[tuple[str, ...], ...]) -> Iterator[Mapping[str, str]]:
 
 
 def _not_alike(one: str, other: str, why: str, named: Iterable[str] = ()) -> Misuse:
-    """That they differ; where names of processes stand, it may be because something else has the same name."""
+    """The error that two processes differ; another thing may share the name of a process."""
     words = " and ".join(map(shown, named))
     taken = f"; the text {words} in it was taken for the name of a process" if words else ""
     rename = f"call the process otherwise if {words} names something else there, such as a field; or " if words else ""

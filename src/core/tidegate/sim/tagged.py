@@ -1,33 +1,37 @@
-"""Any value that a program asks for or is answered as plain JSON, and back; and what must be hidden is left out on the way.
+"""Any request or reply of a program as plain JSON, and back; secrets are hidden on the way.
 
-What documents hold is written as `tidegate.model.patches` writes it; what they do not hold has tags of its own:
+Values of documents are written as by `tidegate.model.patches`. Other values have their own tags:
 
     Refused("no")           {"$failure": ["Refused", "no"]}
-    an attrs value          {"$value": ["consumer.Release", {...}]}     or one of a dataclass, or a named tuple
+    an attrs value          {"$value": ["consumer.Release", {...}]}
+                            also a dataclass or a named tuple
     a decimal number        {"$decimal": "1.50"}
-    a name of a closed set  {"$name": ["consumer.Stage", "WAITING"]}
+    a member of an Enum     {"$name": ["consumer.Stage", "WAITING"]}
     a frozenset             {"$set": [...]}
-    whole numbers in a row  {"$run": [40, 665]}            the tuple from 40 to 664; each by itself where there are few
-    byte strings            {"$byte_strings": ["6b", null]}     a tuple of them, or of None
-    what is hidden          {"$hidden": ["text", "1f2e3d4c"]}
-    anything else           {"$other": "datetime.timedelta"}
+    consecutive integers    {"$run": [40, 665]}
+                            the tuple from 40 to 664; few are written one by one
+    byte strings            {"$byte_strings": ["6b", null]}
+                            a tuple of them, or of None
+    a hidden value          {"$hidden": ["text", "1f2e3d4c"]}
+    any other value         {"$other": "datetime.timedelta"}
 
-Classes are called by names that outlive a move of their module, see `tidegate.sim.type_names`.
+Names of classes survive a move of their module (`tidegate.sim.type_names`).
 
-What a worker records are offsets and keys, thousands at a time. Whoever hides is asked once about a tuple of nothing but whole
-numbers, or of nothing but byte strings and None, and about each of them only where a label was the answer.
+A worker records thousands of offsets and keys at a time. So `hide` is called once for a tuple of
+integers, or of byte strings and None, and for each item only if it returns a label for the tuple.
 
-Whoever reads gives the classes that it knows. A name in a file never imports anything, so a hostile file makes values of
-those classes, checked by their own constructors, or none. What is hidden is read back as a text that says so, and equal
-texts as equal ones, so a program that only compares its replies decides as it did. `matches` takes it for any value.
+The reader supplies the classes that it knows. A name in a file never imports anything. So a hostile
+file makes only values of those classes, checked by their own constructors. A hidden value is read
+as a text that shows its label. Equal values have equal texts, so a program that only compares its
+replies decides as it did. `matches` accepts any value in its place.
 
 Laws
-    TV1  a value whose classes are known is read back as it was, if nothing in it is hidden.
-    TV2  of what is hidden, nothing is written but the kind and a label.
-    TV3  a value matches what was written of it, whatever was hidden in it; another value does not, unless it differs only
-         in what was hidden.
+    TV1  A value of known classes without hidden parts is read back unchanged.
+    TV2  Of a hidden value, only its kind and a label are written.
+    TV3  A value matches its own text, whatever is hidden; another value does not, unless it differs
+         only in hidden parts.
 
-Known not to work: "anything else" is not read back, and matches whatever is of the same class.
+Known not to work: "any other value" is not read back, and matches each value of its class.
 """
 
 from __future__ import annotations
@@ -53,20 +57,24 @@ from tidegate.model.values import field_names, is_run
 from tidegate.sim.type_names import name_of
 
 FieldPath: TypeAlias = tuple[str, ...]
-"""The names that lead to a value, outermost first."""
+"""The names on the path to a value, outermost first."""
 Hide: TypeAlias = Callable[[FieldPath, object], str | None]
-"""The path to a scalar, and the scalar -> a label to write instead; None to write it. Or the path to each item of a tuple of
-whole numbers, or of byte strings and None, and the tuple -> None to write all of them; anything else to be asked about each."""
+"""(path, value) -> a label to write instead of a scalar; None to write it. For a tuple of integers,
+or of byte strings and None, with the path to its items: None to write all; else it is called for
+each.
+"""
 Classes: TypeAlias = Mapping[str, type]
-"""Classes by what they are called: see `tidegate.sim.type_names`."""
+"""Classes by name (`tidegate.sim.type_names`)."""
 
 _FAILURES: Final = {kind.__name__: kind for kind in (Refused, NotApplied, Ambiguous, NotDurable, Unreadable)}
 _NAMING: Final = frozenset({"field", "name"})
-"""Fields that name what a term is about: a name is not a secret, what stands under it may be."""
+"""Fields with the name of a term: the name is no secret, the value under it may be."""
 _HIDDEN: Final = "$hidden"
 _RUN_MIN: Final = 4
 _RUN_MAX: Final = 1 << 17
-"""Of how many numbers a run is: so many that it is shorter than they are; and no more than a file may make of twenty bytes."""
+"""Limits of a run: it must be shorter than its numbers, and bound what twenty bytes of a file can
+make.
+"""
 _EXACT: Final = frozenset({bool, int, float, str, bytes})
 _NUMBERS: Final = frozenset({int})
 _STRINGS: Final = (frozenset({bytes}), frozenset({bytes, type(None)}))
@@ -77,7 +85,7 @@ def nothing_hidden(path: FieldPath, value: object) -> str | None:  # noqa: ARG00
     return None
 
 
-# --- to JSON ------------------------------------------------------------------------------------------------------------
+# --- to JSON ----------------------------------------------------------------------------------
 
 
 def tagged(value: object, hide: Hide = nothing_hidden) -> Json:
@@ -85,7 +93,7 @@ def tagged(value: object, hide: Hide = nothing_hidden) -> Json:
 
     Args:
         value: Any value.
-        hide: What of it must be hidden.
+        hide: Chooses the parts to hide.
     """
     return _tagged(value, (), hide)
 
@@ -94,7 +102,7 @@ def _tagged(value: object, path: FieldPath, hide: Hide) -> Json:
     if len(path) > DEPTH_MAX:
         raise Misuse(f"nested deeper than {DEPTH_MAX}", where="a recording")
     kind = type(value)
-    if kind is int and hide(path, value) is None:  # most of what a worker records are offsets, in tuples or not
+    if kind is int and hide(path, value) is None:  # fast path: most values that a worker records are offsets
         return cast("int", value)
     if kind is tuple:
         return _items(cast("tuple[object, ...]", value), (*path, ""), hide)
@@ -166,8 +174,8 @@ def _by_field(value: object, path: FieldPath, hide: Hide) -> Json:
 
 @lru_cache(1024)
 def _form_of(kind: type) -> tuple[str, tuple[tuple[str, str], ...] | None, bool]:
-    """What a class is called; what its fields are called by its constructor and by itself, None if it has none; and whether its
-    values may say what they are about.
+    """The name of a class; its fields as (constructor name, attribute), None if it has none; and
+    whether its values may name a term.
     """
     names = field_names(kind)
     if names is None:
@@ -182,12 +190,10 @@ def _form_of(kind: type) -> tuple[str, tuple[tuple[str, str], ...] | None, bool]
 
 
 def _names_of_items(kind: type) -> tuple[str, ...] | None:
-    """What a named tuple calls its items; None for any other class."""
     return getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
 
 
 def _name_in(value: object) -> str:
-    """What a term is about: the field of a filter or an update, the name of a call or a note."""
     field: object = getattr(value, "field", None)
     if isinstance(field, Field):
         return field.name
@@ -199,11 +205,11 @@ def _text(item: Json) -> str:
     return json.dumps(item, sort_keys=True)
 
 
-# --- from JSON ----------------------------------------------------------------------------------------------------------
+# --- from JSON --------------------------------------------------------------------------------
 
 
 def named_classes(values: Iterable[object]) -> Classes:
-    """The classes of values, and of closed sets of names, among the values of a namespace."""
+    """The classes of values and enumerations in a namespace."""
     found = (kind for kind in values if isinstance(kind, type))
     return {
         name_of(kind): kind
@@ -213,14 +219,14 @@ def named_classes(values: Iterable[object]) -> Classes:
 
 
 def untagged(plain: object, classes: Classes) -> object:
-    """The value that was written.
+    """Read a value back.
 
     Args:
         plain: JSON.
-        classes: Those that may be made.
+        classes: The classes that may be made.
 
     Raises:
-        Misuse: It is not of a known class, or not as `tagged` writes it.
+        Misuse: A class is unknown, or the JSON is not from `tagged`.
     """
     return _untagged(plain, classes, 0)
 
@@ -255,7 +261,7 @@ def _untagged(plain: object, classes: Classes, depth: int) -> object:
         case list():
             return tuple(_untagged(item, classes, depth + 1) for item in cast("list[object]", plain))
         case int() if not isinstance(plain, bool):
-            return plain  # documents hold 64 bits, values any
+            return plain  # values hold integers of any size, documents 64 bits
         case {"$other": str() as name}:
             raise Misuse(
                 f"a recording holds a {name}, which is not a value", todo="answer frozen attrs values from user code"
@@ -320,15 +326,15 @@ def _string(reason: object) -> str:
     return reason
 
 
-# --- comparing ----------------------------------------------------------------------------------------------------------
+# --- comparing --------------------------------------------------------------------------------
 
 
 def matches(written: Json, now: Json) -> bool:
-    """Could the one be what was written of the other? What is hidden could be anything."""
+    """Whether `now` can be the value written as `written`; a hidden part matches any value."""
     match written, now:
         case {"$hidden": _}, _:
             return True
-        case list(), {"$run": [int() as start, int() as stop]}:  # one of them is hidden, or it is of an older version
+        case list(), {"$run": [int() as start, int() as stop]}:  # one item is hidden, or the version is older
             return matches(written, list(range(start, stop)))
         case list(), {"$byte_strings": list() as strings}:
             return matches(written, [each if each is None else {"$bytes": each} for each in strings])

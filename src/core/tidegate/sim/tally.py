@@ -1,13 +1,14 @@
-"""What random runs found, as a value that merges; and how runs are parted, so that many processes can share them.
+"""Results of random runs as values that merge, so that many processes can share the runs.
 
-Run number n of seed s draws from the generator of "s.n" and from nothing else. So runs may be made in any order and at
-any place. They are parted into pieces of neighbours; each piece is one tally; tallies merge in the order of their runs.
+Run number n of seed s draws only from the generator of "s.n". So runs may be made in any order and
+in any process. A piece is a range of neighbouring runs, with one tally. Tallies merge in the order
+of their runs.
 
 Laws
-    SM1  merging is associative: however pieces are grouped, the answer is the same.
-    SM2  the answer depends on the runs, not on how many processes made them: the first failing run wins, and what was
-         made after it does not count.
-    SM3  the pieces of n runs are all of them, each once, in order.
+    SM1  Merging is associative: however pieces are grouped, the result is the same.
+    SM2  The result depends on the runs, not on the number of processes: the first failing run wins,
+         and later runs do not count.
+    SM3  The pieces of n runs are all of them, each once, in order.
 """
 
 from __future__ import annotations
@@ -21,18 +22,13 @@ import attrs
 from tidegate.sim.faults import Fault
 
 PIECE: Final = 1_000
-"""Runs in a piece: some tenths of a second, so that a time-out is felt and sending it costs little."""
+"""Runs in a piece: tenths of a second, so a timeout acts soon and sending costs little."""
 
 
 @final
 @attrs.frozen
 class FailedRun:
-    """The first run that broke a law.
-
-    Attributes:
-        run: Its number.
-        law: What it broke.
-    """
+    """The first run that broke a law."""
 
     run: int
     law: str
@@ -41,18 +37,15 @@ class FailedRun:
 @final
 @attrs.frozen
 class Tally:
-    """What neighbouring runs found.
+    """The results of neighbouring runs.
 
     Attributes:
-        runs: How many there were.
-        states: How many distinct states they saw, at least: the most that any one piece of them saw.
-        transitions: How many steps they took.
-        depth: How long the longest was.
-        faults: How many of the steps were faults, by kind, in the order of the kinds.
-        goals: Which goals were reached.
-        is_absolute: Did some of them run in absolute time because relative time did not fit them?
-        failed: The run that broke a law; no later one is counted.
-        is_cut: The caller ended it before the last of its runs.
+        states: Distinct states seen, at least: the most seen in one piece.
+        depth: Steps of the longest run.
+        faults: Steps that were faults, by kind, in the order of the kinds.
+        is_absolute: Whether some runs needed absolute time.
+        failed: The run that broke a law; no later one counts.
+        is_cut: The caller ended it before its last run.
     """
 
     runs: int = 0
@@ -67,11 +60,10 @@ class Tally:
 
     @property
     def is_over(self) -> bool:
-        """Whatever comes after it does not count."""
+        """Whether later runs do not count."""
         return self.failed is not None or self.is_cut
 
     def then(self, later: Tally) -> Tally:
-        """Both, where the other one is of later runs."""
         if self.is_over:
             return self
         return Tally(
@@ -88,7 +80,6 @@ class Tally:
 
 
 def counted(faults: Iterable[tuple[Fault, int]]) -> tuple[tuple[Fault, int], ...]:
-    """The sum by kind, in the order of the kinds."""
     sums = dict.fromkeys(Fault, 0)
     for kind, count in faults:
         sums[kind] += count
@@ -96,10 +87,8 @@ def counted(faults: Iterable[tuple[Fault, int]]) -> tuple[tuple[Fault, int], ...
 
 
 def merged(tallies: Iterable[Tally]) -> Tally:
-    """All of them, which are in the order of their runs."""
     return reduce(Tally.then, tallies, Tally())
 
 
 def pieces(runs: range) -> tuple[range, ...]:
-    """The runs, parted."""
     return tuple(runs[start : start + PIECE] for start in range(0, len(runs), PIECE))

@@ -1,23 +1,25 @@
-"""A trace: one run as a value, step by step, from the beginning to the step that breaks a law.
+"""A trace: one run as a value, from the first state to the step that breaks a law.
 
-It holds the decisions (who could move, who did, and what happened), what they changed, and why: the first state in full,
-then for each step a JSON patch, the effects with what they were done to and the reply, which laws changed their
-truth, which earlier steps it depends on, and the line of the program that asked for it. So it can be shown
-(`tidegate.sim.rendering`), encoded (`tidegate.sim.trace_json`), exported, shown as a page, and replayed exactly
-(`tidegate.sim.replay`). Where it comes from a search, `tidegate.sim.tracing` makes it.
+It holds the decisions (the enabled movers, the chosen one, the event), their changes and their
+reasons. After the full first state, each step has a JSON patch, its effects with their targets and
+replies, the laws whose truth changed, the earlier steps that it depends on, and the program's line.
+So it can be shown (`tidegate.sim.rendering`), encoded (`tidegate.sim.trace_json`), exported, shown
+as a page, and replayed exactly (`tidegate.sim.replay`). `tidegate.sim.tracing` makes it from a
+search.
 
-A step depends on the step of its own process before it, and on the last step that wrote what it looked at: that is
-happens-before over the cells that the simulator itself has seen the step look at, so nobody declares it, and nothing is
-left out. What depends on what is the transitive closure.
+A step depends on the previous step of its process, and on the last write of each cell that it
+reads: happens-before. The simulator observes the reads itself, so none is declared or left out.
+Dependence is the transitive closure.
 
 Laws
-    TC1  decoding an encoded trace gives the same trace.
-    TC2  replaying a trace in the scenario that it came from reproduces it.
-    TC3  every cause is an earlier step; and leaving out all steps that the last one does not depend on, directly or not,
-         leaves out no step that wrote what the last one has read.
-    TC4  the nearest passing run takes the decisions of the run up to where it differs, breaks no law, and ends at rest.
+    TC1  Decoding an encoded trace gives the same trace.
+    TC2  Replaying a trace in its scenario reproduces it.
+    TC3  Every cause is an earlier step. Leaving out all steps that the last one does not depend on,
+         directly or not, leaves out no step that wrote a cell that the last one reads.
+    TC4  The nearest passing run takes the run's decisions up to the difference, breaks no law, and
+         ends at rest.
 
-A trace is replayed from its decisions, not from the seed of a generator, so changing the generator does not invalidate it.
+A replay uses the decisions, not a seed, so a changed generator does not invalidate a trace.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from tidegate.model.patches import Patch, applied
 @final
 @unique
 class Lane(StrEnum):
-    """What kind of actor moves in a lane."""
+    """The kind of actor in a lane."""
 
     PROCESS = "process"
     NETWORK = "network"
@@ -50,7 +52,7 @@ class Lane(StrEnum):
 @final
 @unique
 class StepKind(StrEnum):
-    """What kind of thing a step is."""
+    """The kind of a step."""
 
     READ = "read"
     WRITE = "write"
@@ -72,7 +74,7 @@ class StepKind(StrEnum):
 @final
 @unique
 class LawKind(StrEnum):
-    """What a law is about: a state, a step, a state at rest, or a goal."""
+    """The subject of a law: a state, a step, a state at rest, or a goal."""
 
     ALWAYS = "always"
     STEP = "step"
@@ -83,7 +85,9 @@ class LawKind(StrEnum):
 @final
 @unique
 class Truth(StrEnum):
-    """What is known of a law after a step. Open: it was not judged here, or the goal is not reached yet."""
+    """The truth of a law after a step. Open: it was not checked here, or the goal is not reached
+    yet.
+    """
 
     HOLDS = "holds"
     BROKEN = "broken"
@@ -94,7 +98,7 @@ class Truth(StrEnum):
 @final
 @unique
 class Breach(StrEnum):
-    """In which way a run breaks its law."""
+    """How a run breaks its law."""
 
     SAFETY = "safety"
     STEP = "step"
@@ -109,7 +113,7 @@ class Breach(StrEnum):
 @final
 @unique
 class PolicyName(StrEnum):
-    """Where the decisions of a run come from."""
+    """The origin of a run's decisions."""
 
     EXHAUSTIVE = "exhaustive"
     RANDOM = "random"
@@ -123,7 +127,7 @@ class PolicyName(StrEnum):
 @final
 @attrs.frozen
 class Mover:
-    """Who moves, and which kind of lane it has."""
+    """An actor and the kind of its lane."""
 
     name: str
     kind: Lane = Lane.PROCESS
@@ -132,7 +136,7 @@ class Mover:
 @final
 @attrs.frozen
 class NamedLaw:
-    """A law that is judged."""
+    """A law of the scenario."""
 
     name: str
     kind: LawKind
@@ -141,7 +145,7 @@ class NamedLaw:
 @final
 @attrs.frozen
 class Option:
-    """What may happen next."""
+    """A possible next step."""
 
     process: str
     event: str
@@ -151,7 +155,7 @@ class Option:
 @final
 @attrs.frozen
 class Choice:
-    """What could happen in a state, and which of it did.
+    """The enabled steps of a state, and the one taken.
 
     Invariant: 0 <= taken < len(enabled), or nothing is known and taken is 0.
     """
@@ -167,12 +171,12 @@ class Choice:
 @final
 @attrs.frozen
 class Done:
-    """An effect that was carried out, or a command.
+    """An effect or command that was carried out.
 
     Attributes:
         what: The effect, in words.
-        on: What it was done to: the way to it in the tree of the state; empty if to nothing in it.
-        reply: The reply, in words; "" for nothing.
+        on: The path of its target in the tree of the state; empty if it has none.
+        reply: The reply, in words; "" for none.
     """
 
     what: str
@@ -186,17 +190,12 @@ class TraceStep:
     """One step.
 
     Attributes:
-        process: Who moved.
-        event: What happened, in words; with the process it is the decision that a replay takes.
-        fault: Which fault it was, or "".
-        patch: What it changed.
-        at: How much time had passed after it, in microseconds; None where time stands.
-        kind: What kind of thing it is.
-        choice: What else could have happened.
-        effects: What was asked of the world in it.
-        truths: The laws of which something else is known than after the step before; after the first step, all.
+        event: The event in words; with the process, the decision that a replay takes.
+        fault: Its fault, or "".
+        at: The time passed after it, in microseconds; None without a clock.
+        truths: The laws whose truth it changed; after the first step, all.
         causes: The numbers of the earlier steps that it depends on directly.
-        src: `file.py:line function` of the `await`, or of the decision, that it comes from; "" if of none.
+        src: `file.py:line function` of its `await` or decision; "" for none.
     """
 
     process: str
@@ -215,11 +214,12 @@ class TraceStep:
 @final
 @attrs.frozen
 class Passing:
-    """The nearest run that breaks no law: it follows the failing one for as long as any does.
+    """The nearest run that breaks no law: it follows the failing one as long as possible.
 
     Attributes:
-        differs_at: The first step that is another one, counted from 1; one beyond the last where it rests before.
-        steps: All of its steps; what else could have happened is left out.
+        differs_at: Its first different step, counted from 1; one beyond the last if it rests
+            before.
+        steps: All of its steps, without the other enabled ones.
     """
 
     differs_at: int
@@ -232,25 +232,21 @@ class Trace:
     """One run.
 
     Attributes:
-        scenario: The scenario's name, or `path.py:attr` where it is not a shipped one.
-        version: Of tidegate, when it was recorded.
+        scenario: The scenario's name, or `path.py:attr` if it is not a shipped one.
+        version: The version of tidegate that recorded it.
         law: The law that the last step breaks; "" for none.
-        time: Which kind of time it ran in.
-        seed: Of the sampled run that it came from; None for an exhaustive search.
-        movers: The lanes, in order.
+        seed: Of a sampled run; None for an exhaustive search.
         initial: The first state.
-        steps: What happened then.
-        breach: In which way the law is broken.
-        laws: The laws that were judged.
-        policy: Where its decisions come from.
-        python: The version of Python, when it was recorded.
-        fingerprint: Of the scenario, as far as it can be known without running it: equal ones begin alike.
-        passing: The nearest run that breaks no law, if it was looked for and found.
-        original: The steps of the run that this one was shrunk from; what else could have happened is left out.
-        summary: What the scenario is about, in a line.
-        why: Who waits, or goes round for ever; "" where the steps say all.
+        breach: How the law is broken.
+        policy: The origin of its decisions.
+        python: The version of Python that recorded it.
+        fingerprint: Of the scenario, as far as known without running it; equal ones begin alike.
+        passing: The nearest run that breaks no law, if one was searched and found.
+        original: The steps of the run before shrinking, without the other enabled ones.
+        summary: One line about the scenario.
+        why: The processes that wait or loop for ever; "" if the steps show all.
         loop: How many of the last steps repeat for ever; 0 if the run ends.
-        never: Which faults could not strike.
+        never: The faults that could not occur.
     """
 
     scenario: str
@@ -275,16 +271,13 @@ class Trace:
 
     @property
     def faults(self) -> Mapping[str, int]:
-        """Which faults struck, and how often."""
         return Counter(str(step.fault) for step in self.steps if step.fault)
 
     def states(self) -> Iterator[Document]:
-        """Every state, the first one included."""
         return states_of(self.initial, self.steps)
 
 
 def states_of(initial: Document, steps: tuple[TraceStep, ...]) -> Iterator[Document]:
-    """Every state of a run, the first one included."""
     state: Value = initial
     yield initial
     for step in steps:

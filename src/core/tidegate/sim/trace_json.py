@@ -1,9 +1,9 @@
 """A trace as plain JSON, and back: `tidegate/trace@1`.
 
-Whoever reads it ignores what it does not know: keys may be added, and a kind of step or of lane that is new is read as
-"other" and "process". Files that tidegate wrote before this form was complete are read, too: they say less. What cannot be
-left out without losing the run (who moved, what happened, what it changed) must be there, and is checked; a file may come
-from anywhere. `meta.faults` and `verdict.step` are there for readers, and counted anew when they are read.
+A reader ignores unknown keys, and reads unknown kinds of steps and lanes as "other" and "process".
+So later versions may add some. Older files of tidegate, with fewer members, can be read, too. The
+essential members (actors, events, changes) are required and checked, since a file may come from
+anywhere. `meta.faults` and `verdict.step` are for other readers; `decoded` ignores them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def encoded(trace: Trace) -> dict[str, Json]:
-    """The trace as plain JSON."""
     return {
         "schema": SCHEMA,
         "meta": {
@@ -100,10 +99,10 @@ def _step_to_json(number: int, step: TraceStep) -> dict[str, Json]:
 
 
 def decoded(json: object) -> Trace:
-    """The trace that was encoded.
+    """The trace in the JSON.
 
     Raises:
-        Misuse: it is not a trace, or one of another version.
+        Misuse: It is no trace, or has another version.
     """
     if not isinstance(json, dict) or not str(json.get("schema", "")).startswith("tidegate/trace@"):
         raise Misuse("this is not a trace", todo="traces are written by tidegate explore")
@@ -113,7 +112,7 @@ def decoded(json: object) -> Trace:
 
 
 class _Reading:
-    """An object of the file: each member is asked for by name and kind."""
+    """An object of the file; reads members by name and type."""
 
     def __init__(self, members: object, where: str) -> None:
         if not isinstance(members, dict):
@@ -138,7 +137,6 @@ class _Reading:
         return found
 
     def under(self, name: str) -> _Reading:
-        """The object that is the member, an empty one if it is not there."""
         return _Reading(self.members.get(name, {}), f"{name!r} of {self.where}")
 
     def items(self, name: str, read: Callable[[object], T], *, needed: bool = False) -> tuple[T, ...]:
@@ -148,7 +146,6 @@ class _Reading:
         return tuple(map(read, cast("list[object]", found)))
 
     def kind(self, name: str, kinds: type[E], otherwise: E) -> E:
-        """Of a kind that a later version knows, `otherwise`."""
         return _kind_of(self.text(name, otherwise.value), kinds, otherwise)
 
 
@@ -204,7 +201,7 @@ def _passing(whole: _Reading, initial: Document) -> Passing | None:
 
 
 def _steps_from(holder: _Reading, initial: Document) -> tuple[TraceStep, ...]:
-    """The steps; their patches fit."""
+    """The steps; checks that their patches fit."""
     steps = holder.items("steps", lambda item: item, needed=True)
     found = tuple(_step_from(_Reading(item, f"step {number}"), number) for number, item in enumerate(steps, 1))
     for state in states_of(initial, found):

@@ -1,9 +1,9 @@
-"""How a trace comes of a search: the states on a way, as steps.
+"""Makes a trace from a search: the states of a path, as steps.
 
-A search knows states as numbers, and nothing of what led from one to the next. So each step is taken again: all that could
-happen is asked for, and what leads to the next state is the one that did.
+A search stores states as numbers, without the steps between them. So this module lists all possible
+steps of each state, and takes the one that leads to the next state.
 
-Known not to work: of two steps that lead to the same state, the first is taken for the one that happened.
+Known not to work: of two steps to the same state, it takes the first for the one that happened.
 """
 
 from __future__ import annotations
@@ -105,19 +105,19 @@ def trace_of(
     loop: int = 0,
     original: Path | None = None,
 ) -> Trace:
-    """The trace of a way that a search found.
+    """The trace of a path.
 
     Args:
-        search: The search, which knows what the packed states mean.
+        search: The search, which decodes the states.
         path: The states, each one step after the one before.
-        law: What the last state, or step, breaks; "" for nothing.
-        time: Which kind of time.
-        policy: Where the decisions come from.
-        seed: Of the sampled run, if it is one.
-        breach: In which way the law is broken, if it is not one of the scenario's own.
-        why: Who waits, or goes round for ever.
+        law: The law that the last state or step breaks; "" for none.
+        time: The kind of time.
+        policy: The origin of the decisions.
+        seed: Of a sampled run.
+        breach: How the law is broken, if it is not one of the scenario's own.
+        why: The processes that wait or loop for ever.
         loop: How many of the last steps repeat for ever.
-        original: The way that this one was shrunk from.
+        original: The path before shrinking.
     """
     laws = _laws_of(search)
     if breach is None:
@@ -147,7 +147,7 @@ def trace_of(
 
 
 def _fingerprinted(search: Search) -> str:
-    """A digest of what can be known of the scenario without running it: lanes, laws, time, and how it begins."""
+    """A digest of the scenario without running it: lanes, laws, time, and the first state."""
     clock = search.scenario.clock
     said = {
         "processes": [[mover.name, mover.kind.value] for mover in _movers(search)],
@@ -162,11 +162,10 @@ def _movers(search: Search) -> tuple[Mover, ...]:
     return tuple(Mover(stepper.name, lane_of(stepper)) for stepper in search.steppers)
 
 
-# --- laws ---------------------------------------------------------------------------------------------------------------
+# --- laws -------------------------------------------------------------------------------------
 
 
 def _laws_of(search: Search) -> tuple[NamedLaw, ...]:
-    """The laws that are judged, errors of programs included."""
     scenario = search.scenario
     return (
         *(NamedLaw(name, LawKind.ALWAYS) for name in scenario.always),
@@ -180,7 +179,7 @@ def _laws_of(search: Search) -> tuple[NamedLaw, ...]:
 def judgements(
     search: Search, before: Packed, after: Packed, *, is_at_rest: bool
 ) -> Iterator[tuple[str, Callable[[], Truth]]]:
-    """Every law, and what judges it after a step."""
+    """Every law with a function that checks it after a step."""
     scenario = search.scenario
     was, view = search.space.view(before, Looked()), search.space.view(after, Looked())
 
@@ -212,7 +211,7 @@ def truth(*, holds: bool) -> Truth:
 
 
 def is_sound(search: Search, before: Packed, after: Packed, *, is_at_rest: bool) -> bool:
-    """Does the step break no law? The first that it breaks is the last that is judged."""
+    """Whether the step breaks no law; stops at the first broken one."""
     judged = (judge() for _, judge in judgements(search, before, after, is_at_rest=is_at_rest))
     return Truth.BROKEN not in judged
 
@@ -220,9 +219,9 @@ def is_sound(search: Search, before: Packed, after: Packed, *, is_at_rest: bool)
 def _truths(
     search: Search, before: Packed, after: Packed, known: _Truths, *, is_at_rest: bool, broken: str = ""
 ) -> _Truths:
-    """What is known of every law after a step; a goal that was reached stays so.
+    """The truth of every law after a step; a reached goal stays reached.
 
-    Where a law is broken, others may raise an error, for they may take for granted that it holds: they are open.
+    If a law is broken, other laws may raise, since they may assume it: they count as open.
     """
     found: dict[str, Truth] = {}
     for name, judge in judgements(search, before, after, is_at_rest=is_at_rest):
@@ -235,11 +234,13 @@ def _truths(
     return found
 
 
-# --- steps --------------------------------------------------------------------------------------------------------------
+# --- steps ------------------------------------------------------------------------------------
 
 
 def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]:
-    """The steps of a way, the last of which breaks the law, if one is named: nobody asks what could happen then."""
+    """The steps of a path. If `law` is given, the last step breaks it, and its next steps are not
+    listed.
+    """
     pictures = list(accumulate(path, lambda like, state: described(search.space, state, like), initial=Document()))[1:]
     chosen = [ways(search, state) for state in (path[:-1] if law else path)]
     taken = [
@@ -286,7 +287,7 @@ def steps_of(search: Search, path: Path, law: str = "") -> tuple[TraceStep, ...]
 
 
 def is_at_rest(search: Search, state: Packed, could: tuple[Way, ...]) -> bool:
-    """Must none of the steps happen? Time cut short is not rest."""
+    """Whether no step must happen; time cut short is not rest."""
     return not any(way.step.must for way in could) and not search.space.is_cut_short(state)
 
 
@@ -295,7 +296,7 @@ def _choice(could: tuple[Way, ...], taken: int) -> Choice:
 
 
 def unchosen(steps: tuple[TraceStep, ...]) -> tuple[TraceStep, ...]:
-    """Without what else could have happened, which is most of a step."""
+    """Drop the other enabled steps, which are most of a step's size."""
     return tuple(attrs.evolve(step, choice=Choice()) for step in steps)
 
 
@@ -304,7 +305,6 @@ def _fault_of(way: Way) -> str:
 
 
 def _passing_of(search: Search, way: Way, before: Packed, after: Packed) -> Duration:
-    """How much time passes in a step, in microseconds."""
     if lane_of(way.stepper) is not Lane.CLOCK:
         return 0
     if search.space.relative:

@@ -1,34 +1,37 @@
-"""What a transaction sees and keeps: snapshot isolation, as MongoDB has it, over the cells of a world.
+"""Snapshot isolation for transactions, as in MongoDB, over the cells of a world.
 
-An open transaction keeps what it has written, and what others have overwritten since it began. It reads the first, then
-the second, then the world, so it sees the documents as they were and its own changes; and the world holds nothing of it before it is
-committed. Nothing is copied when it begins: whoever writes while one is open saves what was there. While none is, a write
-looks at one cell more, which is empty.
+An open transaction keeps its writes, and the previous values that others have overwritten since it
+began. It reads its writes first, then these values, then the world. The world holds none of its
+writes before the commit. Beginning copies nothing: a writer saves the previous value for each open
+transaction. If none is open, a write reads one more cell, which is empty.
 
-    a transaction writes what     another open one has written, or anybody since it began    a write conflict (Conflict): it is over
-    others write what             an open one has written                                    they wait (Waits): no outcome
-    a write that changes nothing  is no write
+    a transaction writes a cell that another open one has written,
+    or that others have written since it began                      a conflict ends it
+    others write a cell that an open transaction has written        they wait (`Waits`)
+    a write that changes nothing                                    is no write
 
-Values of unique indexes meet as documents do: one that is put while a transaction is open counts as written, also if it was
-taken away again. The document is judged first, then each index in turn: whether somebody else has written it, and whether
-what is seen has it, which is a duplicate key. An id that is seen is one before all that.
+Values of unique indexes conflict as documents do. A value inserted while a transaction is open
+counts as written, even if it was removed again. A write checks for a visible id first, then the
+document, then each index: for other writers before a visible duplicate key.
 
-A store knows the newest transaction of each session. It answers whether that was committed as often as it is asked, refuses
-what comes late of one before it, and begins none twice. `Expiry` (`tidegate.sim.expiry`) ends what nobody ends, and a
-`Failover` all that are open.
+A store knows the newest transaction of each session. It repeats the result of its commit on every
+request, refuses requests of an earlier one, and begins none twice. `Expiry` (`tidegate.sim.expiry`)
+ends an abandoned transaction; a `Failover` ends all open ones.
 
-A real MongoDB answered all of this likewise (tests/integration/test_mongo_transactions.py).
+A real MongoDB gave the same answers (tests/integration/test_mongo_transactions.py).
 
 Laws
-    TX1  What is not committed, nobody else sees; what is committed, others see all at once.
-    TX2  A transaction sees the documents as they were when it began, and what it has written itself.
-    TX3  Of two transactions that write one document, and overlap, one at most is committed.
-    TX4  A transaction is committed once or never, whatever is asked again or comes late.
+    TX1  Others see no uncommitted write; they see all writes of a commit at once.
+    TX2  A transaction sees the documents as they were when it began, and its own writes.
+    TX3  Of two overlapping transactions that write one document, at most one commits.
+    TX4  A transaction commits once or never, however often requests are repeated or arrive late.
 
 Known not to work
-    - A statement is one step. On a server, two of many documents each may hold what the other one wants, and both are over; and
-      between the beginning of a first statement and its write others may write.
-    - What a transaction inserts comes behind what was inserted meanwhile, in natural order; in MongoDB it may come before it.
+    - A statement is one step. On a server, two statements of many documents may block each other,
+      and both transactions end. Others may write between the begin of a first statement and its
+      write.
+    - Inserts of a transaction come after concurrent inserts in natural order; in MongoDB they may
+      come before.
 """
 
 from __future__ import annotations
@@ -60,28 +63,27 @@ V = TypeVar("V")
 
 _Held: TypeAlias = tuple[tuple[Cell[object], object], ...]
 Claim: TypeAlias = tuple[str, tuple[str, ...], tuple[object, ...]]
-"""What a unique index is to hold of a document: the collection, the fields of the index, and their values."""
+"""An entry of a unique index: the collection, the fields and their values."""
 
 
 class Waits(Exception):  # noqa: N818  control flow of a meaning, never seen outside
-    """An open transaction has written this: whoever writes it beside transactions waits."""
+    """A writer outside of transactions waits for an open one that has written this."""
 
 
 class _Conflict(Exception):  # noqa: N818  likewise
-    """Somebody else has written this since the transaction began, or is about to."""
+    """Another transaction has this open, or it was written since the transaction began."""
 
 
 @final
 @attrs.frozen
 class Open:
-    """A transaction that is open.
+    """An open transaction.
 
     Attributes:
-        owner: Who has begun it.
-        written: What it has written, cell by cell.
-        was: What others have written since it began: what was there before.
-        claims: What it has put into unique indexes.
-        taken: What others have put there since it began.
+        owner: The process that began it.
+        was: The values from before the first write of others since it began, by cell.
+        claims: Its entries in unique indexes.
+        taken: Entries in unique indexes that others have made since it began.
     """
 
     owner: str
@@ -91,53 +93,48 @@ class Open:
     taken: tuple[Claim, ...] = ()
 
     def after_others(self, cell: Cell[object], had: object, claims: tuple[Claim, ...]) -> Open:
-        """The same when somebody else has written the cell."""
         is_new = all(other.name != cell.name for other, _ in self.was)
         was = by_name((*self.was, (cell, had))) if is_new else self.was
         return attrs.evolve(self, was=was, taken=_with(self.taken, claims))
 
     def after_own(self, cell: Cell[object], value: object, claims: tuple[Claim, ...]) -> Open:
-        """The same when it has written the cell itself."""
         written = tuple(each for each in self.written if each[0].name != cell.name)
         return attrs.evolve(self, written=(*written, (cell, value)), claims=_with(self.claims, claims))
 
     def in_order(self) -> Open:
-        """The same under other names."""
         written = tuple((cell, value.in_order() if isinstance(value, _Ids) else value) for cell, value in self.written)
         claims, taken = _with((), self.claims), _with((), self.taken)
         return attrs.evolve(self, written=written, was=by_name(self.was), claims=claims, taken=taken)
 
     def has_written(self, cell: Cell[object], claims: tuple[Claim, ...]) -> bool:
-        """Has it written that, so that nobody else may?"""
+        """Whether its writes keep others from this one."""
         return any(other.name == cell.name for other, _ in self.written) or _meet(self.claims, claims)
 
 
 @final
 @attrs.frozen
 class Known:
-    """What the store knows of a session: its newest transaction."""
+    """The store's record of a session: its newest transaction."""
 
     number: int
     current: Open | None
     is_committed: bool = False
 
     def in_order(self) -> Known:
-        """The same, with each set in the order of names: so one state has one form under all of them."""
+        """Sort each set by names, so that a state has one form under all names."""
         now = self.current
         return self if now is None else attrs.evolve(self, current=now.in_order())
 
 
 OPEN: Final = Cell[tuple[str, ...]](("open transactions",), ())
-"""The sessions whose transactions are open; looked at by whoever writes."""
+"""The sessions with an open transaction; every writer reads it."""
 
 
 def known(session: str) -> Cell[Known | None]:
-    """What the store knows of the session."""
     return Cell(("session", session), None)
 
 
 def open_transactions(world: World) -> Iterator[tuple[str, Known, Open]]:
-    """Those that are open: the session, what is known of it, and the transaction."""
     for session in world.read(OPEN):
         now = world.read(known(session))
         assert now is not None, "a session whose transaction is open is known"
@@ -146,16 +143,10 @@ def open_transactions(world: World) -> Iterator[tuple[str, Known, Open]]:
 
 
 def put(world: World, cell: Cell[V], value: V, claims: Callable[[], tuple[Claim, ...]] = tuple) -> World:
-    """The world in which a store holds that, in a document or an order of ids.
-
-    Args:
-        world: What the writer sees.
-        cell: Where.
-        value: What.
-        claims: What it puts into unique indexes.
+    """Write a document or an order of ids; `claims` makes its entries in unique indexes.
 
     Raises:
-        Waits: An open transaction has written it.
+        Waits: An open transaction has written the cell.
     """
     if isinstance(world, _Inside):
         return world.put(cell, value, claims())
@@ -163,7 +154,6 @@ def put(world: World, cell: Cell[V], value: V, claims: Callable[[], tuple[Claim,
 
 
 def _put(world: World, cell: Cell[V], value: V, claims: tuple[Claim, ...]) -> World:
-    """The same where transactions are open: what was there is saved for them."""
     place = cast("Cell[object]", cell)
     if cell.name[0] != IDS:
         if same(world.read(cell), value):
@@ -173,20 +163,14 @@ def _put(world: World, cell: Cell[V], value: V, claims: tuple[Claim, ...]) -> Wo
 
 
 def has_rivals(world: World) -> bool:
-    """Tell whether there may be anybody to `contend` with."""
     return isinstance(world, _Inside) or bool(world.read(OPEN))
 
 
 def contend(world: World, cell: Cell[V], claims: tuple[Claim, ...] = ()) -> None:
-    """Come to whoever else writes that, as each write does before it is seen whether it is a duplicate.
-
-    Args:
-        world: What the writer sees.
-        cell: Where it writes.
-        claims: What it puts into unique indexes.
+    """Check for other writers, as each write does before it checks for duplicates.
 
     Raises:
-        Waits: An open transaction has written it, and the writer is in none.
+        Waits: An open transaction has written the cell or its claims, and the writer is in none.
     """
     place = cast("Cell[object]", cell)
     if isinstance(world, _Inside):
@@ -196,16 +180,15 @@ def contend(world: World, cell: Cell[V], claims: tuple[Claim, ...] = ()) -> None
 
 
 def _saved(world: World, cell: Cell[object], claims: tuple[Claim, ...]) -> World:
-    """The world in which open transactions know what was there before it is written."""
     had = world.read(cell)
     if cell.name[0] == IDS:
-        had = tuple(cast("Order", had))  # an order of its own may change
+        had = tuple(cast("Order", had))  # copied: an `Order` may change
     for session, now, each in tuple(open_transactions(world)):
         world = world.write(known(session), attrs.evolve(now, current=each.after_others(cell, had, claims)))
     return world
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------
 
 _GONE: Final = NotApplied("no such transaction")
 _LATER: Final = "there is a later transaction"
@@ -214,14 +197,7 @@ _LATER: Final = "there is a later transaction"
 def transacted(
     effect: InTransaction[object] | CommitTransaction | AbortTransaction, world: World, who: str, meaning: Meaning
 ) -> Outcomes:
-    """What an effect on a transaction means.
-
-    Args:
-        effect: What is asked.
-        world: Where.
-        who: By whom.
-        meaning: What operations mean.
-    """
+    """The outcomes of an effect on a transaction; `meaning` is that of operations."""
     asked = effect.transaction
     now = world.read(known(asked.session))
     number = 0 if now is None else now.number
@@ -238,7 +214,7 @@ def transacted(
             if mine is not None:
                 yield _committed(world, asked, mine), True
             elif now is not None and asked.number == number and now.is_committed:
-                yield all_confirmed(world), True  # a majority has it by then
+                yield all_confirmed(world), True  # a majority has the first commit by now
             elif asked.number < number:
                 yield world, Ambiguous(_LATER)
             else:
@@ -248,7 +224,7 @@ def transacted(
 
 
 def inside(effect: InTransaction[object], world: World, who: str) -> World | None:
-    """The world as a statement sees it; None where there is no such transaction, or it may not begin."""
+    """The world as a statement sees it; None if its transaction is unknown or may not begin."""
     asked = effect.transaction
     now = world.read(known(asked.session))
     if effect.begins:
@@ -259,14 +235,13 @@ def inside(effect: InTransaction[object], world: World, who: str) -> World | Non
 
 
 def _stated(asked: Transaction, operation: Effect[object], inside: _Inside, who: str, meaning: Meaning) -> Outcomes:
-    """One statement of it; a failure is its end."""
     try:
         ((after, reply),) = meaning(operation, inside, who)
     except _Conflict:
         yield aborted(inside.world, asked), NotApplied("write conflict")
         return
     if isinstance(reply, Failure):
-        # What was done to others before it is undone.
+        # also undoes the parts done before the failure
         yield aborted(inside.world, asked), Refused(reply.reason) if isinstance(reply, Ambiguous) else reply
         return
     left = cast("_Inside", after)
@@ -274,7 +249,7 @@ def _stated(asked: Transaction, operation: Effect[object], inside: _Inside, who:
 
 
 def _over(world: World, session: str, now: Known | None) -> World:
-    """The world in which that is known of the session; None for nothing more of its open transaction."""
+    """Set the record of the session; None ends its open transaction and keeps the number."""
     before = world.read(known(session))
     if now is None:
         if before is None or before.current is None:
@@ -288,24 +263,24 @@ def _over(world: World, session: str, now: Known | None) -> World:
 
 
 def aborted(world: World, transaction: Transaction) -> World:
-    """The world in which the transaction is over, and nothing of it was done."""
     return _over(world, transaction.session, Known(transaction.number, None))
 
 
 def interrupted(world: World) -> World:
-    """The world in which no transaction is open, as after an election."""
     for session, now, _ in tuple(open_transactions(world)):
         world = aborted(world, Transaction(session, now.number))
     return world
 
 
 def closed(had: object) -> object:
-    """What a failover puts back into a cell: of a session, that its transaction was neither committed nor is open."""
+    """The value that a failover restores: in a session's record, the transaction is neither open
+    nor committed.
+    """
     return Known(had.number, None) if isinstance(had, Known) and had.current is not None else had
 
 
 def _committed(world: World, asked: Transaction, mine: Open) -> World:
-    """All that it has written, at once. A majority has it, and all that was written before it."""
+    """Apply all its writes at once. A majority has them, and all earlier writes."""
     world = _over(world, asked.session, Known(asked.number, None, is_committed=True))
     for cell, value in mine.written:
         world = _settled(world, cell, value, mine.claims)
@@ -313,7 +288,7 @@ def _committed(world: World, asked: Transaction, mine: Open) -> World:
 
 
 def all_confirmed(world: World) -> World:
-    """The world after a write that a majority has: it has all that was written before, too."""
+    """Mark all earlier writes as confirmed, too: a majority has the newest one."""
     return world.write(UNCONFIRMED, ()) if world.read(UNCONFIRMED) else world
 
 
@@ -326,13 +301,13 @@ def _settled(world: World, cell: Cell[object], value: object, claims: tuple[Clai
     return _saved(world, cell, claims).write(cell, value)
 
 
-# --- what it sees ---------------------------------------------------------------------------------------------------------
+# --- visibility -------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class _Ids:
-    """The ids of a collection as a transaction sees them: those that were there, and what it has done to them."""
+    """The ids of a collection as a transaction sees them: the ids at its start, and its changes."""
 
     base: tuple[Key, ...] | Order | None
     added: tuple[Key, ...] = ()
@@ -351,14 +326,13 @@ class _Ids:
         return attrs.evolve(self, added=added, deleted=(*self.deleted, key)).in_order()
 
     def in_order(self) -> _Ids:
-        """The same; in which order they were deleted makes no difference."""
         return attrs.evolve(self, deleted=tuple(sorted(self.deleted, key=repr)))
 
 
 @final
 @attrs.frozen(eq=False)
 class _Inside:
-    """The world as an open transaction sees it, and what it writes."""
+    """The world as an open transaction sees it; it records the writes."""
 
     world: World
     session: str
@@ -386,7 +360,7 @@ class _Inside:
         return attrs.evolve(self, mine=kept)
 
     def put(self, cell: Cell[V], value: V, claims: tuple[Claim, ...]) -> _Inside:
-        """As `put`, inside; a write conflict where somebody else has written it."""
+        """As `put`, but raises `_Conflict` where that waits."""
         place = cast("Cell[object]", cell)
         if cell.name[0] == IDS:
             return self.write(place, attrs.evolve(cast("_Ids", value), base=None))
@@ -396,7 +370,6 @@ class _Inside:
         return attrs.evolve(self, mine=self.mine.after_own(place, value, claims))
 
     def contend(self, cell: Cell[object], claims: tuple[Claim, ...]) -> None:
-        """As `contend`, inside; a write conflict where somebody else has written it."""
         others = (each for session, _, each in open_transactions(self.world) if session != self.session)
         is_old = any(other.name == cell.name for other, _ in self.mine.was) or _meet(self.mine.taken, claims)
         if is_old or any(each.has_written(cell, claims) for each in others):
@@ -409,7 +382,7 @@ class _Inside:
 
 _STORED: Final = frozenset({DOCUMENTS, IDS})
 _APART: Final = frozenset({OPEN.name, UNCONFIRMED.name})
-"""What others do to each other: a transaction keeps nobody waiting, and confirms nothing before it is committed."""
+"""Empty inside: a transaction blocks no one and confirms no write before its commit."""
 
 
 def _with(claims: tuple[Claim, ...], more: tuple[Claim, ...]) -> tuple[Claim, ...]:
@@ -417,5 +390,5 @@ def _with(claims: tuple[Claim, ...], more: tuple[Claim, ...]) -> tuple[Claim, ..
 
 
 def _meet(claims: tuple[Claim, ...], others: tuple[Claim, ...]) -> bool:
-    """Does a unique index meet a value twice? Numbers are compared by value."""
+    """Whether both hold a value of one unique index; numbers compare by value."""
     return any(one[:2] == other[:2] and equal(one[2], other[2]) for one in claims for other in others)

@@ -1,15 +1,15 @@
-"""What types are called in recordings: by names of their own, so that moving a module breaks no file.
+"""Names of types in recordings, independent of modules, so that moving a class breaks no file.
 
-    a class of ours     its subject and its own name: "consumer.Commit", whichever module of the subject it stands in
-    any other class     its module and its own name: "shop.jobs.Order"
+    a class of tidegate   its package and its own name, in any module: "consumer.Commit"
+    any other class       its module and its own name: "shop.jobs.Order"
 
-The subject is the room, the folder under `tidegate`. Where two classes of a room have one name, or a class has moved to
-another room or was renamed, `NAMES` says what it is called. A name that was given once stays: a committed list of all of
-them is compared in a test.
+The package is the folder under `tidegate`. `NAMES` has the names of classes that share one in a
+package, moved to another package, or were renamed. A name never changes: a test compares all names
+with a committed list.
 
-Recordings of the first version called classes by the modules of their time. `upgraded` gives them the names of today; a
-class that is in none of those modules keeps its name, for it is a user's. Fields get their names of today in recordings of
-any version, since nothing marks when one was renamed.
+Recordings of the first version name classes by their modules of that time. `upgraded` replaces
+these names; a class of any other module is a user's and keeps its name. It renames fields in
+recordings of any version, since recordings do not mark when a field was renamed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES: Final[Mapping[str, str]] = {
     "tidegate.retries.schedule.ScheduleCell": "retries.Cell",
     "tidegate.sinks.outbox.StartTimer": "sinks.WakeAt",
 }
-"""Names of classes that are called otherwise than by their room and their own name."""
+"""Names of classes that differ from their package and own name."""
 
 ROOMS: Final[Mapping[str, str]] = {
     "tidegate.change_stream": "reactive",
@@ -50,7 +50,7 @@ ROOMS: Final[Mapping[str, str]] = {
     "tidegate.shutdown": "consumer",
     "tidegate.wishes": "consumer",
 }
-"""The modules whose classes stand in recordings of the first version, and the rooms where they are today."""
+"""Modules with classes in recordings of the first version, and their present packages."""
 RENAMED: Final[Mapping[str, str]] = {
     "tidegate.change_stream.Broke": "reactive.StreamFailed",
     "tidegate.change_stream.Change": "reactive.DocumentChange",
@@ -86,7 +86,7 @@ RENAMED: Final[Mapping[str, str]] = {
     "tidegate.wishes.RoomMade": "consumer.SlotFreed",
     "tidegate.wishes.TopicPartition": "model.TopicPartition",
 }
-"""Those of their events, commands and values that were renamed since, or moved alone."""
+"""Their events, commands and values that were renamed since, or moved alone."""
 _OF_A_COMMAND: Final[Mapping[str, str]] = {"wish": "command"}
 FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
     "consumer.DeliverRecords": {"failed": "to_dead_letter"},
@@ -100,7 +100,7 @@ FIELDS: Final[Mapping[str, Mapping[str, str]]] = {
         _OF_A_COMMAND,
     ),
 }
-"""Fields that were renamed, by what the class is called in a recording of today."""
+"""Renamed fields, by the class's name in present recordings."""
 ADDED: Final[Mapping[str, Mapping[str, object]]] = {
     "model.Call": {"catches": False},
     "model.FindAll": {"after": [], "fields": None, "sort": []},
@@ -108,21 +108,20 @@ ADDED: Final[Mapping[str, Mapping[str, object]]] = {
     "model.FindOneAndUpdate": {"sort": []},
     "model.Sleep": {"jitter_ppm": 0},
 }
-"""Fields that came later, behind all others, with what was meant without them."""
+"""Fields added later, after all others, with the value that their absence means."""
 
 
 def name_of(kind: type) -> str:
-    """What the class is called in a recording."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     package, *modules = kind.__module__.split(".")
     return NAMES.get(name) or (f"{modules[0]}.{kind.__qualname__}" if package == "tidegate" and modules else name)
 
 
 def upgraded(plain: object) -> object:
-    """What a recording holds, as it is written today.
+    """The content of a recording in its present form.
 
     Args:
-        plain: JSON, as `tidegate.sim.tagged` wrote it then, in the first version or since.
+        plain: JSON of `tidegate.sim.tagged` in any version.
     """
     match plain:
         case {"$value": [str() as name, dict() as fields], **more} if not more:

@@ -1,20 +1,21 @@
-"""Faulty variants of the code that runs: text of its module is replaced, and what depends on it is executed again.
+"""Faulty variants of running code: replace text of a module and execute what depends on it again.
 
-A specimen says what is wrong, and nothing else, so it cannot drift from what it varies: a text that is no longer there, or there
-twice, is refused. A variant is made when its specimen is explored, not when it is imported.
+A specimen states only the difference, so it cannot drift from its original: a text that is missing
+or occurs twice is refused. A variant is made when its specimen is explored, not at import.
 
     variant(Recoverer, ("await self._move(step)", "await self._force(step)"))
     variant(Recoverer, plan_recovery=variant(plan_recovery, ("age >= limit", "age > limit")))
     variant(increments, ("Gt(COUNT, 0)", "Gt(COUNT, 1)")).increment
 
 Laws
-    VT1  A variant without a replacement is what it is made of.
-    VT2  Each statement of the module that uses what is replaced, itself or through others, is executed again; every other one
-         stays, so that a result is of the class that others compare with.
-    VT3  The module itself is as before.
+    VT1  A variant without a replacement equals its original.
+    VT2  Each statement of the module that uses a replaced one, directly or not, is executed again.
+         All others stay, so that results have the classes that other code compares with.
+    VT3  The original module does not change.
 
 Known not to work
-    - Another module that imports what is replaced goes on with the original: hand it over by its name, as above.
+    - Another module that imports the original keeps using it: pass the variant by its name, as
+      above.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tidegate.model.errors import Misuse
 
 T = TypeVar("T")
 Recipe: TypeAlias = tuple[str, CodeType, tuple[tuple[str, object], ...]]
-"""A module, the code of it that is executed again, and the names that stand for something else."""
+"""A module, its code to execute again, and the names to rebind."""
 _RECIPE: Final = "__recipe__"
 _WORD: Final = re.compile(r"\w+")
 
@@ -42,21 +43,21 @@ class _Loader(Protocol):
 
 
 def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
-    """What a class, a function or a module would be if the module said something else.
+    """The class, function or module with other source text.
 
     Args:
-        of: The class, the function, or the module.
-        replacements: What the module says, exactly once, and what it is to say instead.
-        names: What the module's names are to stand for: variants of what it imports.
+        of: The original.
+        replacements: Pairs of a text that occurs exactly once in the module, and its replacement.
+        names: Values for names of the module, for example variants of its imports.
 
     Raises:
-        Misuse: A text is not there exactly once, or nothing that is replaced is of use to it.
+        Misuse: A text does not occur exactly once, or `of` uses no replacement.
     """
     module = of if isinstance(of, ModuleType) else sys.modules[getattr(of, "__module__", "")]
     code, bound = _compiled(module.__name__, replacements, frozenset(names))
     made = made_of(module.__name__, code, tuple(names.items()))
     if of is module:
-        # A second process imports a module whose name it knows, which would be the original.
+        # Under the same name, a second process would import the original.
         made.__name__ += " (a variant)"
         return cast("T", made)
     name: str = getattr(of, "__qualname__", "")
@@ -66,16 +67,18 @@ def variant(of: T, *replacements: tuple[str, str], **names: object) -> T:
 
 
 def made_of(module: str, code: CodeType, names: tuple[tuple[str, object], ...]) -> ModuleType:
-    """The variant of a module in which that code is executed again, and these names stand for something else."""
+    """A copy of the module in which the code is executed again and the names are rebound."""
     made = ModuleType(module)
     vars(made).update(vars(import_module(module)), **dict(names))
     vars(made)[_RECIPE] = module, code, names
-    exec(code, vars(made))  # noqa: S102  the module's own text, but for what the specimen says
+    exec(code, vars(made))  # noqa: S102  the module's own text, with the specimen's replacements
     return made
 
 
 def recipe_of(item: object) -> tuple[Recipe, str] | None:
-    """What the variant is made of that a function, class or module is from, and its name there; None for any other object."""
+    """The recipe of a variant's function, class or module, and its name; None for any
+    other object.
+    """
     if isinstance(item, ModuleType):
         return (vars(item)[_RECIPE], "") if _RECIPE in vars(item) else None
     name: str = getattr(item, "__qualname__", "")
@@ -92,7 +95,7 @@ def recipe_of(item: object) -> tuple[Recipe, str] | None:
 def _compiled(
     name: str, replacements: tuple[tuple[str, str], ...], names: frozenset[str]
 ) -> tuple[CodeType, frozenset[str]]:
-    """What of a module is to be executed again, and the names that this gives something."""
+    """The code to execute again, and the names that it binds."""
     module = sys.modules[name]
     source = cast("_Loader", module.__loader__).get_source(name) or ""
     before = _statements(source)
@@ -111,12 +114,10 @@ def _compiled(
 
 @cache
 def _statements(source: str) -> frozenset[str]:
-    """What a module says, a statement each."""
     return frozenset(_texts(source).values())
 
 
 def _texts(source: str) -> dict[ast.stmt, str]:
-    """The statements of a module, with their decorators."""
     lines, body = source.splitlines(), ast.parse(source).body
     first = [min([each.lineno, *(node.lineno for node in _decorators(each))]) for each in body]
     return {each: "\n".join(lines[at - 1 : each.end_lineno]) for each, at in zip(body, first, strict=True)}
@@ -131,7 +132,7 @@ def _decorators(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _dependents(texts: Mapping[ast.stmt, str], changed: set[ast.stmt], names: set[str]) -> list[ast.stmt]:
-    """What uses what is changed, itself or through others, in the order in which it stands."""
+    """The changed statements and those that use them, directly or not, in source order."""
     words = {each: {*_WORD.findall(text)} for each, text in texts.items()}
     while True:
         names = names | {bound for each in changed for bound in _bound(each)}
@@ -154,7 +155,6 @@ def _used(node: ast.AST) -> Iterator[str]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement of a module gives something."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name

@@ -1,4 +1,6 @@
-"""Everything that may happen in one state of a search: who moves, how, where it leads, and which line asked for it."""
+"""All possible steps in one state of a search: the actor, the step, the next state, and
+its line.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from tidegate.sim.trace import Lane
 
 @final
 class Way(NamedTuple):
-    """Something that may happen in a state."""
+    """A possible step in a state."""
 
     stepper: Stepper
     step: ActorStep
@@ -29,12 +31,12 @@ class Way(NamedTuple):
 
     @property
     def actor(self) -> object:
-        """Who moves; None for the clock of relative time."""
+        """The actor; None for the clock of relative time."""
         return getattr(self.stepper, "actor", None)
 
 
 def ways(search: Search, state: Packed) -> tuple[Way, ...]:
-    """All that may happen in the state, in the order of the actors."""
+    """All possible steps in the state, in the order of the actors."""
     return tuple(Way(stepper, step, after) for stepper in search.steppers for step, after in stepper.steps(state))
 
 
@@ -47,7 +49,6 @@ def lane_of(stepper: Stepper) -> Lane:
 
 @cache
 def _lanes() -> tuple[tuple[type[object], Lane], ...]:
-    """The kind of lane of each kind of actor; of any other, a process."""
     from tidegate.sim.group import Coordinator  # noqa: PLC0415  only traces need it, and it loads the consumer
     from tidegate.sim.streams import Forgetful  # noqa: PLC0415  likewise, the change stream
 
@@ -63,12 +64,11 @@ def _lanes() -> tuple[tuple[type[object], Lane], ...]:
 
 
 def event(step: ActorStep) -> str:
-    """What happens, in words: with the process it is the decision that a replay takes."""
+    """The event in words; with the process, the decision that a replay takes."""
     return one_line(str(step.label))
 
 
 def effect_of(label: Label) -> Effect[object] | None:
-    """The effect that happens in the step, if it is one."""
     match label.what:
         case Delivers(request):
             return request.effect
@@ -78,11 +78,11 @@ def effect_of(label: Label) -> Effect[object] | None:
             return None
 
 
-# --- which line ---------------------------------------------------------------------------------------------------------
+# --- source lines -----------------------------------------------------------------------------
 
 
 def source(search: Search, state: Packed, way: Way) -> str:
-    """`file.py:line function` of the `await` or of the decision that the step comes from; "" if of none."""
+    """`file.py:line function` of the step's `await` or decision; "" for none."""
     actor = way.actor
     match actor:
         case Process():

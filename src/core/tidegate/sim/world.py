@@ -1,26 +1,28 @@
-"""The world as a value: named cells that hold immutable values, and what each effect means on them.
+"""The world as a value: named cells that hold immutable values, and the meaning of each effect.
 
-A cell is the grain of interference: one document, the ids of one collection, a clock, a budget. A meaning reads and
-writes cells through `World` and nothing else. So whoever hands it the world sees exactly what it looked at, and that is
-all the explorer needs to remember a step (see `tidegate.sim.search`).
+A cell is the unit of interference: one document, the ids of one collection, a clock, a budget. A
+meaning reads and writes cells only through `World`. The explorer therefore sees every cell that a
+step reads, and remembers the step by them (`tidegate.sim.search`).
 
-A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several, or none while the effect must wait.
+A meaning is `effect x world x who -> (world, reply), ...`: one outcome, several, or none while the
+effect must wait.
 
-A write of many documents is made of writes of one (`parts`), and an upsert whose filter says more than the id looks first and
-inserts later. A meaning does all of it at once, as an embedded store does; what others may do in between, the simulator adds
-(`tidegate.sim.halfway`).
+A write of many documents consists of writes of one (`parts`). An upsert whose filter has more than
+the id searches first and inserts later. A meaning does this at once, as an embedded store does;
+`tidegate.sim.halfway` adds the steps between which other actors may act.
 
 Known not to work
-    - A write of one document by a filter that names no id looks and writes in one step; a server may pass by what begins to
-      match, and reply that nothing did.
+    - A write of one document by a filter without an id finds and writes in one step. A server may
+      miss a document that begins to match, and reply that none did.
 
 Laws
-    WO1  No two documents of a collection have the same values in the fields of a unique index, and none has the id of
-        another.
-    WO2  Several documents are found in the order of their ids, each that matches, as they are at one time.
-    WO3  No write makes a document larger than the real store takes (`tidegate.model.documents.sizes`): it is refused.
-    WO4  A write of many documents comes to what its parts come to, in any order, as long as none is refused.
-    WO5  What is found by a sort is the first of all that match, whatever their natural order, and page by page all of them.
+    WO1  No two documents of a collection share an id, or the values of a unique index.
+    WO2  A find returns each matching document, as of one time, in the order of their ids.
+    WO3  A write that makes a document larger than the real store takes is refused
+         (`tidegate.model.documents.sizes`).
+    WO4  A write of many documents has the result of its parts, in any order, if none is refused.
+    WO5  A sorted find returns the first of all matches, whatever their natural order; its pages
+         return all.
 """
 
 from __future__ import annotations
@@ -166,9 +168,9 @@ V = TypeVar("V")
 
 CLOCK: Final = Cell[Instant](("clock",), Instant(0, STORE))
 BUDGET: Final = "budget"
-"""The first part of the name of a cell whose number only falls, and is only ever `taken` from."""
+"""The first part of the names of budget cells. Their numbers only fall, and only by `taken`."""
 
-# The first parts of the names of other cells that the simulator knows by them; see `Cell`.
+# The simulator recognises these cells by the first part of their names; see `Cell`.
 LIFE: Final = "life"
 NOTES: Final = "notes"
 PROCESS: Final = "process"
@@ -176,24 +178,25 @@ UNIQUE: Final = "unique"
 WAKES: Final = "wakes"
 
 UNBOUNDED: Final = -1
-"""What is left in a budget that the world does not begin with, if its cell says so: as much as anybody takes."""
+"""A budget without limit: the value of a budget cell that the world does not begin with, if the
+cell declares it.
+"""
 
 MOVES: Final = Cell[int]((BUDGET, "clock moves"), 0)
 QUANTUM: Final = Cell[Duration](("quantum",), 0)
-"""The step in which time passes, 0 where it stands; nothing ever changes it."""
+"""The step in which time passes; 0 if it does not. It never changes."""
 
 
 @final
 @attrs.frozen
 class Flying:
-    """A request that was sent and that nobody waits for any more; and how far it has come."""
+    """A sent request that its sender no longer awaits, and its progress."""
 
     sender: str
     effect: Effect[object]
     come: Halfway | None = None
 
     def in_order(self) -> Flying:
-        """The same under other names."""
         return self if self.come is None else attrs.evolve(self, come=self.come.in_order())
 
     def __str__(self) -> str:
@@ -206,41 +209,36 @@ FLIGHT: Final = Cell["tuple[Flying, ...]"](("in flight",), ())
 
 
 def place(process: str) -> Cell[object]:
-    """Where the process stands."""
     return Cell((PROCESS, process), None)
 
 
 def life(process: str) -> Cell[int]:
-    """How often the process was restarted."""
     return Cell((LIFE, process), 0)
 
 
 def wakes(process: str) -> Cell[Instant | None]:
-    """Until when the process sleeps."""
     return Cell((WAKES, process), None)
 
 
 @lru_cache(CELLS_KEPT)
 def notes(process: str) -> Cell[tuple[tuple[str, object], ...]]:
-    """What the process says of itself, by name; it dies with the process."""
+    """The notes of the process by name; they die with it."""
     return Cell((NOTES, process), ())
 
 
 @lru_cache(CELLS_KEPT)
 def paused(consumer: str) -> Cell[tuple[int, ...]]:
-    """Of which partitions the consumer wants no records, as long as it lives and has them."""
     return Cell(("paused", consumer), ())
 
 
 def unpaused(world: World, consumer: str, *numbers: int) -> World:
-    """The world in which it wants records of these partitions; of all, if none are named."""
+    """Resume these partitions; all of them if none are named."""
     waits = world.read(paused(consumer))
     left = tuple(each for each in waits if numbers and each not in numbers)
     return world if left == waits else world.write(paused(consumer), left)
 
 
 def inbox(process: str) -> Cell[tuple[object, ...]]:
-    """Events that the world has for the process, in order."""
     return Cell(("inbox", process), ())
 
 
@@ -253,12 +251,12 @@ def document(collection: str, key: Key) -> Cell[Document | None]:
 
 
 def ids(collection: str) -> Cell[tuple[Key, ...] | Order]:
-    """The ids in natural order: whoever scans reads this cell, whoever inserts or deletes writes it."""
+    """The ids in natural order. A scan reads this cell; an insert or a delete writes it."""
     return Cell((IDS, collection), ())
 
 
 def contents(world: Reads, collection: str) -> tuple[Document, ...]:
-    """All documents of a collection, in natural order; for laws."""
+    """All documents of a collection in natural order; for laws."""
     found = (world.read(document(collection, key)) for key in world.read(ids(collection)))
     return tuple(doc for doc in found if doc is not None)
 
@@ -266,7 +264,7 @@ def contents(world: Reads, collection: str) -> tuple[Document, ...]:
 @final
 @attrs.frozen
 class Plain:
-    """The world as a plain value: what scenarios begin with, and what the embedded store runs on."""
+    """The world as a plain value: the start of a scenario, and the state of the embedded store."""
 
     cells: Mapping[tuple[str, ...], tuple[Cell[object], object]] = attrs.field(factory=dict)
 
@@ -286,19 +284,19 @@ class Plain:
 
 @lru_cache(CELLS_KEPT)
 def uniques(collection: str) -> Cell[tuple[Fields, ...]]:
-    """The unique indexes of the collection; nothing ever changes them."""
+    """The unique indexes of the collection; they never change."""
     return Cell((UNIQUE, collection), ())
 
 
 def world_with(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO_INDEXES) -> Plain:
-    """A world that holds these documents, by collection.
+    """A world with these documents.
 
     Args:
-        contents: The documents.
-        unique: Which fields no two documents of a collection may share, as `((field, ...), ...)`, an index each.
+        contents: The documents by collection.
+        unique: The unique indexes by collection, each a tuple of fields.
 
     Raises:
-        Misuse: No server holds these: a document is too large, for one.
+        Misuse: A server cannot hold them, for example a document that is too large.
     """
     check_unique(unique)
     check_type(contents, Mapping, "documents by collection", 'write {"rows": (Document.of({...}), ...)}')
@@ -324,24 +322,27 @@ def world_with(contents: Mapping[str, tuple[Document, ...]], unique: Unique = NO
 
 
 def _id_first(doc: Document) -> Document:
-    """The document as MongoDB stores it."""
+    """MongoDB stores the id first."""
     return Document(((ID.name, doc[ID]), *doc.without(ID).items))
 
 
 def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE_MAX) -> Outcomes:
-    """What an effect on documents, clocks and notes means; it has one outcome, or none while it must wait.
+    """The meaning of effects on documents, clocks and notes: one outcome, or none while it must
+    wait.
 
-    An update that must wait, and has a time limit, is too late: of a bulk, what comes before is done, or all that need not wait.
+    An update with a time limit that must wait fails as too late. A bulk has then done its parts
+    before the blocked one, or all that need not wait.
 
     Args:
-        effect: What is asked.
-        world: Where.
-        who: By whom.
-        size_max: How many bytes a document has at most; less than in MongoDB where a scenario is about that, so that its
-            traces can be read: `partial(perform, size_max=1_000)`.
+        effect: The request.
+        world: The current world.
+        who: The process that sends it.
+        size_max: Bytes per document at most. A scenario about the limit sets a smaller one, so that
+            its traces stay readable: `partial(perform, size_max=1_000)`.
 
     Raises:
-        UnknownEffect: the effect has no meaning here, user code (`Call`) included: a scenario gives it one.
+        UnknownEffect: The effect has no meaning here, as user code (`Call`): the scenario defines
+            one.
     """
     try:
         yield from _performed(effect, world, who, size_max)
@@ -355,7 +356,6 @@ def perform(effect: Effect[object], world: World, who: str, size_max: int = SIZE
 
 
 def _around_held(effect: UpdateOne | BulkUpdate, world: World, who: str, size_max: int) -> tuple[World, World]:
-    """What is done before it comes to what a transaction has written, and all that it can do if it comes to that last."""
     first: World | None = None
     for each in parts(effect, world) if isinstance(effect, BulkUpdate) else ():
         try:
@@ -366,7 +366,6 @@ def _around_held(effect: UpdateOne | BulkUpdate, world: World, who: str, size_ma
 
 
 def _performed(effect: Effect[object], world: World, who: str, size_max: int) -> Outcomes:
-    """The same; `Waits` where it must wait for a transaction."""
     match effect:
         case FindOne() | FindAll():
             try:
@@ -404,7 +403,7 @@ def _performed(effect: Effect[object], world: World, who: str, size_max: int) ->
             yield world, world.read(CLOCK)
         case Now():
             yield world, Instant(world.read(CLOCK).at, WALL)
-        case Sleep():  # until when was written when the process came to it
+        case Sleep():  # `wakes` was written when the process reached it
             until = world.read(wakes(who))
             if until is None or world.read(CLOCK) - until >= 0:
                 yield world.write(wakes(who), None), None
@@ -421,18 +420,13 @@ def _performed(effect: Effect[object], world: World, who: str, size_max: int) ->
 
 
 def _found(effect: FindOne | FindAll, world: World) -> Document | tuple[Document, ...] | None:
-    """What is found.
-
-    Raises:
-        Refused: By no such sort.
-    """
     collection, where, fields, sort = effect.collection, effect.where, effect.fields, effect.sort
     if isinstance(effect, FindOne):
         found = _find(world, collection, where, sort)
         return None if found is None else _part(found, fields)
     if sort:
         docs = iter(_ordered(_matching(world, collection, where), sort, effect.after))
-    else:  # by their ids, so no more are looked at than are found
+    else:  # by id, so that documents behind the limit are not read
         some = _pinned_to(where)
         there = world.read(ids(collection)) if some is None else some
         keys = sorted((str(each) if isinstance(each, str) else each for each in there), key=in_order)
@@ -456,10 +450,10 @@ def _upserted(effect: UpsertOne, world: World, who: str, size_max: int) -> Outco
 
 
 def to_insert(effect: UpsertOne, world: World) -> InsertOne | None:
-    """What it inserts; None where it finds something to update.
+    """The insert of an upsert; None if a document matches.
 
     Raises:
-        Refused: There is nothing to update, and no such document can be.
+        Refused: No document matches, and such a document cannot exist.
     """
     if _find(world, effect.collection, effect.where) is not None:
         return None
@@ -469,15 +463,13 @@ def to_insert(effect: UpsertOne, world: World) -> InsertOne | None:
 
 Many: TypeAlias = UpdateMany | DeleteMany | BulkUpdate | InsertMany
 MANY: Final = get_args(Many)
-"""What may write several documents."""
 
 
 Part: TypeAlias = UpdateOne | DeleteOne | InsertOne
-"""The write of one document."""
 
 
 def parts(effect: Many, world: Reads, known: frozenset[Key | None] = frozenset()) -> tuple[Part, ...]:
-    """The writes of one document that it is made of, by what is there now; by a filter, of documents that are not known yet."""
+    """Its writes of one document; by a filter, those of matches that are not known."""
     if isinstance(effect, InsertMany):
         return tuple(InsertOne(effect.collection, doc) for doc in effect.docs)
     if isinstance(effect, BulkUpdate):
@@ -490,27 +482,22 @@ def parts(effect: Many, world: Reads, known: frozenset[Key | None] = frozenset()
 
 
 def target(part: Part) -> Key | None:
-    """The id of the document that a part writes."""
     return part.doc[ID] if isinstance(part, InsertOne) else pinned(part.where)
 
 
 @final
 @attrs.frozen
 class PartsDone:
-    """What has become of the parts of a write of many documents.
-
-    Attributes:
-        total: How many documents were written.
-        refused: How many were refused.
-        failure: What ended it.
-    """
+    """Progress of a write of many documents."""
 
     total: int = 0
     refused: int = 0
     failure: Failure | None = None
 
     def plus(self, effect: Many, part: Part, reply: object) -> PartsDone:
-        """After a refusal, only a bulk goes on, and so do inserts, where a taken id is none."""
+        """Count the reply of a part. Only a bulk continues after a refusal, and inserts, which also
+        ignore an id that exists.
+        """
         if not isinstance(reply, Failure):
             return attrs.evolve(self, total=self.total + (1 if isinstance(part, InsertOne) else cast("int", reply)))
         if is_too_late(reply):
@@ -521,7 +508,6 @@ class PartsDone:
         return attrs.evolve(self, failure=Ambiguous("a document was refused, and those before it may be changed"))
 
     def reply(self, effect: Many) -> object:
-        """What the caller is told."""
         if self.failure is not None or not self.refused:
             return self.total if self.failure is None else self.failure
         return (Ambiguous if self.total else Refused)(
@@ -533,12 +519,12 @@ class PartsDone:
 @final
 @attrs.frozen
 class Halfway:
-    """How far the store has come with a request that takes it several steps (`tidegate.sim.halfway`).
+    """Progress of a request that takes the store several steps (`tidegate.sim.halfway`).
 
     Attributes:
-        left: What it is still to do, whatever comes; of an upsert that has found none, to insert.
-        passed: What it has written, and does not write again.
-        done: What has become of that.
+        left: The writes that remain; for an upsert without a match, its insert.
+        passed: The documents written; the request does not write them again.
+        done: The counts.
     """
 
     left: tuple[Part, ...]
@@ -547,11 +533,9 @@ class Halfway:
 
     @property
     def is_over(self) -> bool:
-        """Is nothing left to do?"""
         return not self.left or self.done.failure is not None
 
     def in_order(self) -> Halfway:
-        """The same: it has no order."""
         left = self.left
         if len(left) > 1:
             left = tuple(sorted(left, key=lambda part: plain_text(target(part))))
@@ -559,7 +543,6 @@ class Halfway:
 
 
 def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[World, object]:
-    """One part after the other."""
     world, tally = all_confirmed(world), PartsDone()
     for part in parts(effect, world):
         ((world, reply),) = _performed(part, world, who, size_max)
@@ -572,7 +555,7 @@ def _done_to_many(effect: Many, world: World, who: str, size_max: int) -> tuple[
 def _matching(
     world: Reads, collection: str, where: Filter, known: frozenset[Key | None] = frozenset()
 ) -> tuple[Document, ...]:
-    """All that match, in natural order, but for those that are known; those alone are looked at that can."""
+    """Unknown matches in natural order. It reads only documents that can match."""
     some = _pinned_to(where)
     there = some if some is not None and len(some) < 2 else world.read(ids(collection))
     keys = (each for each in there if (some is None or each in some) and each not in known)
@@ -581,7 +564,6 @@ def _matching(
 
 
 def _part(doc: Document, fields: Fields | None) -> Document:
-    """Its id and these fields, in its order; all of it for None."""
     if fields is None:
         return doc
     wanted = {ID.name, *(field.name for field in fields)}
@@ -589,15 +571,15 @@ def _part(doc: Document, fields: Fields | None) -> Document:
 
 
 def _inserted(world: World, collection: str, doc: Document) -> World:
-    """The world with the new document in it.
+    """Insert the document.
 
     Raises:
-        Refused: Its id is taken, or a unique index would have the same values twice.
+        Refused: Its id or a value of a unique index exists.
     """
     there = ids(collection)
     if world.read(document(collection, doc[ID])) is not None:
         raise duplicate_key(ID.name)
-    there_now = world.read(there) + (doc[ID],)  # noqa: RUF005  an order of its own need not be copied
+    there_now = world.read(there) + (doc[ID],)  # noqa: RUF005  an `Order` need not be copied
     return all_confirmed(put(_put(world, collection, _id_first(doc)), there, there_now))
 
 
@@ -608,21 +590,16 @@ def _deleted(world: World, collection: str, key: Key) -> World:
 
 
 def _fitting(doc: Document, size_max: int) -> Document:
-    """The document, which is about to be written.
-
-    Raises:
-        Refused: It is too large.
-    """
     if size_of(doc) > size_max:
         raise Refused("document too large")
     return doc
 
 
 def _put(world: World, collection: str, doc: Document) -> World:
-    """The world with the document in it.
+    """Write the document.
 
     Raises:
-        Refused: A unique index would have the same values twice, or cannot hold it.
+        Refused: A value of a unique index exists, or an index cannot hold it.
     """
     indexes = world.read(uniques(collection))
     there = document(collection, doc[ID])
@@ -644,7 +621,6 @@ def _put(world: World, collection: str, doc: Document) -> World:
 def _claims(
     collection: str, indexes: tuple[Fields, ...], before: Document | None, after: Document
 ) -> tuple[Claim, ...]:
-    """What the unique indexes get to hold by this change."""
     return tuple(
         (collection, tuple(field.name for field in index), key)
         for index in indexes
@@ -654,10 +630,10 @@ def _claims(
 
 
 def _keys_of(doc: Document, index: Fields) -> tuple[tuple[object, ...], ...]:
-    """What an index holds of a document: several keys where a field is an array, one for each element.
+    """The keys of a document in an index: one for each element of an array.
 
     Raises:
-        Refused: Two of the fields are arrays; their elements are not combined.
+        Refused: Two of the fields are arrays.
     """
     held = [_elements_of(doc.held(field)) for field in index]
     if sum(isinstance(doc.held(field), tuple) for field in index) > 1:
@@ -669,12 +645,12 @@ _UNDEFINED: Final[frozenset[object]] = frozenset()
 
 
 def _elements_of(held: object) -> tuple[object, ...]:
-    """An array is indexed by its elements, and an empty one as `undefined`, which is not null."""
+    """The elements of an array; for an empty one `undefined`, which is not null."""
     return (held or (_UNDEFINED,)) if isinstance(held, tuple) else (held,)
 
 
 def _ordered(docs: tuple[Document, ...], sort: Sort, after: tuple[Value, ...] = ()) -> list[Document]:
-    """Those behind the cursor, in the order of the sort.
+    """The documents behind the cursor, sorted.
 
     Raises:
         Refused: Two fields of the sort are arrays.
@@ -687,7 +663,7 @@ def _ordered(docs: tuple[Document, ...], sort: Sort, after: tuple[Value, ...] = 
 
 
 def _find(world: World, collection: str, where: Filter, sort: Sort = ()) -> Document | None:
-    """The first of the sort; without one by id if the filter pins one, else by scanning the collection in natural order."""
+    """The first match by the sort; without one by the id in the filter, else in natural order."""
     if sort:
         return next(iter(_ordered(_matching(world, collection, where), sort)), None)
     key = pinned(where)
@@ -711,7 +687,6 @@ def pinned(where: Filter) -> Key | None:
 
 
 def _pinned_to(where: Filter) -> frozenset[Key] | None:
-    """The ids of all that can match, where the filter names them."""
     match where:
         case Eq(Field("_id"), value):
             return frozenset((cast("Key", value),)) if is_key(value) else None
@@ -727,7 +702,7 @@ def _pinned_to(where: Filter) -> frozenset[Key] | None:
 
 
 def calling(calls: Mapping[str, tuple[object, ...]], otherwise: Meaning = perform) -> Meaning:
-    """A meaning in which user code answers any of the given values; a Failure among them is raised."""
+    """A meaning in which user code returns each of the given values; it raises a Failure."""
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
         if isinstance(effect, Call):
@@ -742,14 +717,13 @@ def calling(calls: Mapping[str, tuple[object, ...]], otherwise: Meaning = perfor
 
 
 def journal(collection: str, key: str) -> Cell[tuple[Document, ...]]:
-    """Every version that the document ever had, projected: what a perfect observer of its changes has seen."""
+    """All versions of the document, projected, as a perfect observer of its changes sees them."""
     return Cell(("journal", collection, key), ())
 
 
 def journaled(
     collection: str, key: str, entry: Callable[[Document], Document], otherwise: Meaning = perform
 ) -> Meaning:
-    """A meaning that keeps the journal of one document: of each of its versions, what `entry` picks."""
     watched = document(collection, key)
 
     def meaning(effect: Effect[object], world: World, who: str) -> Outcomes:
