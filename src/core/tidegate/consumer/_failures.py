@@ -65,7 +65,7 @@ def _merged(offsets: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({*offsets, *more}))
 
 
-# --- timers -------------------------------------------------------------------------------------------------------------
+# --- timers ---------------------------------------------------------------------------------------
 
 
 def backing_off(part: Owned) -> tuple[Handle | Start, ...]:

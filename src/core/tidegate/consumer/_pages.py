@@ -48,7 +48,7 @@ FORK_LEN: Final = 5
 of types, too; loops down the tree compare it in place, for a call would take longer than the step does."""
 
 
-# --- batches ----------------------------------------------------------------------------------------------------------
+# --- batches --------------------------------------------------------------------------------------
 
 
 def paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
@@ -87,7 +87,7 @@ def paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
     return pages
 
 
-# --- the tree -----------------------------------------------------------------------------------------------------------
+# --- the tree -------------------------------------------------------------------------------------
 
 
 def bits_at(pages: Pages, page: int) -> tuple[int, int]:

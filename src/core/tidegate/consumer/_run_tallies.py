@@ -71,7 +71,7 @@ class Stretch:
     parts: tuple[Stretch, ...] = ()
 
 
-# --- sums -------------------------------------------------------------------------------------------------------------
+# --- sums -----------------------------------------------------------------------------------------
 
 
 def rice(count: int, lanes: int, first: int = 0) -> tuple[int, int]:
@@ -105,7 +105,7 @@ SHORT: Final = (0, *map(_laned, range(1, PAGE // 2 + 1)))
 """The sums of nearly all that a page may have: only one of its runs, or gaps, can be longer."""
 
 
-# --- the tree of stretches ----------------------------------------------------------------------------------------------
+# --- the tree of stretches ------------------------------------------------------------------------
 
 
 def stretch_of(pages: Node, before: Stretch | None) -> Stretch:

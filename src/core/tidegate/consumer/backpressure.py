@@ -65,7 +65,7 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.instants import Duration, micros
 from tidegate.model.values import check_int, check_type
 
-# --- load ---------------------------------------------------------------------------------------------------------------
+# --- load -----------------------------------------------------------------------------------------
 
 
 @final
@@ -113,7 +113,7 @@ class Load:
         return self.waiting + self.arranging + self.running + self.in_hooks + self.delivering
 
 
-# --- the gate -----------------------------------------------------------------------------------------------------------
+# --- the gate -------------------------------------------------------------------------------------
 
 _HIGH_EACH: Final = 32
 _LOW_EACH: Final = 4
@@ -259,7 +259,7 @@ def decide(thresholds: Thresholds, gate: Gate | GateVerdict, load: int) -> GateV
     return NEXT[gate][band]
 
 
-# --- one partition ------------------------------------------------------------------------------------------------------
+# --- one partition --------------------------------------------------------------------------------
 
 
 @final
@@ -375,7 +375,7 @@ def _closes(limit: Thresholds | None, closed: bool, now: int) -> bool:
     return limit is not None and decide(limit, Gate.CLOSED if closed else Gate.OPEN, now).gate is Gate.CLOSED
 
 
-# --- the plan -----------------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 class _Ordered(Protocol):

@@ -139,7 +139,7 @@ class Layout(Enum):
     PERIODIC = 4
 
 
-# --- verdicts -----------------------------------------------------------------------------------------------------------
+# --- verdicts -------------------------------------------------------------------------------------
 
 
 @final
@@ -226,7 +226,7 @@ class MetadataIgnored:
 Decoded: TypeAlias = MetadataRead | MetadataIgnored
 
 
-# --- the survey ---------------------------------------------------------------------------------------------------------
+# --- the survey -----------------------------------------------------------------------------------
 
 
 @final
@@ -268,7 +268,7 @@ def units(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> int:
     return _units(tally_from(survey.stretch, position), position, survey.tracker.pages, alphabet)
 
 
-# --- encoding -----------------------------------------------------------------------------------------------------------
+# --- encoding -------------------------------------------------------------------------------------
 
 
 def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
@@ -371,7 +371,7 @@ def _numbers(layout: Layout, heir: OffsetTracker) -> Iterator[int]:
         yield run
 
 
-# --- decoding -----------------------------------------------------------------------------------------------------------
+# --- decoding -------------------------------------------------------------------------------------
 
 
 def decoded(text: str, *, position: int, end: int) -> Decoded:
@@ -483,7 +483,7 @@ def _read(bits: str, parameters: list[int]) -> Iterator[int]:
         at = zero + k + 1
 
 
-# --- size ---------------------------------------------------------------------------------------------------------------
+# --- size -----------------------------------------------------------------------------------------
 
 
 @final

@@ -71,7 +71,7 @@ from tidegate.model.instants import Duration, micros, seconds
 from tidegate.model.values import check_int, check_type, check_types
 from tidegate.retries.backoff import check_delay
 
-# --- the time there is --------------------------------------------------------------------------------------------------
+# --- the time there is ----------------------------------------------------------------------------
 
 
 @final
@@ -170,7 +170,7 @@ def left(budget: Budget, elapsed: Duration) -> Duration:
             assert_never(now)
 
 
-# --- what becomes of whom -----------------------------------------------------------------------------------------------
+# --- what becomes of whom -------------------------------------------------------------------------
 
 
 @final

@@ -126,7 +126,7 @@ class OffsetTracker:
         return f"OffsetTracker({'; '.join([f'floor {self.floor}', *parts, *ahead])})"
 
 
-# --- what happens -------------------------------------------------------------------------------------------------------
+# --- what happens ---------------------------------------------------------------------------------
 
 
 def restored(position: int, known_done: Iterable[Run]) -> OffsetTracker:
@@ -238,7 +238,7 @@ def acknowledged(tracker: OffsetTracker, position: int) -> OffsetTracker:
     return OffsetTracker(floor, tracker.frontier, from_on(pages, floor)[0])
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------------
+# --- what is asked --------------------------------------------------------------------------------
 
 
 def committable(tracker: OffsetTracker) -> int | None:
@@ -404,7 +404,7 @@ def successor(tracker: OffsetTracker, stop: int = OFFSET_MAX + 1) -> OffsetTrack
     return OffsetTracker(position, position, done_within(tracker.pages, position, stop))
 
 
-# --- checks ------------------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def check_tracker(tracker: OffsetTracker) -> None:
