@@ -29,8 +29,9 @@ handler is one bit in the tracker; only exceptions have an entry (`handling`). W
 of all windows in flight.
 
 A final failure has four policies: stop the partition, block the key, dead-letter the record and go
-on, or dead-letter the rest of the key in order too. The two policies about keys need
-`Ordering.BY_KEY`. A failure that cannot be dead-lettered stops the partition.
+on, or dead-letter the rest of the key in order too. The two policies about keys need an order.
+User code answers for a failure: it writes the record, or a marker, elsewhere. If it cannot, the
+partition stops.
 
 Each assignment has a generation, which nearly all commands and events carry. Events of an older
 generation are ignored: the partition has been assigned again, here or elsewhere.
