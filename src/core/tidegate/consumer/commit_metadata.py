@@ -424,8 +424,8 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
 
 def _content(letters: str, position: int, version: str) -> str:
     """The sealed content; empty if the checksum fails."""
-    # WIDE letters are above all ASCII ones, so the first letter decides the alphabet. Letters of the
-    # other alphabet then have no value in range.
+    # WIDE letters are above all ASCII ones, so the first letter decides the alphabet. A letter of
+    # the other alphabet then has no value in range.
     alphabet = Alphabet.WIDE if letters[:1] >= chr(FIRST) else Alphabet.ASCII
     values = [ord(letter) - FIRST if alphabet is Alphabet.WIDE else LETTERS.find(letter) for letter in letters]
     if not values or min(values) < 0 or max(values) >> alphabet.value:
