@@ -155,9 +155,6 @@ class Work(_OfAssignment, Effect[object]):
     windows, the offset of a record is its window number.
 
     Attributes:
-        partition: The partition.
-        generation: Of the assignment.
-        request: The request to user code.
         offsets: The records that it is about, in order.
     """
 
@@ -214,8 +211,6 @@ class StartRetryTimer(_OfAssignment, Effect[None]):
     """Wait before the next attempt at these records or tasks, or at the commit.
 
     Attributes:
-        partition: The partition.
-        generation: Of the assignment.
         start: The records or tasks; None for the commit.
         duration: The delay, in microseconds.
         jitter_ppm: The largest part of the delay that the runtime may leave out at random.
@@ -287,7 +282,6 @@ class Assigned(_OfAssignment):
     """The group assigned the partition to this member.
 
     Attributes:
-        partition: The partition.
         generation: The generation of this assignment.
         committed: The group's position; without one, the offset at which the partition begins.
         metadata: The metadata committed with the position. None if there is no position and another
@@ -311,7 +305,6 @@ class Revoked(_OfPartition):
     """The group revokes the partition, and waits for its release.
 
     Attributes:
-        partition: The partition.
         in_flight: What is known of the records in work, in any order. A record in several works may
             appear once for each. Missing records are unknown.
     """
@@ -343,9 +336,6 @@ class Fetched(_OfAssignment):
     """Records arrived. Invariant: there are as many keys as offsets, or none.
 
     Attributes:
-        partition: The partition.
-        generation: Of the assignment.
-        offsets: Their offsets.
         keys: Their keys; empty if the order of work ignores keys.
         again: Those that the sender knows from an earlier assignment and that are equal in all
             fields. Equal offsets are not enough, because a topic may have been recreated.
@@ -369,7 +359,6 @@ class RecordsHandled:
     Attributes:
         done: The handled records, in any order.
         failed: The records at which the handler raised, in any order.
-        attempt: The number of the attempt.
     """
 
     done: tuple[int, ...] = ()
@@ -409,8 +398,6 @@ class WorkReported(_OfAssignment):
     """User code has reported a result for its records or for a window.
 
     Attributes:
-        partition: The partition.
-        generation: Of the assignment.
         what: The reported result.
         ended: The request, if it ends with this report; its parts without an answer have failed.
     """
@@ -500,8 +487,6 @@ class Measured(_OfAssignment):
     """The memory and age of the backlog, which only the runtime knows.
 
     Attributes:
-        partition: The partition.
-        generation: Of the assignment.
         size: The bytes of its undone records.
         age: The time since the oldest undone record arrived, in microseconds.
     """

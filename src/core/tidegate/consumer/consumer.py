@@ -178,9 +178,6 @@ class ConsumerRules:
         """Apply an event, or a batch of events, to the partitions that it names, then assign
         executors.
 
-        Args:
-            state: The state before.
-            event: What happened.
 
         Returns:
             The state after, and commands in order.

@@ -192,7 +192,6 @@ class InFlight:
     known.
 
     Attributes:
-        offset: Its offset.
         age: The time since it was started, in microseconds.
         expected: The usual duration of such work, in microseconds, if known. Do not pass a timeout:
             one beyond the budget would cancel all work at once.
@@ -237,8 +236,6 @@ class DrainDecision:
     """The action for a record. Invariants: 0 <= offset, until.
 
     Attributes:
-        offset: Its offset.
-        action: The action.
         until: The end of the action, in microseconds since the revocation. If the record is still
             in flight then, plan again. For an abandoned record it is now.
     """

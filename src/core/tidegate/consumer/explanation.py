@@ -72,7 +72,6 @@ class Blocked:
 
     Attributes:
         offset: The head.
-        work: The state of its work.
         age: The time since its delivery, in microseconds; 0 if the clock went back.
         position: The committable position until then.
         after: The committable position once the offset is done.

@@ -62,7 +62,6 @@ class Deviation:
     """A record that is not simply in its first attempt.
 
     Attributes:
-        offset: Its offset.
         phase: Its state.
         attempt: The running, next or last attempt.
         is_interrupted: Whether its handler was interrupted.

@@ -75,8 +75,6 @@ class Sight:
     """A snapshot of a partition.
 
     Attributes:
-        partition: The partition.
-        generation: Of its assignment.
         position: The committed position; None while its beginning is unknown.
         is_owed: Whether a record beyond the position is delivered, or the position is unknown.
         causes: Why it is not fetched, if so.
@@ -118,7 +116,6 @@ class Stall:
     """A partition that has stalled for too long.
 
     Attributes:
-        partition: The partition.
         position: The committed position; None while its beginning is unknown.
         time: The duration, in microseconds.
         causes: Why it is not fetched, if so.

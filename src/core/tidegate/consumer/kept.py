@@ -41,7 +41,6 @@ class Kept:
     """The offsets done in a partition when it was lost, and not committed.
 
     Attributes:
-        partition: The partition.
         position: The last known committed position.
         done: The offsets, as ordered runs: `start <= offset < stop`.
     """

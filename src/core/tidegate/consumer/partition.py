@@ -178,10 +178,6 @@ class PartitionRules(PartitionSettings):
     def step(self, state: PartitionState, event: Event) -> PartitionStep:
         """Apply an event to the partition, then start work.
 
-        Args:
-            state: The state before.
-            event: What happened.
-
         Returns:
             The state after, and commands in order. An outdated event leaves the state unchanged.
 

@@ -73,7 +73,6 @@ class PartitionSettings:
             the windows has them.
         fanout: What user code delivers, and how often it may retry. The default is no delivery and
             no retry (`PLAIN`), with hooks too: pass, for example, `Rules()` to allow them.
-        ordering: Which records wait for each other.
         failure_policy: The effect of a record that has failed for good.
         limits: When the partition is held.
         metadata_max: The UTF-16 units of metadata that the broker accepts; 0 for none.

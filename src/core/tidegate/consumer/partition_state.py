@@ -74,9 +74,6 @@ class Owned:
     the tracker's floor.
 
     Attributes:
-        partition: The partition.
-        generation: Of this assignment.
-        phase: Its phase.
         tracker: The delivered and the done offsets.
         order: The records that wait.
         work: The records or windows in work.

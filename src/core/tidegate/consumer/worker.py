@@ -168,13 +168,7 @@ class NameTaken:
 
 
 def fenced(name: str, group: str, topics: tuple[str, ...]) -> Misuse:
-    """The error with which a fenced worker ends.
-
-    Args:
-        name: Its `group_instance_id`.
-        group: Its group.
-        topics: The topics that it consumed.
-    """
+    """The error with which a fenced worker ends."""
     check_name(name, "a group_instance_id")
     check_name(group, "a group")
     check_tuple(topics, str, "a topic")
@@ -285,7 +279,6 @@ class WorkerState:
 
     Attributes:
         phase: The progress of the shutdown.
-        consumer: Its partitions.
         commits: The commits in flight.
     """
 
@@ -329,10 +322,6 @@ class WorkerRules:
 
     def step(self, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
         """Apply an event to the worker.
-
-        Args:
-            state: The state before.
-            event: What happened.
 
         Returns:
             The state after, and commands in order. An outdated event leaves the state unchanged.
