@@ -94,7 +94,6 @@ def retry_timer(settings: PartitionSettings, part: Owned, start: Handle | Start)
 
 
 def commit_timer(settings: PartitionSettings, part: Owned, commits: Commits) -> StartRetryTimer:
-    """The timer before the next attempt to commit."""
     return backoff_timer(settings, part, None, delay_after(settings.backoff, commits.failures))
 
 

@@ -98,14 +98,12 @@ def paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
 
 
 def bits_at(pages: Pages, page: int) -> tuple[int, int]:
-    """The open and the done bits of the page."""
     while len(pages) == FORK_LEN:
         pages = pages[3] if page < pages[0] else pages[4]
     return (pages[1], pages[2]) if pages and pages[0] == page else (0, 0)
 
 
 def replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> Node:
-    """Replace the leaf of the same page."""
     if len(pages) != FORK_LEN:
         return leaf
     middle, open_count, tracked_count, low, high = pages
@@ -139,7 +137,6 @@ def ended(pages: Pages, page: int, bits: int) -> tuple[Pages, int]:
 
 
 def inserted(pages: Pages, leaf: Leaf) -> Node:
-    """Add a leaf of a new page."""
     if not pages:
         return leaf
     page, key = leaf[0], pages[0]
@@ -263,7 +260,6 @@ def count_tracked(pages: Node) -> int:
 
 
 def runs_of(pages: Pages) -> Iterator[Run]:
-    """The done offsets as maximal runs."""
     start = stop = 0
     for page, _, done in leaves(pages):
         for run in _ONES.finditer(f"{done:b}"[::-1]):  # reversed, so that character i is bit i
@@ -307,7 +303,6 @@ def first_run(pages: Pages, position: int) -> Run:
 
 
 def _open_from(pages: Pages, position: int) -> Iterator[tuple[int, int]]:
-    """Pages with their open bits from the position on."""
     behind = [pages]
     while behind:
         node = behind.pop()

@@ -126,7 +126,6 @@ def _handled(
 
 
 def _after_failure(settings: PartitionSettings, phase: Phase, attempt: int) -> tuple[RecordPhase, int]:
-    """The next phase and attempt of records that failed at this attempt."""
     if phase is Phase.DRAINING:
         return RecordPhase.LEFT, attempt
     if attempt <= settings.fanout.retries_max:

@@ -30,7 +30,6 @@ _FEW: Final = 8
 
 
 def found(table: Table[V], key: bytes) -> V | None:
-    """The value of the key."""
     number = crc32(key) % _PAGES
     at = bisect_left(table, (number,))
     if at < len(table) and table[at][0] == number:
@@ -62,7 +61,6 @@ def changed(table: Table[V], changes: Mapping[bytes, V | None]) -> Table[V]:
 
 
 def entries(table: Table[V]) -> Iterator[tuple[bytes, V]]:
-    """All entries, page by page."""
     return chain.from_iterable(map(_ENTRIES, table))
 
 

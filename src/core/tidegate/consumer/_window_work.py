@@ -93,7 +93,6 @@ def batch_for(settings: PartitionSettings, free: int) -> int:
 def _followed(
     settings: PartitionSettings, part: Owned, work: Windowed, event: FanoutEvent, *, diverts: bool = False
 ) -> Worked:
-    """Apply an event of a window."""
     drains = part.phase is Phase.DRAINING
     follows = work.followed(event, settings.fanout, hooks=settings.hooks, drains=drains, diverts=diverts)
     tracker, order, done = part.tracker, part.order, follows.done
@@ -108,7 +107,6 @@ def _followed(
 
 
 def _tasks_started(part: Owned, work: Windowed, room: int) -> tuple[Owned, tuple[Command, ...]]:
-    """Give ready tasks to free executors."""
     if not work.ready or work.running >= room:
         return part, ()
     work, starts = work.started(room - work.running)
@@ -116,7 +114,6 @@ def _tasks_started(part: Owned, work: Windowed, room: int) -> tuple[Owned, tuple
 
 
 def _asking(part: Owned, requests: Sequence[UserRequest]) -> tuple[Owned, tuple[Work, ...]]:
-    """Add these requests to user code about windows."""
     assert isinstance(part.work, Windowed)
     windows = part.work.windows
     works = tuple([Work(part.partition, part.generation, each, fanout.offsets_of(windows, each)) for each in requests])

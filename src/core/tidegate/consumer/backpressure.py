@@ -1,29 +1,28 @@
 """Decides when to pause and resume fetching, and for which partitions.
 
-A consumer that fetches faster than it works would fill its memory. A gate with two thresholds
-prevents that: it closes when the load reaches `high`, and opens again only when the load has fallen
-to `low` (a Schmitt trigger, 1938). The distance between the two prevents flapping.
+A consumer that fetches faster than it works would fill its memory. A gate closes when the load
+reaches `high`, and opens again only when it has fallen to `low` (a Schmitt trigger, 1938). The
+distance between the two prevents flapping.
 
-Load has one unit: records delivered and not settled. They count wherever they are: waiting, inside
-`arrange`, in an executor, in a hook, or on their way to a sink. Records of a revoked partition
-count while it drains. `Load` has a number for each place; the gate uses only the sum. Records given
-up, for example behind a failed one, do not count: no work on them would ever reduce the load.
+Load counts records delivered and not settled, wherever they are: waiting, in `arrange`, in an
+executor, in a hook, or on their way to a sink. Records of a revoked partition count while it
+drains. Records given up, for example behind a failed one, do not count: no work would ever settle
+them.
 
 Each partition has limits of its own, because one may be in trouble while the others are well. They
-apply to four signals: undone records from the head on, their bytes, the age of the oldest, and the
-size of the commit metadata, which lists all records done beyond the position. Each signal has two
-thresholds too. A partition over one of them is held; the others flow.
+apply to four signals, each with two thresholds: undone records from the head on, their bytes, the
+age of the oldest, and the size of the commit metadata. A partition over a limit is held; the others
+flow.
 
-The gate gives the desired state. The plan compares it with the partitions assigned and paused now,
-and lists the changes. Neither relies on earlier plans, since a client forgets its pauses when
-partitions are reassigned. So the caller plans after every decision and every assignment, whether or
-not the verdict changed, and applies the plan BEFORE it polls. The load then stays below `high` plus
-the records of one poll.
+The gate gives the desired state; the plan lists the changes from the partitions assigned and paused
+now. It does not rely on earlier plans, since a client forgets its pauses when partitions are
+reassigned. So the caller plans after every decision and every assignment, even without a change,
+and applies the plan BEFORE it polls. The load then stays below `high` plus the records of one poll.
 
-A partition that must not flow is normally left out of the poll (selective polling). A client that
-pauses a partition discards its prefetched records and fetches them again (measured: 483 MB instead
-of 36 MB). The plan pauses in two cases only: when no partition may flow but the client must poll to
-stay a member, and for clients without selective polling.
+A partition that must not flow is left out of the poll (selective polling). A paused client would
+discard its prefetched records and fetch them again (measured: 483 MB instead of 36 MB). The plan
+pauses only if no partition may flow but the client must poll to stay a member, and for clients
+without selective polling.
 
 Laws
     B1  No flapping: the gate closes only at or above `high`, and opens only at or below `low`;
@@ -456,7 +455,6 @@ def plan(
 
 
 def _names(partitions: Collection[P]) -> dict[P, None]:
-    """The partitions in order, each once."""
     if type(partitions) in {list, tuple} and not partitions:
         return {}
     try:

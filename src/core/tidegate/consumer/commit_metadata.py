@@ -1,9 +1,9 @@
 """Encodes the offsets done beyond the committed position as a string that is committed with it.
 
 Kafka keeps one number per group and partition, so the next owner would repeat all records done
-behind an unfinished one. Beside the number it keeps a string of up to 4,096 characters, with room
-for the rest: a selective acknowledgement (RFC 2018) that survives a restart. The idea comes from
-Confluent's Parallel Consumer. This string covers 2.5 to 3.8 times as many offsets where the open
+behind an unfinished one. Beside it, Kafka keeps a string of up to 4,096 characters. It holds the
+rest: a selective acknowledgement (RFC 2018) that survives a restart. The idea comes from
+Confluent's Parallel Consumer; this encoding covers 2.5 to 3.8 times as many offsets where the open
 ones are random, and no fewer where they are regular.
 
     "tg1" | checksum, 40 bits | layout, 2 bits | Rice parameters, 5 bits each | the set, in one of
@@ -19,19 +19,18 @@ ones are random, and no fewer where they are regular.
                the last (`_periods`)
 
 The numbers use Rice code (Golomb 1966, "Run-length encodings"; Rice 1979), within a few percent of
-optimal for gaps and runs of random length. The code of x is (x >> k) ones, a zero, and the k lowest
-bits of x. A random 10 % takes 0.475 bits per offset, of which 0.469 are information. The encoder
-takes the shortest of all layouts and parameters. It tries PERIODIC only where the others need more
-than 2^13 bits. A version of tidegate that reads only "tg1" ignores "tg2" and repeats its records.
-No code is all ones, and the last bit of a bitmap is a one. So the padding (ones after numbers,
-zeros after a bitmap) marks the end.
+optimal for gaps and runs of random length: (x >> k) ones, a zero, and the k lowest bits of x. A
+random 10 % takes 0.475 bits per offset, of which 0.469 are information. The encoder takes the
+shortest layout and parameters, and tries PERIODIC only above 2^13 bits. A version of tidegate that
+reads only "tg1" ignores "tg2" and repeats its records. No code is all ones, and a bitmap ends with
+a one, so the padding (ones after numbers, zeros after a bitmap) marks the end.
 
-Kafka's limit counts UTF-16 units, so a unit carries 15 bits: `Alphabet.WIDE` has 32,768 letters of
-the Basic Multilingual Plane. `Alphabet.ASCII` carries 6, for systems before the broker that count
+Kafka's limit counts UTF-16 units. A unit carries 15 bits with `Alphabet.WIDE` (32,768 letters of
+the Basic Multilingual Plane), and 6 with `Alphabet.ASCII`, for systems before the broker that count
 or require bytes.
 
-The length is known without building the string: `surveyed` keeps sums of runs along the tracker's
-tree (`tidegate.consumer._run_tallies`), and updates only the changed parts.
+The length is known without the string: `surveyed` keeps sums of runs along the tracker's tree
+(`tidegate.consumer._run_tallies`), and updates only the changed parts.
 
 Laws
     ME1  Decoding inverts encoding: the result is the `successor` of the tracker, with all done
@@ -312,7 +311,6 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
 
 
 def _text(heir: OffsetTracker, form: _Form, alphabet: Alphabet) -> str:
-    """The text that restores `heir`."""
     if form.layout is Layout.PERIODIC:
         period, k = form.parameters
         head = f"{period - 1:0{PERIOD_BITS}b}{k:0{_PARAMETER}b}"
@@ -329,7 +327,6 @@ def _text(heir: OffsetTracker, form: _Form, alphabet: Alphabet) -> str:
 
 
 def _coded(numbers: Iterable[int], parameters: tuple[int, ...]) -> str:
-    """The numbers in Rice code."""
     codes: dict[tuple[int, int], str] = {}
     written: list[str] = []
     for each in zip(numbers, cycle(parameters)):
@@ -362,7 +359,6 @@ def _checksum(content: str, position: int, version: str) -> str:
 
 
 def _numbers(layout: Layout, heir: OffsetTracker) -> Iterator[int]:
-    """The numbers of a layout, to be written in Rice code."""
     before, run = heir.floor, 0
     for start, stop in done_runs(heir):
         gap, last, run = start - before, run, stop - start
@@ -485,7 +481,6 @@ def _ones_in(bits: str, position: int) -> list[Run]:
 
 
 def _read(bits: str, parameters: list[int]) -> Iterator[int]:
-    """Decode numbers from Rice code."""
     at, turns = 0, cycle(parameters)
     while (zero := bits.find("0", at)) >= 0 and zero + (k := next(turns)) < len(bits):
         yield zero - at << k | int(bits[zero : zero + k + 1], 2)

@@ -1,11 +1,9 @@
 """Decides when the commits of all partitions are sent, and which of them share a request.
 
-Each partition requests its commits by itself, the next after the answer to the last
-(`tidegate.consumer.commits`); without pacing that is a thousand per second. A broker writes each
-request to a log of its own, one after the other. So commits are collected: a gap after the last
-request, all waiting ones go out in one. While partitions are being given back they go out at once,
-because the next owner waits. A sent position was right when it was requested, so it is out of date
-by at most the gap.
+Each partition requests its next commit after the answer to the last (`tidegate.consumer.commits`),
+a thousand times per second. A broker logs each request, one after the other. So all commits that
+wait go out in one request, a gap after the last one. While partitions are being given back they go
+out at once, because the next owner waits. A sent position is out of date by at most the gap.
 
     asked      a commit waits
     due        the requests to send now, one for each generation; or how long to wait

@@ -178,7 +178,6 @@ class ConsumerRules:
         """Apply an event, or a batch of events, to the partitions that it names, then assign
         executors.
 
-
         Returns:
             The state after, and commands in order.
 
@@ -320,7 +319,6 @@ def _recalled(kept: AllKept, part: Owned | None, event: Assigned | Committed | F
 
 
 def _with_lost(kept: AllKept, lost: Owned) -> AllKept:
-    """Keep the records done in a lost partition."""
     return _with(kept, lost.partition, after_loss(_kept_of(kept, lost.partition), lost.partition, lost.tracker))
 
 
@@ -329,7 +327,6 @@ def _kept_of(kept: AllKept, partition: TopicPartition) -> Kept | None:
 
 
 def _with(kept: AllKept, partition: TopicPartition, of_it: Kept | None) -> AllKept:
-    """Replace the kept offsets of the partition."""
     others = [each for each in kept if each.partition != partition]
     return tuple(sorted(others if of_it is None else (*others, of_it), key=_PARTITION))
 
@@ -340,7 +337,6 @@ def _goes_on(before: Owned, after: Owned | None) -> bool:
 
 
 def _marked(startable: int, at: int, part: Owned) -> int:
-    """Update the bit of this partition."""
     bit = 1 << at
     return startable | bit if part.has_something_to_start else startable & ~bit
 

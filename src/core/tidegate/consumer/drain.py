@@ -1,9 +1,9 @@
 """Decides what happens to the work in flight when a partition is revoked, so that the release is in
 time.
 
-The group waits for the release, but not for ever: it evicts a slow member, which may not commit any
-more. Without any wait, the next owner repeats all work in flight while it still runs here. So a
-revocation has a budget, which three consecutive stages share:
+The group waits for the release, but evicts a member that takes too long. Without any wait, the next
+owner repeats all work in flight while it still runs here. So a revocation has a budget, shared by
+three consecutive stages:
 
     revoked               wait           wait + cancel         total
        |---- WAITING ------|-- CANCELLING --|-- COMMITTING ------|  OVER
@@ -19,14 +19,13 @@ The plan has an action for each record in flight, and the time until it applies:
                           known to end later                             ABANDON
     any                   `wait + cancel` is over                        ABANDON
 
-The caller plans at the revocation and whenever a planned time is over. Planning more often, or
-late, is harmless. Once no awaited work is in flight, the last commit has the rest of the budget.
-Only started records are in flight; queued ones are dropped, because the next owner gets them
-anyway. Partitions revoked together drain in parallel, each with the same budget. A lost partition
-has a budget of 0.
+The caller plans at the revocation and whenever a planned time is over; more often or later is
+harmless. Once no awaited work is in flight, the last commit has the rest of the budget. Queued
+records are dropped, because the next owner gets them anyway. Partitions revoked together drain in
+parallel, each with the same budget. A lost partition has a budget of 0.
 
-Cancelled and abandoned records are not completed, so they are not committed, and the next owner
-starts them again: at least once.
+Cancelled and abandoned records are not committed, and the next owner starts them again: at least
+once.
 
 Laws
     DR1  Each record in flight has exactly one decision, in order of offsets.

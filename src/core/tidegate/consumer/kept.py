@@ -1,11 +1,10 @@
 """Keeps the offsets done in a lost partition, so that they count when the partition returns.
 
 A handler that blocks the event loop for longer than the session gets its member evicted, and all
-commits are refused. After rejoining it would handle the same records, be evicted again, and so on
-for ever. So a consumer keeps the offsets done in a partition that it lost. An offset alone is not
-enough: the topic may have been recreated, with other records at the same offsets. The sender of
-records says which of them are equal to earlier ones in all fields (`Fetched.again`), and only those
-count. The others are handled again, which is always safe.
+commits are refused. After rejoining it would handle the same records and be evicted again, for
+ever. So a consumer keeps the offsets done in a lost partition. The topic may have been recreated
+with other records at the same offsets. So only records that the runtime reports as equal in all
+fields (`Fetched.again`) count. The others are handled again, which is always safe.
 
 Laws
     KE1  An offset is kept exactly if its record was done here when the partition was lost; or if it

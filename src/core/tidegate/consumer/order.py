@@ -371,7 +371,6 @@ def _paged(pages: tuple[_Page, ...], keyed: Sequence[tuple[int, bytes]]) -> tupl
 
 
 def _left(pages: tuple[_Page, ...], gone: Mapping[int, Collection[int]]) -> tuple[_Page, ...]:
-    """Remove these records of each page."""
     for number, these in gone.items():
         at = bisect_left(pages, (number,))
         _, in_sight, offsets, keys = pages[at]

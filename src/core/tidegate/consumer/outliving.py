@@ -93,7 +93,6 @@ def without_ended(outliving: AllOutliving, event: Event) -> AllOutliving:
 
 
 def _left(part: Owned) -> Mapping[Request, int]:
-    """The unanswered parts of each request."""
     return {each.request: each.left for each in part.asked if not isinstance(each.work.request, Handle)}
 
 

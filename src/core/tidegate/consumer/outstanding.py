@@ -147,7 +147,6 @@ def running(asked: Iterable[Asked]) -> int:
 
 
 def _requests(asked: AllAsked, kind: type[T], window: int) -> list[T]:
-    """The requests of this kind about this window."""
     return [request for each in of_window(asked, window) if isinstance(request := each.work.request, kind)]
 
 

@@ -20,18 +20,18 @@ and passes on what changes next:
     commit   commit the position and what is done beyond it       `commits`, `commit_metadata`
     hold     stop fetching where a partition holds up too much    `holding`, `backpressure`
 
-`_start_work` assigns executors last, after all other effects of an event. A consumer can therefore
-share executors among its partitions. A failed record and an unanswered commit are retried after a
-growing delay (`backoff`). The runtime starts the timer and reports that it fired.
+`_start_work` assigns executors last, so that a consumer can share them among its partitions. A
+failed record and an unanswered commit are retried after a growing delay (`backoff`); the runtime
+runs the timer.
 
 A step costs the size of its event plus the path to one page of the tracker. A record with a plain
-handler is one bit in the tracker; only exceptions have an entry (`handling`). Windows cost a scan
-of all windows in flight.
+handler is one bit there; only exceptions have an entry (`handling`). Windows cost a scan of all
+windows in flight.
 
-A final failure has four policies: stop the partition, block the key, dead-letter the record and go
-on, or dead-letter the rest of the key in order too. The two policies about keys need an order.
-User code answers for a failure: it writes the record, or a marker, elsewhere. If it cannot, the
-partition stops.
+A final failure has four policies: stop the partition, block the key, dead-letter the record, or
+dead-letter the rest of its key too, in order. The two policies about keys need an order. User code
+answers for a failure: it writes the record, or a marker, elsewhere. If it cannot, the partition
+stops.
 
 Each assignment has a generation, which nearly all commands and events carry. Events of an older
 generation are ignored: the partition has been assigned again, here or elsewhere.
@@ -428,7 +428,6 @@ class PartitionRules(PartitionSettings):
         return part, (*interrupts, *cancels)
 
     def _given_up(self, part: Owned) -> tuple[Command, ...]:
-        """Cancel all work, and release the partition if the group waits for that."""
         return (*self._cancelled(part), *self._let_go(part))
 
     def _let_go(self, part: Owned) -> tuple[Command, ...]:
@@ -437,7 +436,6 @@ class PartitionRules(PartitionSettings):
         return Cancel(self._timer(part)), Release(part.partition)
 
     def _timer(self, part: Owned) -> StartDrainTimer:
-        """The drain timer of the current stage."""
         during = part.revocation.stage
         return StartDrainTimer(part.partition, part.generation, during, left(self.drain, self._began(during)))
 

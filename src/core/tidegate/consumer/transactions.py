@@ -2,8 +2,8 @@
 or not at all.
 
 Both go into one Kafka transaction (KIP-98). A `read_committed` reader sees neither before the
-commit. A producer that starts under a transactional id fences its predecessor and ends the
-transaction left open. Each consumed partition has its own id, made of group and partition, so a new
+commit. Each consumed partition has its own transactional id, made of group and partition. A
+producer that starts under it fences its predecessor and ends the transaction left open. So a new
 owner fences the former one. The owner runs two programs:
 
     take_over        fence -> read the position                               BEFORE any handling
@@ -11,10 +11,9 @@ owner fences the former one. The owner runs two programs:
                      commits are (P2)
 
 Work finishes out of order, and the metadata of a commit lists records done beyond its position. An
-answer waits for a commit that covers its record, by position or metadata, and goes into that
-transaction (`answers_due`). Records that do not fit into the metadata wait on. A new owner starts
-at the committed state and handles the rest: uncommitted work is repeated, and its answers were
-never visible.
+answer waits for a commit that covers its record, by position or metadata (`answers_due`). A new
+owner starts at the committed state and handles the rest; answers to repeated records were never
+visible.
 
 A transaction that fails or gets no reply is not retried as it is, because one of its requests may
 still arrive in the next transaction (KIP-890). The program fences itself instead. That aborts an

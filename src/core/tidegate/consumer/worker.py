@@ -9,16 +9,14 @@ lets go in this order:
                  each partition drains,       the next owner begins
                  commits, is released         at once
 
-This reducer adds an end to the reducer of a consumer (`tidegate.consumer.consumer`); while it
-works, both behave the same. A partition drains as in a rebalance (`tidegate.consumer.drain`), with
-the same budget and order. The worker therefore ends within the drain budget plus the time to leave,
-whatever user code, sinks and the broker do. A second request stops at once: the worker abandons
-running work and leaves the group.
+While it works, it behaves as the reducer of a consumer (`tidegate.consumer.consumer`). A partition
+drains as in a rebalance (`tidegate.consumer.drain`), with the same budget and order. The worker
+ends within the drain budget plus the time to leave, whatever user code, sinks and the broker do. A
+second request abandons running work and leaves the group at once.
 
 A member may have a static name that outlives its process (Kafka's group.instance.id, KIP-345). A
 new member with a taken name replaces the older one and gets its partitions without a rebalance. The
-older one is fenced; otherwise the two would replace each other for ever. It does not drain, because
-its partitions already belong to the other.
+older one is fenced and does not drain; otherwise the two would replace each other for ever.
 
 Events in between, and their effect:
     a rebalance     the partition drains once and is released once, for both
@@ -228,7 +226,6 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
 
 
 def _together(reports: Sequence[commands.WorkReported]) -> commands.WorkReported:
-    """Merge reports of the same partition, generation and attempt."""
     first, whats = reports[0], [each.what for each in reports if isinstance(each.what, commands.RecordsHandled)]
     done = tuple([offset for each in whats for offset in each.done])
     failed = tuple([offset for each in whats for offset in each.failed])
@@ -413,7 +410,6 @@ class WorkerRules:
 def _in_flight(
     commits: tuple[Commit, ...], events: tuple[commands.Event, ...], asked: tuple[commands.Command, ...]
 ) -> tuple[Commit, ...]:
-    """The commits in flight after these events and commands."""
     for event in events if commits else ():
         commits = _unanswered(commits, event)
     for command in asked:
