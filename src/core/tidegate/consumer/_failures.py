@@ -1,9 +1,9 @@
 """The effects of a failure in a partition: a retry after a delay, an answer by user code, or a
 stop.
 
-A record that failed for good blocks, by the failure policy, all records behind it, the rest of its
-key, or none if user code answers for it. A window with a delivery of its own settles its records
-together, so all of them are blocked.
+By the failure policy, a record that failed for good blocks all records behind it, or the rest of
+its key. It blocks none if user code answers for it. A window with a delivery of its own settles its
+records together, so all of them are blocked.
 """
 
 from __future__ import annotations

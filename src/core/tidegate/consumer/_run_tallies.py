@@ -2,7 +2,7 @@
 
 Rice codes add up, so each stretch of the tracker has a `RunTally` of its runs, for each Rice
 parameter. Adding two neighbours takes one step (a monoid, as in finger trees: Hinze and Paterson
-2006). A `Stretch` keeps the tally of a tree node, so unchanged nodes are not read again (law ME7 of
+2006). A `Stretch` keeps the tally of a tree node. So unchanged nodes are not read again (law ME7 of
 `tidegate.consumer.commit_metadata`). A node whose offsets are all done is one run; its children are
 not kept.
 """

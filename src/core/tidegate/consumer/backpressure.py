@@ -25,8 +25,8 @@ pauses only if no partition may flow but the client must poll to stay a member, 
 without selective polling.
 
 Laws
-    B1  No flapping: the gate closes only at or above `high`, and opens only at or below `low`;
-        between a pause and the next resume the load has crossed from one to the other. The same
+    B1  No flapping: the gate closes only at or above `high`, and opens only at or below `low`.
+        Between a pause and the next resume the load has crossed from one to the other. The same
         holds for each signal of a partition.
     B2  Bounded load: at or above `high` no partition is polled, and each assigned one is paused
         once the plan is applied.

@@ -22,8 +22,8 @@ Settings such as `auto_offset_reset` are for a group without a position. A group
 at the first record left, because only retention or DeleteRecords has removed the records before it.
 So the client never resets a position by itself: it could jump to the end and skip the records left.
 
-The end of a log is the end for readers of all records. A position at a control marker, at a record
-of an aborted transaction, or behind the start of an open one is within the log.
+The end of a log is the end for readers of all records. Positions at control markers, at records of
+aborted transactions, and behind the start of an open one are within the log.
 
 A log loses its end when a lagging replica becomes leader (an unclean election), or when another log
 takes its name. A position may also be beyond the end because a wrong number was committed. The

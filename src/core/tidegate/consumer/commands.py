@@ -4,10 +4,10 @@ A command is an effect that is not awaited. Its result returns as an event, at a
 any order; `event_for` maps one to the other. Each command and event names the partition. Nearly all
 name the generation of the assignment, which identifies outdated ones.
 
-`Work` calls user code. Without windows it contains a `Handle`, whose records are handled one by
-one; a `RecordsHandled` reports those that have ended. With windows, user code arranges a window,
-runs tasks, judges failures and delivers (`tidegate.consumer.fanout`). An exception of user code is
-an event too, `WorkFailed`.
+`Work` calls user code. Without windows it contains a `Handle`. Its records are handled one by one;
+a `RecordsHandled` reports the ended ones. With windows, user code arranges a window, runs tasks,
+judges failures and delivers (`tidegate.consumer.fanout`). An exception of user code is an event
+too, `WorkFailed`.
 
 A `Handle` of several records equals one for each, and so does `RecordsHandled`. The runtime
 therefore tracks records, not commands: an `Interrupt` or `Cancel` groups the records still in work,

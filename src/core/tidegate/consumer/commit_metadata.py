@@ -3,7 +3,7 @@
 Kafka keeps one number per group and partition, so the next owner would repeat all records done
 behind an unfinished one. Beside it, Kafka keeps a string of up to 4,096 characters. It holds the
 rest: a selective acknowledgement (RFC 2018) that survives a restart. The idea comes from
-Confluent's Parallel Consumer; this encoding covers 2.5 to 3.8 times as many offsets where the open
+Confluent's Parallel Consumer. This encoding covers 2.5 to 3.8 times as many offsets where the open
 ones are random, and no fewer where they are regular.
 
     "tg1" | checksum, 40 bits | layout, 2 bits | Rice parameters, 5 bits each | the set, in one of
@@ -23,11 +23,11 @@ optimal for gaps and runs of random length: (x >> k) ones, a zero, and the k low
 random 10 % takes 0.475 bits per offset, of which 0.469 are information. The encoder takes the
 shortest layout and parameters, and tries PERIODIC only above 2^13 bits. A version of tidegate that
 reads only "tg1" ignores "tg2" and repeats its records. No code is all ones, and a bitmap ends with
-a one, so the padding (ones after numbers, zeros after a bitmap) marks the end.
+a one. So the padding (ones after numbers, zeros after a bitmap) marks the end.
 
 Kafka's limit counts UTF-16 units. A unit carries 15 bits with `Alphabet.WIDE` (32,768 letters of
-the Basic Multilingual Plane), and 6 with `Alphabet.ASCII`, for systems before the broker that count
-or require bytes.
+the Basic Multilingual Plane). It carries 6 with `Alphabet.ASCII`, for systems before the broker
+that count or require bytes.
 
 The length is known without the string: `surveyed` keeps sums of runs along the tracker's tree
 (`tidegate.consumer._run_tallies`), and updates only the changed parts.

@@ -9,8 +9,8 @@ out at once, because the next owner waits. A sent position is out of date by at 
     due        the requests to send now, one for each generation; or how long to wait
     held_back  how long the answer to a transaction waits
 
-A position committed in a transaction (`tidegate.consumer.transactions`) shares no request, because
-each partition has its own producer, and a transaction costs the broker more. There the answer waits
+A position committed in a transaction (`tidegate.consumer.transactions`) shares no request. Each
+partition has its own producer, and a transaction costs the broker more. There the answer waits
 instead of the commit. The partition requests its next commit after that answer, with the position
 reached by then.
 

@@ -4,7 +4,7 @@ It receives the number of completed records and the results of commits, and make
 One commit is in flight at a time. It has the position that the tracker allows, with the offsets
 done beyond it as metadata (`tidegate.consumer.commit_metadata`). If no position in the log is
 committed yet, and another owner might begin elsewhere, the first commit is that of the beginning.
-Metadata is made only with a commit, so its size, for which the partition may be held, is that of
+Metadata is made only with a commit. So its size, for which the partition may be held, is that of
 the last commit.
 
 A step costs the path to the head of the tracker; metadata costs what changed since it was last

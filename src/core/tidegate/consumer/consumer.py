@@ -20,7 +20,7 @@ Laws (AS: what a consumer has is its assignment)
     AS3  No executor idles: while fewer than `executors` tasks run, no flowing partition has a
          queued record that may be taken.
     AS4  Partitions do not see each other's events, generations or failures.
-    AS5  Either some partitions are polled and none of them stays paused, or all are held; each
+    AS5  Either some partitions are polled and none of them stays paused, or all are held. Each
          polled one has requested records, and is not held by its own limits.
     AS6  A slot goes to the next partition in turn: the one that freed it gets it only if no other
          can use it.

@@ -29,7 +29,7 @@ once.
 
 Laws
     DR1  Each record in flight has exactly one decision, in order of offsets.
-    DR2  No work is awaited beyond wait + cancel. So the last commit has its time, and a caller that
+    DR2  No work is awaited beyond wait + cancel. So the last commit has its time. A caller that
          follows the plan releases within `total`, whatever user code, estimates and broker do.
     DR3  Work known to end in time is neither cancelled nor abandoned. In time means by `wait` if it
          can be interrupted, and by wait + cancel if not.

@@ -3,8 +3,8 @@ deviate.
 
 A record whose first attempt runs has no entry here: it was taken (`tidegate.consumer.order`), is
 open in the tracker, and is not a deviation. Records deviate if they run at a later attempt, wait
-for one, were interrupted, are answered for, failed for good, or were left to the next owner. A step
-costs the size of its event plus the number of deviations.
+for one, or were interrupted. They also deviate if they are answered for, failed for good, or were
+left to the next owner. A step costs the size of its event plus the number of deviations.
 
     runs -- handled --> done, and removed
      |  ^ .

@@ -12,7 +12,7 @@ A partition may have a `Cause` without stalling, and may stall without one.
 
 Laws
     HE1 A partition is reported as stalled exactly if all snapshots of the given time show the same
-        position and an undone record; the duration counts from the first of them.
+        position and an undone record. The duration counts from the first of them.
     HE2 A further snapshot in between, with the partition unchanged, does not change any later
         report.
     HE3 Missing polls are reported only while the worker works, and after the same time.

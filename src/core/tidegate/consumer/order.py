@@ -8,12 +8,13 @@ records to take next. A taken record is in work until it is settled.
 waiting records need no entry: the open ones from a cursor on wait, and those below it are in work.
 `Lines` is for an order by key: each key has a line of offsets. A record is free if it may be taken:
 the first of its line, or one without a key. Settling a record frees the next of its line. Events
-name records by offset only, so the keys of all records in sight (waiting or in work) are kept, in
+name records by offset only. So the keys of all records in sight (waiting or in work) are kept, in
 pages by offset.
 
 A step of a queue costs the size of its event plus the path to a page of the tracker. A step of
-lines costs an entry per arrived or settled record, and eight bytes per free record, per page of 256
-offsets, and per page of keys (at most 1,021). Dropping waiting records costs all in sight.
+lines costs an entry per arrived or settled record. It also costs eight bytes per free record, per
+page of 256 offsets, and per page of keys (at most 1,021). Dropping waiting records costs all in
+sight.
 
 Laws
     OR1  A record is taken once, and only after it arrived.

@@ -79,13 +79,13 @@ Known not to work
     - A commit whose reply was lost may reach the broker after the next one. The committed position
       then falls (P1) until the next commit, because no broker fences within a generation. Records
       in between are handled again, if at all.
-    - A record of a blocked key stays undone until the partition is assigned again, and the
-      partition takes no more than `limits` allow behind it.
+    - A record of a blocked key stays undone until the partition is assigned again. The partition
+      takes no more than `limits` allow behind it.
     - Records without a key have no order and no rest.
     - The set of blocked and diverted keys is lost with the assignment: the next owner runs the rest
       of a diverted key.
     - Nothing can be parked in a window; a task that asks for it fails.
-    - A window with a delivery of its own settles its records together, so one unanswered failure
+    - A window with a delivery of its own settles its records together. So one unanswered failure
       holds up all of them and the rest of their keys.
     - Stopping at a failure and dropping waiting records cost time in proportion to the records
       waiting in lines of keys.

@@ -15,9 +15,9 @@ answer waits for a commit that covers its record, by position or metadata (`answ
 owner starts at the committed state and handles the rest; answers to repeated records were never
 visible.
 
-A transaction that fails or gets no reply is not retried as it is, because one of its requests may
-still arrive in the next transaction (KIP-890). The program fences itself instead. That aborts an
-open transaction, waits for a commit under way, and voids all earlier requests. Then it reads the
+A transaction that fails or gets no reply is not retried as it is. One of its requests may still
+arrive in the next transaction (KIP-890). The program fences itself instead. That aborts an open
+transaction, waits for a commit under way, and voids all earlier requests. Then it reads the
 position:
 
     the new position          the transaction was committed
@@ -27,7 +27,7 @@ position:
 A fenced owner (`FENCED`) has lost the partition. If the group says otherwise, it takes the
 partition over again. The broker does the fencing, so no generation is needed. aiokafka 0.14 could
 not send one (TxnOffsetCommit v0; KIP-447 came with v3). It also reads committed positions without
-waiting for open transactions (OffsetFetch below v7), so the program reads the position after the
+waiting for open transactions (OffsetFetch below v7). So the program reads the position after the
 fence, never before.
 
 Laws
@@ -49,7 +49,7 @@ Known not to work
       a part of them.
     - aiokafka 0.14 sends answers although the broker refused to add their topic to the transaction.
       If the write permission is revoked and granted again between the two, while the previous
-      transaction is being committed, the broker counts them to that one (KIP-890), and they appear
+      transaction is being committed, the broker counts them to that one (KIP-890). They then appear
       twice: 3 of 3,000 seeded runs with random refusals.
     - Each partition ever consumed costs the broker a producer id until it expires (a week by
       default).

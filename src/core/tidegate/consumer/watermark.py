@@ -1,7 +1,7 @@
 """Tracks delivered and done offsets, and finds the position that is safe to commit.
 
 Kafka keeps one number per group and partition: the position, below which all records are done.
-Records finish out of order, so a consumer that works on several at once tracks those delivered and
+Records finish out of order. So a consumer that works on several at once tracks those delivered and
 those finished, and commits the low watermark. That is TCP's cumulative acknowledgement (RFC 9293,
 3.4), with the selective one beside it (RFC 2018). Offsets have gaps (compaction, transaction
 markers), so "contiguous" refers to delivered records, not to numbers: after 10, 12 and 15, all
