@@ -115,7 +115,7 @@ def replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> Nod
 
 
 def ended(pages: Pages, page: int, bits: int) -> tuple[Pages, int]:
-    """Turn those bits of the page that are open into done ones; returns the tree and their number."""
+    """Turn the open ones of these bits into done ones; returns the tree and their number."""
     path: list[Fork] = []
     node = pages
     while len(node) == FORK_LEN:

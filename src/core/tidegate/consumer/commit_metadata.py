@@ -225,7 +225,7 @@ class IgnoredBecause(Enum):
 @final
 @attrs.frozen
 class MetadataIgnored:
-    """The text was ignored for this reason; begin with this tracker, which has only the position."""
+    """The text was ignored; begin with this tracker, which has only the position."""
 
     reason: IgnoredBecause
     tracker: OffsetTracker

@@ -94,7 +94,7 @@ class Blocked:
 @final
 @attrs.frozen
 class Abandoned:
-    """The watermark waits for ever, for an offset without work; the fields are those of `Blocked`."""
+    """The watermark waits for ever, for an offset without work; fields as in `Blocked`."""
 
     offset: int
     position: int
