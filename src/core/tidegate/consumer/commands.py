@@ -525,9 +525,9 @@ Event: TypeAlias = (
 )
 
 EVENTS: Final = get_args(Event)
+"""The classes of events."""
 OF_ANY_LIFE: Final = (Revoked, Lost, SlotFreed)
 """Events without a generation."""
-"""Their classes."""
 
 
 @final
@@ -651,7 +651,6 @@ def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled | Reco
 
 _REQUESTS: Final = get_args(Request)
 _KINDS: Final = frozenset(EVENTS)
-"""What names no generation."""
 
 
 def check_event(event: Event) -> None:
