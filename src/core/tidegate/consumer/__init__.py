@@ -1,35 +1,36 @@
-"""One partition of a log, and one consumer of a group: what may be committed, what is worked on next, and how it ends.
+"""One consumer of a group and its partitions: what to commit, what to work on next, and how to
+stop.
 
-Read the questions first, then the machines that put the answers together:
-    `watermark`        Up to which offset may be committed, and what beyond it is done?
-    `explanation`      What does it wait for, and what would a crash cost?
-    `commit_metadata`  How does the next owner learn that, in the string that is committed with the position?
-    `beginning`        Where does it begin, once it is known what is committed and how far its log goes?
-    `backpressure`     Pause, resume or go on, and which partitions?
-    `drain`            What becomes of work in flight when a partition is revoked?
-    `fanout`           When is a record, and when is a window, settled?
-    `commands`         The commands of a partition, and its events.
-    `batching`         What is a batch to the windows of a partition?
-    `order`            Which record is next?
-    `handling`         Which handlers run, and which records are out of the ordinary?
-    `outstanding`      What was user code asked for about windows, and has not answered?
-    `windowed`         Which windows are in work?
-    `commits`          Which position is committed now, and with which text?
-    `commit_pacing`    When are the commits of all partitions sent, and which of them together?
-    `holding`          Is the partition held on its own account?
-    `partition_settings`  How much may a partition do at once, in which order, and what follows a failure?
-    `partition_state`  What is known of a partition.
+Read the decisions first, then the machines that combine them:
+    `watermark`        Which offset may be committed, and which beyond it are done.
+    `explanation`      Which record blocks it, and what a crash would cost.
+    `commit_metadata`  The offsets done beyond the position, as a string committed with it.
+    `beginning`        Where a partition begins, by its commit and the range of its log.
+    `backpressure`     When to pause and resume fetching, and for which partitions.
+    `drain`            What happens to work in flight when a partition is revoked.
+    `fanout`           When a record, and when a window, is settled.
+    `commands`         The commands and events of a partition.
+    `batching`         How a handler of batches answers the requests of a window.
+    `order`            Which record is next.
+    `handling`         Which handlers run, and which records deviate.
+    `outstanding`      Unanswered requests to user code about windows.
+    `windowed`         Which windows are in work.
+    `commits`          Which position is committed now, and with which metadata.
+    `commit_pacing`    When the commits of all partitions are sent, and which share a request.
+    `holding`          Whether a partition is held by its own limits.
+    `partition_settings`  Limits, order and failure policy of a partition.
+    `partition_state`  The state of a partition.
     `partition`        One partition, from its assignment to its release.
-    `commit_answers`   What follows from a commit that has failed?
-    `transactions`     How do the position and what handlers answer with come about together?
-    `outliving`        User code that was given up, and has not ended.
-    `kept`             What was done in a partition that was lost counts when it is back, if its records are the same.
+    `commit_answers`   The effect of each kind of commit failure.
+    `transactions`     Exactly once: positions and answers in one transaction.
+    `outliving`        Abandoned user code that has not ended.
+    `kept`             Records done in a lost partition, which count when it returns.
     `consumer`         One consumer: its partitions, executors and gate.
-    `worker`           The machine that runs: a consumer, until it is asked to stop and has left its group.
-    `health`           Does each partition of it move, and if not, why?
+    `worker`           The top machine: a consumer that stops on request and leaves its group.
+    `health`           Which partitions do not move, and why.
 
-So a worker has a consumer, and a consumer has partitions: an event of the one is handed down to the other. The group itself,
-which deals out partitions, is the broker's; `tidegate.sim.group` simulates it.
+A worker has a consumer, and a consumer has partitions; each passes events down to the next. The
+group, which assigns partitions, is the broker's; `tidegate.sim.group` simulates it.
 
-Beside them stand their `laws`, `strategies`, `scenarios` and `specimens`.
+The checks are in `laws`, `strategies`, `scenarios` and `specimens`.
 """

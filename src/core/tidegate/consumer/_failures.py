@@ -1,7 +1,9 @@
-"""What follows in a partition when something has failed: another attempt after a while, an answer by user code, or a stop.
+"""The effects of a failure in a partition: a retry after a delay, an answer by user code, or a
+stop.
 
-A record that has failed for good holds back what the policy says: everything behind it, the rest of its key, or nothing where
-user code answers for it. Where a window has a delivery of its own, its records are settled together, so all of them are stuck.
+By the failure policy, a record that failed for good blocks all records behind it, or the rest of
+its key. It blocks none if user code answers for it. A window with a delivery of its own settles its
+records together, so all of them are blocked.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tidegate.retries.backoff import delay_after
 def apply_failure_policy(
     settings: PartitionSettings, part: Owned, failed: Iterable[DeliverRecords]
 ) -> tuple[Owned, tuple[DeliverRecords, ...]]:
-    """These records have failed for good: what follows for the rest of their keys, and what user code has to answer for."""
+    """Apply the failure policy to these records; returns the requests to answer for them."""
     answers: list[DeliverRecords] = []
     for request in failed:
         match settings.failure_policy:
@@ -47,7 +49,9 @@ def apply_failure_policy(
 
 
 def unsettled_with(settings: PartitionSettings, part: Owned, request: DeliverRecords) -> tuple[int, ...]:
-    """The records that cannot be settled unless these are: with a delivery of its own, all of the window."""
+    """The records that cannot be settled without these: all of the window if it has its own
+    delivery.
+    """
     if not settings.fanout.window_delivery or not isinstance(part.work, Windowed):
         return request.offsets
     windows = part.work.windows
@@ -56,7 +60,7 @@ def unsettled_with(settings: PartitionSettings, part: Owned, request: DeliverRec
 
 
 def stopped_at(part: Owned, failed: tuple[int, ...]) -> Owned:
-    """The failure of these records stands, and only what is before them is still taken."""
+    """The failure of these records is unanswered, so only records before them are still taken."""
     failed = _merged(part.failed, failed)
     return attrs.evolve(part, failed=failed, order=part.order.stopped(failed[0]), phase=Phase.STOPPED)
 
@@ -65,7 +69,7 @@ def _merged(offsets: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({*offsets, *more}))
 
 
-# --- timers -------------------------------------------------------------------------------------------------------------
+# --- timers ---------------------------------------------------------------------------------------
 
 
 def backing_off(part: Owned) -> tuple[Handle | Start, ...]:
@@ -76,7 +80,7 @@ def backing_off(part: Owned) -> tuple[Handle | Start, ...]:
 
 
 def retry_timer(settings: PartitionSettings, part: Owned, start: Handle | Start) -> StartRetryTimer:
-    """The timer until the next attempt at these records or tasks."""
+    """The timer before the next attempt at these records or tasks."""
     if isinstance(start, Handle):
         assert isinstance(part.work, Handling)
         known = part.work.of(start.offsets[0])
@@ -90,12 +94,11 @@ def retry_timer(settings: PartitionSettings, part: Owned, start: Handle | Start)
 
 
 def commit_timer(settings: PartitionSettings, part: Owned, commits: Commits) -> StartRetryTimer:
-    """The timer until the commit is tried again."""
     return backoff_timer(settings, part, None, delay_after(settings.backoff, commits.failures))
 
 
 def backoff_timer(
     settings: PartitionSettings, part: Owned, start: Handle | Start | None, delay: Duration
 ) -> StartRetryTimer:
-    """The timer of this delay, less the jitter."""
+    """The timer of this delay, with the jitter of the settings."""
     return StartRetryTimer(part.partition, part.generation, start, delay, settings.jitter_ppm)

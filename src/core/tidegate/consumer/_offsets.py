@@ -1,4 +1,4 @@
-"""Batches of numbers (offsets, tasks) as they come from outside: checked, and shown in short."""
+"""Batches of numbers (offsets, tasks) from outside: checked, and shown in short."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Run: TypeAlias = tuple[int, int]
 
 
 def check_numbers(batch: object, what: str, most: int) -> None:
-    """Raise Misuse unless it is a tuple of integers, no bools, from 0 to `most`. It may be long, so it is not shown."""
+    """Raise Misuse unless it is a tuple of ints from 0 to `most`. It may be long, so it is not
+    shown.
+    """
     if type(batch) is tuple and len(batch) == 1 and type(batch[0]) is int and 0 <= batch[0] <= most:
         return
     if type(batch) is not tuple or not {*map(type, batch)} <= {int}:
@@ -44,7 +46,7 @@ def batch_of(offsets: Iterable[T]) -> tuple[T, ...]:
 
 
 def check_position(position: int) -> None:
-    """One past a record, so it may be one past the last."""
+    """A position is one past a record, so it may be one past the last."""
     if type(position) is not int or not 0 <= position <= OFFSET_MAX + 1:
         raise not_an_offset(position, OFFSET_MAX + 1)
 

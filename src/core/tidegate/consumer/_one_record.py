@@ -1,9 +1,10 @@
-"""The step that most steps are: a handler has ended well, and the next record takes its place.
+"""The fast path: one handler has ended well, and the next record takes its place.
 
-Handlers that wait end one by one, and each is told by itself. By the stages of a partition (`tidegate.consumer.partition`) that
-is a hundred calls; here it is a tenth of them, for whoever finds that none of the stages has anything to decide: the record
-was in work and does not deviate, a commit is in flight already, a fetch, too, or the partition is held and stays so; and what
-has backed off is not next. Where more is to be decided there is no answer, and the stages give it.
+Handlers usually end one by one, each with its own event. The stages of a partition
+(`tidegate.consumer.partition`) take a hundred calls for it; this takes a tenth. It applies if no
+stage has a decision to make: the record was in work without deviating, a commit is in flight, and a
+fetch is too, or the partition is held and stays held. Work that backed off must not be next. In all
+other cases it returns None, and the stages decide.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _LAST = PAGE - 1
 
 
 def one_done(part: Owned, offset: int, limits: PartitionLimits) -> Owned | None:
-    """The partition after a handler of this record has ended well at its first attempt; None if more follows from that."""
+    """The partition after this record's handler ended well at its first attempt; None if the stages
+    must decide.
+    """
     order, work, commits, holding, tracker = part.order, part.work, part.commits, part.holding, part.tracker
     if (
         part.phase is not Phase.FLOWING
@@ -58,12 +61,16 @@ def one_done(part: Owned, offset: int, limits: PartitionLimits) -> Owned | None:
 
 
 def _stays_held(held: Held, limits: PartitionLimits, undone: int) -> bool:
-    """Whether the span, the only signal that has changed, keeps it held for sure; where nothing is undone, nothing does."""
+    """Whether the span, the only changed signal, surely keeps it held. Without undone records it
+    does not.
+    """
     return undone > (limits.span.low if limits.span is not None and Signal.SPAN in held.by else 0)
 
 
 def one_begun(part: Owned) -> tuple[Owned, Work] | None:
-    """The partition with its next record in work, and the call for it; None if it is not simply the next of the log."""
+    """The partition with its next record in work, and the call for it; None if it is not simply the
+    next of the log.
+    """
     order, work = part.order, part.work
     if (
         type(work) is not Handling

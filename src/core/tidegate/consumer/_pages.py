@@ -1,11 +1,13 @@
-"""The offsets of a tracker as a tree of pages, each with a bitmap for what is open and one for what is done.
+"""The offsets of a tracker as a tree of pages, each with one bitmap of open and one of done
+offsets.
 
-It is a Patricia tree (Morrison 1968; Okasaki and Gill 1998, "Fast mergeable integer maps") of pages of 2,048 numbers. Its
-shape depends on the contents alone, which is law W8 of `tidegate.consumer.watermark`; a change copies the path to its page
-(Driscoll, Sarnak, Sleator and Tarjan 1989), which is W10. The path grows with the logarithm of the number of pages, a stuck
-head included, and never beyond 53 forks, however sparse the numbering. An outstanding offset costs about a byte where the
-numbering is dense, and about 360 bytes where each has a page of its own. Smaller pages have more forks: with 1,024 numbers,
-100,000 done beyond a stuck head take more than twice what a bit set of them does.
+It is a Patricia tree (Morrison 1968; Okasaki and Gill 1998, "Fast mergeable integer maps") of pages
+of 2,048 offsets. Its shape depends on the contents alone (law W8 of `tidegate.consumer.watermark`).
+A change copies the path to its page (W10; Driscoll, Sarnak, Sleator and Tarjan 1989). The path
+grows with the logarithm of the number of pages, and has at most 53 forks, however sparse the
+offsets. An outstanding offset costs about a byte where offsets are dense, and about 360 bytes where
+each has its own page. Smaller pages need more forks: with 1,024 offsets, 100,000 done ones beyond a
+stuck head take more than twice the memory of a bit set.
 """
 
 from __future__ import annotations
@@ -19,40 +21,45 @@ from tidegate.consumer._offsets import OFFSET_MAX, Run, batch_of, not_an_offset
 
 PAGE_BITS: Final = 11
 PAGE: Final = 1 << PAGE_BITS
-"""How many offsets share a leaf of the tree."""
+"""Offsets per leaf of the tree."""
 
 _FULL: Final = (1 << PAGE) - 1
-"""The bits of a page that is done; all such pages share it."""
+"""The bits of a page that is all done; such pages share this integer."""
 
 _LAST: Final = PAGE - 1
 
 _ONES: Final = re.compile("1+")
 
-# Nodes are plain tuples: they are built on the hot path, and compare, hash and share as they are. In both kinds the item
-# at 1 is zero exactly if nothing is open there.
+# Nodes are plain tuples, for speed: tuples compare, hash and share by themselves. In both kinds,
+# item 1 is zero exactly if no offset there is open.
 
 Leaf: TypeAlias = tuple[int, int, int]
-"""(page, open, done): bit i stands for offset 2,048 * page + i. Invariants: open & done == 0 != open | done."""
+"""(page, open, done): bit i is offset 2,048 * page + i. Invariants: open & done == 0 != open |
+done.
+"""
 
 Fork: TypeAlias = "tuple[int, int, int, Leaf | Fork, Leaf | Fork]"
-"""(middle, how many are open, how many are tracked, the pages below the middle, the pages from it on).
+"""(middle, open count, tracked count, the pages below the middle, the pages from it on).
 
-Invariant: with b as the lowest bit set in `middle`, the pages lie in [middle - b, middle) and [middle, middle + b).
+Invariant: with b as the lowest set bit of `middle`, the pages lie in [middle - b, middle) and
+[middle, middle + b).
 """
 
 Node: TypeAlias = "Leaf | Fork"
 Pages: TypeAlias = "tuple[()] | Node"
 
 FORK_LEN: Final = 5
-"""How many items a fork has. A leaf has three and an empty tree none, so the length tells a fork from both, for a checker
-of types, too; loops down the tree compare it in place, for a call would take longer than the step does."""
+"""The length of a fork. A leaf has three items and an empty tree none, so the length identifies a
+fork, also for type checkers. Loops compare it in place, because a call would take longer than the
+step.
+"""
 
 
-# --- batches ----------------------------------------------------------------------------------------------------------
+# --- batches --------------------------------------------------------------------------------------
 
 
 def paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
-    """The batch as (page, bits), pages in order, without what is below the floor."""
+    """The batch as (page, bits), in order of pages, without offsets below the floor."""
     batch = offsets if isinstance(offsets, tuple) else batch_of(offsets)
     if len(batch) == 1:
         offset = batch[0]
@@ -60,9 +67,9 @@ def paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
             return ((offset >> PAGE_BITS, 1 << (offset & _LAST)),)
     try:
         total, ordered = sum(batch), sorted(batch)
-    except (TypeError, ArithmeticError):  # a decimal that is not a number
+    except (TypeError, ArithmeticError):  # a decimal NaN
         raise not_an_offset(batch, OFFSET_MAX) from None
-    # A float anywhere makes a float of the sum, and a bool is below 2: this way most batches need no look at each type.
+    # a float makes the sum a float, and a bool is below 2, so most batches need no check per item
     if type(total) is not int or (ordered and ordered[0] < 2 and bool in map(type, batch)):
         raise not_an_offset(next(offset for offset in batch if type(offset) is not int), OFFSET_MAX)
     if len({*ordered}) < len(ordered):
@@ -76,7 +83,7 @@ def paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
         page = first >> PAGE_BITS
         end = bisect_left(ordered, (page + 1) << PAGE_BITS, start)
         last = ordered[end - 1]
-        if last - first == end - 1 - start:  # a run, as most batches are: ones from the first to the last
+        if last - first == end - 1 - start:  # a run, as most batches are: set all bits from first to last
             bits = (2 << (last & _LAST)) - (1 << (first & _LAST))
         else:
             bits = 0
@@ -87,18 +94,16 @@ def paged(offsets: Iterable[int], floor: int) -> Sequence[tuple[int, int]]:
     return pages
 
 
-# --- the tree -----------------------------------------------------------------------------------------------------------
+# --- the tree -------------------------------------------------------------------------------------
 
 
 def bits_at(pages: Pages, page: int) -> tuple[int, int]:
-    """What is open and what is done in the page."""
     while len(pages) == FORK_LEN:
         pages = pages[3] if page < pages[0] else pages[4]
     return (pages[1], pages[2]) if pages and pages[0] == page else (0, 0)
 
 
 def replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> Node:
-    """The tree with the leaf in the place of the one of the same page."""
     if len(pages) != FORK_LEN:
         return leaf
     middle, open_count, tracked_count, low, high = pages
@@ -110,7 +115,7 @@ def replaced(pages: Pages, leaf: Leaf, more_open: int, more_tracked: int) -> Nod
 
 
 def ended(pages: Pages, page: int, bits: int) -> tuple[Pages, int]:
-    """The tree in which those of these bits of the page that were open are done, and how many these were."""
+    """Turn the open ones of these bits into done ones; returns the tree and their number."""
     path: list[Fork] = []
     node = pages
     while len(node) == FORK_LEN:
@@ -132,16 +137,15 @@ def ended(pages: Pages, page: int, bits: int) -> tuple[Pages, int]:
 
 
 def inserted(pages: Pages, leaf: Leaf) -> Node:
-    """The tree with one more leaf, of a page that it does not have."""
     if not pages:
         return leaf
     page, key = leaf[0], pages[0]
-    # key ^ (key - 1) has the lowest bit of the middle set, and all below it: a page that differs from the middle in no
-    # higher bit lies in the range of this fork.
+    # key ^ (key - 1) is the lowest bit of the middle and all below it. A page that differs from the
+    # middle in no higher bit lies in the range of this fork.
     if len(pages) == FORK_LEN and page ^ key <= key ^ (key - 1):
         _, _, _, low, high = pages
         return _fork(key, inserted(low, leaf), high) if page < key else _fork(key, low, inserted(high, leaf))
-    # The two differ first in this bit; the middle between them is what they share above it, and that bit.
+    # the new middle: the bits that both share, and the first bit in which they differ
     middle = max(page, key) & -(1 << (page ^ key).bit_length() - 1)
     return _fork(middle, leaf, pages) if page < key else _fork(middle, pages, leaf)
 
@@ -151,7 +155,9 @@ def _fork(middle: int, low: Node, high: Node) -> Fork:
 
 
 def from_on(pages: Node, position: int) -> tuple[Pages, int]:
-    """The tree without what is below the position, where nothing is open; and how many offsets that was."""
+    """Drop the offsets below the position, of which none is open; returns the tree and their
+    number.
+    """
     page = position >> PAGE_BITS
     if len(pages) == FORK_LEN:
         middle, open_count, tracked_count, low, high = pages
@@ -170,7 +176,7 @@ def from_on(pages: Node, position: int) -> tuple[Pages, int]:
 
 
 def done_within(pages: Pages, start: int, stop: int) -> Pages:
-    """The tree of what is done from `start` on and below `stop`."""
+    """The tree of the done offsets with `start` <= offset < `stop`."""
     if len(pages) == FORK_LEN:
         middle, _, _, low, high = pages
         first, last = done_within(low, start, stop), done_within(high, start, stop)
@@ -183,15 +189,15 @@ def done_within(pages: Pages, start: int, stop: int) -> Pages:
 
 
 def within(page: int, bits: int, start: int, stop: int) -> int:
-    """Those bits of the page that stand for offsets from `start` on and below `stop`."""
+    """The bits of the page for offsets with `start` <= offset < `stop`."""
     first, last = start - (page << PAGE_BITS), stop - (page << PAGE_BITS)
-    if first > 0:  # beyond the page, nothing is left
+    if first > 0:  # beyond the page, no bit remains
         bits = bits >> first << first
     return bits & ((1 << max(0, last)) - 1) if last <= _LAST else bits
 
 
 def tracked_from(pages: Node, position: int) -> int:
-    """How many offsets are tracked from the position on."""
+    """The number of tracked offsets from the position on."""
     beyond = 0
     while len(pages) == FORK_LEN:
         middle, _, _, low, high = pages
@@ -205,7 +211,9 @@ def tracked_from(pages: Node, position: int) -> int:
 
 
 def done_below(pages: Node, position: int) -> int | None:
-    """One past the highest tracked offset below the position, under which nothing is open; None without one."""
+    """One past the highest tracked offset below the position, with no open one under it; None
+    without one.
+    """
     behind: Pages = ()
     while len(pages) == FORK_LEN:
         middle, _, _, low, high = pages
@@ -221,7 +229,7 @@ def done_below(pages: Node, position: int) -> int | None:
 
 
 def is_done_from(pages: Pages, position: int) -> bool:
-    """Whether anything is done from the position on."""
+    """Whether an offset from the position on is done."""
     while len(pages) == FORK_LEN:
         middle, _, _, low, high = pages
         if position >> PAGE_BITS >= middle:
@@ -252,12 +260,11 @@ def count_tracked(pages: Node) -> int:
 
 
 def runs_of(pages: Pages) -> Iterator[Run]:
-    """The done offsets, as runs that are as long as can be."""
     start = stop = 0
     for page, _, done in leaves(pages):
         for run in _ONES.finditer(f"{done:b}"[::-1]):  # reversed, so that character i is bit i
             first = (page << PAGE_BITS) + run.start()
-            if first != stop:  # else it goes on with the run at the end of the page before
+            if first != stop:  # else it continues the run at the end of the previous page
                 if stop:
                     yield start, stop
                 start = first
@@ -275,7 +282,7 @@ def leaves(pages: Pages) -> Iterator[Leaf]:
 
 
 def first_open(pages: Pages, position: int, most: int) -> list[int]:
-    """The lowest open offsets from the position on, at most so many."""
+    """The lowest open offsets from the position on, at most `most`."""
     found: list[int] = []
     for page, bits in _open_from(pages, position):
         found += offsets_in(page, bits)[: most - len(found)]
@@ -285,7 +292,9 @@ def first_open(pages: Pages, position: int, most: int) -> list[int]:
 
 
 def first_run(pages: Pages, position: int) -> Run:
-    """The lowest open offset from the position on, and one past those of its page that follow without a gap."""
+    """The lowest open offset from the position on, and one past those of its page that follow
+    without a gap.
+    """
     page, bits = next(_open_from(pages, position))
     lowest = (bits & -bits).bit_length() - 1
     run = bits >> lowest
@@ -294,7 +303,6 @@ def first_run(pages: Pages, position: int) -> Run:
 
 
 def _open_from(pages: Pages, position: int) -> Iterator[tuple[int, int]]:
-    """Pages with what is open in them from the position on."""
     behind = [pages]
     while behind:
         node = behind.pop()

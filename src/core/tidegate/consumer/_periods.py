@@ -1,8 +1,9 @@
-"""What is done where it repeats: a period, and where it does not hold.
+"""Encodes done offsets that repeat: a period, and the offsets at which it does not hold.
 
-A blocked key among ten that come in turn leaves each tenth offset open. Codes of runs and gaps spend bits on each of them;
-here only what differs from the offset one period before is told. What lies before the beginning is done, so the first
-period differs where it is open. Bits are in big integers, bit i for offset i, so a million of them take a few milliseconds.
+If one of ten keys is blocked and the keys alternate, every tenth offset is open. Codes of runs and
+gaps spend bits on each of them; this code stores only differences from the offset one period
+earlier. Offsets before the beginning count as done, so the first period differs at its open
+offsets. Bits are in big integers, bit i for offset i, so a million of them take a few milliseconds.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from tidegate.consumer._pages import PAGE, PAGE_BITS, Pages, done_within, leaves
 
 PERIOD_BITS: Final = 12
 WINDOW: Final = 1 << PERIOD_BITS
-"""The period is looked for in so many offsets from the beginning, so it is the same for whatever part is written."""
+"""The period is searched in this many offsets from the beginning, so it is the same for every part
+that is written.
+"""
 SPAN_MAX: Final = 1 << 20
-"""Of a longer stretch nothing is made or read this way: its bits would be too many to look at."""
+"""A longer stretch is neither written nor read this way, because it has too many bits."""
 
 _BLOCK: Final = 64
 _BLOCKS: Final = 8
@@ -26,7 +29,7 @@ _EDGE: Final = re.compile("10")
 
 
 def bits_between(pages: Pages, start: int, stop: int) -> int:
-    """What is done from `start` on and below `stop`, bit 0 for `start`."""
+    """The done offsets with `start` <= offset < `stop`; bit 0 is `start`."""
     first = start >> PAGE_BITS
     room = bytearray(((stop - 1 >> PAGE_BITS) - first + 1) * PAGE // 8)
     for page, _, done in leaves(done_within(pages, start, stop)):
@@ -36,9 +39,10 @@ def bits_between(pages: Pages, start: int, stop: int) -> int:
 
 
 def period_of(window: int) -> int | None:
-    """The best of some periods that a `WINDOW` shows: how far it is from an edge to the next place that looks alike.
+    """The best of some periods in a `WINDOW`: the distances from an edge to the next place with the
+    same bits.
 
-    None where it holds so seldom that gaps or runs are no more numbers.
+    None if differences would be no fewer than gaps or runs.
     """
     within = _ones(WINDOW)
     text = f"{window:0{WINDOW}b}"[::-1]
@@ -49,22 +53,24 @@ def period_of(window: int) -> int | None:
         return None
     period = min(differing, key=lambda each: (differing[each].bit_count(), each))
     numbers = min(window.bit_count(), WINDOW - window.bit_count(), (_differing(window, 1) & within).bit_count())
-    later = (differing[period] >> period).bit_count()  # the first period is told once, however often it is repeated
+    later = (differing[period] >> period).bit_count()  # the first period is stored once
     return period if later * WINDOW < numbers * (WINDOW - period) else None
 
 
 def differences(bits: int, span: int, period: int) -> list[int]:
-    """How many bits lie before each that differs from the one a period before, and after the last such."""
+    """The number of bits before each one that differs from the bit a period earlier, and after the
+    last.
+    """
     differing = _differing(bits, period) & _ones(span)
     return [*map(len, f"{differing:0{span}b}"[::-1].split("1"))]
 
 
 def repeated(gaps: Sequence[int], period: int) -> str:
-    """The bits of which these are the `differences`, a character for each."""
+    """The bits with these `differences`, one character each."""
     text = "1".join("0" * gap for gap in gaps)
     within = _ones(len(text))
     bits = (int(text[::-1] or "0", 2) ^ _ones(period)) & within
-    while period < len(text):  # each bit is the sum of all that differ, one period apart: the sums double
+    while period < len(text):  # each bit is the XOR of all differences one period apart: doubling
         bits, period = (bits ^ bits << period) & within, 2 * period
     return f"{bits:0{len(text)}b}"[::-1]
 

@@ -1,7 +1,7 @@
-"""The work stage of a partition where each record has a handler and no more (`tidegate.consumer.handling`).
+"""The work stage of a partition with plain handlers (`tidegate.consumer.handling`).
 
-User code reports what has ended; a record that has failed is tried again later, or the policy says what follows. Each function
-answers the partition afterwards and commands, or None where the report changes nothing.
+User code reports ended records. A failed record is retried later, or the failure policy applies.
+Each function returns the partition and commands, or None where the report changes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def apply_record_report(
     what: FanoutEvent | RecordsHandled | RecordsParked,
     ended: Request | None,
 ) -> Worked | None:
-    """Handlers have ended, well or badly, or user code has answered for a record."""
+    """Handlers have ended, or user code has answered for a record."""
     if isinstance(what, RecordsHandled) and (ended is None or isinstance(ended, Handle)):
         return _handled(settings, part, work, what, ended)
     if isinstance(what, RecordsParked):
@@ -59,7 +59,9 @@ def apply_record_report(
 
 
 def fail_record_request(settings: PartitionSettings, part: Owned, work: Handling, request: Request) -> Worked | None:
-    """User code has raised at this: a failure like others, but once it is revoked it is left to the next owner."""
+    """User code has raised: an ordinary failure, but after the revocation it is left to the next
+    owner.
+    """
     if isinstance(request, Handle):
         return _handled(settings, part, work, RecordsHandled((), request.offsets, request.attempt), None)
     asked = _answered_for(work, request)
@@ -69,7 +71,7 @@ def fail_record_request(settings: PartitionSettings, part: Owned, work: Handling
 def start_handlers(
     settings: PartitionSettings, part: Owned, work: Handling, room: int
 ) -> tuple[Owned, Sequence[Command]]:
-    """First what is tried again, then what is next."""
+    """Start retries first, then the next records."""
     begun: list[Command] = []
     order = part.order
     if work.ready and work.running < room:
@@ -92,7 +94,6 @@ def start_handlers(
 def _handled(
     settings: PartitionSettings, part: Owned, work: Handling, what: RecordsHandled, ended: Handle | None
 ) -> Worked | None:
-    """Handlers have ended, well or badly."""
     order, tracker = part.order, part.tracker
     done, failed = work.ended_of(order, tracker, what.done, what.attempt), what.failed
     notes: tuple[Command, ...] = ()
@@ -125,7 +126,6 @@ def _handled(
 
 
 def _after_failure(settings: PartitionSettings, phase: Phase, attempt: int) -> tuple[RecordPhase, int]:
-    """What becomes of records that have failed at this attempt, and which attempt is next."""
     if phase is Phase.DRAINING:
         return RecordPhase.LEFT, attempt
     if attempt <= settings.fanout.retries_max:
@@ -137,7 +137,6 @@ def _after_failure(settings: PartitionSettings, phase: Phase, attempt: int) -> t
 def _parked(
     settings: PartitionSettings, part: Owned, work: Handling, what: RecordsParked, ended: Request | None
 ) -> Worked | None:
-    """Handlers have ended, and are to be called again."""
     offsets = sorted(work.running_of(part.order, part.tracker, what.offsets, what.attempt))
     timers: tuple[Command, ...] = ()
     if offsets and part.phase is Phase.DRAINING:
@@ -147,7 +146,7 @@ def _parked(
     part = part.evolve(work=work)
     if part.phase is not Phase.DRAINING:
         timers = tuple([_failures.retry_timer(settings, part, Handle((each,), what.attempt)) for each in offsets])
-    if isinstance(ended, Handle):  # what else it was asked for has failed
+    if isinstance(ended, Handle):  # P14: the unreported rest has failed
         rest = _handled(settings, part, work, RecordsHandled(attempt=ended.attempt), ended)
         if rest is not None:
             part, commands = rest
@@ -156,7 +155,7 @@ def _parked(
 
 
 def _unanswerable(part: Owned, work: Handling, offset: int) -> Owned:
-    """User code could not answer for the record, and nothing else can."""
+    """User code failed to answer for the record, so the partition stops at it."""
     is_left = part.phase is Phase.DRAINING
     entry = Deviation(offset, RecordPhase.LEFT if is_left else RecordPhase.FAILED)
     part = part.evolve(work=work.changed({offset: entry}))
@@ -164,7 +163,7 @@ def _unanswerable(part: Owned, work: Handling, offset: int) -> Owned:
 
 
 def _answered_for(work: Handling, request: Request | None) -> int | None:
-    """The record that user code is asked to answer for by this request."""
+    """The record that user code must answer for by this request."""
     if not isinstance(request, DeliverRecords) or request.window not in request.offsets:
         return None
     known = work.of(request.window)
@@ -172,7 +171,7 @@ def _answered_for(work: Handling, request: Request | None) -> int | None:
 
 
 def _rest(what: RecordsHandled, ended: Handle | None) -> tuple[int, ...]:
-    """The records of what has ended that were not reported; at another attempt, no handler was asked for them."""
+    """The unreported records of an ended request; at another attempt no handler ran for them."""
     if ended is None or ended.attempt != what.attempt or ended.offsets == what.done:
         return ()
     known = {*what.done, *what.failed}
@@ -180,7 +179,6 @@ def _rest(what: RecordsHandled, ended: Handle | None) -> tuple[int, ...]:
 
 
 def _handle(settings: PartitionSettings, part: Owned, offsets: Sequence[int], attempt: int) -> list[Command]:
-    """Commands to handle these records."""
     size = settings.batch_max
     if len(offsets) <= size:
         return [Work(part.partition, part.generation, Handle(tuple(offsets), attempt), tuple(offsets))]
@@ -189,7 +187,9 @@ def _handle(settings: PartitionSettings, part: Owned, offsets: Sequence[int], at
 
 
 def _worked(part: Owned, tracker: OffsetTracker, order: Order, work: Handling, commits: Commits) -> Owned:
-    """The partition with these: by position, for each report makes one, and `Owned.evolve` takes twice as long."""
+    """A changed partition, built by position: each report needs one, and `Owned.evolve` takes twice
+    as long.
+    """
     return Owned(
         part.partition, part.generation, part.phase, tracker, order, work, part.failed, commits, part.holding,
         part.revocation,

@@ -1,9 +1,10 @@
-"""How many bits the runs of a tracker take in Rice code, summed along the tracker's tree.
+"""Sums, along the tracker's tree, how many bits its runs take in Rice code.
 
-Rice codes are sums, so a stretch of the tracker has a `RunTally` of its runs, for each Rice parameter; two neighbours are
-added in one step (a monoid, as in finger trees: Hinze and Paterson 2006). A `Stretch` keeps the tally of a node of the
-tracker's tree, so that what has not changed is not looked at again (law ME7 of `tidegate.consumer.commit_metadata`). Where all
-is done below a node it is one run, told by its ends; nothing is kept of what is below.
+Rice codes add up, so each stretch of the tracker has a `RunTally` of its runs, for each Rice
+parameter. Adding two neighbours takes one step (a monoid, as in finger trees: Hinze and Paterson
+2006). A `Stretch` keeps the tally of a tree node. So unchanged nodes are not read again (law ME7 of
+`tidegate.consumer.commit_metadata`). A node whose offsets are all done is one run; its children are
+not kept.
 """
 
 from __future__ import annotations
@@ -20,25 +21,26 @@ RICE: Final = 32
 """Rice parameters are below this."""
 
 LANE: Final = 64
-"""Bits of a lane: a sum of lengths in one log is below 2**63, so no lane ever carries into the next."""
+"""Bits of a lane. All lengths in one log sum to less than 2**63, so no lane carries into the next.
+"""
 _MASK: Final = (1 << LANE) - 1
 
 NOTHING: Final[Node] = (0, 0, 0)
-"""A page in which nothing is done."""
+"""A page without done offsets."""
 
 
 @final
 @attrs.frozen
 class RunTally:
-    """What a stretch of a tracker adds to the size of the text, whatever the layout and the parameters.
+    """The sums of a stretch, from which the size of the text follows for each layout and parameter.
 
     Attributes:
         first: The first run of done offsets.
-        last: The last such.
-        runs: How many there are.
-        done: How many offsets are done.
-        done_sums: The `sums` of how long the runs are.
-        open_sums: The `sums` of how far they are apart.
+        last: The last run.
+        runs: The number of runs.
+        done: The number of done offsets.
+        done_sums: The `sums` of the lengths of the runs.
+        open_sums: The `sums` of the gaps between them.
     """
 
     first: Run
@@ -64,20 +66,23 @@ class RunTally:
 @final
 @attrs.frozen
 class Stretch:
-    """What was found out about one node of a tracker's tree, and about the two below it if it is a fork in which not all is done."""
+    """The tally of one node of a tracker's tree, and its two children if it is a fork with open
+    offsets.
+    """
 
     pages: Node
     tally: RunTally | None
     parts: tuple[Stretch, ...] = ()
 
 
-# --- sums -------------------------------------------------------------------------------------------------------------
+# --- sums -----------------------------------------------------------------------------------------
 
 
 def rice(count: int, lanes: int, first: int = 0) -> tuple[int, int]:
-    """How many bits that many numbers take with the best parameter, and that parameter.
+    """The size of this many numbers in bits with the best parameter, and that parameter.
 
-    `lanes` has the sums of all but the first. From the parameter on for which all sums are zero, codes only grow.
+    `lanes` has the sums of all but the first. From the parameter at which all sums are zero, codes
+    only grow.
     """
     tried = min(RICE, max(lanes.bit_length() // (2 * LANE), first.bit_length()) + 1)
     return min((count * (k + 1) + (lanes >> 2 * LANE * k & _MASK) + (first >> k), k) for k in range(tried))
@@ -88,10 +93,11 @@ def length_of(run: Run) -> int:
 
 
 def sums(number: int) -> int:
-    """For each Rice parameter k, `number >> k` and `number - 1 >> k`, in lanes: so one addition adds them all.
+    """For each Rice parameter k, `number >> k` and `number - 1 >> k` in lanes, so one addition adds
+    them all.
 
-    From the lowest bits up, k = 0 has the first two lanes; all shifted down by one lane, those of `number - 1` stand where
-    those of `number` stood.
+    The lanes of k = 0 are the lowest two. Shifted down by one lane, the values of `number - 1`
+    replace those of `number`.
     """
     return SHORT[number] if number < len(SHORT) else _laned(number)
 
@@ -102,14 +108,14 @@ def _laned(number: int) -> int:
 
 
 SHORT: Final = (0, *map(_laned, range(1, PAGE // 2 + 1)))
-"""The sums of nearly all that a page may have: only one of its runs, or gaps, can be longer."""
+"""The sums of nearly all lengths in a page: only one of its runs or gaps can be longer."""
 
 
-# --- the tree of stretches ----------------------------------------------------------------------------------------------
+# --- the tree of stretches ------------------------------------------------------------------------
 
 
 def stretch_of(pages: Node, before: Stretch | None) -> Stretch:
-    """The stretch of a node; what `before` knows of it, or of what is below it, is taken from there."""
+    """The stretch of a node, reusing what `before` knows of it or its children."""
     while before is not None and before.pages is not pages and _width(before.pages) > _width(pages):
         low, high = parts_of(before)
         before = low if pages[0] < before.pages[0] else high
@@ -126,14 +132,16 @@ def stretch_of(pages: Node, before: Stretch | None) -> Stretch:
 
 
 def parts_of(stretch: Stretch) -> tuple[Stretch, ...]:
-    """The two below it, if it is of a fork."""
+    """The two children of a fork."""
     if stretch.parts or len(stretch.pages) != FORK_LEN:
         return stretch.parts
     return stretch_of(stretch.pages[3], None), stretch_of(stretch.pages[4], None)
 
 
 def _width(pages: Node) -> int:
-    """Of two nodes, one above the other, the upper one is wider: so many pages lie at most on either side of the middle of a fork."""
+    """The most pages on either side of a fork's middle; of two nodes, one above the other, the
+    upper is wider.
+    """
     return pages[0] & -pages[0] if len(pages) == FORK_LEN else 0
 
 
@@ -145,7 +153,7 @@ def tally_of(page: int, done: int) -> RunTally | None:
     if not done:
         return None
     start, stop = page * PAGE + (done & -done).bit_length() - 1, page * PAGE + done.bit_length()
-    bits = f"{done:b}".rstrip("0")  # the highest offset comes first
+    bits = f"{done:b}".rstrip("0")  # the highest offset is first
     runs, gaps = bits.split("0"), bits.split("1")  # some of them empty
     first, last = (start, start + len(runs[-1])), (stop - len(runs[0]), stop)
     count = (done & ~(done << 1)).bit_count()  # a run begins at a one with a zero below it
@@ -153,7 +161,7 @@ def tally_of(page: int, done: int) -> RunTally | None:
 
 
 def _sums_of(parts: list[str]) -> int:
-    """The sums of how long they are; few lengths are many, and many parts are empty."""
+    """The sums of the lengths; equal lengths are grouped, and empty parts ignored."""
     return sum(count * sums(len(part)) for part, count in Counter(filter(None, parts)).items())
 
 
@@ -162,7 +170,7 @@ def sum_of(one: RunTally | None, behind: RunTally | None) -> RunTally | None:
 
 
 def tally_from(stretch: Stretch, position: int) -> RunTally | None:
-    """The tally of what is done from the position on."""
+    """The tally of the done offsets from the position on."""
     at = position - stretch.pages[0] * PAGE
     if stretch.tally is not None and position <= stretch.tally.first[0]:
         return stretch.tally

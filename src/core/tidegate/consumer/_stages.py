@@ -1,4 +1,6 @@
-"""What the stages of a partition ask of a tracker for each record: nothing is checked here, for an event is checked once."""
+"""The tracker functions that the stages of a partition call per record, without checks: an event is
+checked once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _LAST: Final = PAGE - 1
 
 
 def came(tracker: OffsetTracker, offsets: tuple[int, ...]) -> tuple[OffsetTracker, tuple[int, ...]]:
-    """The tracker after these were delivered, and those of them that this has opened, in order."""
+    """The tracker after a delivery, and the offsets that it opened, in order."""
     pages, last = tracker.pages, tracker.frontier
     new: list[int] = []
     for page, bits in _paged(offsets, tracker.floor):
@@ -44,7 +46,7 @@ def came(tracker: OffsetTracker, offsets: tuple[int, ...]) -> tuple[OffsetTracke
 
 
 def _paged(offsets: tuple[int, ...], floor: int) -> Sequence[tuple[int, int]]:
-    """Page by page; mostly they are a run in one page, in order, which is seen at once."""
+    """The batch by pages; the usual batch, a run within one page, is detected at once."""
     if offsets and floor <= offsets[0] and offsets[0] >> PAGE_BITS == offsets[-1] >> PAGE_BITS:
         first, last = offsets[0], offsets[-1]
         if last - first == len(offsets) - 1 and offsets == (*range(first, last + 1),):
@@ -53,7 +55,7 @@ def _paged(offsets: tuple[int, ...], floor: int) -> Sequence[tuple[int, int]]:
 
 
 def settled(tracker: OffsetTracker, offsets: tuple[int, ...]) -> tuple[OffsetTracker, int]:
-    """The tracker after work on these was finished, and how many of them were open."""
+    """The tracker after these were completed, and how many of them were open."""
     pages, count = tracker.pages, 0
     if len(offsets) == 1:
         pages, count = ended(pages, offsets[0] >> PAGE_BITS, 1 << (offsets[0] & _LAST))
@@ -65,10 +67,12 @@ def settled(tracker: OffsetTracker, offsets: tuple[int, ...]) -> tuple[OffsetTra
 
 
 def next_open(tracker: OffsetTracker, position: int, most: int) -> tuple[int, ...]:
-    """The lowest open offsets from the position on, at most so many, in order."""
+    """The lowest open offsets from the position on, at most `most`, in order."""
     return tuple(first_open(tracker.pages, position, most))
 
 
 def next_run(tracker: OffsetTracker, position: int) -> Run:
-    """The lowest open offset from the position on, which there is, and one past some that follow it without a gap."""
+    """The lowest open offset from the position on, which must exist, and one past some that follow
+    it without a gap.
+    """
     return first_run(tracker.pages, position)

@@ -1,8 +1,10 @@
-"""Maps by keys as values: two levels of tuples, so that a change copies one short page and the list of pages.
+"""Persistent maps with bytes as keys: two levels of tuples, so a change copies one short page and
+the list of pages.
 
-A page has the entries whose keys share a number, in order of their keys; pages are in order of their numbers, and none is
-empty. So two tables are equal exactly if their entries are. A change of one entry costs its page and eight bytes for each
-page, of which there are at most 1,021; a change of many costs their pages, and a look at each page.
+A page has the entries whose keys share a hash number, in order of keys. Pages are in order of
+numbers, and none is empty, so equal entries give equal tables. Changing one entry costs its page
+and eight bytes for each page, of which there are at most 1,021. Changing many costs their pages,
+and a pass over all pages.
 """
 
 from __future__ import annotations
@@ -24,11 +26,10 @@ _KEY: Final = itemgetter(0)
 _ENTRIES: Final = itemgetter(1)
 _PAGES: Final = 1021
 _FEW: Final = 8
-"""So many changes are made one by one."""
+"""Up to this many changes are made one by one."""
 
 
 def found(table: Table[V], key: bytes) -> V | None:
-    """What the table has for the key."""
     number = crc32(key) % _PAGES
     at = bisect_left(table, (number,))
     if at < len(table) and table[at][0] == number:
@@ -39,12 +40,12 @@ def found(table: Table[V], key: bytes) -> V | None:
 
 
 def finder(table: Table[V], many: int) -> Callable[[bytes], V | None]:
-    """As `found`, for so many keys."""
+    """As `found`, for this many keys."""
     return dict(entries(table)).get if many * _FEW > len(table) else partial(found, table)
 
 
 def changed(table: Table[V], changes: Mapping[bytes, V | None]) -> Table[V]:
-    """The table with these entries, and without those that are None."""
+    """The table with these entries; None removes one."""
     if len(changes) <= _FEW:
         for key, value in changes.items():
             table = _with(table, key, value)
@@ -60,7 +61,6 @@ def changed(table: Table[V], changes: Mapping[bytes, V | None]) -> Table[V]:
 
 
 def entries(table: Table[V]) -> Iterator[tuple[bytes, V]]:
-    """All entries, page by page."""
     return chain.from_iterable(map(_ENTRIES, table))
 
 

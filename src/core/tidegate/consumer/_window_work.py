@@ -1,6 +1,7 @@
-"""The work stage of a partition where user code arranges windows, judges failures or delivers (`tidegate.consumer.windowed`).
+"""The work stage of a partition whose user code arranges windows, judges failures or delivers
+(`tidegate.consumer.windowed`).
 
-Each function answers the partition afterwards and commands, or None where the report changes nothing.
+Each function returns the partition and commands, or None where the report changes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def apply_window_report(
     what: FanoutEvent | RecordsHandled | RecordsParked,
     ended: Request | None,
 ) -> Worked | None:
-    """What was asked for is followed; what has ended without an answer has failed."""
+    """Apply answers to requests; the unanswered rest of an ended request has failed."""
     named = None if isinstance(what, RecordsHandled | RecordsParked) else answer(work.asked, what)
     followed = None if named is None else _followed(settings, part, work, named)
     part, commands = followed or (part, ())
@@ -38,7 +39,9 @@ def apply_window_report(
 
 
 def fail_window_request(settings: PartitionSettings, part: Owned, work: Windowed, request: Request) -> Worked | None:
-    """User code could not do this: a failure like others, but once it is revoked it is left to the next owner."""
+    """User code failed at this: an ordinary failure, but after the revocation it is left to the
+    next owner.
+    """
     asked = next((each for each in work.asked if each.work.request == request), None)
     if asked is None:
         return None
@@ -49,12 +52,12 @@ def fail_window_request(settings: PartitionSettings, part: Owned, work: Windowed
             rest = work.undelivered(offsets)
             bad = DeliverRecords(window, rest, rest)
             part = part.evolve(work=work.without((asked,)))
-            if to_dead_letter:  # nothing else can answer for it
+            if to_dead_letter:  # its only possible answer has failed
                 return _failures.stopped_at(part, _failures.unsettled_with(settings, part, bad)), ()
             part, answers = _failures.apply_failure_policy(settings, part, (bad,))
             part, works = _asking(part, answers)
             return part, works
-        case DeliverWindow():  # nothing else can answer for it
+        case DeliverWindow():  # its only possible answer has failed
             part = part.evolve(work=work.without((asked,)))
             return _failures.stopped_at(part, asked.work.offsets), ()
         case other:
@@ -64,7 +67,7 @@ def fail_window_request(settings: PartitionSettings, part: Owned, work: Windowed
 def start_windows(
     settings: PartitionSettings, part: Owned, work: Windowed, room: int
 ) -> tuple[Owned, Sequence[Command]]:
-    """Take windows while executors are free, and start what is ready."""
+    """Take windows while executors are free, and start ready tasks."""
     part, commands = _tasks_started(part, work, room)
     while part.order.waiting and part.running < room and not part.work.ready:
         assert isinstance(part.work, Windowed)
@@ -83,14 +86,13 @@ def start_windows(
 
 
 def batch_for(settings: PartitionSettings, free: int) -> int:
-    """How many records to take at once, where this many tasks may still run."""
+    """How many records to take at once, with this many free executors."""
     return settings.window_max if settings.hooks else max(0, min(settings.window_max, free))
 
 
 def _followed(
     settings: PartitionSettings, part: Owned, work: Windowed, event: FanoutEvent, *, diverts: bool = False
 ) -> Worked:
-    """What follows from an event of a window."""
     drains = part.phase is Phase.DRAINING
     follows = work.followed(event, settings.fanout, hooks=settings.hooks, drains=drains, diverts=diverts)
     tracker, order, done = part.tracker, part.order, follows.done
@@ -105,7 +107,6 @@ def _followed(
 
 
 def _tasks_started(part: Owned, work: Windowed, room: int) -> tuple[Owned, tuple[Command, ...]]:
-    """Give what is ready to executors that are free."""
     if not work.ready or work.running >= room:
         return part, ()
     work, starts = work.started(room - work.running)
@@ -113,7 +114,6 @@ def _tasks_started(part: Owned, work: Windowed, room: int) -> tuple[Owned, tuple
 
 
 def _asking(part: Owned, requests: Sequence[UserRequest]) -> tuple[Owned, tuple[Work, ...]]:
-    """With user code asked for these about windows, too."""
     assert isinstance(part.work, Windowed)
     windows = part.work.windows
     works = tuple([Work(part.partition, part.generation, each, fanout.offsets_of(windows, each)) for each in requests])

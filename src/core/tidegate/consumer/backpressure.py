@@ -1,56 +1,62 @@
-"""Pause, resume or go on, and which partitions?
+"""Decides when to pause and resume fetching, and for which partitions.
 
-A consumer that fetches faster than it works would fill its memory, so a gate with two thresholds stands before the
-fetching: it closes when the load reaches `high` and opens again only when the load has fallen to `low` (a Schmitt
-trigger, 1938). The distance between the two is what keeps it from flapping.
+A consumer that fetches faster than it works would fill its memory. A gate closes when the load
+reaches `high`, and opens again only when it has fallen to `low` (a Schmitt trigger, 1938). The
+distance between the two prevents flapping.
 
-Load has one unit: records that were delivered and are not settled, wherever they are: waiting, inside `arrange`, in an
-executor, in a hook, on their way to a sink; of a partition that was revoked and still drains as well. `Load` has a
-number for each place, and only their sum is judged. What was given up (behind a failed record, say) is not load: nobody
-works on it, so it would never fall.
+Load counts records delivered and not settled, wherever they are: waiting, in `arrange`, in an
+executor, in a hook, or on their way to a sink. Records of a revoked partition count while it
+drains. Records given up, for example behind a failed one, do not count: no work would ever settle
+them.
 
-One partition may be in trouble while the others are well, so each has limits of its own: for what stands undone from the
-head on, for its bytes, for the age of the oldest, and for the size of the commit metadata, which has to hold all that is
-done beyond the position. Each of these signals has two thresholds as well. A partition that is over one is held, and the
-others flow.
+Each partition has limits of its own, because one may be in trouble while the others are well. They
+apply to four signals, each with two thresholds: undone records from the head on, their bytes, the
+age of the oldest, and the size of the commit metadata. A partition over a limit is held; the others
+flow.
 
-The gate says what should be; the plan says what to do about it, given what is assigned and paused now. Both are
-observations and no memory of what was asked for, since a client forgets pauses when partitions are assigned anew. So the
-caller plans after every decision and every assignment, whether or not the verdict has changed, and carries the plan out
-BEFORE it polls. Then the load stays below `high` plus what one poll may bring.
+The gate gives the desired state; the plan lists the changes from the partitions assigned and paused
+now. It does not rely on earlier plans, since a client forgets its pauses when partitions are
+reassigned. So the caller plans after every decision and every assignment, even without a change,
+and applies the plan BEFORE it polls. The load then stays below `high` plus the records of one poll.
 
-What is not to flow is simply not polled (selective polling): a client that pauses a partition throws away what it has
-fetched of it ahead, and fetches that again (483 MB instead of 36 MB were measured). Pausing is left for two cases: where
-nothing may be polled and yet the client has to be, to stay a member; and for clients that cannot poll selectively.
+A partition that must not flow is left out of the poll (selective polling). A paused client would
+discard its prefetched records and fetch them again (measured: 483 MB instead of 36 MB). The plan
+pauses only if no partition may flow but the client must poll to stay a member, and for clients
+without selective polling.
 
 Laws
-    B1  No flapping: the gate closes only at or above `high`, and opens only at or below `low`; so between a pause and the
-        next resume the load has crossed from the one to the other. So does each signal of a partition.
-    B2  Bounded load: at or above `high` nothing is polled, and each assigned partition is paused once the plan is
-        carried out.
-    B3  No pause outlives its reason: at or below `low` each assigned partition that is not held on its own account is
-        polled, and none of them is paused once the plan is carried out.
-    B4  A plan is idempotent: planned again after it was carried out, there is nothing left to pause or to resume.
-    B5  A plan speaks of assigned partitions only, each once and in order, and changes those that are not as they should
-        be.
-    B6  A verdict says that something changed exactly if the gate did.
-    B7  A partition is held for exactly those signals that have reached their `high` and not fallen to their `low` since.
-    B8  A partition that is held is not polled, and changes nothing for the others.
-    B9  Nothing fetched is thrown away: of a client that polls selectively, nothing is paused while anything is polled.
-    B10 A record counts once from its delivery until it is settled: where it is changes nothing.
-    B11 Once load and pressure are gone, all that is assigned is polled and nothing is paused, whatever was before.
+    B1  No flapping: the gate closes only at or above `high`, and opens only at or below `low`.
+        Between a pause and the next resume the load has crossed from one to the other. The same
+        holds for each signal of a partition.
+    B2  Bounded load: at or above `high` no partition is polled, and each assigned one is paused
+        once the plan is applied.
+    B3  No pause outlives its reason: at or below `low` each assigned partition that is not held by
+        its own limits is polled, and none of them is paused once the plan is applied.
+    B4  A plan is idempotent: planning again after applying it gives nothing to pause or resume.
+    B5  A plan names assigned partitions only, each once and in order, and changes only those in the
+        wrong state.
+    B6  A verdict reports a change exactly if the gate changed.
+    B7  A partition is held for exactly those signals that have reached their `high` and not fallen
+        to their `low` since.
+    B8  A held partition is not polled, and does not affect the others.
+    B9  No fetched record is discarded: with selective polling, no partition is paused while any is
+        polled.
+    B10 A record counts once from its delivery until it is settled, wherever it is.
+    B11 Once load and pressure are gone, every assigned partition is polled and none is paused,
+        whatever was before.
 
 Things that do not work
-    One threshold: each record that is settled opens the gate, each that is fetched closes it.
-    Planning only when the verdict changes: what was assigned since is never held.
-    One gate for all signals of a partition: what one of them has closed another one, that never reached its `high`, would
-    keep closed.
-    Counting the open offsets of the trackers: behind a failed record they stay open until the partition is assigned anew,
-    so a gate over all partitions would never open again.
+    One threshold: each settled record opens the gate, and each fetched one closes it.
+    To plan only when the verdict changes: partitions assigned since are never held.
+    One gate for all signals of a partition: one signal closes it, and another that never reached
+    its `high` keeps it closed.
+    To count the open offsets of the trackers: behind a failed record they stay open until the
+    partition is reassigned, so the gate over all partitions would never open again.
 
 Known not to work
-    A fan-out is admitted whole: a record is one record, however many tasks it becomes.
-    A partition that is held for its age or its metadata goes on with what it has, so both may still grow.
+    A fan-out is admitted whole: a record counts as one, however many tasks it becomes.
+    A partition held for its age or its metadata keeps working on its records, so both may still
+    grow.
 """
 
 from __future__ import annotations
@@ -65,21 +71,21 @@ from tidegate.model.errors import NUMBER_MAX, Misuse, shown
 from tidegate.model.instants import Duration, micros
 from tidegate.model.values import check_int, check_type
 
-# --- load ---------------------------------------------------------------------------------------------------------------
+# --- load -----------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen(kw_only=True)
 class Load:
-    """Records that were delivered and are not settled, by where they are; each is in one place.
+    """Records delivered and not settled, by place; each is in one place.
 
     Invariants: 0 <= each.
 
     Attributes:
-        waiting: For anything to begin.
+        waiting: For any work to begin.
         arranging: In `arrange`, with the rest of their window.
-        running: In an executor, or waiting for one, with at least one task.
-        in_hooks: In user code that follows their tasks.
+        running: In an executor or waiting for one, with at least one task.
+        in_hooks: In user code that runs after their tasks.
         delivering: On their way to a sink.
     """
 
@@ -109,11 +115,11 @@ class Load:
 
     @property
     def records(self) -> int:
-        """How many there are: the load that is judged."""
+        """The sum, which the gate uses."""
         return self.waiting + self.arranging + self.running + self.in_hooks + self.delivering
 
 
-# --- the gate -----------------------------------------------------------------------------------------------------------
+# --- the gate -------------------------------------------------------------------------------------
 
 _HIGH_EACH: Final = 32
 _LOW_EACH: Final = 4
@@ -123,7 +129,9 @@ _LOW_EACH: Final = 4
 @final
 @attrs.frozen
 class Thresholds:
-    """Where a gate closes and where it opens, in one unit: records for the gate, a time for an age. Invariant: 0 <= low < high."""
+    """When a gate closes and opens: in records, or in microseconds for an age. Invariant: 0 <= low
+    < high.
+    """
 
     high: int = attrs.field(converter=micros)
     low: int = attrs.field(converter=micros)
@@ -139,12 +147,12 @@ class Thresholds:
 
 
 def for_executors(executors: int, *, high_each: int = _HIGH_EACH, low_each: int = _LOW_EACH) -> Thresholds:
-    """The thresholds for that many executors.
+    """The thresholds for this many executors.
 
     Args:
-        executors: How many records can be worked on at once.
-        high_each: How many records for each of them close the gate.
-        low_each: How many for each open it again; never less than one record in all.
+        executors: How many records can be in work at once.
+        high_each: The records per executor that close the gate.
+        low_each: The records per executor that open it again; at least one record in all.
 
     Returns:
         The thresholds, in records.
@@ -159,14 +167,14 @@ def for_executors(executors: int, *, high_each: int = _HIGH_EACH, low_each: int 
 
 
 class Gate(Enum):
-    """Where the gate stands. A new consumer's is open."""
+    """The state of the gate; a new consumer's is open."""
 
     OPEN = "open"
     CLOSED = "closed"
 
 
 class GateReason(Enum):
-    """Why the verdict is what it is."""
+    """The reason of a verdict."""
 
     BELOW_HIGH = "the load is below high"
     REACHED_HIGH = "the load has reached high"
@@ -177,7 +185,7 @@ class GateReason(Enum):
 @final
 @attrs.frozen
 class Hold:
-    """Fetch nothing for now."""
+    """Do not fetch for now."""
 
     gate: ClassVar[Gate] = Gate.CLOSED
     reason: GateReason
@@ -212,7 +220,7 @@ GateVerdict: TypeAlias = Hold | Flow
 
 
 class Band(Enum):
-    """Where a load lies: at or below low, between, at or above high."""
+    """The position of a load: at or below low, between, at or above high."""
 
     LOW = "low"
     BETWEEN = "between"
@@ -234,18 +242,18 @@ NEXT: Final[Mapping[Gate, Mapping[Band, GateVerdict]]] = {
 
 
 def decide(thresholds: Thresholds, gate: Gate | GateVerdict, load: int) -> GateVerdict:
-    """Whether to fetch, at this load.
+    """Whether to fetch at this load.
 
     Args:
         thresholds: When the gate closes and opens.
-        gate: Where it stood before, or the verdict of before: the first one is Gate.OPEN.
-        load: How many records were delivered and are not settled: `Load.records` of all partitions.
+        gate: The gate or the verdict before; Gate.OPEN at first.
+        load: The records delivered and not settled: `Load.records` of all partitions.
 
     Returns:
-        `Hold` or `Flow`, with its reason, and whether that is a change.
+        `Hold` or `Flow`, with its reason, and whether it is a change.
 
     Raises:
-        Misuse: An argument is of another type, or the load is negative.
+        Misuse: An argument has a wrong type, or the load is negative.
     """
     if type(load) is not int or load < 0:
         raise Misuse(f"{shown(load)} is not a load", why="it is a number of records", todo="count what is not settled")
@@ -259,13 +267,13 @@ def decide(thresholds: Thresholds, gate: Gate | GateVerdict, load: int) -> GateV
     return NEXT[gate][band]
 
 
-# --- one partition ------------------------------------------------------------------------------------------------------
+# --- one partition --------------------------------------------------------------------------------
 
 
 @final
 @unique
 class Signal(Enum):
-    """What a partition may be held for."""
+    """A reason to hold a partition."""
 
     SPAN = "undone span"
     SIZE = "undone bytes"
@@ -276,14 +284,14 @@ class Signal(Enum):
 @final
 @attrs.frozen(kw_only=True)
 class PartitionPressure:
-    """How much a partition holds up. Invariants: 0 <= each.
+    """The backlog of a partition. Invariants: 0 <= each.
 
     Attributes:
-        span: How many records stand from its head on, done or not (`watermark.span`).
-        size: How many bytes its undone records take.
-        age: How long ago the oldest undone one was delivered, in microseconds, or a timedelta.
-        metadata: How many UTF-16 units it takes to write what is done beyond its position (`commit_metadata.units`),
-            whether or not the broker takes that many.
+        span: The number of records from its head on, done or not (`watermark.span`).
+        size: The bytes of its undone records.
+        age: The time since the oldest undone one was delivered, in microseconds, or a timedelta.
+        metadata: The UTF-16 units needed for the records done beyond its position
+            (`commit_metadata.units`), even if the broker accepts fewer.
     """
 
     span: int = 0
@@ -301,11 +309,11 @@ class PartitionPressure:
 @final
 @attrs.frozen(kw_only=True)
 class PartitionLimits:
-    """When a partition is held on its own account, and when it is let go again; None where that does not matter.
+    """When a partition is held and let go by its own limits; None for no limit.
 
-    The metadata is bounded at three quarters of what Kafka takes, as in Confluent's Parallel Consumer, so that there is
-    room for what is under way. Bytes and age are not bounded by default, for only the user knows how large records are
-    and how long work takes.
+    The metadata limit is three quarters of Kafka's maximum, as in Confluent's Parallel Consumer,
+    which leaves room for work in flight. Bytes and age have no default limit, because they depend
+    on the application.
     """
 
     span: Thresholds | None = Thresholds(high=10_000, low=5_000)
@@ -322,7 +330,9 @@ class PartitionLimits:
 @final
 @attrs.frozen
 class Held:
-    """The partition is held on its own account. Invariant: at least one signal, each once and in order."""
+    """The partition is held by its own limits. Invariant: at least one signal, each once and in
+    order.
+    """
 
     by: tuple[Signal, ...]
 
@@ -345,18 +355,18 @@ PartitionHold: TypeAlias = Held | Free
 
 
 def decide_partition(limits: PartitionLimits, before: PartitionHold, pressure: PartitionPressure) -> PartitionHold:
-    """Whether to hold one partition on its own account.
+    """Whether to hold one partition by its own limits.
 
     Args:
         limits: When it is held and let go.
-        before: What was decided last; `Free()` when it is newly assigned.
-        pressure: How much it holds up now.
+        before: The last decision; `Free()` after an assignment.
+        pressure: Its backlog now.
 
     Returns:
-        `Held` with all that it is held for, or `Free`.
+        `Held` with all of its signals, or `Free`.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(limits, PartitionLimits, "the limits of a partition")
     check_type(before, (Held, Free), "whether a partition is held")
@@ -375,11 +385,11 @@ def _closes(limit: Thresholds | None, closed: bool, now: int) -> bool:
     return limit is not None and decide(limit, Gate.CLOSED if closed else Gate.OPEN, now).gate is Gate.CLOSED
 
 
-# --- the plan -----------------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 class _Ordered(Protocol):
-    """What names a partition: a number, a string, or a pair of both."""
+    """A name of a partition: a number, a string, or a pair of both."""
 
     def __lt__(self, other: Self, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -391,13 +401,14 @@ P = TypeVar("P", bound=_Ordered)
 @final
 @attrs.frozen
 class Plan(Generic[P]):
-    """What to do now, so that what flows is what should.
+    """The pauses, resumes and polls that reach the desired state.
 
     Attributes:
         pause: The partitions to pause first, in order.
         resume: The partitions to resume first, in order.
-        poll: Then poll these and only these, in order; a client that cannot polls all, of which the others are paused.
-            Empty: poll all, of which nothing will give anything, to stay a member.
+        poll: The partitions to poll then, and only these, in order. A client without selective
+            polling polls all; the others are paused. If empty, poll all to stay a member; none
+            returns records.
     """
 
     pause: tuple[P, ...] = ()
@@ -416,24 +427,25 @@ def plan(
     """Which partitions to pause, to resume and to poll.
 
     Args:
-        verdict: What the gate says, or where it stands.
-        assigned: The partitions that are assigned now.
-        paused: The partitions that the client has paused now; those that are not assigned do not matter.
-        held: The partitions that are held on their own account; those that are not assigned do not matter.
-        selective: Whether the client can poll some of its partitions. If not, pause those that are not to be polled.
+        verdict: The verdict, or the state of the gate.
+        assigned: The partitions assigned now.
+        paused: The partitions that the client has paused now; unassigned ones are ignored.
+        held: The partitions held by their own limits; unassigned ones are ignored.
+        selective: Whether the client can poll some of its partitions. If not, the plan pauses the
+            others.
 
     Returns:
-        The plan; nothing to pause or to resume if all is as it should be.
+        The plan, empty of pauses and resumes if the state is right.
 
     Raises:
-        Misuse: The verdict is not one of `decide`, or the partitions are not collections of what can be sorted.
+        Misuse: The verdict is not one of `decide`, or the partitions are not sortable collections.
     """
     if not isinstance(verdict, Hold | Flow | Gate):
         raise Misuse(f"{shown(verdict)} is not a verdict", todo="pass what decide answers")
     ours, stopped, unwanted = _names(assigned), _names(paused), _names(held)
     is_closed = isinstance(verdict, Hold) or verdict is Gate.CLOSED
     wanted = () if is_closed else tuple([each for each in ours if each not in unwanted])
-    if wanted and selective and not stopped:  # as it is at almost every poll
+    if wanted and selective and not stopped:  # the case of almost every poll
         return Plan(poll=wanted)
     polled = frozenset(wanted)
     left = () if selective and wanted else tuple(each for each in ours if each not in polled)
@@ -443,7 +455,6 @@ def plan(
 
 
 def _names(partitions: Collection[P]) -> dict[P, None]:
-    """The partitions in order, each once."""
     if type(partitions) in {list, tuple} and not partitions:
         return {}
     try:

@@ -1,20 +1,21 @@
-"""What is a batch to the windows of a partition?
+"""Answers the requests of a window for a handler of batches.
 
-A handler of batches gets the records of a window together, and answers for all of them. To `tidegate.consumer.fanout`, where a
-window has tasks, that is a window of one task, which is tried again as often as it may be:
+A handler of batches gets the records of a window together, and succeeds or fails as a whole. In
+`tidegate.consumer.fanout` that is a window of one task, retried while attempts are left:
 
-    what is asked       what is answered
+    request             answer
     arrange a window    one task, for all of its records
-    run that task       what the handler comes to: the task has succeeded, or failed
-    judge its failure   try it again; whoever bounds that is the partition (`fanout.Rules.retries_max`)
-    deliver             there is nothing to deliver: what a handler answers with was sent before its task has ended
+    run that task       call the handler: the task has succeeded, or failed
+    judge its failure   retry; the partition bounds the attempts (`fanout.Rules.retries_max`)
+    deliver             None: a handler's answers were sent before its task ended
 
 Laws
-    BT1  A window is one task, of all its records, in their order: no record is handled alone, or left out.
-    BT2  What has failed is tried again; nothing is skipped, and nothing else is put in its place.
-    BT3  Every request has an answer that the window takes for one (`tidegate.consumer.commands.event_for`).
-    BT4  It counts as a whole: a call that returned has handled all of its records, and none has failed; a call that raised has
-         failed once, and handled none; a call that was interrupted did neither.
+    BT1  A window is one task, of all its records in their order: no record is handled alone or left
+         out.
+    BT2  A failed task is retried; it is neither skipped nor replaced.
+    BT3  Every request has an answer that fits it (`tidegate.consumer.commands.event_for`).
+    BT4  A call counts as a whole: one that returned has handled all of its records; one that raised
+         has failed once and handled none; one that was interrupted did neither.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from tidegate.model.values import check_int, check_type
 @final
 @attrs.frozen
 class RunBatch:
-    """Call the handler with all records that the request is about, at this attempt; return, or raise, as it does."""
+    """Call the handler with all records of the request, at this attempt; return or raise as it
+    does.
+    """
 
     attempt: int
 
@@ -49,17 +52,17 @@ class RunBatch:
 @final
 @attrs.frozen
 class Nothing:
-    """Reply None: there is nothing to do."""
+    """Reply None: there is no work."""
 
 
 BatchAnswer: TypeAlias = Tasks | Report | RunBatch | Nothing
-"""What a window is answered; a RunBatch, by what the handler comes to."""
+"""The answer to a request of a window; for a RunBatch, the handler's result."""
 
 
 @final
 @unique
 class CallEnd(Enum):
-    """How a call of a handler has ended."""
+    """The end of a handler call."""
 
     RETURNED = "it has returned"
     RAISED = "it has raised"
@@ -68,20 +71,17 @@ class CallEnd(Enum):
 
 @final
 class Counted(NamedTuple):
-    """What counts: so many records are handled, so many calls have failed."""
+    """The number of handled records, and of failed calls."""
 
     handled: int = 0
     failures: int = 0
 
 
 def batch_answer(request: UserRequest) -> BatchAnswer:
-    """What a window is answered that asks for this.
-
-    Args:
-        request: What is asked.
+    """The answer to a request of a window.
 
     Raises:
-        Misuse: It is no request of a window.
+        Misuse: It is not a request of a window.
     """
     check_type(request, (Arrange, Start, Judge, DeliverTasks, DeliverRecords, DeliverWindow), "a request of a window")
     match request:
@@ -98,14 +98,14 @@ def batch_answer(request: UserRequest) -> BatchAnswer:
 
 
 def counted(records: int, end: CallEnd) -> Counted:
-    """What a call with so many records counts for.
+    """The counts of one handler call.
 
     Args:
-        records: How many it was given.
+        records: The number of its records.
         end: How it has ended.
 
     Raises:
-        Misuse: An argument is of another type, or the number negative.
+        Misuse: An argument has a wrong type, or the number is negative.
     """
     check_int(records, "a number of records", 0)
     check_type(end, CallEnd, "how a call has ended")

@@ -1,28 +1,30 @@
-"""The commands of a partition and its events: the words between a consumer and whoever carries its commands out.
+"""The commands and events of a partition: the protocol between a consumer and its runtime.
 
-A command is an effect that is not awaited. What becomes of it comes back as an event, any time later and in any order, and
-`event_for` says which. Each command and event names the partition, and nearly each the generation of the assignment that it
-belongs to, so that whoever gets an older one can tell.
+A command is an effect that is not awaited. Its result returns as an event, at any later time and in
+any order; `event_for` maps one to the other. Each command and event names the partition. Nearly all
+name the generation of the assignment, which identifies outdated ones.
 
-User code is asked through `Work`. Where each record has a handler and no more, it is asked to `Handle` records: each by itself,
-however many one command names, and one `RecordsHandled` tells of as many as have ended. Where there is more to it, it is asked
-to arrange a window, to run tasks, to judge failures, to deliver (`tidegate.consumer.fanout`). When user code raises, that is an
-event like others, `WorkFailed`.
+`Work` calls user code. Without windows it contains a `Handle`. Its records are handled one by one;
+a `RecordsHandled` reports the ended ones. With windows, user code arranges a window, runs tasks,
+judges failures and delivers (`tidegate.consumer.fanout`). An exception of user code is an event
+too, `WorkFailed`.
 
-A `Handle` of several records is the same as one for each, and a `RecordsHandled` the same as one for each. So whoever carries
-commands out keeps account of records, and not of commands: an `Interrupt` or a `Cancel` names records as they are in work by
-then, in other batches than those in which they were begun.
+A `Handle` of several records equals one for each, and so does `RecordsHandled`. The runtime
+therefore tracks records, not commands: an `Interrupt` or `Cancel` groups the records still in work,
+perhaps in other batches than they were started in.
 
-    Work of Handle    call the handler with each record             RecordsHandled: of any of them, as they end, in any batches;
-                                                                    or RecordsParked, in the same way
-    Work of the rest  ask user code once                            WorkReported with `ended`, or WorkFailed: once; before that,
-                                                                    as many WorkReported without `ended` as it likes
-    Interrupt         cancel what user code does there              the event of the work itself, once it has ended
-    Cancel of Work    the same, and nobody waits for the end        the event of the work itself, which changes nothing
-    WorkUnanswered,   tell the people who run it                    nothing
-    CommitsUnanswered
+    Work of Handle    call the handler with each record       RecordsHandled or RecordsParked, as
+                      records end, in any batches
+    other Work        call user code once                     WorkReported with `ended`, or
+                      WorkFailed, once; before that, any number of WorkReported without `ended`
+    Interrupt         cancel the user code of the work        the event of the work itself, once it
+                      has ended
+    Cancel of Work    the same, without waiting for the end   the event of the work itself, which
+                      changes nothing
+    WorkUnanswered    alert the operators                     none
+    CommitsUnanswered alert the operators                     none
 
-What comes to an end at the same time, of one partition or of several, is told to a consumer as one `Batch`.
+A `Batch` groups what ends at the same time, of one or several partitions.
 """
 
 from __future__ import annotations
@@ -66,38 +68,40 @@ from tidegate.retries.backoff import check_delay
 
 @attrs.frozen
 class _OfPartition:
-    """What names a partition."""
+    """Base of commands and events of a partition."""
 
     partition: TopicPartition
 
 
 @attrs.frozen
 class _OfAssignment(_OfPartition):
-    """What names a partition and the generation of an assignment of it, which is -1, Kafka's word for none, or more."""
+    """Base of commands and events of an assignment. The generation is at least -1, Kafka's value
+    for none.
+    """
 
     generation: int
 
 
 @attrs.frozen
 class _OfPosition(_OfAssignment):
-    """What names a position, too. Invariant: 0 <= position <= OFFSET_MAX + 1."""
+    """Base of commands and events with a position. Invariant: 0 <= position <= OFFSET_MAX + 1."""
 
     position: int
 
 
-# --- commands -------------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 Key: TypeAlias = bytes | None
-"""The key of a record; None is not a key."""
+"""The key of a record; None for a record without a key."""
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Records:
-    """Records that came: their offsets, and the key of each, or no keys where the order of work does not depend on them.
+    """Fetched records: their offsets, and their keys unless the order of work ignores keys.
 
-    `again` and `is_anew` say what is known of them from an earlier life of the partition, as in `Fetched`.
+    `again` and `is_anew` compare them with an earlier assignment of the partition, as in `Fetched`.
     """
 
     offsets: tuple[int, ...]
@@ -112,7 +116,10 @@ class Records:
 @final
 @attrs.frozen(cache_hash=True)
 class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
-    """Fetch records from the position on; it replies their offsets, or `Records` with their keys, once there are any."""
+    """Fetch records from the position on.
+
+    The reply is their offsets, or `Records` with their keys, once there are any.
+    """
 
     def __str__(self) -> str:
         return f"fetch {self.partition} from {self.position} (generation {self.generation})"
@@ -125,7 +132,7 @@ class Handle:
 
     Attributes:
         offsets: The records, in order.
-        attempt: Which attempt at them it is, from 1 on.
+        attempt: The number of the attempt, from 1 on.
     """
 
     offsets: tuple[int, ...]
@@ -136,21 +143,18 @@ class Handle:
 
 
 Request: TypeAlias = Handle | UserRequest
-"""What user code is asked for."""
+"""A request to user code."""
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Work(_OfAssignment, Effect[object]):
-    """Ask user code for something; what it replies tells which event it is (`event_for`).
+    """Call user code; `event_for` turns its reply into an event.
 
-    Of the records in `DeliverRecords.to_dead_letter` it answers for the failure. Where records are handled without windows,
-    the number of a window is the offset of its record.
+    User code answers for the failure of the records in `DeliverRecords.to_dead_letter`. Without
+    windows, the offset of a record is its window number.
 
     Attributes:
-        partition: Which one.
-        generation: Of the assignment.
-        request: What is asked for.
         offsets: The records that it is about, in order.
     """
 
@@ -166,7 +170,7 @@ class Work(_OfAssignment, Effect[object]):
 @final
 @attrs.frozen(cache_hash=True)
 class Interrupt(Effect[None]):
-    """Ask user code to end now. If it ends, that is the event of the work itself."""
+    """Ask user code to end now. Its end is reported by the event of the work itself."""
 
     work: Work
 
@@ -177,7 +181,9 @@ class Interrupt(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Commit(_OfPosition, Effect[None]):
-    """Commit the position: everything below it is done. The metadata tells what beyond it is (`commit_metadata`)."""
+    """Commit the position: all records below it are done. The metadata lists those done beyond it
+    (`commit_metadata`).
+    """
 
     metadata: str = ""
 
@@ -189,7 +195,7 @@ class Commit(_OfPosition, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartDrainTimer(_OfAssignment, Effect[None]):
-    """Wait for the time of a stage of draining to be over."""
+    """Wait until the time of a drain stage is over."""
 
     stage: Stage
     duration: Duration
@@ -202,14 +208,12 @@ class StartDrainTimer(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartRetryTimer(_OfAssignment, Effect[None]):
-    """Wait until what has failed is tried again: these records or tasks, or the commit.
+    """Wait before the next attempt at these records or tasks, or at the commit.
 
     Attributes:
-        partition: Which one.
-        generation: Of the assignment.
         start: The records or tasks; None for the commit.
-        duration: How long.
-        jitter_ppm: Which part of that is left out, at most; how much of it is for whoever waits to draw.
+        duration: The delay, in microseconds.
+        jitter_ppm: The largest part of the delay that the runtime may leave out at random.
     """
 
     start: Handle | Start | None
@@ -224,7 +228,7 @@ class StartRetryTimer(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Release(_OfPartition, Effect[None]):
-    """Let the partition go, as the group has asked: no command for it follows. Each `Revoked` has one."""
+    """Release the partition to the group. No command for it follows; each `Revoked` has one."""
 
     def __str__(self) -> str:
         return f"release {self.partition}"
@@ -233,7 +237,9 @@ class Release(_OfPartition, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class WorkUnanswered(_OfAssignment, Effect[None]):
-    """Tell the people who run it: user code has ended without an answer for all it was asked for, so the rest has failed."""
+    """Alert the operators: user code ended without an answer for some records or tasks, which
+    therefore failed.
+    """
 
     request: Request
 
@@ -244,7 +250,7 @@ class WorkUnanswered(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class CommitsUnanswered(_OfPosition, Effect[None]):
-    """Tell the people who run it: that many commits in a row had no answer."""
+    """Alert the operators: this many commits in a row had no answer."""
 
     failures: int
 
@@ -267,21 +273,22 @@ Command: TypeAlias = (
 )
 
 
-# --- events -------------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Assigned(_OfAssignment):
-    """The partition is ours.
+    """The group assigned the partition to this member.
 
     Attributes:
-        partition: Which one.
-        generation: From this one on.
-        committed: The group's position; where there is none, where the partition begins.
-        metadata: What was committed along with it. None where nothing was, and another owner may find another beginning: at the
-            end of the log, say, by a setting of its own, or at the first record that is left where the position was removed.
-        end: One past the last offset of the log, as far as it is known; metadata that speaks of more is not believed.
+        generation: The generation of this assignment.
+        committed: The group's position; without one, the offset at which the partition begins.
+        metadata: The metadata committed with the position. None if there is no position and another
+            owner might begin elsewhere: at the end of the log by its settings, or at the first
+            record left if the position was removed.
+        end: One past the last offset of the log, as far as known; metadata with higher offsets is
+            ignored.
     """
 
     committed: int
@@ -295,12 +302,11 @@ class Assigned(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class Revoked(_OfPartition):
-    """The group wants the partition back; it waits until it is released.
+    """The group revokes the partition, and waits for its release.
 
     Attributes:
-        partition: Which one.
-        in_flight: What is known of the records in work, in any order; a record that is in several works may be named for
-            each. Nothing is known of those that are not named.
+        in_flight: What is known of the records in work, in any order. A record in several works may
+            appear once for each. Missing records are unknown.
     """
 
     in_flight: tuple[InFlight, ...] = ()
@@ -312,11 +318,12 @@ class Revoked(_OfPartition):
 @final
 @attrs.frozen(cache_hash=True)
 class Lost(_OfPartition):
-    """The group has taken the partition already.
+    """The group has already taken the partition.
 
-    So it has where the client's generation was reset, because its member was put out or fenced: whoever carries out the
-    commands says so BEFORE anything else is committed, and never commits without a generation. A group without members
-    takes such a commit from anybody, and its position falls (`tidegate explore partition.resets_its_generation`).
+    This includes a client whose generation was reset because its member was evicted or fenced. The
+    runtime sends this event BEFORE any further commit, and never commits without a generation. A
+    group without members accepts such a commit, and its position falls (`tidegate explore
+    partition.resets_its_generation`).
     """
 
     def __str__(self) -> str:
@@ -326,16 +333,13 @@ class Lost(_OfPartition):
 @final
 @attrs.frozen(cache_hash=True)
 class Fetched(_OfAssignment):
-    """Records came. Invariant: there are as many keys as offsets, or none.
+    """Records arrived. Invariant: there are as many keys as offsets, or none.
 
     Attributes:
-        partition: Which one.
-        generation: Of the assignment.
-        offsets: Theirs.
-        keys: Theirs; empty where the order of work does not depend on them.
-        again: Which of them whoever tells this knows from an earlier life of the partition: the same in all that they carry, and not
-            only in their offsets, for a topic may have been made anew.
-        is_anew: Whether there is another in the place of one that is known.
+        keys: Their keys; empty if the order of work ignores keys.
+        again: Those that the sender knows from an earlier assignment and that are equal in all
+            fields. Equal offsets are not enough, because a topic may have been recreated.
+        is_anew: Whether a known offset now has another record.
     """
 
     offsets: tuple[int, ...]
@@ -350,12 +354,11 @@ class Fetched(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class RecordsHandled:
-    """The handlers of these records have ended, at this attempt; well, or badly.
+    """The handlers of these records have ended at this attempt, with success or failure.
 
     Attributes:
-        done: The records that were handled, in any order.
-        failed: Those at which the handler raised, in any order.
-        attempt: Which attempt it was.
+        done: The handled records, in any order.
+        failed: The records at which the handler raised, in any order.
     """
 
     done: tuple[int, ...] = ()
@@ -371,12 +374,13 @@ class RecordsHandled:
 @final
 @attrs.frozen(cache_hash=True)
 class RecordsParked:
-    """The handlers of these records have ended, and ask to be called again later: neither well nor badly.
+    """The handlers of these records ended without success or failure, and must be called again
+    later.
 
     Attributes:
         offsets: The records, in any order.
-        delay: How long to wait until then, in microseconds.
-        attempt: Which attempt it was, and will be again.
+        delay: The time until the next call, in microseconds.
+        attempt: The number of the attempt; the next call has the same.
     """
 
     offsets: tuple[int, ...]
@@ -391,13 +395,11 @@ class RecordsParked:
 @final
 @attrs.frozen(cache_hash=True)
 class WorkReported(_OfAssignment):
-    """User code has reported something of its records, or of a window.
+    """User code has reported a result for its records or for a window.
 
     Attributes:
-        partition: Which one.
-        generation: Of the assignment.
-        what: What it has reported.
-        ended: What was asked for, where that has ended with this: whatever of it is not answered by now has failed.
+        what: The reported result.
+        ended: The request, if it ends with this report; its parts without an answer have failed.
     """
 
     what: FanoutEvent | RecordsHandled | RecordsParked
@@ -410,7 +412,7 @@ class WorkReported(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class WorkFailed(_OfAssignment):
-    """User code raised, or was interrupted: nothing came of the work, or of what is left of it."""
+    """User code raised or was interrupted: the work, or the rest of it, has no result."""
 
     request: Request
 
@@ -430,7 +432,7 @@ class Committed(_OfPosition):
 @final
 @attrs.frozen(cache_hash=True)
 class CommitRefused(_OfPosition):
-    """The group no longer lets this generation commit."""
+    """The group no longer accepts commits of this generation."""
 
     def __str__(self) -> str:
         return f"refused to commit {self.partition} @{self.position} (generation {self.generation})"
@@ -439,7 +441,7 @@ class CommitRefused(_OfPosition):
 @final
 @attrs.frozen(cache_hash=True)
 class MetadataRefused(_OfPosition):
-    """The broker does not take the metadata; the position is not committed."""
+    """The broker refused the metadata; the position is not committed."""
 
     def __str__(self) -> str:
         return f"refused the metadata of {self.partition} @{self.position} (generation {self.generation})"
@@ -448,7 +450,7 @@ class MetadataRefused(_OfPosition):
 @final
 @attrs.frozen(cache_hash=True)
 class CommitUnknown(_OfPosition):
-    """Nobody knows whether the position was committed."""
+    """The commit has no definite result: it may have been applied."""
 
     def __str__(self) -> str:
         return f"no answer to the commit of {self.partition} @{self.position} (generation {self.generation})"
@@ -457,7 +459,7 @@ class CommitUnknown(_OfPosition):
 @final
 @attrs.frozen(cache_hash=True)
 class DrainTimerFired(_OfAssignment):
-    """The time of a stage of draining is over."""
+    """The time of a drain stage is over."""
 
     stage: Stage
 
@@ -468,7 +470,9 @@ class DrainTimerFired(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class RetryTimerFired(_OfAssignment):
-    """The time until these records or tasks are tried again is over; or the commit, for None."""
+    """The delay before the next attempt is over, of these records or tasks, or of the commit for
+    None.
+    """
 
     start: Handle | Start | None
 
@@ -480,13 +484,11 @@ class RetryTimerFired(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class Measured(_OfAssignment):
-    """How much the partition holds up, which only the holder of the records and the clock knows.
+    """The memory and age of the backlog, which only the runtime knows.
 
     Attributes:
-        partition: Which one.
-        generation: Of the assignment.
-        size: How many bytes its undone records take.
-        age: How long ago the oldest undone one came, in microseconds.
+        size: The bytes of its undone records.
+        age: The time since the oldest undone record arrived, in microseconds.
     """
 
     size: int
@@ -499,7 +501,7 @@ class Measured(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class SlotFreed(_OfPartition):
-    """Elsewhere a handler has ended, so one more may run here."""
+    """A handler of another partition has ended, so one more may run here."""
 
     def __str__(self) -> str:
         return f"room for another handler of {self.partition}"
@@ -523,15 +525,17 @@ Event: TypeAlias = (
 )
 
 EVENTS: Final = get_args(Event)
+"""The classes of events."""
 OF_ANY_LIFE: Final = (Revoked, Lost, SlotFreed)
-"""Events that name no generation."""
-"""Their classes."""
+"""Events without a generation."""
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Batch:
-    """What has happened at the same time; executors that it frees are given out after all of it."""
+    """Events that happened at the same time; the consumer assigns freed executors after all of
+    them.
+    """
 
     events: tuple[Event, ...]
 
@@ -540,7 +544,7 @@ class Batch:
 
 
 ConsumerEvent: TypeAlias = Event | Batch
-"""What a consumer is told."""
+"""An event of a consumer."""
 
 ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
     Report.SUCCEEDED: Start,
@@ -550,26 +554,26 @@ ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
     Report.DELIVERED: DeliverTasks,
     Report.UNDELIVERED: DeliverTasks,
 }
-"""Which request a report answers."""
+"""The request that each report answers."""
 
 METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
-"""What a broker that does not take the metadata of a commit answers.
+"""The reply of a broker that refuses the metadata of a commit.
 
-A runtime answers with this very value: the whole text decides, for a commit that is refused otherwise ends the assignment.
+A runtime must reply with this very value: any other refusal of a commit ends the assignment.
 """
 
 
 def event_for(command: Effect[object], reply: object) -> Event | None:
-    """The event that says what became of a command; None where nothing follows.
+    """The event that reports the result of a command; None if there is none.
 
     Args:
-        command: What was to be done.
-        reply: What the world answered, a Failure included. User code that was asked to arrange answers `Tasks`, that was
-            asked to judge answers a `Report`; it may answer `RecordsHandled`, `RecordsParked`, any event of `tidegate.consumer.fanout`, or
-            None: done.
+        command: The command.
+        reply: What the world replied, or a Failure. User code replies `Tasks` to an arrangement and
+            a `Report` to a judgement. It may also reply `RecordsHandled`, `RecordsParked`, an event
+            of `tidegate.consumer.fanout`, or None for done.
 
     Raises:
-        Misuse: It is not a command of a partition, or not an answer to it.
+        Misuse: It is not a command of a partition, or not a reply to it.
     """
     match command:
         case Fetch(partition, generation):
@@ -602,7 +606,6 @@ def event_for(command: Effect[object], reply: object) -> Event | None:
 
 
 def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled | RecordsParked:
-    """What user code has reported by its reply."""
     match work.request, reply:
         case (
             _,
@@ -644,21 +647,17 @@ def _report_of(work: Work, reply: object) -> FanoutEvent | RecordsHandled | Reco
             )
 
 
-# --- at the entrance ----------------------------------------------------------------------------------------------------
+# --- at the entrance ------------------------------------------------------------------------------
 
 _REQUESTS: Final = get_args(Request)
 _KINDS: Final = frozenset(EVENTS)
-"""What names no generation."""
 
 
 def check_event(event: Event) -> None:
-    """Look at an event that comes from outside; nobody else does.
-
-    Args:
-        event: What happened.
+    """Validate an event from outside. This is the only check of it.
 
     Raises:
-        Misuse: It is not an event of a partition, or one of its fields is of another type, or out of range.
+        Misuse: It is not an event of a partition, or a field has a wrong type or is out of range.
     """
     if type(event) not in _KINDS:
         check_type(event, EVENTS, "an event of a partition")
@@ -720,7 +719,7 @@ def _check_handled(what: RecordsHandled) -> None:
 
 
 def _check_request(request: Request) -> None:
-    """Look at what was asked for; of windows only the type, for what is not asked for is ignored."""
+    """Validate a request; of windows only the type, because an unknown request is ignored (P3)."""
     check_type(request, _REQUESTS, "a request to user code")
     if isinstance(request, Handle):
         check_numbers(request.offsets, "offsets", OFFSET_MAX)
@@ -728,7 +727,6 @@ def _check_request(request: Request) -> None:
 
 
 def _check_records(offsets: tuple[int, ...], keys: tuple[Key, ...], again: tuple[int, ...]) -> None:
-    """Raise Misuse unless these are offsets, and there are as many keys, or none; what comes again is among them."""
     check_numbers(offsets, "offsets", OFFSET_MAX)
     if type(keys) is not tuple or not {*map(type, keys)} <= {bytes, NoneType}:
         raise Misuse("these are not keys of records", why="each is bytes or None, in a tuple")

@@ -1,20 +1,24 @@
-"""Which answer to a commit means what, for the partition and for the worker?
+"""Decides how a failed commit affects the partition and the worker.
 
-A commit that fails has one of five causes, and whoever speaks with the broker says which:
+The adapter classifies the failure by one of five causes:
 
-    the generation is over    the group has moved on: the partition is given up, for the next owner has it
-    it is forbidden           nothing of this worker will ever be committed: it stops, and says so
-    the text is too large     the broker does not take the metadata: the same position is committed with less
-    there is no partition     its topic was deleted: whoever gives it back goes without a commit, and does not hold up the group
-                              until its time is over. Who keeps it tries again, for a broker that has just started may not
-                              know its topics yet
-    anything else             it may have been taken, or may be yet: the commit is sent again after a while
+    the generation is over    the group has moved on: the next owner has the partition, and it is
+                              given up
+    it is forbidden           no commit of this worker can succeed: it stops with an error
+    the text is too large     the broker refuses the metadata: the same position is committed with
+                              less
+    there is no partition     its topic was deleted. A partition being given back is released
+                              without a commit, and does not delay the group. Otherwise the commit
+                              is retried, because a restarted broker may not know its topics yet
+    anything else             it may have been applied, or may be yet: the commit is retried after a
+                              delay
 
 Laws
-    CA1  Each cause has an answer, which is a failure; the worker ends for what is forbidden, and for nothing else.
-    CA2  Only what is known not to be committed is refused. What nobody knows stays ambiguous.
-    CA3  `METADATA_REFUSED` is answered for a text that is too large, and for nothing else, whatever the broker has said.
-    CA4  Whoever gives a partition back that is not there is refused at once; whoever keeps it is not.
+    CA1  Each cause has an answer, which is a failure; the worker ends for a forbidden commit only.
+    CA2  Only a commit known to have failed is refused. An unknown result stays ambiguous.
+    CA3  `METADATA_REFUSED` is the answer for a too large text only, whatever the broker's message.
+    CA4  Without such a partition, a commit is refused at once if the partition is being given back,
+         and only then.
 """
 
 from __future__ import annotations
@@ -45,10 +49,10 @@ class CommitFailure(Enum):
 @final
 @attrs.frozen
 class CommitVerdict:
-    """What follows.
+    """The effect of a failed commit.
 
     Attributes:
-        reply: What the commit is answered, for `tidegate.consumer.commands.event_for`.
+        reply: The reply to the commit, for `tidegate.consumer.commands.event_for`.
         ends: Whether the worker ends with it.
     """
 
@@ -66,15 +70,15 @@ _REPLY: Final[Mapping[CommitFailure, Callable[[str], CommitVerdict]]] = {
 
 
 def verdict(failure: CommitFailure, said: str, *, is_given_back: bool) -> CommitVerdict:
-    """What follows from a commit that has failed.
+    """The effect of a failed commit.
 
     Args:
-        failure: Why.
-        said: What the broker or the client called it.
-        is_given_back: Whether the partition is drained, to be given back.
+        failure: The cause.
+        said: The message of the broker or the client.
+        is_given_back: Whether the partition drains, to be given back.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(failure, CommitFailure, "why a commit has failed")
     check_type(said, str, "what was said of it")

@@ -1,53 +1,62 @@
-"""What is done beyond the committed position, as a string that is committed along with it.
+"""Encodes the offsets done beyond the committed position as a string that is committed with it.
 
-Kafka keeps one number per group and partition, so whatever is done behind a record that is not would be done again by the
-next owner. Beside the number it keeps a string of up to 4,096 characters, and that has room for the rest: a
-selective acknowledgement (RFC 2018) that outlives a restart. The idea is Confluent's Parallel Consumer's; here the string
-reaches 2.5 to 3.8 times as far where what is open is random, and no less far where it is regular.
+Kafka keeps one number per group and partition, so the next owner would repeat all records done
+behind an unfinished one. Beside it, Kafka keeps a string of up to 4,096 characters. It holds the
+rest: a selective acknowledgement (RFC 2018) that survives a restart. The idea comes from
+Confluent's Parallel Consumer. This encoding covers 2.5 to 3.8 times as many offsets where the open
+ones are random, and no fewer where they are regular.
 
-    "tg1" | checksum, 40 bits | layout, 2 bits | Rice parameters, 5 bits each | the set, in one of four layouts
-    "tg2" | checksum, 40 bits | period, 12 bits | Rice parameter, 5 bits      | the set, where it repeats
+    "tg1" | checksum, 40 bits | layout, 2 bits | Rice parameters, 5 bits each | the set, in one of
+    four layouts
+    "tg2" | checksum, 40 bits | period, 12 bits | Rice parameter, 5 bits      | the set, where it
+                                                                              repeats
 
     BITMAP     a bit for each offset from the position on; 1 is done
-    RUNS       how long each run is, open and done in turn
-    OPEN_GAPS  how many done ones lie before each open one, and after the last
-    DONE_GAPS  how many open ones lie before each done one
-    PERIODIC   how many lie before each that is not as the one a period before, and after the last (`_periods`)
+    RUNS       the length of each run, open and done alternately
+    OPEN_GAPS  the number of done offsets before each open one, and after the last
+    DONE_GAPS  the number of open offsets before each done one
+    PERIODIC   the number before each offset that differs from the one a period earlier, and after
+               the last (`_periods`)
 
-The numbers are in Rice code (Golomb 1966, "Run-length encodings"; Rice 1979), which is optimal for gaps and runs of random
-length up to a few percent: x is (x >> k) ones, a zero, and the k lowest bits of x. What is random at 10 % takes 0.475 bits
-an offset, of which 0.469 are information. The shortest of all layouts and parameters is taken. What repeats is looked for
-where the others take more than 2^13 bits; a version of tidegate that reads "tg1" alone ignores it, and does again what it tells. No code is only ones, and
-the last bit of a bitmap is a one, so padding (ones after numbers, zeros after a bitmap) tells where the set ends.
+The numbers use Rice code (Golomb 1966, "Run-length encodings"; Rice 1979), within a few percent of
+optimal for gaps and runs of random length: (x >> k) ones, a zero, and the k lowest bits of x. A
+random 10 % takes 0.475 bits per offset, of which 0.469 are information. The encoder takes the
+shortest layout and parameters, and tries PERIODIC only above 2^13 bits. A version of tidegate that
+reads only "tg1" ignores "tg2" and repeats its records. No code is all ones, and a bitmap ends with
+a one. So the padding (ones after numbers, zeros after a bitmap) marks the end.
 
-The limit of Kafka counts UTF-16 units, so a unit can carry 15 bits: `Alphabet.WIDE` has 32,768 letters of the Basic
-Multilingual Plane. Where something between here and the broker counts or wants bytes, `Alphabet.ASCII` carries 6.
+Kafka's limit counts UTF-16 units. A unit carries 15 bits with `Alphabet.WIDE` (32,768 letters of
+the Basic Multilingual Plane). It carries 6 with `Alphabet.ASCII`, for systems before the broker
+that count or require bytes.
 
-How long the string will be is known without making it: `surveyed` keeps what runs add to it along the tracker's tree
-(`tidegate.consumer._run_tallies`), and looks only at what has changed since the last time.
+The length is known without the string: `surveyed` keeps sums of runs along the tracker's tree
+(`tidegate.consumer._run_tallies`), and updates only the changed parts.
 
 Laws
-    ME1  What is decoded is what was encoded: the `successor` of the tracker, with all that is done, or with what fits.
+    ME1  Decoding inverts encoding: the result is the `successor` of the tracker, with all done
+         offsets, or with those that fit.
     ME2  No text is longer than the limit, in UTF-16 units.
-    ME3  Nothing is skipped wrongly: of a text that was changed, cut, made for another position, or made by somebody else,
-         nothing is taken, nor of one that speaks of offsets beyond the end of the log. Whatever the text, there is a
-         verdict.
+    ME3  No offset is skipped wrongly: a text that was changed, cut, made for another position or by
+         another program is ignored, as is one with offsets beyond the end of the log. Every text
+         has a verdict.
     ME4  The size is exact: `units` is the length of the whole text.
-    ME5  A text that does not hold all holds as much as fits: with the next done offset it would be longer than the limit.
-    ME6  No other layout and no other parameters make a shorter text; the period is the one that the first offsets show.
-    ME7  A survey looks only at what has changed: what the trackers share is shared by their surveys.
+    ME5  A partial text holds as much as fits: one more done offset would exceed the limit.
+    ME6  No other layout or parameters give a shorter text; the period is the one that the first
+         offsets show.
+    ME7  A survey reads only what has changed: trackers that share nodes share their surveys.
 
 Things that do not work
-    Runs of variable-length integers: they reach less far than compressed runs of fixed width, 17,000 offsets at 10 %.
-    A checksum of the text alone: tools that copy commits from one cluster to another translate the position and keep the
-    string. So the checksum is of both.
-    Reading the position at one time and the set at another: what is done in between is missing, or is there twice.
-    Both are taken from one value here.
+    Runs of variable-length integers: they cover less than compressed runs of fixed width, 17,000
+    offsets at 10 %.
+    A checksum of the text alone: tools that copy commits between clusters translate the position
+    and keep the string. So the checksum covers both.
+    To read the position and the set at different times: offsets done in between are missing or
+    doubled. Here both come from one value.
 
 Known not to work
-    A topic that is deleted and made anew while the group's commits stay, or a log that was cut short and has grown again:
-    a text of before fits the position, and skips what has come since.
-    More than `watermark.KNOWN_DONE_MAX` offsets are written, and not taken when they are read.
+    A topic deleted and recreated while the group's commits stay, or a log that was truncated and
+    has grown again: the old text fits the position, and skips new records.
+    More than `watermark.KNOWN_DONE_MAX` offsets are written, but ignored when they are read.
 """
 
 from __future__ import annotations
@@ -94,7 +103,7 @@ from tidegate.model.errors import Misuse, shown
 from tidegate.model.values import check_int, check_type
 
 LIMIT: Final = 4096
-"""Kafka's default for `offset.metadata.max.bytes`, which counts UTF-16 units all the same."""
+"""Kafka's default for `offset.metadata.max.bytes`, which in fact counts UTF-16 units."""
 
 MARK: Final = "tg"
 VERSION: Final = "1"
@@ -104,10 +113,10 @@ _PERIODIC_VERSION: Final = "2"
 @final
 @unique
 class Alphabet(Enum):
-    """The letters of a text; the value is how many bits each carries. All are one UTF-16 unit long."""
+    """The letters of a text; the value is the bits per letter. Each letter is one UTF-16 unit."""
 
     WIDE = 15
-    """U+3400 to U+B3FF: CJK, Yi, Hangul and what lies between. Three bytes each in UTF-8."""
+    """U+3400 to U+B3FF: CJK, Yi, Hangul and the blocks between. Three bytes each in UTF-8."""
     ASCII = 6
     """Those of base64url. One byte each."""
 
@@ -116,13 +125,13 @@ FIRST: Final = 0x3400
 LETTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 _CHECKSUM: Final = 40
-"""Bits. Of a million million damaged texts, one passes."""
+"""Bits. One of 10^12 damaged texts passes."""
 
 _PARAMETER: Final = 5
 """Bits of a Rice parameter, which is below 32 (`_run_tallies.RICE`)."""
 
 _LONG: Final = 1 << 13
-"""Where more bits than this are needed, what repeats is looked for; so there are more offsets than a `WINDOW`."""
+"""The size in bits above which a period is tried; such a set spans more offsets than a `WINDOW`."""
 
 _ONES: Final = re.compile("1+")
 
@@ -130,7 +139,9 @@ _ONES: Final = re.compile("1+")
 @final
 @unique
 class Layout(Enum):
-    """How the set is written; the value is its number in the text, but for PERIODIC, which has a version of its own."""
+    """The encoding of the set; the value is its number in the text, except PERIODIC, which has its
+    own version.
+    """
 
     BITMAP = 0
     RUNS = 1
@@ -139,17 +150,17 @@ class Layout(Enum):
     PERIODIC = 4
 
 
-# --- verdicts -----------------------------------------------------------------------------------------------------------
+# --- verdicts -------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Whole:
-    """The text has all that is done beyond the position.
+    """The text holds all offsets done beyond the position.
 
     Attributes:
         position: The position to commit with it.
-        text: The metadata to commit; empty where nothing is done beyond the position.
+        text: The metadata to commit; empty where no offset is done beyond the position.
     """
 
     position: int
@@ -157,7 +168,7 @@ class Whole:
 
     @property
     def stop(self) -> int:
-        """What is done is in the text below this offset."""
+        """The text holds the done offsets below this one."""
         return OFFSET_MAX + 1
 
     def __str__(self) -> str:
@@ -167,13 +178,13 @@ class Whole:
 @final
 @attrs.frozen
 class Partial:
-    """The text does not hold all that is done beyond the position.
+    """The text holds only some of the offsets done beyond the position.
 
     Attributes:
         position: The position to commit with it.
         text: The metadata to commit; empty where the limit leaves no room.
-        stop: What is done is in the text below this offset, which is itself done and left out.
-        left_out: How many done offsets are left out, and would be done again by the next owner.
+        stop: The text holds the done offsets below this one, which is itself done and left out.
+        left_out: The number of done offsets left out, which the next owner would repeat.
     """
 
     position: int
@@ -214,7 +225,7 @@ class IgnoredBecause(Enum):
 @final
 @attrs.frozen
 class MetadataIgnored:
-    """The text was not taken, for this reason; begin with this tracker, which knows of nothing beyond the position."""
+    """The text was ignored; begin with this tracker, which has only the position."""
 
     reason: IgnoredBecause
     tracker: OffsetTracker
@@ -226,49 +237,46 @@ class MetadataIgnored:
 Decoded: TypeAlias = MetadataRead | MetadataIgnored
 
 
-# --- the survey ---------------------------------------------------------------------------------------------------------
+# --- the survey -----------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Survey:
-    """A tracker, and what has to be known of it to tell how long its text will be."""
+    """A tracker, and the sums from which the length of its text follows."""
 
     tracker: OffsetTracker
     stretch: Stretch = attrs.field(repr=False)
 
 
 def surveyed(tracker: OffsetTracker, before: Survey | None = None) -> Survey:
-    """Find out what the size of a tracker's text depends on.
+    """Survey a tracker for the size of its text.
 
     Args:
-        tracker: What was delivered, and what of it is done.
-        before: The survey of an earlier tracker of the same partition; what has not changed is not looked at again.
+        tracker: The delivered and the done offsets.
+        before: The survey of an earlier tracker of the same partition; its unchanged parts are
+            reused.
 
     Raises:
-        Misuse: An argument is of another type, or the tracker begins at no position.
+        Misuse: An argument has a wrong type, or the tracker does not begin at a position.
     """
-    _ = low_watermark(tracker)  # which looks at where the tracker begins, as whoever takes one does
+    _ = low_watermark(tracker)  # it checks where the tracker begins
     check_type(before, (Survey, NoneType), "a survey")
     return Survey(tracker, stretch_of(tracker.pages or NOTHING, None if before is None else before.stretch))
 
 
 def units(survey: Survey, alphabet: Alphabet = Alphabet.WIDE) -> int:
-    """How long the whole text is, in UTF-16 units, whatever the limit.
-
-    Args:
-        survey: Of the tracker.
-        alphabet: The letters.
+    """The length of the whole text in UTF-16 units, whatever the limit.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     _check(survey, alphabet)
     position = low_watermark(survey.tracker)
     return _units(tally_from(survey.stretch, position), position, survey.tracker.pages, alphabet)
 
 
-# --- encoding -----------------------------------------------------------------------------------------------------------
+# --- encoding -------------------------------------------------------------------------------------
 
 
 def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet.WIDE) -> Encoded:
@@ -276,14 +284,14 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
 
     Args:
         survey: Of the tracker; `surveyed(tracker)`.
-        limit: How many UTF-16 units the broker takes.
+        limit: The UTF-16 units that the broker accepts.
         alphabet: The letters; `ASCII` where a broker has refused `WIDE` ones.
 
     Returns:
-        `Whole`, or `Partial` where not all fits.
+        `Whole`, or `Partial` where not all offsets fit.
 
     Raises:
-        Misuse: An argument is of another type, or the limit is negative.
+        Misuse: An argument has a wrong type, or the limit is negative.
     """
     _check(survey, alphabet)
     check_int(limit, "a limit of characters", 0)
@@ -303,7 +311,6 @@ def encoded(survey: Survey, *, limit: int = LIMIT, alphabet: Alphabet = Alphabet
 
 
 def _text(heir: OffsetTracker, form: _Form, alphabet: Alphabet) -> str:
-    """The text from which `heir` is restored."""
     if form.layout is Layout.PERIODIC:
         period, k = form.parameters
         head = f"{period - 1:0{PERIOD_BITS}b}{k:0{_PARAMETER}b}"
@@ -320,7 +327,6 @@ def _text(heir: OffsetTracker, form: _Form, alphabet: Alphabet) -> str:
 
 
 def _coded(numbers: Iterable[int], parameters: tuple[int, ...]) -> str:
-    """The numbers in Rice code."""
     codes: dict[tuple[int, int], str] = {}
     written: list[str] = []
     for each in zip(numbers, cycle(parameters)):
@@ -333,7 +339,7 @@ def _coded(numbers: Iterable[int], parameters: tuple[int, ...]) -> str:
 
 
 def _sealed(content: str, position: int, alphabet: Alphabet, version: str = VERSION) -> str:
-    """Zeros and ones as letters, padded, behind the mark and a checksum."""
+    """Zeros and ones as letters, padded, after the mark and a checksum."""
     padding = "0" if version == VERSION and content.startswith(f"{Layout.BITMAP.value:02b}") else "1"
     content += padding * (-(_CHECKSUM + len(content)) % alphabet.value)
     bits = _checksum(content, position, version) + content
@@ -346,20 +352,19 @@ def _sealed(content: str, position: int, alphabet: Alphabet, version: str = VERS
 
 
 def _checksum(content: str, position: int, version: str) -> str:
-    # Of the version, too, for the content of one is no less than that of the other; the first came without.
+    # It covers the version too, because each content is valid in both; version 1 had none.
     said = f"{position} {content}" if version == VERSION else f"{version} {position} {content}"
     digest = blake2b(said.encode(), digest_size=_CHECKSUM // 8).digest()
     return f"{int.from_bytes(digest):0{_CHECKSUM}b}"
 
 
 def _numbers(layout: Layout, heir: OffsetTracker) -> Iterator[int]:
-    """What is written in Rice code."""
     before, run = heir.floor, 0
     for start, stop in done_runs(heir):
         gap, last, run = start - before, run, stop - start
         match layout:
             case Layout.RUNS:
-                yield gap - bool(last)  # only the first may be empty
+                yield gap - bool(last)  # only the first gap may be empty
                 yield run - 1
             case Layout.DONE_GAPS:
                 yield gap
@@ -371,22 +376,22 @@ def _numbers(layout: Layout, heir: OffsetTracker) -> Iterator[int]:
         yield run
 
 
-# --- decoding -----------------------------------------------------------------------------------------------------------
+# --- decoding -------------------------------------------------------------------------------------
 
 
 def decoded(text: str, *, position: int, end: int) -> Decoded:
-    """What to begin with on a partition that was assigned.
+    """The tracker to begin with after an assignment.
 
     Args:
-        text: The metadata that the group has committed; empty if there is none.
-        position: The position that the group has committed with it.
+        text: The group's committed metadata; empty for none.
+        position: The position committed with it.
         end: The end of the partition's log: one past its last record.
 
     Returns:
-        `MetadataRead`, or `MetadataIgnored` with the reason. Either has a tracker to begin with.
+        `MetadataRead`, or `MetadataIgnored` with the reason; either has a tracker.
 
     Raises:
-        Misuse: An argument is of another type, or out of range.
+        Misuse: An argument has a wrong type, or is out of range.
     """
     if not isinstance(text, str):
         raise Misuse(
@@ -414,9 +419,9 @@ def decoded(text: str, *, position: int, end: int) -> Decoded:
 
 
 def _content(letters: str, position: int, version: str) -> str:
-    """What was sealed; nothing where the seal is broken."""
-    # Every letter of `WIDE` is above all of `ASCII`, so the first one says which alphabet it is. One of the other alphabet
-    # behind it has no value in range.
+    """The sealed content; empty if the checksum fails."""
+    # WIDE letters are above all ASCII ones, so the first letter decides the alphabet. A letter of
+    # the other alphabet then has no value in range.
     alphabet = Alphabet.WIDE if letters[:1] >= chr(FIRST) else Alphabet.ASCII
     values = [ord(letter) - FIRST if alphabet is Alphabet.WIDE else LETTERS.find(letter) for letter in letters]
     if not values or min(values) < 0 or max(values) >> alphabet.value:
@@ -427,9 +432,9 @@ def _content(letters: str, position: int, version: str) -> str:
 
 
 def _runs_in(content: str, position: int) -> list[Run]:
-    """The runs that the content has, as far as they can be read."""
-    # Nothing, which is what a broken seal leaves, reads as a bitmap without runs: so there are none, and `decoded` says
-    # DAMAGED. Parameters that are cut off read as 0, and no numbers follow them.
+    """The runs of a content, as far as they can be read."""
+    # Empty content, from a failed checksum, reads as a bitmap without runs, so `decoded` returns
+    # DAMAGED. Truncated parameters read as 0, and no numbers follow them.
     layout = Layout(int(content[:2] or "0", 2))
     if layout is Layout.BITMAP:
         return _ones_in(content[2:], position)
@@ -457,7 +462,7 @@ def _runs_in(content: str, position: int) -> list[Run]:
 
 
 def _repeated_in(content: str, position: int) -> list[Run]:
-    """The runs that the content has, where they repeat; none where it speaks of more than is ever written."""
+    """The runs of a periodic content; none if it spans more than is ever written."""
     body = PERIOD_BITS + _PARAMETER
     if len(content) < body:
         return []
@@ -476,20 +481,19 @@ def _ones_in(bits: str, position: int) -> list[Run]:
 
 
 def _read(bits: str, parameters: list[int]) -> Iterator[int]:
-    """The numbers that were written in Rice code."""
     at, turns = 0, cycle(parameters)
     while (zero := bits.find("0", at)) >= 0 and zero + (k := next(turns)) < len(bits):
         yield zero - at << k | int(bits[zero : zero + k + 1], 2)
         at = zero + k + 1
 
 
-# --- size ---------------------------------------------------------------------------------------------------------------
+# --- size -----------------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class _Form:
-    """A way to write a set, and how many bits that takes, without the checksum."""
+    """A way to write a set, and its size in bits without the checksum."""
 
     bits: int
     layout: Layout
@@ -505,9 +509,10 @@ def _length(form: _Form, alphabet: Alphabet) -> int:
 
 
 def _shortest(tally: RunTally, position: int, pages: Pages) -> _Form:
-    """The shortest form of what is done from the position on, where the tally ends."""
+    """The shortest form of the done offsets from the position to the end of the tally."""
     before, span = tally.first[0] - position, tally.last[1] - position
-    # One lane up stand the sums of `number - 1`: a run, and a gap but for the first, is written less one (`_numbers`).
+    # One lane up are the sums of `number - 1`: runs, and all gaps but the first, are written minus
+    # one (`_numbers`).
     apart, apart_k = rice(tally.runs, tally.open_sums >> LANE, before)
     runs, runs_k = rice(tally.runs, tally.done_sums >> LANE)
     open_gaps, open_k = rice(span - tally.done + 1, tally.done_sums)
@@ -531,7 +536,7 @@ def _shortest(tally: RunTally, position: int, pages: Pages) -> _Form:
 
 
 def _fitting(survey: Survey, position: int, limit: int, alphabet: Alphabet) -> tuple[RunTally | None, int]:
-    """The tally of what fits, where not all does, and the first done offset that is left out."""
+    """The tally of the part that fits, and the first done offset left out."""
     pages, stretch = survey.tracker.pages, survey.stretch
     fitting: RunTally | None = None
     while parts := parts_of(stretch):
@@ -547,7 +552,7 @@ def _fitting(survey: Survey, position: int, limit: int, alphabet: Alphabet) -> t
         return sum_of(fitting, tally_of(page, done & (1 << bit) - 1))
 
     fits = bisect_right(range(PAGE), limit, key=lambda bit: _units(fitting_below(bit), position, pages, alphabet)) - 1
-    left = done >> fits << fits  # without the lowest bits, which fit
+    left = done >> fits << fits  # clears the lowest bits, which fit
     return fitting_below(fits), page * PAGE + (left & -left).bit_length() - 1
 
 

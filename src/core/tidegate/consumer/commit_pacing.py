@@ -1,26 +1,29 @@
-"""When are the commits of all partitions sent, and which of them together?
+"""Decides when the commits of all partitions are sent, and which of them share a request.
 
-Each partition asks for its commits by itself, the next when the one before is answered (`tidegate.consumer.commits`), and
-would ask a thousand times a second. A broker writes each request to a log of its own, and takes one after the other. So
-commits wait for one another: a while after a request was sent, all that wait are sent in one, or at once while partitions are
-being given back, for whoever takes them waits. What is sent was the right position when it was asked for, so it is older than
-it might be by that while at most.
+Each partition requests its next commit after the answer to the last (`tidegate.consumer.commits`),
+a thousand times per second. A broker logs each request, one after the other. So all commits that
+wait go out in one request, a gap after the last one. While partitions are being given back they go
+out at once, because the next owner waits. A sent position is out of date by at most the gap.
 
     asked      a commit waits
-    due        what is sent now, one request for each generation that is committed under; or how long to wait for that
+    due        the requests to send now, one for each generation; or how long to wait
     held_back  how long the answer to a transaction waits
 
-A position that is committed in a transaction (`tidegate.consumer.transactions`) goes along with no other, for each partition has
-a producer of its own, and a transaction costs the broker more than a request. So there the answer waits, and not the commit:
-the partition asks for the next one when it has heard of this one, and then for the position that it has reached by then.
+A position committed in a transaction (`tidegate.consumer.transactions`) shares no request. Each
+partition has its own producer, and a transaction costs the broker more. There the answer waits
+instead of the commit. The partition requests its next commit after that answer, with the position
+reached by then.
 
 Laws
-    PC1  Each commit that was asked for is sent, once, in one request, in the order of asking within a generation.
-    PC2  None waits for longer than the gap, and none at all in a hurry, or if the last request is a gap ago.
-    PC3  Unless there is a hurry, nothing is sent within a gap after the last time that something was.
-    PC4  The commits of a request are of one generation, of different partitions.
-    PC5  Unless there is a hurry, a partition hears that a transaction is committed a gap after it was, and begins no other before.
-    PC6  It hears within the gap, and at once in a hurry.
+    PC1  Each requested commit is sent once, in one request, in the order of requests within a
+         generation.
+    PC2  No commit waits longer than the gap; none waits in a hurry, or if the last request is a gap
+         ago.
+    PC3  Without a hurry, requests are at least a gap apart.
+    PC4  The commits of a request are of one generation and of different partitions.
+    PC5  Without a hurry, a partition receives the answer to a transaction a gap after its commit,
+         and begins no other before.
+    PC6  It receives the answer within the gap, and at once in a hurry.
 """
 
 from __future__ import annotations
@@ -40,11 +43,11 @@ Requests: TypeAlias = "tuple[tuple[Commit, ...], ...]"
 @final
 @attrs.frozen
 class Pace:
-    """What waits to be sent.
+    """The commits that wait.
 
     Attributes:
-        waiting: The commits that wait, in the order in which they were asked for.
-        sent: When something was sent last; None if nothing was.
+        waiting: The waiting commits, in the order of requests.
+        sent: The time of the last request; None before the first.
     """
 
     waiting: tuple[Commit, ...] = ()
@@ -54,12 +57,12 @@ class Pace:
 @final
 @attrs.frozen
 class Turn:
-    """What a look at the commits comes to.
+    """The result of `due`.
 
     Attributes:
-        pace: What waits from then on.
-        requests: What is sent now.
-        wait: How long until the next look, in microseconds; None if there is nothing to wait for.
+        pace: The commits that wait afterwards.
+        requests: The requests to send now.
+        wait: The time until the next call, in microseconds; None if no commit waits.
     """
 
     pace: Pace
@@ -68,14 +71,10 @@ class Turn:
 
 
 def asked(pace: Pace, commit: Commit) -> Pace:
-    """A partition asks for a commit.
-
-    Args:
-        pace: What waits.
-        commit: What is to be sent.
+    """Add a commit that a partition requests.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(pace, Pace, "what waits")
     check_type(commit, Commit, "what is to be sent")
@@ -83,16 +82,16 @@ def asked(pace: Pace, commit: Commit) -> Pace:
 
 
 def due(pace: Pace, now: Instant, gap: Duration, *, hurries: bool) -> Turn:
-    """What is to be sent now.
+    """The requests to send now.
 
     Args:
-        pace: What waits.
-        now: The instant of the look.
-        gap: How long after something was sent the next is, in microseconds.
+        pace: The waiting commits.
+        now: The current time.
+        gap: The least time between requests, in microseconds.
         hurries: Whether partitions are being given back.
 
     Raises:
-        Misuse: An argument is of another type, or the gap negative.
+        Misuse: An argument has a wrong type, or the gap is negative.
     """
     check_type(pace, Pace, "what waits")
     check_type(now, Instant, "the instant")
@@ -106,19 +105,19 @@ def due(pace: Pace, now: Instant, gap: Duration, *, hurries: bool) -> Turn:
 
 
 def held_back(before: Instant, now: Instant, gap: Duration, *, hurries: bool) -> Duration:
-    """How long the answer to a transaction waits from now on; also a request, after the one before.
+    """How long the answer to a transaction waits from now on; also a request after the last one.
 
     Args:
         before: When the transaction was committed.
-        now: The instant of the look.
-        gap: How long an answer waits at most, in microseconds.
+        now: The current time.
+        gap: The longest wait, in microseconds.
         hurries: Whether partitions are being given back.
 
     Returns:
-        Microseconds until the next look; 0 if it waits no longer.
+        Microseconds until the next call; 0 if it waits no longer.
 
     Raises:
-        Misuse: An argument is of another type, or the gap negative.
+        Misuse: An argument has a wrong type, or the gap is negative.
     """
     check_type(before, Instant, "the instant before")
     check_type(now, Instant, "the instant")
@@ -128,7 +127,7 @@ def held_back(before: Instant, now: Instant, gap: Duration, *, hurries: bool) ->
 
 
 def _together(waiting: tuple[Commit, ...]) -> Requests:
-    """One request for each generation, and another one where a partition asks twice."""
+    """One request for each generation, and another if a partition has two commits."""
     requests: dict[tuple[int, int], list[Commit]] = {}
     times: dict[tuple[TopicPartition, int], int] = {}
     for each in waiting:

@@ -1,13 +1,14 @@
-"""Which position is committed now, and with which text?
+"""The fifth stage of a partition: which position is committed now, and with which metadata.
 
-This is the fifth stage of a partition (`tidegate.consumer.partition`). It is told how many records were done, and what became
-of the commit in flight, and it makes the next one: one at a time, of the position that the tracker allows, with what is done
-beyond it as metadata (`tidegate.consumer.commit_metadata`). Where nothing is committed yet, or nothing that is in the log, and
-another owner may find another beginning, the first is that of the beginning. The metadata is made with a commit and not before;
-so its size, for which the partition may be held, is known as of the last commit.
+It receives the number of completed records and the results of commits, and makes the next commit.
+One commit is in flight at a time. It has the position that the tracker allows, with the offsets
+done beyond it as metadata (`tidegate.consumer.commit_metadata`). If no position in the log is
+committed yet, and another owner might begin elsewhere, the first commit is that of the beginning.
+Metadata is made only with a commit. So its size, for which the partition may be held, is that of
+the last commit.
 
-What a step costs: the path to the head of the tracker; to make metadata, what has changed since it was last made. Its laws are
-P1, P2, P12 and P16 of the partition.
+A step costs the path to the head of the tracker; metadata costs what changed since it was last
+made. The laws are P1, P2, P12 and P16 of the partition.
 """
 
 from __future__ import annotations
@@ -21,23 +22,25 @@ from tidegate.consumer.watermark import OffsetTracker, committable, done_beyond
 from tidegate.model.sealed import sealed
 
 _NOTICE: Final = 4
-"""So many commits in a row without an answer are told to people; then twice as many, and so on."""
+"""Operators are alerted after this many commits in a row without an answer, then after twice as
+many, and so on.
+"""
 
 
 @final
 @sealed
 class Commits:
-    """What is committed, and what is to be.
+    """The state of the commits.
 
     Attributes:
-        alphabet: In which letters to write the metadata of commits; None if the broker takes none.
+        alphabet: The letters of the metadata; None if the broker accepts none.
         committing: The position of the commit in flight.
         failures: How many commits in a row had no answer.
-        backs_off: Whether the next one waits for that.
+        backs_off: Whether the next commit waits for the back-off.
         unrecorded: How many offsets were completed since the last commit was made.
-        length: How many units the metadata took when it was last made, whether or not the broker takes that many.
-        survey: Of the tracker, for the metadata; it follows from the tracker.
-        begins: Whether the beginning is still to be committed.
+        length: The units of the last metadata, even if the broker accepts fewer.
+        survey: Of the tracker, for the metadata; derived from it.
+        begins: Whether the beginning is not committed yet.
     """
 
     alphabet: Alphabet | None = None
@@ -50,7 +53,7 @@ class Commits:
     begins: bool = False
 
     def done(self, count: int) -> Commits:
-        """After so many records were completed."""
+        """After this many records were completed."""
         if self.alphabet is None or not count:
             return self
         return Commits(
@@ -64,21 +67,24 @@ class Commits:
         )
 
     def acknowledged(self) -> Commits:
-        """After the commit in flight was taken."""
+        """After the commit in flight succeeded."""
         return Commits(self.alphabet, None, 0, self.backs_off, self.unrecorded, self.length, self.survey)
 
     def unknown(self, enough: int) -> Commits:
         """After the commit in flight had no answer.
 
-        Committing is idempotent: after a while the same or a higher position is committed, for this says that enough is
-        unrecorded to send a position that has not moved.
+        Committing is idempotent, so after a delay the same or a higher position is committed.
+        Setting `unrecorded` to `enough` makes the next commit due even if the position has not
+        moved.
         """
         unrecorded = max(self.unrecorded, enough)
         return attrs.evolve(self, committing=None, failures=self.failures + 1, backs_off=True, unrecorded=unrecorded)
 
     def next_position(self, tracker: OffsetTracker, enough: int) -> int | None:
-        """The position to commit now: one at a time; the same once more where so many are done beyond it and in no commit, or where
-        it is the beginning.
+        """The position to commit now, or None while a commit is in flight or none is due.
+
+        An unmoved position is committed again if it is the beginning, or if `enough` completed
+        offsets are in no commit.
         """
         if self.committing is not None:
             return None
@@ -89,16 +95,18 @@ class Commits:
 
     @property
     def is_noteworthy(self) -> bool:
-        """Whether people are to be told that so many had no answer."""
+        """Whether to alert the operators of missing answers."""
         return self.failures >= _NOTICE and not self.failures & (self.failures - 1)
 
     def refused_text(self, enough: int) -> Commits:
-        """After the broker did not take the metadata: again at once, in plainer letters or without."""
+        """After the broker refused the metadata: retry at once, in ASCII or without."""
         letters = Alphabet.ASCII if self.alphabet is Alphabet.WIDE else None
         return attrs.evolve(self, committing=None, alphabet=letters, unrecorded=enough)
 
     def made(self, position: int, tracker: OffsetTracker, limit: int) -> tuple[Commits, str]:
-        """With a commit of this position in flight; and its metadata, of at most so many units."""
+        """Put a commit of this position in flight; returns its metadata too, of at most `limit`
+        units.
+        """
         text, length, survey = "", 0, self.survey
         if self.alphabet is not None and done_beyond(tracker, position):
             survey = surveyed(tracker, survey)

@@ -1,33 +1,36 @@
-"""What one consumer does with its partitions: it composes `partition`, shares out the executors, and keeps the gate.
+"""The reducer of one consumer: it passes events to its partitions, assigns executors, and controls
+the gate.
 
-Each partition is a reducer of its own (`tidegate.consumer.partition`); an event goes to the one that it names, and a `Batch` of
-events to as many as it names. What they share is decided here, once all of that is settled:
-    - executors: they bound the tasks that run, over all partitions. A slot that becomes free goes to the next partition in
-      turn that has something waiting.
-    - load: the records that were delivered and are not settled, wherever they are. The gate (`tidegate.consumer.backpressure`)
-      closes when the load reaches `high` and opens when it has fallen to `low`. While it is closed nothing is polled.
-User code that a partition gives up counts in both until it ends (`tidegate.consumer.outliving`).
+Each partition is a reducer (`tidegate.consumer.partition`). An event goes to the partition that it
+names, a `Batch` to all that it names. Afterwards the consumer decides what they share:
+    - executors: they bound the tasks in work over all partitions. A free slot goes to the next
+      partition in turn with work waiting.
+    - load: the records delivered and not settled. The gate (`tidegate.consumer.backpressure`)
+      closes when the load reaches `high`, and opens when it has fallen to `low`. While it is closed
+      no partition is polled.
+Abandoned user code counts in both until it ends (`tidegate.consumer.outliving`).
 
-`polling` says which partitions to poll now. It names them one by one (selective polling), which throws nothing away that
-was fetched ahead, and leaves out those that are held on their own account. Only where nothing may be polled are
-partitions paused, so that the consumer can go on asking for records, and stay a member, without being given any.
+`polling` names the partitions to poll (selective polling), without those held by their own limits;
+so no prefetched record is discarded. Only if none may be polled are partitions paused, so that the
+consumer can poll, and stay a member, without getting records.
 
 Laws (AS: what a consumer has is its assignment)
-    AS1  No more than `executors` tasks run.
-    AS2  The load is below `high` before anything is polled; so it never exceeds `high` by more than one batch.
-    AS3  A free executor does not wait: while fewer than `executors` tasks run, no flowing partition has a record queued
-         that may be taken.
+    AS1  At most `executors` tasks run.
+    AS2  The load is below `high` before a poll, so it never exceeds `high` by more than one batch.
+    AS3  No executor idles: while fewer than `executors` tasks run, no flowing partition has a
+         queued record that may be taken.
     AS4  Partitions do not see each other's events, generations or failures.
-    AS5  Either some partitions are polled and none of them stays paused, or all are held; whichever is polled asked for
-         records, and is not held on its own account.
-    AS6  A slot goes to the next partition in turn: whoever made room takes it only where no other partition could.
-    AS7  A batch is the same as its events one after the other, where executors are given out after the last.
-    AS8  What user code was given and has not ended counts among the running and in the load, also when its partition is
-         released, lost or assigned anew.
-    AS9  An event by itself is the same as in a batch with an event of which nothing follows: one handler that ends by itself
-         has a short way (`_one_record`), which leads to where the long one does.
-    AS10 What was done in a partition when the group took it, or refused a commit, counts when its records come again
-         (`tidegate.consumer.kept`), and is not handled again.
+    AS5  Either some partitions are polled and none of them stays paused, or all are held. Each
+         polled one has requested records, and is not held by its own limits.
+    AS6  A slot goes to the next partition in turn: the one that freed it gets it only if no other
+         can use it.
+    AS7  A batch equals its events one after the other, if executors are assigned after the last.
+    AS8  User code that has not ended counts as running and in the load, also after its partition
+         was released, lost or assigned again.
+    AS9  A single event equals a batch of it and an event without effect: the fast path for one
+         ended handler (`_one_record`) gives the same result as the stages.
+    AS10 Records done in a partition when it was lost, or when a commit was refused, count as done
+         when they return (`tidegate.consumer.kept`), and are not handled again.
 """
 
 from __future__ import annotations
@@ -78,7 +81,9 @@ from tidegate.model.sealed import sealed
 from tidegate.model.values import check_int, check_tuple, check_type
 
 _EXECUTORS: Final = 100
-"""Handlers wait for others most of the time: so many at once cost nothing, and with a few a worker waits for them."""
+"""Handlers mostly wait for other systems, so 100 at once cost little, while a worker with a few
+would wait for them.
+"""
 
 
 def _running(state: ConsumerState) -> int:
@@ -94,16 +99,16 @@ def _load(state: ConsumerState) -> int:
 class ConsumerState:
     """All partitions of one consumer.
 
-    Invariants: the partitions are in order, each once; the rest follows from them.
+    Invariants: the partitions are in order, each once; the derived fields match them.
 
     Attributes:
-        partitions: Those that are owned.
-        verdict: Whether new records are taken.
-        outliving: What user code was given and has not ended, though its partition waits for it no more.
-        running: How many handlers and tasks run.
-        load: How many records were delivered and are not settled.
-        startable: Where something may be given to an executor: a bit for each partition.
-        kept: What was done in partitions that were lost, in order.
+        partitions: The owned ones.
+        verdict: Whether to fetch.
+        outliving: User code that runs on although its partition gave it up.
+        running: The number of running handlers and tasks.
+        load: The number of records delivered and not settled.
+        startable: A bit for each partition that has work to start.
+        kept: The records done in lost partitions, in order.
     """
 
     partitions: tuple[Owned, ...] = ()
@@ -126,7 +131,7 @@ class ConsumerState:
 
 
 def _place(partitions: Sequence[Owned], partition: TopicPartition) -> tuple[int, bool]:
-    """Where the partition stands among those in order, or would, and whether it does."""
+    """The index of the partition, or where it would be inserted; and whether it is there."""
     at = bisect_left(partitions, (partition.topic, partition.partition), key=_PARTITION)
     return at, at < len(partitions) and partitions[at].partition == partition
 
@@ -141,15 +146,15 @@ ConsumerStep: TypeAlias = Step[ConsumerState, Command]
 @final
 @attrs.frozen
 class ConsumerRules:
-    """What one consumer may do at once, and what it does next.
+    """Decides the next step of one consumer, and limits how much runs at once.
 
     Invariants: 1 <= executors; each.running_max is the default.
 
     Attributes:
         executors: How many tasks may run, over all partitions.
-        thresholds: The load at which the gate closes, and that at which it opens again; by default as in Drakkar.
-        partition: What each does; its `running_max` stays the default, for here it is what the others leave of the
-            executors.
+        thresholds: The load at which the gate closes and opens; by default as in Drakkar.
+        partition: The rules of each partition. Its `running_max` stays the default: here a
+            partition may use the executors that the others leave.
     """
 
     executors: int = attrs.field(default=_EXECUTORS, metadata={"told_by": "the concurrency of a worker"})
@@ -170,17 +175,14 @@ class ConsumerRules:
             )
 
     def step(self, state: ConsumerState, event: ConsumerEvent) -> ConsumerStep:
-        """What follows for the partition that the event names, or for each that a batch names, and for the others.
-
-        Args:
-            state: The state before.
-            event: What happened.
+        """Apply an event, or a batch of events, to the partitions that it names, then assign
+        executors.
 
         Returns:
             The state after, and commands in order.
 
         Raises:
-            Misuse: An argument is of another type, or out of range.
+            Misuse: An argument has a wrong type, or is out of range.
         """
         check_type(state, ConsumerState, "the partitions of a consumer")
         if isinstance(event, Batch):
@@ -193,7 +195,9 @@ class ConsumerRules:
         return self._stepped(state, events)
 
     def _shortly(self, state: ConsumerState, event: Event) -> ConsumerStep | None:
-        """The step where one handler has ended well and nothing is to be decided but whose turn it is; None for any other."""
+        """The fast path: one handler has ended well, and only the next slot is to be assigned. None
+        otherwise.
+        """
         if type(event) is not WorkReported or state.outliving:
             return None
         what, ended = event.what, event.ended
@@ -225,7 +229,7 @@ class ConsumerRules:
         )
 
     def _stepped(self, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
-        """As `step`, for a worker, which has checked the events; there is at least one."""
+        """As `step`, for at least one event, without checks. A worker calls it after checking."""
         if len(events) == 1 and (short := self._shortly(state, events[0])) is not None:
             return short
         partitions, running, load, startable = [*state.partitions], state.running, state.load, state.startable
@@ -235,7 +239,7 @@ class ConsumerRules:
         for event in events:
             if outliving:
                 outliving = without_ended(outliving, event)
-            following = at + is_ours  # a batch mostly tells of one after the other
+            following = at + is_ours  # the events of a batch mostly follow the order of partitions
             if following < len(partitions) and partitions[following].partition is event.partition:
                 at, is_ours = following, True
             else:
@@ -263,7 +267,7 @@ class ConsumerRules:
         if outliving is not state.outliving:
             running += handlers_of(outliving) - handlers_of(state.outliving)
             load += records_of(outliving) - records_of(state.outliving)
-        last = at + is_ours  # who made room does not take it before the others
+        last = at + is_ours  # AS6: the partition that freed the slot is last in turn
         left = startable
         while left and running < self.executors:
             in_turn = left >> last << last or left
@@ -271,7 +275,7 @@ class ConsumerRules:
             left ^= 1 << at
             part = partitions[at]
             begun, asked = self.partition._start_work(part, self.executors - running + part.work.running)  # noqa: SLF001
-            if asked:  # what begins was counted in the load as it waited
+            if asked:  # starting does not change the load: it counts waiting records
                 partitions[at] = begun
                 running += begun.work.running - part.work.running
                 startable = _marked(startable, at, begun)
@@ -280,14 +284,14 @@ class ConsumerRules:
         return Step(ConsumerState(tuple(partitions), verdict, outliving, running, load, startable, kept), commands)
 
     def polling(self, state: ConsumerState, paused: Collection[TopicPartition]) -> Plan[TopicPartition]:
-        """Which partitions to poll now, and what to pause and resume first.
+        """Which partitions to poll now, and which to pause and resume first.
 
         Args:
             state: The consumer's partitions.
             paused: Those that the client has paused now.
 
         Raises:
-            Misuse: An argument is of another type.
+            Misuse: An argument has a wrong type.
         """
         check_type(state, ConsumerState, "the partitions of a consumer")
         held = [
@@ -299,7 +303,9 @@ class ConsumerRules:
 
 
 def _recalled(kept: AllKept, part: Owned | None, event: Assigned | Committed | Fetched) -> tuple[AllKept, Owned | None]:
-    """What is kept after the event, and the partition with what counts as done in it."""
+    """Apply the event to the kept offsets; returned records that were done are done in the
+    partition (AS10).
+    """
     found = left = _kept_of(kept, event.partition)
     if found is None:
         return kept, part
@@ -313,7 +319,6 @@ def _recalled(kept: AllKept, part: Owned | None, event: Assigned | Committed | F
 
 
 def _with_lost(kept: AllKept, lost: Owned) -> AllKept:
-    """With what was done in a partition that the group has taken."""
     return _with(kept, lost.partition, after_loss(_kept_of(kept, lost.partition), lost.partition, lost.tracker))
 
 
@@ -322,24 +327,22 @@ def _kept_of(kept: AllKept, partition: TopicPartition) -> Kept | None:
 
 
 def _with(kept: AllKept, partition: TopicPartition, of_it: Kept | None) -> AllKept:
-    """With this in the place of what is kept of the partition."""
     others = [each for each in kept if each.partition != partition]
     return tuple(sorted(others if of_it is None else (*others, of_it), key=_PARTITION))
 
 
 def _goes_on(before: Owned, after: Owned | None) -> bool:
-    """Whether the partition gives up nothing: only one that drains, or whose life is over, does."""
+    """Whether the partition keeps its work: it neither drains nor has it ended."""
     return after is not None and after.generation == before.generation and after.phase is not Phase.DRAINING
 
 
 def _marked(startable: int, at: int, part: Owned) -> int:
-    """With the bit of this partition as it is now."""
     bit = 1 << at
     return startable | bit if part.has_something_to_start else startable & ~bit
 
 
 def _judged(thresholds: Thresholds, before: GateVerdict, load: int) -> GateVerdict:
-    """The verdict at this load, which is mostly the one before."""
+    """The verdict at this load, which is usually unchanged."""
     is_same = (
         load < thresholds.high
         if before.reason is GateReason.BELOW_HIGH

@@ -1,58 +1,65 @@
-"""A partition is revoked. What is to become of the work in flight, so that it is let go in time?
+"""Decides what happens to the work in flight when a partition is revoked, so that the release is in
+time.
 
-The group waits until a partition is released, but not for ever: whoever takes longer is put out of the group, and may not
-commit any more. To wait for nothing, on the other hand, lets the next owner do all that is in flight a second time, while
-it still runs here. So a revocation has a budget, and three stages share it, one after the other:
+The group waits for the release, but evicts a member that takes too long. Without any wait, the next
+owner repeats all work in flight while it still runs here. So a revocation has a budget, shared by
+three consecutive stages:
 
     revoked               wait           wait + cancel         total
        |---- WAITING ------|-- CANCELLING --|-- COMMITTING ------|  OVER
-         work may end        interrupted      nothing runs         released,
-         by itself           work cleans up   that is awaited      whatever is
+         work may end        interrupted      only the last        the partition is
+         by itself           work cleans up   commit is awaited    released anyway
 
-The plan says for each record in flight what is done about it, and until when:
+The plan has an action for each record in flight, and the time until it applies:
 
-    can be interrupted    known to end by `wait`, or nothing is known    WAIT until `wait`
-                          known to end later, or `wait` is over          CANCEL until `wait + cancel`
+    can be interrupted    known to end by `wait`, or unknown             WAIT until `wait`
+                          known to end later, or `wait` is over          CANCEL until `wait +
+                                                                         cancel`
     cannot be             known to end by `wait + cancel`, or unknown    WAIT until `wait + cancel`
                           known to end later                             ABANDON
     any                   `wait + cancel` is over                        ABANDON
 
-Plan when the partition is revoked and whenever something that was planned is over; it does no harm to plan more often, or
-late. Once nothing is in flight that is awaited, the rest of the budget is the commit's. Only what was begun is in flight:
-what is queued is dropped, for the next owner gets it anyway. Partitions that are revoked together drain side by side, each
-with the same budget. One that was lost has a budget of 0.
+The caller plans at the revocation and whenever a planned time is over; more often or later is
+harmless. Once no awaited work is in flight, the last commit has the rest of the budget. Queued
+records are dropped, because the next owner gets them anyway. Partitions revoked together drain in
+parallel, each with the same budget. A lost partition has a budget of 0.
 
-What is cancelled or abandoned was not completed, so it is not committed, and the next owner begins it again: at least once.
+Cancelled and abandoned records are not committed, and the next owner starts them again: at least
+once.
 
 Laws
-    DR1  Each record in flight has exactly one fate, in order of offsets.
-    DR2  Nothing is awaited beyond wait + cancel. So the last commit has its time, and whoever follows the plan releases
-         within `total`, whatever user code, estimates and broker do.
-    DR3  What is known to end in time is neither cancelled nor abandoned. In time means by `wait` for what can be
-         interrupted, and by wait + cancel for what cannot.
-    DR4  As time passes, fates go from WAIT to CANCEL to ABANDON only, and neither a wait nor a cancellation is prolonged.
-    DR5  Nothing is waited for that is known not to end in time, and nothing is awaited for no time at all.
-    DR6  What can be interrupted is asked to stop by `wait` at the latest, and not abandoned before wait + cancel: it has
-         `cancel` at least to clean up. What cannot be interrupted is never asked to stop.
-    DR7  The stages come one after the other and last as long as the budget says; `left` leads exactly to the next one.
+    DR1  Each record in flight has exactly one decision, in order of offsets.
+    DR2  No work is awaited beyond wait + cancel. So the last commit has its time. A caller that
+         follows the plan releases within `total`, whatever user code, estimates and broker do.
+    DR3  Work known to end in time is neither cancelled nor abandoned. In time means by `wait` if it
+         can be interrupted, and by wait + cancel if not.
+    DR4  As time passes, actions change from WAIT to CANCEL to ABANDON only, and neither a wait nor
+         a cancellation is prolonged.
+    DR5  Work known not to end in time is not waited for, and no wait has zero length.
+    DR6  Interruptible work is interrupted by `wait` at the latest, and not abandoned before wait +
+         cancel: it has at least `cancel` to clean up. Other work is never interrupted.
+    DR7  The stages follow one another and last as long as the budget gives them; `left` leads
+         exactly to the next one.
 
 Things that do not work
-    To wait until `wait` for what is known to end after it: it is interrupted in the midst of its work all the same. At
-    once, it has more time to clean up.
-    To let what can be interrupted end by itself in the time for cleaning up: that time is gone, should the estimate be
-    wrong.
-    To grant `cancel` anew with each plan, counted from then on: it grows with each look (DR4).
-    To abandon after `wait` what cannot be interrupted: it needs no time to clean up, so that time is its own as well; and
-    what is abandoned goes on running beside the next owner.
-    To take an estimate for good that its record has outlived: that one takes longer is known, how long is not.
+    To wait until `wait` for work known to end later: it is interrupted midway all the same.
+    Interrupted at once, it has more time to clean up.
+    To let interruptible work end by itself during the clean-up time: a wrong estimate leaves no
+    time to clean up.
+    To count `cancel` from each plan: the deadline grows with each one (DR4).
+    To abandon uninterruptible work after `wait`: it needs no clean-up, so that time is its own too;
+    and abandoned work runs on beside the next owner.
+    To trust an estimate that its record has outlived: the record takes longer, but how much longer
+    is unknown.
 
 Known not to work
-    Code that cannot be interrupted, or does not care, goes on after it was abandoned, while the next owner works on the
-    same record. Whatever it writes must bear repetition, or be fenced.
-    A budget begins when the revocation reaches us, the group's patience when it asks. A client learns of it when it polls.
-    An estimate that is too long costs a record that would have ended in time; it is begun again.
-    Fates are decided record by record. Where a commit cannot tell what is done beyond its position, what ends behind an
-    abandoned record is begun again all the same.
+    Code that cannot be interrupted, or ignores it, runs on after it was abandoned, while the next
+    owner works on the same record. Its writes must be idempotent or fenced.
+    A budget starts when this client sees the revocation, the group's patience when it asks. A
+    client sees it when it polls.
+    An estimate that is too long costs a record that would have ended in time; it is started again.
+    Decisions are per record. If a commit cannot list the offsets done beyond its position, records
+    that end behind an abandoned one are repeated all the same.
 """
 
 from __future__ import annotations
@@ -71,20 +78,22 @@ from tidegate.model.instants import Duration, micros, seconds
 from tidegate.model.values import check_int, check_type, check_types
 from tidegate.retries.backoff import check_delay
 
-# --- the time there is --------------------------------------------------------------------------------------------------
+# --- the time there is ----------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Budget:
-    """How long a revocation may take, and what for. All in microseconds.
+    """The time of a revocation, and its parts. All in microseconds.
 
     Invariants: 0 <= each; cancel + commit <= total <= a century.
 
     Attributes:
-        total: From the revocation until the release, at most; less than the group's patience.
-        cancel: Of that, how long interrupted work may clean up. With 0, nothing is waited for once it is interrupted.
-        commit: Of that, how long the last commit may take. With 0, work that runs until the end leaves it no time.
+        total: The longest time from the revocation to the release; less than the group's patience.
+        cancel: The part in which interrupted work may clean up. With 0, interrupted work is not
+            awaited.
+        commit: The part for the last commit. With 0, work that runs until the end leaves it no
+            time.
     """
 
     total: Duration = attrs.field(converter=micros)
@@ -108,19 +117,21 @@ class Budget:
 
     @property
     def wait(self) -> Duration:
-        """When, since the revocation, what can be interrupted is; until then it may end by itself."""
+        """The time since the revocation at which interruptible work is interrupted."""
         return self.total - self.cancel - self.commit
 
     @property
     def commit_at(self) -> Duration:
-        """When, since the revocation, the last commit begins at the latest: wait + cancel."""
+        """The time since the revocation at which the last commit begins at the latest: wait +
+        cancel.
+        """
         return self.total - self.commit
 
 
 @final
 @unique
 class Stage(Enum):
-    """Where a revocation stands, in this order."""
+    """The stages of a revocation, in this order."""
 
     WAITING = "work may end by itself"
     CANCELLING = "what could be interrupted was, and cleans up"
@@ -129,14 +140,14 @@ class Stage(Enum):
 
 
 def stage(budget: Budget, elapsed: Duration) -> Stage:
-    """Where a revocation stands.
+    """The stage of a revocation.
 
     Args:
-        budget: How long it may take.
-        elapsed: How long ago it was, in microseconds.
+        budget: The time that it may take.
+        elapsed: The time since it began, in microseconds.
 
     Raises:
-        Misuse: An argument is of another type, or time runs backwards.
+        Misuse: An argument has a wrong type, or the time is negative.
     """
     _check(budget, elapsed)
     if elapsed < budget.wait:
@@ -147,14 +158,14 @@ def stage(budget: Budget, elapsed: Duration) -> Stage:
 
 
 def left(budget: Budget, elapsed: Duration) -> Duration:
-    """How long the stage still lasts, in microseconds; 0 once it is over.
+    """The rest of the current stage, in microseconds; 0 once all are over.
 
     Args:
-        budget: How long a revocation may take.
-        elapsed: How long ago it was, in microseconds.
+        budget: The time that a revocation may take.
+        elapsed: The time since it began, in microseconds.
 
     Raises:
-        Misuse: An argument is of another type, or time runs backwards.
+        Misuse: An argument has a wrong type, or the time is negative.
     """
     now = stage(budget, elapsed)
     match now:
@@ -170,19 +181,19 @@ def left(budget: Budget, elapsed: Duration) -> Duration:
             assert_never(now)
 
 
-# --- what becomes of whom -----------------------------------------------------------------------------------------------
+# --- what becomes of whom -------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class InFlight:
-    """A record that was begun and has not ended. Invariants: 0 <= offset, age; 0 <= expected where it is known.
+    """A record that was started and has not ended. Invariants: 0 <= offset, age; 0 <= expected if
+    known.
 
     Attributes:
-        offset: Which one.
-        age: For how long it has been worked on, in microseconds.
-        expected: How long such work takes, where that is known, in microseconds. A timeout does not say that: with one
-            beyond the budget, everything would be cancelled at once.
+        age: The time since it was started, in microseconds.
+        expected: The usual duration of such work, in microseconds, if known. Do not pass a timeout:
+            one beyond the budget would cancel all work at once.
         stoppable: Whether the work can be interrupted.
     """
 
@@ -201,31 +212,31 @@ class InFlight:
 
     @property
     def rest(self) -> Duration | None:
-        """How long it still takes, in microseconds; None where that is not known, or an estimate was outlived."""
+        """The time that it still takes, in microseconds; None if unknown, or if it outlived its
+        estimate.
+        """
         return self.expected - self.age if self.expected is not None and self.age < self.expected else None
 
 
 @final
 @unique
 class Action(Enum):
-    """What is done about a record in flight, from the mildest on."""
+    """The action for a record in flight, mildest first."""
 
     WAIT = "wait for its end"
     CANCEL = "interrupt it and wait for its end"
     ABANDON = "wait no more"
-    """Its end changes nothing. It may be interrupted, but nobody waits for that."""
+    """Its end changes nothing. It may be interrupted, but that is not awaited."""
 
 
 @final
 @attrs.frozen
 class DrainDecision:
-    """What is done about a record. Invariants: 0 <= offset, until.
+    """The action for a record. Invariants: 0 <= offset, until.
 
     Attributes:
-        offset: Which one.
-        action: What is done.
-        until: When, since the revocation, that is over at the latest, in microseconds; then the record, if it is still in
-            flight, is to be planned for again. For what is abandoned, that is at once.
+        until: The end of the action, in microseconds since the revocation. If the record is still
+            in flight then, plan again. For an abandoned record it is now.
     """
 
     offset: int
@@ -238,19 +249,19 @@ class DrainDecision:
 
 
 def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> tuple[DrainDecision, ...]:
-    """What is done about the records in flight, from now on.
+    """The actions for the records in flight, from now on.
 
     Args:
-        budget: How long the revocation may take.
-        elapsed: How long ago it was, in microseconds.
-        in_flight: Each record that was begun and has not ended, once, in any order, with its age now; those that are being
-            interrupted too, but not those that were abandoned.
+        budget: The time that the revocation may take.
+        elapsed: The time since it began, in microseconds.
+        in_flight: Each record that was started and has not ended, once, in any order, with its age
+            now. It includes interrupted records and excludes abandoned ones.
 
     Returns:
-        The fate of each, in order of offsets. What it asks to be cancelled may have been asked before.
+        One decision per record, in order of offsets. A record to cancel may be interrupted already.
 
     Raises:
-        Misuse: An argument is of another type, time runs backwards, or a record is in flight twice.
+        Misuse: An argument has a wrong type, the time is negative, or a record appears twice.
     """
     _check(budget, elapsed)
     check_types(in_flight, InFlight, "a record in flight")
@@ -268,7 +279,7 @@ def plan(budget: Budget, elapsed: Duration, in_flight: Collection[InFlight]) -> 
 def _fate(budget: Budget, elapsed: Duration, record: InFlight) -> DrainDecision:
     if elapsed >= budget.commit_at:
         return DrainDecision(record.offset, Action.ABANDON, budget.commit_at)
-    # What cannot be interrupted needs no time to clean up, and so has that as well to end by itself.
+    # uninterruptible work needs no clean-up, so it may use that time to end by itself
     in_time = budget.wait if record.stoppable else budget.commit_at
     if elapsed < in_time and (record.rest is None or elapsed + record.rest <= in_time):
         return DrainDecision(record.offset, Action.WAIT, in_time)

@@ -1,12 +1,14 @@
-"""Why does the watermark stand, and what would a crash cost?
+"""Explains which record blocks the watermark, and what a crash would cost.
 
-`explain` names the record that everything waits for, and what it holds up. `duplicate_budget` counts what would be done
-twice if the process died now; `lag` how far it is to the end of the log. All read a tracker (`tidegate.consumer.watermark`) and
-change nothing.
+`explain` names the blocking record and its backlog. `duplicate_budget` counts the records that
+would be repeated if the process died now. `lag` is the distance to the end of the log. All read a
+tracker (`tidegate.consumer.watermark`) and change nothing.
 
 Laws
-    W13 What is explained is what happens: the watermark jumps as `explain` says once the blocking offset is completed.
-    W14 The budget is the difference of two sets: what is done or begun here, without what the successor knows to be done.
+    W13 The explanation is exact: the watermark jumps as `explain` predicts once the blocking offset
+        is completed.
+    W14 The budget is a set difference: the offsets done or started here, minus those that the
+        successor knows to be done.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ from tidegate.model.values import check_int, check_name
 @final
 @attrs.frozen
 class WorkStatus:
-    """How work on an open offset is doing. Invariants: the state is not empty; 0 <= attempts.
+    """The state of work on an open offset. Invariants: the state is not empty; 0 <= attempts.
 
     Attributes:
-        state: What the consumer calls it: queued, running, delivering, backing off, parked.
+        state: The consumer's word: queued, running, delivering, backing off, parked.
         since: When the record was delivered.
-        attempts: How often it was begun.
+        attempts: How often it was started.
     """
 
     state: str
@@ -55,7 +57,7 @@ class WorkStatus:
 @final
 @attrs.frozen
 class Unblocked:
-    """Nothing is open, so nothing is waited for; this is the position to commit."""
+    """No offset is open; this is the position to commit."""
 
     position: int
 
@@ -70,11 +72,10 @@ class Blocked:
 
     Attributes:
         offset: The head.
-        work: How it is doing.
-        age: How long ago it was delivered, in microseconds; 0 where the clock went back.
-        position: What may be committed meanwhile.
-        after: What may be committed once the offset is done.
-        freed: How many records that would settle, itself included.
+        age: The time since its delivery, in microseconds; 0 if the clock went back.
+        position: The committable position until then.
+        after: The committable position once the offset is done.
+        freed: The number of records that this settles, itself included.
     """
 
     offset: int
@@ -93,7 +94,7 @@ class Blocked:
 @final
 @attrs.frozen
 class Abandoned:
-    """The watermark waits for an offset that nobody works on, so it waits for ever; the parts are those of `Blocked`."""
+    """The watermark waits for ever, for an offset without work; fields as in `Blocked`."""
 
     offset: int
     position: int
@@ -108,18 +109,18 @@ Explanation: TypeAlias = Unblocked | Blocked | Abandoned
 
 
 def explain(tracker: OffsetTracker, work: Mapping[int, WorkStatus], now: Instant) -> Explanation:
-    """What the watermark waits for, and what that holds up.
+    """Which offset blocks the watermark, and its backlog.
 
     Args:
-        tracker: What was delivered, and what of it is done.
-        work: How the open offsets are doing; one that is missing here is not worked on.
-        now: The time, on the clock that `WorkStatus.since` was read on.
+        tracker: The delivered and the done offsets.
+        work: The state of the open offsets; a missing one is not in work.
+        now: The time, on the clock of `WorkStatus.since`.
 
     Returns:
-        The blocking offset with its state, its age, and how far the watermark jumps once it is done.
+        The blocking offset with its state and age, and how far the watermark jumps once it is done.
 
     Raises:
-        Misuse: The work is not a mapping to `WorkStatus`, or was timed on another clock.
+        Misuse: The work is not a mapping to `WorkStatus`, or uses another clock.
     """
     first = oldest_open(tracker)
     position = low_watermark(tracker)
@@ -144,11 +145,11 @@ def explain(tracker: OffsetTracker, work: Mapping[int, WorkStatus], now: Instant
 @final
 @attrs.frozen
 class DuplicateBudget:
-    """What would be done twice if the process died now.
+    """The records that would be repeated if the process died now.
 
     Attributes:
-        finished: How many records are done, and would be done again.
-        begun: How many are under way, and would be begun again.
+        finished: The number of done records, which would be repeated.
+        begun: The number of records in work, which would be started again.
     """
 
     finished: int
@@ -156,7 +157,7 @@ class DuplicateBudget:
 
     @property
     def records(self) -> int:
-        """How many records would be replayed."""
+        """The number of records that would be repeated."""
         return self.finished + self.begun
 
     def __str__(self) -> str:
@@ -164,19 +165,19 @@ class DuplicateBudget:
 
 
 def duplicate_budget(tracker: OffsetTracker, successor: OffsetTracker, begun: Iterable[int] = ()) -> DuplicateBudget:
-    """How many records would be replayed if the process died now.
+    """The number of records that would be repeated if the process died now.
 
     Args:
-        tracker: What was delivered, and what of it is done.
-        successor: The tracker that the next owner would begin with: the one that this owner began with, and after each
-            acknowledged commit the `successor` of the tracker that it was made of.
+        tracker: The delivered and the done offsets.
+        successor: The next owner's tracker: the one that this owner began with, and after each
+            acknowledged commit the `successor` of the tracker that it was made from.
         begun: The open offsets whose handlers have started.
 
     Returns:
-        How many of them are done, and how many under way. Records that wait untouched are worked on once anyway.
+        The done ones and those in work. Records that still wait are handled once anyway.
 
     Raises:
-        Misuse: A tracker is of another type, or an offset is out of range.
+        Misuse: A tracker has a wrong type, or an offset is out of range.
     """
     for each in (tracker, successor):
         check_tracker(each)
@@ -192,20 +193,21 @@ def duplicate_budget(tracker: OffsetTracker, successor: OffsetTracker, begun: It
 
 
 def lag(tracker: OffsetTracker, end: int, read: int = 0) -> int | None:
-    """How many offsets it is from what is committed to the end of the log.
+    """The number of offsets between the committed position and the end of the log.
 
     Args:
-        tracker: What was delivered, and what of it is done. One that begins at 0 may be of a group that has committed nothing,
-            in a log whose first records are gone: until its first commit the first record that is not done counts.
-        end: One past the last offset of the log, as it was last seen.
-        read: Up to where the log was read. Where all that was delivered is committed, nobody is behind for offsets below that: they
-            are control markers, records of aborted transactions, or removed.
+        tracker: The delivered and the done offsets. One that begins at 0 may belong to a group
+            without a commit, in a log that lost its first records: until the first commit, the
+            first undone record counts.
+        end: One past the last offset of the log, as last seen.
+        read: The position up to which the log was read. If all delivered records are committed,
+            offsets below it add no lag: they are control markers, aborted records, or removed.
 
     Returns:
-        The number; None if the tracker cannot tell yet.
+        The number; None if the tracker does not know yet.
 
     Raises:
-        Misuse: It is not a tracker, or no end of a log, or no position.
+        Misuse: It is not a tracker, or a position is invalid.
     """
     first = oldest_open(tracker)
     check_int(end, "the end of a log", 0, OFFSET_MAX + 1)

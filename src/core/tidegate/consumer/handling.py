@@ -1,20 +1,22 @@
-"""Which records have a handler running, and which of them are out of the ordinary?
+"""The third stage of a partition with plain handlers: which handlers run, and which records
+deviate.
 
-This is the third stage of a partition where each record has a handler and no more. A record whose first attempt runs has no
-entry here: it is one that was taken (`tidegate.consumer.order`), is open in the tracker, and is none of those that have an
-entry. Only what deviates has one: what runs at a later attempt, waits for one, was interrupted, is answered for, has failed
-for good, or was left to the next owner. So a step costs what it is told, and what there is of the deviating.
+A record whose first attempt runs has no entry here: it was taken (`tidegate.consumer.order`), is
+open in the tracker, and is not a deviation. Records deviate if they run at a later attempt, wait
+for one, or were interrupted. They also deviate if they are answered for, failed for good, or were
+left to the next owner. A step costs the size of its event plus the number of deviations.
 
-    runs -- handled --> done, and gone from here
+    runs -- handled --> done, and removed
      |  ^ .
-   failed   ' - READY <- BACKING_OFF: tried again, as often as it may be; or as it was parked, at the same attempt
+   failed   ' - READY <- BACKING_OFF: retried while attempts are left; or parked, at the same
+            attempt
      |
-     '--> has failed for good, and the partition says what follows: ANSWERED_FOR, or FAILED
+     '--> failed for good: ANSWERED_FOR or FAILED, by the failure policy
     in a drain: LEFT
 
 Laws
-    HA1  Of what is reported, what does not run at that attempt changes nothing.
-    HA2  What runs, is ready, backs off and is answered for is counted as it is.
+    HA1  A report about a record that does not run at that attempt changes nothing.
+    HA2  The counts of running, ready, backing-off and answered-for records are exact.
 """
 
 from __future__ import annotations
@@ -39,32 +41,31 @@ from tidegate.model.sealed import sealed
 @final
 @unique
 class RecordPhase(StrEnum):
-    """How a record that deviates is doing."""
+    """The state of a record that deviates."""
 
     RUNNING = "running"
-    """At a later attempt, or it was interrupted."""
+    """At a later attempt, or interrupted."""
     READY = "ready"
-    """It is to be tried again, and waits for an executor."""
+    """It waits for an executor for its next attempt."""
     BACKING_OFF = "backing off"
     ANSWERED_FOR = "answered for"
-    """It has failed, and user code is asked to answer for it."""
+    """It has failed, and user code must answer for it."""
     FAILED = "failed"
-    """Its failure stands."""
+    """Its failure is unanswered."""
     LEFT = "left"
-    """Nothing is expected of it: the next owner does it again."""
+    """The next owner handles it again."""
 
 
 @final
 @attrs.frozen
 class Deviation:
-    """A record that is out of the ordinary.
+    """A record that is not simply in its first attempt.
 
     Attributes:
-        offset: Which one.
-        phase: How it is doing.
-        attempt: Which attempt at it runs, is to come, or was the last.
-        is_interrupted: Whether its handler was asked to end.
-        delay: How long it waits where it was parked; None where the back-off says so.
+        phase: Its state.
+        attempt: The running, next or last attempt.
+        is_interrupted: Whether its handler was interrupted.
+        delay: The delay if it was parked, in microseconds; None for that of the back-off.
     """
 
     offset: int
@@ -77,14 +78,14 @@ class Deviation:
 @final
 @sealed
 class Handling:
-    """What is in work.
+    """The records in work.
 
     Attributes:
-        running: How many handlers run.
-        deviations: What is out of the ordinary, in order of offsets.
-        ready: What waits for an executor, in order.
-        backing_off: How many back off.
-        answering: How many are answered for.
+        running: The number of running handlers.
+        deviations: The deviating records, in order of offsets.
+        ready: The records that wait for an executor, in order.
+        backing_off: The number of records that back off.
+        answering: The number of records that user code answers for.
     """
 
     running: int = 0
@@ -95,17 +96,17 @@ class Handling:
 
     @property
     def is_idle(self) -> bool:
-        """Whether user code is asked for nothing."""
+        """Whether no user code is running."""
         return not self.running and not self.answering
 
     @property
     def load(self) -> Load:
-        """The records that something is under way for."""
+        """The records with work under way."""
         return Load(running=self.running + len(self.ready) + self.backing_off, delivering=self.answering)
 
     @property
     def records(self) -> int:
-        """How many those are."""
+        """The number of records with work under way."""
         return self.running + (len(self.ready) + self.backing_off + self.answering if self.deviations else 0)
 
     def of(self, offset: int) -> Deviation | None:
@@ -114,7 +115,7 @@ class Handling:
         return self.deviations[at] if at < len(self.deviations) and self.deviations[at].offset == offset else None
 
     def those(self, phase: RecordPhase) -> tuple[Deviation, ...]:
-        """The entries of the records that are doing so."""
+        """The entries in this phase."""
         return tuple([each for each in self.deviations if each.phase is phase])
 
     def running_of(
@@ -130,7 +131,9 @@ class Handling:
         return attempt == 1 and is_open(tracker, offset) and order.is_taken(offset)
 
     def ended_of(self, order: Order, tracker: OffsetTracker, offsets: tuple[int, ...], attempt: int) -> tuple[int, ...]:
-        """The same, where it does not matter if what is done already is named as well: only what deviates is looked at."""
+        """As `running_of`, but it may include records that are done already; so it checks only
+        deviations.
+        """
         if not offsets or attempt != 1 or not order.all_taken(offsets):
             return self.running_of(order, tracker, offsets, attempt)
         if not self.deviations:
@@ -139,7 +142,7 @@ class Handling:
         return tuple([each for each in offsets if each not in others]) if others else offsets
 
     def _near(self, offsets: Collection[int]) -> tuple[Deviation, ...]:
-        """The entries from the lowest of these to the highest."""
+        """The entries from the lowest of these offsets to the highest."""
         if not offsets:
             return ()
         first = bisect_left(self.deviations, min(offsets), key=_OFFSET)
@@ -148,7 +151,7 @@ class Handling:
     def changed(
         self, changes: Mapping[int, Deviation | None], *, running: int = 0, ready: Iterable[int] | None = None
     ) -> Handling:
-        """With these entries in the place of theirs, and so many more handlers running."""
+        """Replace these entries; `running` more handlers run."""
         before, start, after = self.deviations, 0, list[Deviation]()
         backing_off, answering = self.backing_off, self.answering
         for offset, entry in sorted(changes.items(), key=_FIRST):
@@ -163,24 +166,24 @@ class Handling:
         return Handling(self.running + running, (*after, *before[start:]), queue, backing_off, answering)
 
     def begun(self, count: int) -> Handling:
-        """With so many first attempts running, too."""
+        """Start this many first attempts."""
         return Handling(self.running + count, self.deviations, self.ready, self.backing_off, self.answering)
 
     def ended(self, count: int, offsets: Collection[int]) -> Handling:
-        """Without these, so many, which ran."""
+        """Remove these records, which ran."""
         if not self.deviations:
             return self.begun(-count)
         known = {each.offset: None for each in self._near(offsets)}
         return self.changed({offset: None for offset in offsets if offset in known}, running=-count)
 
     def started(self, most: int) -> tuple[Handling, tuple[Deviation, ...]]:
-        """What is ready runs, at most so many; which."""
+        """Start at most `most` ready records; returns them too."""
         now = [self._known(offset) for offset in self.ready[:most]]
         begun = tuple([Deviation(each.offset, RecordPhase.RUNNING, each.attempt) for each in now])
         return self.changed({each.offset: each for each in begun}, running=len(begun), ready=self.ready[most:]), begun
 
     def failed(self, failures: Mapping[int, tuple[RecordPhase, int]]) -> Handling:
-        """These ran and have failed: what becomes of them, and which attempt is next."""
+        """These ran and failed: their next phase and attempt."""
         entries = {offset: Deviation(offset, phase, attempt) for offset, (phase, attempt) in failures.items()}
         return self.changed(entries, running=-len(entries))
 
@@ -190,23 +193,23 @@ class Handling:
         return self.changed(waits, running=-len(waits))
 
     def rested(self, offset: int) -> Handling:
-        """What backed off is ready."""
+        """The back-off of this record is over."""
         now = Deviation(offset, RecordPhase.READY, self._known(offset).attempt)
         return self.changed({offset: now}, ready=(*self.ready, offset))
 
     def not_ready(self) -> Handling:
-        """Without what waits for an executor, which is left to the next owner."""
+        """Leave the ready records to the next owner."""
         if not self.ready:
             return self
         return self.changed({each: Deviation(each, RecordPhase.LEFT) for each in self.ready}, ready=())
 
     def without_retries(self) -> Handling:
-        """Without what backs off, which is left to the next owner."""
+        """Leave the backing-off records to the next owner."""
         waits = [each.offset for each in self.those(RecordPhase.BACKING_OFF)]
         return self.changed({each: Deviation(each, RecordPhase.LEFT) for each in waits}) if waits else self
 
     def ending(self, interrupted: Collection[Asked], abandoned: Collection[Asked]) -> Handling:
-        """With the first asked to end, and nothing expected of the others any more."""
+        """Mark the first as interrupted, and leave the others to the next owner."""
         entries: dict[int, Deviation | None] = {}
         for each in interrupted:
             request, (offset,) = each.work.request, each.work.offsets
@@ -225,7 +228,6 @@ class Handling:
 
 
 def _runs_first(each: Deviation) -> bool:
-    """Whether its first attempt runs."""
     return each.phase is RecordPhase.RUNNING and each.attempt == 1
 
 

@@ -1,23 +1,26 @@
-"""Does each partition of a worker move, and if not, for how long and why?
+"""Finds the partitions of a worker that do not move, with the duration and the cause.
 
-A partition *stands* while its committed position stays though something is delivered beyond it: a handler that hangs at the
-head, a failure that stops it, commits that nobody answers. So it does while nobody says where it begins. Somebody looks
-again and again, at each poll for instance, and keeps since when each partition stands; whoever asks how the worker is gets
-the partitions that have stood for too long, and how long nobody has polled, for a client that is not polled is put out of
-its group. An instant is that of a look, so a stand is told at most as long as it is, and short of that by at most the time
-between two looks.
+A partition stalls when its committed position stays while a record beyond it is delivered. Causes
+are a handler that hangs, a failure that stops it, commits without an answer, or an unknown
+beginning. The caller takes a snapshot at each poll, for instance, and keeps the time since which
+each partition is unchanged. A health check returns the partitions that stalled for too long. It
+also returns the time since the last poll, because a client that does not poll is evicted from its
+group. Times are those of snapshots, so a reported duration is too short by at most the time between
+two.
 
-A partition that is held up (`Cause`) need not stand, and one that stands need not be held up.
+A partition may have a `Cause` without stalling, and may stall without one.
 
 Laws
-    HE1 A partition is told as stalled exactly if it has stood in one place, with something undone, in all looks of so long;
-        and for how long is the time since the first of them.
-    HE2 A look in between, at which a partition stands as before, changes nothing of what is told later.
-    HE3 Polls are missed only while the worker works, and after as long.
+    HE1 A partition is reported as stalled exactly if all snapshots of the given time show the same
+        position and an undone record. The duration counts from the first of them.
+    HE2 A further snapshot in between, with the partition unchanged, does not change any later
+        report.
+    HE3 Missing polls are reported only while the worker works, and after the same time.
 
 Known not to work
-    A partition that nobody fetches from and that has nothing undone does not stand, however much its log grows: see its lag.
-    Whoever sets the time below what a handler, or a back-off, takes is told of work that is as it should be.
+    A partition without fetches and without undone records does not stall, however much its log
+    grows: see its lag.
+    A time shorter than a handler or a back-off reports healthy work as stalled.
 """
 
 from __future__ import annotations
@@ -42,20 +45,20 @@ from tidegate.model.values import check_int, check_tuple, check_type, check_type
 @final
 @unique
 class Cause(Enum):
-    """Why nothing is fetched from a partition."""
+    """Why a partition is not fetched."""
 
     LOAD = "load"
-    """All partitions together hold as much as they may."""
+    """All partitions together have reached their limit."""
     SPAN = "span"
     SIZE = "size"
     AGE = "age"
     METADATA = "metadata"
-    """It is held on its own account (`tidegate.consumer.backpressure.Signal`)."""
+    """It is held by its own limits (`tidegate.consumer.backpressure.Signal`)."""
     FAILURE = "failure"
-    """The failure of a record stands."""
+    """A failure is unanswered."""
     REVOKED = "revoked"
     UNKNOWN = "unknown"
-    """Nobody has said yet where it begins."""
+    """Its beginning is not known yet."""
 
 
 _OF_SIGNALS: Final[Mapping[Signal, Cause]] = {
@@ -69,14 +72,12 @@ _OF_PHASES: Final[Mapping[Phase, tuple[Cause, ...]]] = {
 @final
 @sealed
 class Sight:
-    """What a look at a partition shows.
+    """A snapshot of a partition.
 
     Attributes:
-        partition: Which one.
-        generation: Of its assignment.
-        position: What is committed; None where nobody has said yet where it begins.
-        is_owed: Whether something is delivered beyond that, or it is not known.
-        causes: Why nothing is fetched from it, if so.
+        position: The committed position; None while its beginning is unknown.
+        is_owed: Whether a record beyond the position is delivered, or the position is unknown.
+        causes: Why it is not fetched, if so.
     """
 
     partition: TopicPartition
@@ -89,7 +90,7 @@ class Sight:
 @final
 @sealed
 class Stand:
-    """Since when a partition is seen as it is."""
+    """A snapshot, and the time since which it is unchanged."""
 
     sight: Sight
     since: Instant
@@ -98,11 +99,11 @@ class Stand:
 @final
 @sealed
 class Watch:
-    """What looks have shown so far.
+    """The history of snapshots.
 
     Attributes:
         stands: Each assigned partition.
-        polled: When the client was polled last; None before the first time.
+        polled: The time of the last poll; None before the first.
     """
 
     stands: tuple[Stand, ...] = ()
@@ -112,13 +113,12 @@ class Watch:
 @final
 @attrs.frozen
 class Stall:
-    """A partition that stands for too long.
+    """A partition that has stalled for too long.
 
     Attributes:
-        partition: Which one.
-        position: Where: what is committed, or None where nobody has said where it begins.
-        time: For how long, in microseconds.
-        causes: Why nothing is fetched from it, if so.
+        position: The committed position; None while its beginning is unknown.
+        time: The duration, in microseconds.
+        causes: Why it is not fetched, if so.
     """
 
     partition: TopicPartition
@@ -135,7 +135,7 @@ class Stall:
 @final
 @attrs.frozen
 class Healthy:
-    """All that has something to do moves."""
+    """All partitions with undone records move."""
 
     def __str__(self) -> str:
         return "healthy"
@@ -144,11 +144,11 @@ class Healthy:
 @final
 @attrs.frozen
 class Unhealthy:
-    """Something does not move. Invariant: a stall, or no polls.
+    """A partition stalls, or polls are missing. Invariant: at least one of both.
 
     Attributes:
-        stalls: The partitions that do not.
-        silence: For how long nobody has polled, in microseconds; None where that is as it should be.
+        stalls: The stalled partitions.
+        silence: The time since the last poll, in microseconds; None if that is in order.
     """
 
     stalls: tuple[Stall, ...]
@@ -163,14 +163,14 @@ Health: TypeAlias = Healthy | Unhealthy
 
 
 def sights(state: ConsumerState, assigned: Mapping[TopicPartition, int]) -> tuple[Sight, ...]:
-    """What a look at the partitions shows now.
+    """A snapshot of all partitions.
 
     Args:
-        state: The partitions of which it is known where they begin, and those that drain.
-        assigned: The generation of each that the group has assigned.
+        state: The partitions with a known beginning, and those that drain.
+        assigned: The generation of each partition that the group has assigned.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(state, ConsumerState, "the partitions of a consumer")
     check_type(assigned, Mapping, "generations by partition")
@@ -184,7 +184,7 @@ def sights(state: ConsumerState, assigned: Mapping[TopicPartition, int]) -> tupl
         for partition, generation in assigned.items()
         if partition not in known or known[partition].generation != generation
     }
-    if not unknown:  # as it is at almost every look
+    if not unknown:  # the case of almost every snapshot
         return tuple(known.values())
     return tuple([each for _, each in sorted({**known, **unknown}.items())])
 
@@ -196,15 +196,15 @@ def _sight(part: Owned, gate: tuple[Cause, ...]) -> Sight:
 
 
 def looked(watch: Watch, seen: tuple[Sight, ...], now: Instant) -> Watch:
-    """The watch after a look.
+    """The watch after a snapshot.
 
     Args:
-        watch: Before.
-        seen: What the look shows: each partition once.
-        now: When.
+        watch: The watch before.
+        seen: The snapshot, with each partition once.
+        now: The time of the snapshot.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(watch, Watch, "what looks have shown")
     check_tuple(seen, Sight, "what a look shows")
@@ -214,7 +214,6 @@ def looked(watch: Watch, seen: tuple[Sight, ...], now: Instant) -> Watch:
 
 
 def _since(before: Stand | None, sight: Sight, now: Instant) -> Instant:
-    """Since when it stands so, as far as it does."""
     if before is None:
         return now
     was = before.sight
@@ -226,7 +225,7 @@ def polled(watch: Watch, now: Instant) -> Watch:
     """The watch after a poll.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has a wrong type.
     """
     check_type(watch, Watch, "what looks have shown")
     check_type(now, Instant, "an instant")
@@ -234,16 +233,16 @@ def polled(watch: Watch, now: Instant) -> Watch:
 
 
 def judged(watch: Watch, phase: ShutdownPhase, patience: Duration, now: Instant) -> Health:
-    """How a worker is.
+    """The health of a worker.
 
     Args:
-        watch: What looks have shown, the last one of them now.
-        phase: How far it is: polls are expected while it works.
-        patience: How long a partition may stand, and nobody poll, in microseconds.
-        now: When it is asked, on the clock of the looks.
+        watch: The watch, with the last snapshot taken now.
+        phase: The worker's phase; polls are expected while it works.
+        patience: The time for a stall and for missing polls, in microseconds.
+        now: The current time, on the clock of the snapshots.
 
     Raises:
-        Misuse: An argument is of another type or out of range, or clocks differ.
+        Misuse: An argument has a wrong type or is out of range, or clocks differ.
     """
     check_type(watch, Watch, "what looks have shown")
     check_type(phase, ShutdownPhase, "how far a worker is")

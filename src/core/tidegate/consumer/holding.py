@@ -1,8 +1,9 @@
-"""Is the partition held on its own account, and is it fetched from?
+"""The last stage of a partition: whether it is held by its own limits, and whether a fetch is in
+flight.
 
-This is the last stage of a partition (`tidegate.consumer.partition`). It looks at what the partition holds up
-(`tidegate.consumer.backpressure`), and the partition asks for the next records where it is free and waits for none (its law P6).
-Where the whole span of the tracker is below the limit, nothing is counted.
+It compares the partition's backlog with its limits (`tidegate.consumer.backpressure`). The
+partition fetches if it is free and no fetch is in flight (P6). While the whole span of the tracker
+is below the limit, it counts no records.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from tidegate.model.sealed import sealed
 @final
 @sealed
 class Holding:
-    """What the partition holds up, and whether it is held for that.
+    """The backlog of the partition, and whether it is held for it.
 
     Attributes:
-        hold: Whether it is held on its own account.
+        hold: Whether it is held by its own limits.
         fetching: The position of the fetch in flight.
-        size: How many bytes the undone records take, as last measured.
-        age: How long ago the oldest undone one came, likewise.
+        size: The bytes of the undone records, as last measured.
+        age: The time since the oldest undone one arrived, as last measured.
     """
 
     hold: PartitionHold = Free()
@@ -35,15 +36,15 @@ class Holding:
     age: Duration = 0
 
     def at(self, fetching: int | None) -> Holding:
-        """With the fetch in flight at this position."""
+        """Set the position of the fetch in flight."""
         return Holding(self.hold, fetching, self.size, self.age)
 
     def decided(self, limits: PartitionLimits, tracker: OffsetTracker, metadata: int) -> Holding:
-        """Held or free, now that this is undone, and its metadata takes so many units."""
+        """Decide the hold for this tracker and this many units of metadata."""
         hold: PartitionHold
         if type(self.hold) is Free and self._is_far(limits, tracker, metadata):
             return self
-        if not pending(tracker):  # where nothing is undone, nothing is held up
+        if not pending(tracker):  # without undone records there is no backlog
             hold = decide_partition(limits, self.hold, PartitionPressure())
         else:
             pressure = PartitionPressure(span=span(tracker), size=self.size, age=self.age, metadata=metadata)
@@ -51,7 +52,7 @@ class Holding:
         return self if hold == self.hold else attrs.evolve(self, hold=hold)
 
     def _is_far(self, limits: PartitionLimits, tracker: OffsetTracker, metadata: int) -> bool:
-        """Whether nothing can have reached its limit."""
+        """Whether no signal can have reached its limit."""
         return (
             (limits.span is None or tracker.frontier - tracker.floor < limits.span.high)
             and (limits.size is None or self.size < limits.size.high)

@@ -1,24 +1,27 @@
-"""Which record is next? The records that wait to be taken, and which of them wait for each other.
+"""The second stage of a partition: the queue of waiting records, and which of them wait for each
+other.
 
-This is the second stage of a partition (`tidegate.consumer.partition`). It is told which records came, which were settled and
-which keys are closed, and it says which are taken next. What is taken and not settled is in work.
+It receives records that arrived, records that were settled, and keys to close; it returns the
+records to take next. A taken record is in work until it is settled.
 
-Records without an order, or with one order for all of them, are taken as they lie in the log. So what waits needs no entry:
-all that is open in the tracker from a cursor on waits, and what is below it is in work (`Queue`). Records of a key wait for each
-other (`Lines`): each key has a line of offsets. A record is free if it may be taken: the first of its line, or one without a key.
-When a record is settled, the next of its line becomes free. What is told of a record names its offset only, so the keys of
-those in sight are kept, by pages of offsets.
+`Queue` is for records without an order, or with one order for all. They are taken as in the log, so
+waiting records need no entry: the open ones from a cursor on wait, and those below it are in work.
+`Lines` is for an order by key: each key has a line of offsets. A record is free if it may be taken:
+the first of its line, or one without a key. Settling a record frees the next of its line. Events
+name records by offset only. So the keys of all records in sight (waiting or in work) are kept, in
+pages by offset.
 
-What a step costs: a queue, what it is told and the path to a page of the tracker, whatever waits. With keys, an entry for each
-record that comes or is settled, and eight bytes for each one that is free, for each page of 256 and for each of at most 1,021
-pages of keys; to drop what waits, all that is in sight.
+A step of a queue costs the size of its event plus the path to a page of the tracker. A step of
+lines costs an entry per arrived or settled record. It also costs eight bytes per free record, per
+page of 256 offsets, and per page of keys (at most 1,021). Dropping waiting records costs all in
+sight.
 
 Laws
-    OR1  A record is taken once, and only after it came.
-    OR2  Of the records of a line, one is in work at a time, or where all are one line, so many as may be taken together; the others
-         follow in order of their offsets, as all of these are settled.
-    OR3  What was dropped is never taken, and does not count as waiting.
-    OR4  What is taken first has the lowest offset of all that may be taken.
+    OR1  A record is taken once, and only after it arrived.
+    OR2  One record of a line is in work at a time; if all are one line, as many as may be taken
+         together. The others follow in order of offsets, once all of these are settled.
+    OR3  A dropped record is never taken, and does not count as waiting.
+    OR4  Records are taken in order: the lowest free offset first.
 """
 
 from __future__ import annotations
@@ -38,25 +41,27 @@ from tidegate.consumer.watermark import OFFSET_MAX, OffsetTracker
 from tidegate.model.sealed import sealed
 
 ALL_KEYS: Final = b""
-"""What is closed where all records of the partition are one line."""
+"""The closed key where all records of the partition are one line."""
 
 
 @final
 @sealed
 class Queue:
-    """Records are taken as they lie in the log: several at a time, or one line of all, a record or a few together after the other.
+    """Records are taken as in the log: several at a time, or, as one line, a record or a few
+    together at a time.
 
-    Invariants: what is late is below the cursor, and the cursor is not beyond `until`.
+    Invariants: late offsets are below the cursor, and the cursor is not beyond `until`.
 
     Attributes:
-        cursor: What is open from here on was not taken.
-        until: What is from the cursor on and below this is known to be open.
-        waiting: How many records wait.
-        late: Those that wait below the cursor, for they came after higher ones, in order.
-        stop: What waits from here on is dropped.
-        together: How many may be taken together once those before them are settled; 0 where none waits for another.
-        busy: How many were taken and are not settled.
-        is_closed: Whether the rest is held back or diverted.
+        cursor: Open records from here on are not taken.
+        until: All offsets from the cursor to below this one are known to be open.
+        waiting: The number of waiting records.
+        late: Waiting records below the cursor, which arrived after higher ones, in order.
+        stop: Waiting records from here on are dropped.
+        together: How many may be taken together once those before them are settled; 0 without an
+            order.
+        busy: The number of records taken and not settled.
+        is_closed: Whether the rest is blocked or diverted.
     """
 
     cursor: int
@@ -70,7 +75,7 @@ class Queue:
 
     @property
     def closed(self) -> frozenset[bytes]:
-        """The keys whose rest is held back or diverted."""
+        """The keys whose rest is blocked or diverted."""
         return frozenset({ALL_KEYS}) if self.is_closed else frozenset()
 
     @property
@@ -79,7 +84,7 @@ class Queue:
         return self.waiting > 0 and not (self.together and self.busy)
 
     def came(self, offsets: tuple[int, ...], keys: Sequence[Key] = (), *, drops: bool = False) -> Queue:  # noqa: ARG002  as with lines
-        """With these records, too, in order; `drops` says that nothing of a closed key is to be taken any more."""
+        """Add these records, in order; with `drops`, those of closed keys are not queued."""
         late = self.late
         if offsets and offsets[0] < self.cursor:
             late = tuple(sorted({*late, *(each for each in offsets if each < self.cursor)}))
@@ -91,7 +96,7 @@ class Queue:
         return Queue(self.cursor, waiting, late, self.stop, self.together, self.busy, self.is_closed, until)
 
     def taken(self, tracker: OffsetTracker, most: int) -> tuple[Queue, tuple[int, ...]]:
-        """The next records, at most so many, in order, and the order without them. What is diverted is taken by itself."""
+        """Take at most `most` records, in order. A diverted record is taken alone."""
         if not self.has_next:
             return self, ()
         if self.together:
@@ -113,21 +118,21 @@ class Queue:
         return Queue(cursor, waiting, rest, self.stop, self.together, busy, self.is_closed, known), offsets
 
     def is_taken(self, offset: int) -> bool:
-        """Whether a record that is open was taken."""
+        """Whether an open record was taken."""
         return offset < self.cursor and offset not in self.late
 
     def all_taken(self, offsets: tuple[int, ...]) -> bool:
-        """Whether all of these were, of those that are open."""
+        """Whether all open ones of these records were taken."""
         return not offsets or (max(offsets) < self.cursor and not self.late)
 
     def settled(self, count: int, offsets: Collection[int] = ()) -> Queue:  # noqa: ARG002  as with lines
-        """After these were settled, so many."""
+        """After these records were settled."""
         if not self.together:
             return self
         return attrs.evolve(self, busy=self.busy - count)
 
     def closing(self, offsets: tuple[int, ...], *, drops: bool) -> Queue:
-        """With the keys of these closed."""
+        """Close the keys of these records."""
         if not self.together or not offsets:
             return self
         return attrs.evolve(self.stopped(0) if drops else self, is_closed=True)
@@ -137,24 +142,28 @@ class Queue:
         return self.is_closed
 
     def stopped(self, at: int) -> Queue:
-        """Without what waits from this offset on."""
+        """Drop waiting records from this offset on."""
         stop = min(at, self.stop)
         return attrs.evolve(self, stop=stop, waiting=self._below(stop))
 
     def _below(self, stop: int) -> int:
-        """How many wait below: what failed was taken, so all that the cursor has not passed is behind it."""
+        """How many wait below. A failed record was taken, so all that the cursor has not passed are
+        behind it.
+        """
         return bisect_left(self.late, stop) if stop <= self.cursor else self.waiting
 
     def queued(self, tracker: OffsetTracker) -> tuple[int, ...]:
-        """What waits, in order."""
+        """The waiting records, in order."""
         late = self.late[: bisect_left(self.late, self.stop)]
         return (*late, *next_open(tracker, self.cursor, self.waiting - len(late)))
 
 
 _Page: TypeAlias = tuple[int, int, tuple[int, ...], tuple[bytes, ...]]
-"""(number, how many are in sight, offsets in order, their keys): what came with a key and shares the page of its offset.
+"""(number, count in sight, ordered offsets, their keys) of keyed records whose offsets share a
+page.
 
-A long one stays whole while one of them is in sight, so that a record that is settled costs a number.
+A long page stays whole while one of its records is in sight, so that settling one changes only a
+number.
 """
 
 _PAGE_BITS: Final = 8
@@ -166,16 +175,16 @@ _SHORT: Final = 16
 class Lines:
     """The records of a key wait for each other.
 
-    Invariants: a line is not empty, and its first record is in work or free; pages are in order, and something of each is in
-    sight.
+    Invariants: a line is not empty, and its first record is in work or free; pages are in order,
+    and each has a record in sight.
 
     Attributes:
-        pages: The keys of the records in sight, which wait or are in work.
-        lines: Those of each key, in the order in which they are taken.
-        unkeyed: The records in sight that have no key, in order.
-        free: Those that may be taken, in order.
-        waiting: How many wait, for those before them or to be taken.
-        closed: The keys whose rest is held back or diverted.
+        pages: The keys of the records in sight (waiting or in work).
+        lines: The records in sight of each key, in order.
+        unkeyed: The records in sight without a key, in order.
+        free: The records that may be taken, in order.
+        waiting: The number of waiting records, free ones included.
+        closed: The keys whose rest is blocked or diverted.
     """
 
     pages: tuple[_Page, ...] = attrs.field(default=(), repr=False)
@@ -192,11 +201,11 @@ class Lines:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the rest of any key is held back or diverted."""
+        """Whether the rest of any key is blocked or diverted."""
         return bool(self.closed)
 
     def came(self, offsets: tuple[int, ...], keys: Sequence[Key], *, drops: bool = False) -> Lines:
-        """With these records, too, in order; `drops` says that nothing of a closed key is to be taken any more."""
+        """Add these records, in order; with `drops`, those of closed keys are not queued."""
         lines: dict[bytes, tuple[int, ...] | None] = {}
         keyed: list[tuple[int, bytes]] = []
         unkeyed: list[int] = []
@@ -226,7 +235,7 @@ class Lines:
         )
 
     def taken(self, tracker: OffsetTracker, most: int) -> tuple[Lines, tuple[int, ...]]:  # noqa: ARG002  as with a queue
-        """The next records, at most so many, in order, and the order without them. What is diverted is taken by itself."""
+        """Take at most `most` records, in order. A diverted record is taken alone."""
         offsets = self.free[:most]
         if self.closed:
             ahead = next((at for at, each in enumerate(offsets) if self.is_diverted(each)), most)
@@ -237,11 +246,11 @@ class Lines:
         return Lines(self.pages, self.lines, self.unkeyed, rest, self.waiting - len(offsets), self.closed), offsets
 
     def is_taken(self, offset: int) -> bool:
-        """Whether a record that is open was taken."""
+        """Whether an open record was taken."""
         return self.all_taken((offset,))
 
     def all_taken(self, offsets: tuple[int, ...]) -> bool:
-        """Whether all of these were, of those that are open."""
+        """Whether all open ones of these records were taken."""
         line_of = finder(self.lines, len(offsets))
         for offset, key in zip(offsets, self._keys(offsets), strict=True):
             if key is None:
@@ -254,7 +263,7 @@ class Lines:
         return True
 
     def settled(self, count: int, offsets: Collection[int]) -> Lines:  # noqa: ARG002  as with a queue
-        """After these were settled: the next of each line is free."""
+        """After these records were settled: the next of each line is free."""
         line_of = finder(self.lines, len(offsets))
         lines: dict[bytes, tuple[int, ...] | None] = {}
         gone: dict[int, list[int]] = {}
@@ -283,7 +292,7 @@ class Lines:
         )
 
     def closing(self, offsets: tuple[int, ...], *, drops: bool) -> Lines:
-        """With the keys of these closed."""
+        """Close the keys of these records."""
         keys = {key for key in self._keys(offsets) if key is not None}
         if keys <= self.closed:
             return self
@@ -295,20 +304,19 @@ class Lines:
         return self._keys((offset,))[0] in self.closed
 
     def stopped(self, at: int) -> Lines:
-        """Without what waits from this offset on."""
+        """Drop waiting records from this offset on."""
         return self._without({offset for offset, _ in self._waits() if offset >= at})
 
     def queued(self, tracker: OffsetTracker) -> tuple[int, ...]:  # noqa: ARG002  as with a queue
-        """What waits, in order."""
+        """The waiting records, in order."""
         return tuple([offset for offset, _ in self._waits()])
 
     @property
     def keys(self) -> tuple[tuple[int, bytes], ...]:
-        """The keys of what is in sight, by offset."""
+        """The keys of the records in sight, by offset."""
         return tuple(sorted((offset, key) for key, line in entries(self.lines) for offset in line))
 
     def _keys(self, offsets: Iterable[int]) -> list[Key]:
-        """The keys of records in sight, if they have any."""
         found: list[Key] = []
         page: _Page = (-1, 0, (), ())
         for offset in offsets:
@@ -323,13 +331,13 @@ class Lines:
         return found
 
     def _waits(self) -> list[tuple[int, Key]]:
-        """What waits, in order, with its key."""
+        """The waiting records and their keys, in order."""
         free = {*self.free}
         keyed = [(at, key) for key, line in entries(self.lines) for at in line if at in free or at != line[0]]
         return sorted([*keyed, *((at, None) for at in self.unkeyed if at in free)], key=itemgetter(0))
 
     def _without(self, dropped: Collection[int]) -> Lines:
-        """The lines of what was taken, and behind it of what still waits, made anew."""
+        """Rebuild the lines: first the taken records, then those that still wait."""
         waits = self._waits()
         waiting = {at for at, _ in waits}
         keyed = [(at, key) for at, key in self.keys if at not in waiting]
@@ -344,11 +352,11 @@ class Lines:
 
 
 Order: TypeAlias = Queue | Lines
-"""What waits, and for what."""
+"""The waiting records, with or without keys."""
 
 
 def _paged(pages: tuple[_Page, ...], keyed: Sequence[tuple[int, bytes]]) -> tuple[_Page, ...]:
-    """With the keys of these records, in order, too."""
+    """Add the keys of these records, which are in order."""
     for number, these in groupby(keyed, key=lambda each: each[0] >> _PAGE_BITS):
         more = [*these]
         at = bisect_left(pages, (number,))
@@ -364,7 +372,6 @@ def _paged(pages: tuple[_Page, ...], keyed: Sequence[tuple[int, bytes]]) -> tupl
 
 
 def _left(pages: tuple[_Page, ...], gone: Mapping[int, Collection[int]]) -> tuple[_Page, ...]:
-    """Without these of each page in sight."""
     for number, these in gone.items():
         at = bisect_left(pages, (number,))
         _, in_sight, offsets, keys = pages[at]
@@ -377,7 +384,6 @@ def _left(pages: tuple[_Page, ...], gone: Mapping[int, Collection[int]]) -> tupl
 
 
 def _joined(ordered: tuple[int, ...], more: list[int]) -> tuple[int, ...]:
-    """Both in order."""
     if not more:
         return ordered
     if len(more) == 1:

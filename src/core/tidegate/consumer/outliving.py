@@ -1,15 +1,16 @@
-"""User code that was given up goes on until it ends. How much of it is still there?
+"""Counts abandoned user code that is still running.
 
-A partition that is released, lost or assigned anew takes back what it asked user code for (`Cancel`), and waits for nothing
-more; for it, that is over. Code that cannot be interrupted, or does not care, goes on all the same: it holds its executor, and
-the memory of its records. So a consumer counts it among the running and in its load, until whoever carries commands out tells
-that it has ended. A worker that does not would run more handlers with each rebalance than there are executors.
+A partition that is released, lost or assigned again cancels its work (`Cancel`) without waiting for
+the end. Code that cannot be interrupted, or ignores it, runs on: it keeps its executor and the
+memory of its records. So a consumer counts it as running and in its load until the runtime reports
+its end. Otherwise each rebalance would add handlers beyond the number of executors.
 
 Laws
-    OL1  Of what was given up and has not been told to have ended, all counts; of what has ended, nothing.
-    OL2  An event of another generation, of another attempt, or of what was not given up changes nothing.
+    OL1  Abandoned work counts fully until its end is reported, and not at all afterwards.
+    OL2  An event of another generation or attempt, or of work that was not abandoned, changes
+         nothing.
 
-Only `consumer` and `worker` call this, with what they have checked, so nothing is checked here.
+Only `consumer` and `worker` call this, with checked values; this module checks none.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from tidegate.model.sealed import sealed
 @final
 @sealed
 class Outliving:
-    """What user code was asked for by a partition that waits for it no more.
+    """A request to user code whose partition no longer waits for it.
 
     Attributes:
-        work: What it was asked for; of records that are handled, those whose handler has not ended.
-        left: How many handlers or tasks of it run.
+        work: The request; of handled records, those whose handler has not ended.
+        left: The number of its running handlers or tasks.
     """
 
     work: Work
@@ -54,23 +55,23 @@ class Outliving:
 
 
 AllOutliving: TypeAlias = tuple[Outliving, ...]
-"""In the order in which it was given up."""
+"""In the order in which it was abandoned."""
 
 
 def handlers_of(outliving: AllOutliving) -> int:
-    """How many handlers or tasks of it run."""
+    """The number of running handlers or tasks."""
     return sum([each.left for each in outliving])
 
 
 def records_of(outliving: AllOutliving) -> int:
-    """How many records it is about."""
+    """The number of records in them."""
     return len(
         {(each.work.partition, each.work.generation, offset) for each in outliving for offset in each.work.offsets}
     )
 
 
 def given_up(outliving: AllOutliving, part: Owned, commands: Iterable[Effect[object]]) -> AllOutliving:
-    """With the work of this partition that these commands take back."""
+    """Add the work of this partition that these commands cancel."""
     works = [each.effect for each in commands if isinstance(each, Cancel) and isinstance(each.effect, Work)]
     if not works:
         return outliving
@@ -79,7 +80,7 @@ def given_up(outliving: AllOutliving, part: Owned, commands: Iterable[Effect[obj
 
 
 def without_ended(outliving: AllOutliving, event: Event) -> AllOutliving:
-    """Without what this event tells to have ended."""
+    """Remove the work that this event reports as ended."""
     if not isinstance(event, WorkReported | WorkFailed):
         return outliving
     after: list[Outliving] = []
@@ -92,7 +93,6 @@ def without_ended(outliving: AllOutliving, event: Event) -> AllOutliving:
 
 
 def _left(part: Owned) -> Mapping[Request, int]:
-    """How much is not answered of each request."""
     return {each.request: each.left for each in part.asked if not isinstance(each.work.request, Handle)}
 
 
@@ -107,7 +107,7 @@ def _parts(request: Request, left: Mapping[Request, int]) -> int:
 
 
 def _without(each: Outliving, event: WorkReported | WorkFailed) -> Outliving | None:
-    """What is left of it; None for nothing."""
+    """The rest of it; None if it has ended."""
     request, told = each.work.request, event.request if isinstance(event, WorkFailed) else event.ended
     if isinstance(request, Handle):
         offsets = {*(told.offsets if isinstance(told, Handle) and told.attempt == request.attempt else ())}

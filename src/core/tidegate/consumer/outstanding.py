@@ -1,14 +1,15 @@
-"""What user code was asked for about windows and has not answered, in one assignment of one partition.
+"""The unanswered requests to user code about windows, in one assignment of one partition.
 
-A partition asks user code for work (`tidegate.consumer.commands.Work`): to arrange a window, to run tasks, to judge them, to deliver.
-It may answer all at once or part by part, late, twice, or what nobody has asked. What is asked for is kept here until
-every part of it is answered, or until nothing is expected any more. A report of anything else is not an answer.
+A partition requests `Work` of user code (`tidegate.consumer.commands.Work`): to arrange a window,
+run tasks, judge them, or deliver. User code may answer all at once or in parts, late, twice, or
+without a request. A request stays here until every part has an answer, or until its result no
+longer matters. Any other report is not an answer.
 
-`tidegate.consumer.fanout` would accept more than that: it knows which tasks and records may be reported, but not for which
-user code was asked. A task that waits for an executor has not begun, and of one that was abandoned nothing is expected any
-more; neither can succeed. What was answered part by part may be reported again, which `fanout` ignores.
+`tidegate.consumer.fanout` would accept more: it knows which tasks and records can be reported, but
+not what user code was given. A task that waits for an executor has not started, and an abandoned
+one does not count; neither can succeed. A part that is reported twice is ignored by `fanout`.
 
-Only `partition` and `windowed` call this, with what it has checked, so nothing is checked here.
+Only `partition` and `windowed` call this, with checked values; this module checks none.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ _Answer: TypeAlias = WindowArranged | ArrangeFailed | WindowDelivered | TaskRepl
 @final
 @attrs.frozen
 class Asked:
-    """User code was asked for something, and has not answered all of it.
+    """A request to user code without all of its answers.
 
     Attributes:
-        work: What it was asked for.
-        left: How many parts of that are not answered yet.
-        is_interrupted: Whether it was asked to end.
+        work: The request.
+        left: The number of unanswered parts.
+        is_interrupted: Whether it was interrupted.
     """
 
     work: Work
@@ -61,20 +62,20 @@ class Asked:
 
     @property
     def request(self) -> UserRequest:
-        """What of a window it was asked for."""
+        """The request about a window."""
         request = self.work.request
         assert not isinstance(request, Handle), "a record that is handled without windows is asked for by nobody here"
         return request
 
 
 AllAsked: TypeAlias = tuple[Asked, ...]
-"""By window, and in the order in which it was asked for."""
+"""By window, then in the order of the requests."""
 
 _WINDOW: Final = attrgetter("work.request.window")
 
 
 def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> tuple[AllAsked, int]:
-    """User code is asked for these, too, all of which are under way in the windows; and how many tasks more run."""
+    """Add these requests, all about open windows; returns the number of newly running tasks too."""
     every, more = [*asked], 0
     for work in works:
         request = Asked(work, 0).request
@@ -85,22 +86,22 @@ def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> tuple[AllAsk
 
 
 def of_window(asked: AllAsked, window: int) -> AllAsked:
-    """What was asked for in this window."""
+    """The requests about this window."""
     began = bisect_left(asked, window, key=_WINDOW)
     return asked[began : bisect_right(asked, window, began, key=_WINDOW)]
 
 
 def is_asked(asked: AllAsked, window: int) -> bool:
-    """Whether anything was asked for in this window."""
+    """Whether a request about this window is unanswered."""
     at = bisect_left(asked, window, key=_WINDOW)
     return at < len(asked) and asked[at].request.window == window
 
 
 def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | None:
-    """What of the event user code was asked for; None if nothing of it."""
+    """The part of the event that answers a request; None if there is none."""
     match event:
         case WindowOpened():
-            return None  # nobody is asked to
+            return None  # user code does not open windows
         case WindowArranged(window) | ArrangeFailed(window):
             return event if _requests(asked, Arrange, window) else None
         case WindowDelivered(window):
@@ -122,7 +123,7 @@ def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | N
 
 
 def answered(asked: AllAsked, windows: Fanout, event: _Answer) -> tuple[AllAsked, int]:
-    """What is left, now that this was answered of a window; and how many tasks fewer run."""
+    """The requests left after an answer, and the number of tasks that ended."""
     began = bisect_left(asked, event.window, key=_WINDOW)
     ended = bisect_right(asked, event.window, began, key=_WINDOW)
     left: list[Asked] = []
@@ -131,7 +132,7 @@ def answered(asked: AllAsked, windows: Fanout, event: _Answer) -> tuple[AllAsked
     for each in asked[began:ended]:
         request = each.request
         if numbers and isinstance(request, Start | Judge | DeliverTasks) and numbers.isdisjoint(request.numbers):
-            left.append(each)  # nothing of it was answered
+            left.append(each)  # no part of it was answered
             continue
         count = fanout.outstanding(windows, request)
         if count:
@@ -141,17 +142,16 @@ def answered(asked: AllAsked, windows: Fanout, event: _Answer) -> tuple[AllAsked
 
 
 def running(asked: Iterable[Asked]) -> int:
-    """How many tasks run."""
+    """The number of running tasks."""
     return sum([each.left for each in asked if type(each.request) is Start])
 
 
 def _requests(asked: AllAsked, kind: type[T], window: int) -> list[T]:
-    """What is asked for of that kind, in that window."""
     return [request for each in of_window(asked, window) if isinstance(request := each.work.request, kind)]
 
 
 def _named_in(reported: tuple[int, ...], tasks: Collection[tuple[int, ...]]) -> tuple[int, ...]:
-    """Those of what is reported that the tasks name."""
+    """Those of the reported numbers that the tasks contain."""
     if reported in tasks:
         return reported
     if len(reported) == 1:

@@ -1,87 +1,102 @@
-"""One partition's life at one consumer: what to do next, whatever comes.
+"""The state machine of one partition at one consumer, from its assignment to its release.
 
-A partition is assigned, its records are fetched, worked on out of order and committed in order, until it is revoked or
-lost. This is a reducer: `step(state, event)` answers the next state and commands (`tidegate.consumer.commands`). There is no
-other channel, so nothing can wedge it: every event has an answer in every state, and "ignored" is one.
+It is a reducer: `step(state, event)` returns the next state and commands
+(`tidegate.consumer.commands`). It has no other channel. Every event has an answer in every state,
+and ignoring it is one, so no event can block a partition.
 
     Assigned -> Flowing -- Revoked --> Draining -- all done, or time is up --> Unassigned
                    |                     ^
                  Failed                  |
                    v                     |
-                Stopped ---- Revoked ----+            Lost, or a commit refused, from anywhere: Unassigned
+                Stopped ---- Revoked ----+    Lost, or a commit refused, from any state: Unassigned
 
-An event passes the stages of a partition once, in this order. Each has a small state of its own, is told what changed, and
-says what changes for the next; none looks at the others again:
+An event passes the stages once, in this order. Each stage has its own state, receives what changed
+and passes on what changes next:
 
-    take in   what came is delivered in the tracker, but for what is known already          `watermark`
-    order     what waits, and for which record before it; which is next                     `order`
-    work      what was given to user code: records to handlers, or windows with tasks       `_record_work`; `_window_work`
-    settle    what is done is completed; what follows from a failure                        `_failures`
-    commit    the position, with what is done beyond it                                     `commits`, `commit_metadata`
-    hold      a partition that holds up too much is not fetched from                        `holding`, `backpressure`
+    take in  register records in the tracker, except known ones   `watermark`
+    order    queue records behind those they wait for; pick next  `order`
+    work     track records or windows given to user code          `_record_work`, `_window_work`
+    settle   complete what is done; apply the failure policy      `_failures`
+    commit   commit the position and what is done beyond it       `commits`, `commit_metadata`
+    hold     stop fetching where a partition holds up too much    `holding`, `backpressure`
 
-Executors are given out last, once all that an event tells is settled: so a consumer can share them among its partitions. What
-has failed, a record or a commit without an answer, is tried again after a while, and a longer one each time (`backoff`):
-whoever carries the commands out starts the timer, and tells when it has fired. A revocation (`drain`) is an event like others.
+`_start_work` assigns executors last, so that a consumer can share them among its partitions. A
+failed record and an unanswered commit are retried after a growing delay (`backoff`); the runtime
+runs the timer.
 
-A step costs what it is told, and the path to a page of the tracker. A record with a plain handler has no entry anywhere but in
-the tracker's bit set; what deviates has one (`handling`). Windows cost a look at each that is in flight.
+A step costs the size of its event plus the path to one page of the tracker. A record with a plain
+handler is one bit there; only exceptions have an entry (`handling`). Windows cost a scan of all
+windows in flight.
 
-What a final failure does is a choice: stop the partition, hold back the rest of the key, or answer for the record (write
-it, or a marker, elsewhere) and go on, or do the same with the rest of the key, in order. To speak of the rest of a key,
-the records of a key must be worked on in order: `Ordering.BY_KEY`. A failure nobody can answer for stops the partition.
+A final failure has four policies: stop the partition, block the key, dead-letter the record, or
+dead-letter the rest of its key too, in order. The two policies about keys need an order. User code
+answers for a failure: it writes the record, or a marker, elsewhere. If it cannot, the partition
+stops.
 
-Each assignment has a generation, and every command and event names it. What comes of an older one is ignored, late as it
-may be: the partition has another life by now, here or elsewhere.
+Each assignment has a generation, which nearly all commands and events carry. Events of an older
+generation are ignored: the partition has been assigned again, here or elsewhere.
 
 Laws
     P1  The committed position never passes unfinished work, and never falls.
     P2  At most one commit is in flight.
-    P3  What comes of an older generation or of another partition changes nothing, nor does what nobody asked for.
-    P4  A record with a failure that nobody has answered for is not committed, nor is anything behind it. What is before
-        it is still finished and committed. Where the partition stops for it, nothing behind it is taken any more.
-    P5  Nothing new is started once it is revoked. It is released when nothing is in work and what may be committed is, or
-        when the time to drain is over; in either case exactly once.
-    P6  No more than `running_max` tasks run, and nothing is fetched while the partition is held on its own account.
-    P7  At rest, with a member alive and no failure left unanswered, every record was processed at least once, and
-        committed.
-    P8  Of the records of a key, or of the partition, as the order says, one is in work at a time, or with an order by offset
-        those of one window, and each only after those before it, or before its window, were settled.
-    P9  The rest of a key that is held back is not begun; the rest of one that is diverted is not run, but answered for.
-    P10 What user code raises is a failure of that work and of nothing else: whatever it raises at, each record is settled,
-        or its failure stands and is seen, and nothing else waits for it.
-    P11 Work that is interrupted or abandoned, or fails once the partition is revoked, is not taken for failed, nor for
-        done: the next owner does it again.
-    P12 What has failed, or was parked, is not tried again before its time: neither its tasks, nor those that replace them, nor a commit.
-    P13 A report of many records is the same as a report of each, in any order, where executors are given out after all of
-        them: the same is done, failed, in work and waiting then, and the same is begun. Commits may be fewer.
-    P14 Work that ends without an answer for all it was asked for has failed as far as that goes, and people are told.
-    P15 What user code parks has neither failed nor is it done: it is handled again at the same attempt, once its time has come,
-        and only what waits for it in the order of work waits. Where the partition is revoked, it is left to the next owner.
-    P16 Where nothing is committed, or what is committed is not in the log, and another owner may find another beginning, nothing is
-        fetched before the beginning is committed: or what was begun and not committed would be before it.
+    P3  An event of an older generation or another partition, or one that answers no request,
+        changes nothing.
+    P4  A record with an unanswered failure is not committed, nor is any record behind it. Records
+        before it are still finished and committed. Where the partition stops for it, no record
+        behind it is started any more.
+    P5  After the revocation no work starts. The partition is released exactly once: when no work is
+        left and all that may be committed is, or when the time to drain is over.
+    P6  At most `running_max` tasks run, and a partition held by its own limits is not fetched.
+    P7  At rest, with a member alive and every failure answered, each record was processed at least
+        once, and committed.
+    P8  One record of a key (or of the partition, by `ordering`) is in work at a time; with an order
+        by offset, the records of one window. Each starts only after those before it, or before its
+        window, were settled.
+    P9  The rest of a blocked key does not start. The rest of a diverted key is dead-lettered
+        without running.
+    P10 An exception of user code fails that work only. Wherever user code raises, each record is
+        settled or its failure stays visible, and no other work waits for it.
+    P11 Work that is interrupted or abandoned, or that fails after the revocation, counts neither as
+        failed nor as done: the next owner does it again.
+    P12 A failed or parked task, its replacements, and a failed commit are not retried before their
+        time.
+    P13 One report of many records equals one report each, in any order, if executors are assigned
+        after all of them: the same records are done, failed, in work and waiting, and the same work
+        starts. Commits may be fewer.
+    P14 Work that ends without an answer for all of its records fails for the rest, and the
+        operators are told.
+    P15 A parked record has neither failed nor succeeded. It is handled again at the same attempt
+        when its delay is over; only work ordered behind it waits. After a revocation it is left to
+        the next owner.
+    P16 Where no position is committed, or it is outside the log, and another owner might begin
+        elsewhere, the beginning is committed before the first fetch. Otherwise a new owner could
+        skip records that were begun and not committed.
 
 Known not to work
-    - User code that neither ends nor can be interrupted goes on after the time to drain is over. The new owner then works
-      on the same record; at least once is all that is promised, so handlers must bear repetition.
-    - A commit whose reply was lost, and that the broker takes only after the next one, makes the committed position fall
-      (P1) until the next commit. Within a generation no broker fences it; what lies between is handled again, if at all.
-    - A record whose key is held back stays undone until the partition is assigned anew, and the partition takes no more
-      than `limits` allow behind it.
-    - Records without a key have no order, and no rest.
-    - Which keys are held back or diverted is forgotten with the assignment: the next owner runs the rest of a key that was
-      diverted.
-    - In a window nothing can be parked: who asks for that has failed.
-    - Where a window has a delivery of its own, its records are settled together. So a failure that stands holds up all of
-      them, and the rest of all their keys.
-    - To stop behind a failure, or to drop what waits, costs what waits in lines of keys.
+    - User code that neither ends nor can be interrupted runs on after the time to drain. The new
+      owner then works on the same record. Delivery is at least once, so handlers must be
+      idempotent.
+    - A commit whose reply was lost may reach the broker after the next one. The committed position
+      then falls (P1) until the next commit, because no broker fences within a generation. Records
+      in between are handled again, if at all.
+    - A record of a blocked key stays undone until the partition is assigned again. The partition
+      takes no more than `limits` allow behind it.
+    - Records without a key have no order and no rest.
+    - The set of blocked and diverted keys is lost with the assignment: the next owner runs the rest
+      of a diverted key.
+    - Nothing can be parked in a window; a task that asks for it fails.
+    - A window with a delivery of its own settles its records together. So one unanswered failure
+      holds up all of them and the rest of their keys.
+    - Stopping at a failure and dropping waiting records cost time in proportion to the records
+      waiting in lines of keys.
 
 Things that do not work
-    To judge what fails during a drain, or to answer for it: an executor that is interrupted may well say that it has
-    failed, and the record would be dead-lettered, which was not bad.
-    To believe an answer to a commit that is not in flight: the floor moves on, and what lies between is never committed.
-    To drop all that is queued when the partition stops: where records of a key wait for each other, some of it is before
-    the failure, and P4 wants it done.
+    To judge or dead-letter failures during a drain: an interrupted executor may report a failure,
+    and a good record would be dead-lettered.
+    To accept an answer to a commit that is not in flight: the floor moves on, and the records in
+    between are never committed.
+    To drop the whole queue when the partition stops: with keys, some waiting records are before the
+    failure, and P4 requires them.
 """
 
 from __future__ import annotations
@@ -158,25 +173,21 @@ __all__ = [
 @final
 @attrs.frozen
 class PartitionRules(PartitionSettings):
-    """What one partition does next; its settings say how much at once."""
+    """Decides the next step of one partition; the settings limit how much runs at once."""
 
     def step(self, state: PartitionState, event: Event) -> PartitionStep:
-        """What follows from an event for the partition.
-
-        Args:
-            state: The state before.
-            event: What happened.
+        """Apply an event to the partition, then start work.
 
         Returns:
-            The state after, and commands in order. An event that no longer matters leaves the state as it is.
+            The state after, and commands in order. An outdated event leaves the state unchanged.
 
         Raises:
-            Misuse: An argument is of another type, or out of range.
+            Misuse: An argument has a wrong type, or is out of range.
         """
         check_event(event)
         check_type(state, (Unassigned, Owned), "a state of a partition")
         if isinstance(state, Owned) and event.partition != state.partition:
-            return Step(state)  # whoever handed it over took one partition for another
+            return Step(state)  # the caller mixed up two partitions
         told = self._apply(state, event)
         if not isinstance(told.state, Owned):
             return told
@@ -184,13 +195,13 @@ class PartitionRules(PartitionSettings):
         return Step(begun, (*told.commands, *commands))
 
     def _apply(self, state: PartitionState, event: Event) -> PartitionStep:
-        """What follows from an event before executors are given out: for a consumer, which has checked it."""
+        """Apply an event without starting work. A consumer calls it after checking the event."""
         if isinstance(state, Unassigned):
             return self._unassigned(event)
         return self._owned(state, event) if _is_current(state, event) else Step(state)
 
     def _start_work(self, part: Owned, room: int) -> tuple[Owned, Sequence[Command]]:
-        """What may be started is started, where so many handlers or tasks of the partition may run."""
+        """Start what may start, with at most `room` handlers or tasks of the partition running."""
         if isinstance(part.work, Windowed):
             return _window_work.start_windows(self, part, part.work, room)
         return _record_work.start_handlers(self, part, part.work, room)
@@ -200,12 +211,12 @@ class PartitionRules(PartitionSettings):
             case Assigned():
                 return self._commit_hold_fetch(self._assigned(event))
             case Revoked(partition):
-                return Step(Unassigned(), (Release(partition),))  # it was given up before
+                return Step(Unassigned(), (Release(partition),))  # it was released before
             case _:
-                return Step(Unassigned())  # it is not ours, or no longer
+                return Step(Unassigned())  # not owned any more, or never was
 
     def _assigned(self, event: Assigned) -> Owned:
-        """A new life, with what the former owner has committed beyond the position."""
+        """A new assignment, with the records that the former owner has done beyond the position."""
         tracker = OffsetTracker(event.committed)
         if event.metadata and self.metadata_max:
             tracker = decoded(event.metadata, position=event.committed, end=max(event.committed, event.end)).tracker
@@ -256,7 +267,7 @@ class PartitionRules(PartitionSettings):
                 return self._commit_hold_fetch(part.evolve(commits=attrs.evolve(commits, backs_off=False)))
             case CommitRefused(_, _, position) if position == part.committing:
                 return Step(Unassigned(), self._given_up(part))
-            case Assigned():  # the group forgot to revoke it: a new life all the same
+            case Assigned():  # the group did not revoke it first: start a new assignment anyway
                 again = self._commit_hold_fetch(self._assigned(event))
                 return Step(again.state, (*self._given_up(part), *again.commands))
             case Lost():
@@ -279,14 +290,13 @@ class PartitionRules(PartitionSettings):
                 | DrainTimerFired()
                 | RetryTimerFired()
             ):
-                return Step(part)  # it has happened before, or nothing asked for it
+                return Step(part)  # P3: a duplicate, or it answers no request
             case _:
                 assert_never(event)
 
     # --- take in, and order ---
 
     def _records_fetched(self, part: Owned, offsets: tuple[int, ...], keys: tuple[Key, ...]) -> PartitionStep:
-        """These records are registered, and wait; the fetch is answered."""
         tracker, new = came(part.tracker, offsets)
         lines: Sequence[Key] = ()
         if self.ordering is Ordering.BY_KEY:
@@ -306,14 +316,15 @@ class PartitionRules(PartitionSettings):
         return self._commit_hold_fetch(after)
 
     def next_taken(self, part: Owned, room: int | None = None) -> tuple[int, ...]:
-        """The records to take now: in order, and of each key none before the one before it is settled.
+        """The records to start next, in order; a record waits until the one before it in its key is
+        settled.
 
         Args:
             part: The partition.
             room: How many handlers or tasks of it may run; by default `running_max`.
 
         Raises:
-            Misuse: It is not a partition that is owned, or not a number of tasks.
+            Misuse: The partition is not owned, or the room is not a number of tasks.
         """
         check_type(part, Owned, "a partition that is owned")
         if room is None:
@@ -326,7 +337,6 @@ class PartitionRules(PartitionSettings):
     # --- work ---
 
     def _retry_due(self, part: Owned, start: Handle | Start) -> PartitionStep:
-        """What has backed off is ready."""
         work: Handling | Windowed
         match part.work, start:
             case Handling() as handling, Handle((offset,), attempt):
@@ -371,7 +381,9 @@ class PartitionRules(PartitionSettings):
     # --- the end ---
 
     def _revoked(self, part: Owned, in_flight: tuple[InFlight, ...]) -> PartitionStep:
-        """What waits or backs off is left to the next owner; what is in work may end within the time to drain."""
+        """Leave waiting and backed-off work to the next owner; work in flight may end within the
+        time to drain.
+        """
         timers = tuple([Cancel(_failures.retry_timer(self, part, start)) for start in _failures.backing_off(part)])
         work = part.work.not_ready().without_retries()
         revocation = Revocation(Stage.WAITING, in_flight)
@@ -381,7 +393,7 @@ class PartitionRules(PartitionSettings):
         return self._draining(dropped, 0, timers)
 
     def _draining(self, part: Owned, elapsed: Duration, commands: tuple[Command, ...] = ()) -> PartitionStep:
-        """Enter the stage of draining that begins at this time since the revocation."""
+        """Enter the stage of draining that begins `elapsed` microseconds after the revocation."""
         now = stage(self.drain, elapsed)
         if now is Stage.OVER:
             return Step(Unassigned(), (*commands, *self._cancelled(part), Release(part.partition)))
@@ -390,11 +402,11 @@ class PartitionRules(PartitionSettings):
         return self._commit_hold_fetch(part, (*commands, self._timer(part), *follows))
 
     def _fated(self, part: Owned, elapsed: Duration) -> tuple[Owned, tuple[Command, ...]]:
-        """What becomes of work in flight at this time since the revocation, and what to do about it."""
+        """Apply the drain plan to the work in flight: interrupt, abandon or wait."""
         asked = part.asked
         if not asked:
             return part, ()
-        # what is in two works ends with the later one
+        # a record that is in two works ends with the later one: it overwrites the older
         oldest_first = sorted(part.revocation.in_flight, key=lambda each: -each.age)
         known = {each.offset: attrs.evolve(each, age=each.age + elapsed) for each in oldest_first}
         in_work = sorted({offset for each in asked for offset in each.work.offsets})
@@ -402,7 +414,7 @@ class PartitionRules(PartitionSettings):
         action = {fate.offset: fate.action for fate in fates}
         stop: list[Asked] = []
         abandoned: list[Asked] = []
-        for each in asked:  # work on several records is dealt with as mildly as any of them
+        for each in asked:  # work on several records gets the mildest action of any
             actions = {action[offset] for offset in each.work.offsets}
             mildest = next(mildest for mildest in Action if mildest in actions)
             if mildest is Action.ABANDON:
@@ -416,7 +428,6 @@ class PartitionRules(PartitionSettings):
         return part, (*interrupts, *cancels)
 
     def _given_up(self, part: Owned) -> tuple[Command, ...]:
-        """Cancel what is under way, and let go if somebody waits for that."""
         return (*self._cancelled(part), *self._let_go(part))
 
     def _let_go(self, part: Owned) -> tuple[Command, ...]:
@@ -425,12 +436,11 @@ class PartitionRules(PartitionSettings):
         return Cancel(self._timer(part)), Release(part.partition)
 
     def _timer(self, part: Owned) -> StartDrainTimer:
-        """The one that runs in this stage."""
         during = part.revocation.stage
         return StartDrainTimer(part.partition, part.generation, during, left(self.drain, self._began(during)))
 
     def _cancelled(self, part: Owned) -> tuple[Cancel, ...]:
-        """What is under way, taken back."""
+        """Cancels of all work, timers and fetches of the partition."""
         timers = [_failures.retry_timer(self, part, start) for start in _failures.backing_off(part)]
         if part.commits.backs_off:
             timers.append(_failures.commit_timer(self, part, part.commits))
@@ -438,7 +448,7 @@ class PartitionRules(PartitionSettings):
         return *map(Cancel, works), *map(Cancel, timers), *map(Cancel, _fetches(part))
 
     def _batched(self, works: Iterable[Work]) -> list[Work]:
-        """The same works in few commands: records that are handled at the same attempt are named together."""
+        """The same works in fewer commands: one `Handle` names many records of the same attempt."""
         batched: list[Work] = []
         for (is_handled, attempt), those in groupby(works, key=_batch):
             if not is_handled:
@@ -452,25 +462,24 @@ class PartitionRules(PartitionSettings):
         return batched
 
     def _began(self, during: Stage) -> Duration:
-        """How long after the revocation the stage begins."""
+        """How long after the revocation the stage begins, in microseconds."""
         return {Stage.CANCELLING: self.drain.wait, Stage.COMMITTING: self.drain.commit_at}.get(during, 0)
 
 
-# --- helpers ------------------------------------------------------------------------------------------------------------
+# --- helpers --------------------------------------------------------------------------------------
 
 
 def _is_current(part: Owned, event: Event) -> bool:
-    """Is the event of this generation? An assignment is of a newer one."""
+    """Whether the event belongs to this generation; an assignment must be of a newer one."""
     if isinstance(event, OF_ANY_LIFE):
         return True
     return event.generation > part.generation if isinstance(event, Assigned) else event.generation == part.generation
 
 
 def _fetches(part: Owned) -> tuple[Fetch, ...]:
-    """The fetch in flight, if there is one."""
     return () if part.fetching is None else (Fetch(part.partition, part.generation, part.fetching),)
 
 
 def _batch(work: Work) -> tuple[bool, int]:
-    """What may be named together: records that are handled at the same attempt."""
+    """The key of `_batched`: records of the same attempt share a command."""
     return (True, work.request.attempt) if isinstance(work.request, Handle) else (False, 0)

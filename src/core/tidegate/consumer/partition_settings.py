@@ -1,6 +1,6 @@
-"""The settings of one partition: how much it may do at once, in which order, and what follows a failure.
+"""The settings of one partition: how much runs at once, in which order, and the failure policy.
 
-`tidegate.consumer.partition.PartitionRules` adds the step to them; the stages that it calls know the settings only.
+`tidegate.consumer.partition.PartitionRules` adds the step; the stages use only the settings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ordering(Enum):
 @final
 @unique
 class FailurePolicy(Enum):
-    """What follows when a record has failed for good."""
+    """The effect of a record that has failed for good."""
 
     STOP = "the partition takes nothing new"
     BLOCK_KEY = "the rest of the key is held back"
@@ -42,42 +42,48 @@ class FailurePolicy(Enum):
 
 
 PLAIN: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
-"""Nothing is delivered, and nothing is tried again."""
+"""No delivery and no retry."""
 
 RUNNING_MAX: Final = 4
-"""How many tasks a partition may run by default; in a consumer, the executors say it instead."""
+"""The default number of running tasks of a partition; in a consumer, the executors limit it
+instead.
+"""
 _REPLAY_MAX: Final = 100
 _BACKOFF: Final = Exponential(SECOND // 10, cap=SECOND)
 """As in Kafka's clients (`retry.backoff.ms` and its maximum)."""
 _BATCH_MAX: Final = 1_000
 DRAIN: Final = Budget(20 * SECOND, cancel=3 * SECOND, commit=3 * SECOND)
-"""Within the 25 s that stay of the 30 s that container platforms give, less 5 s to leave the group."""
+"""Container platforms give 30 s; of a safe 25 s this is the part before the 5 s to leave the group.
+"""
 
 
 @attrs.frozen
 class PartitionSettings:
-    """What one partition may do at once, and how.
+    """The limits and rules of one partition.
 
-    Invariants: 0 <= running_max; 1 <= window_max, batch_max, replay_max; 0 <= metadata_max; only where records have an order has a
-    key a rest.
+    Invariants: 0 <= running_max; 1 <= window_max, batch_max, replay_max; 0 <= metadata_max;
+    policies about the rest of a key need an order.
 
     Attributes:
         running_max: How many handlers or tasks may run.
-        window_max: How many records a window may have; one by default, for all records of a window wait for its arrangement.
-        hooks: Whether user code arranges windows into tasks and judges failures. If not, each record is one task. Whom a
-            task is asked for, `fanout.in_flight` of the windows tells; it is not handed to hooks.
-        fanout: What user code has to deliver, and how often it may try. By default nothing (`PLAIN`), with hooks as well:
-            what they may deliver, retry and replace is to be said, as by `Rules()`.
-        ordering: Which records wait for each other.
-        failure_policy: What follows when a record has failed for good.
-        limits: When the partition is held on its own account.
-        metadata_max: How many UTF-16 units the broker takes with a commit; 0 for none.
-        replay_max: How many completed offsets that no commit has recorded are enough for one, though the position stays.
-        drain: How long a revocation may take.
-        backoff: How long to wait until what has failed is tried again: tasks, their replacements, and commits without an
+        window_max: The most records of a window; one by default, because all records of a window
+            wait for its arrangement.
+        hooks: Whether user code arranges windows into tasks and judges failures. If not, each
+            record is one task. Hooks do not receive the records of a task; `fanout.in_flight` of
+            the windows has them.
+        fanout: What user code delivers, and how often it may retry. The default is no delivery and
+            no retry (`PLAIN`), with hooks too: pass, for example, `Rules()` to allow them.
+        failure_policy: The effect of a record that has failed for good.
+        limits: When the partition is held.
+        metadata_max: The UTF-16 units of metadata that the broker accepts; 0 for none.
+        replay_max: How many completed offsets without a commit cause one, even if the position
+            stays.
+        drain: The budget of a revocation.
+        backoff: The delay before a retry of tasks, their replacements, and commits without an
             answer.
-        jitter_ppm: Which part of that is left out at random, at most, so that what failed together is not tried together.
-        batch_max: How many records one command to handle may name.
+        jitter_ppm: The largest part of the delay left out at random, so that simultaneous failures
+            are not retried together.
+        batch_max: The most records of one command to handle.
     """
 
     running_max: int = RUNNING_MAX
@@ -120,11 +126,11 @@ class PartitionSettings:
 
     @property
     def is_plain(self) -> bool:
-        """Whether each record has a handler and no more."""
+        """Whether each record has only a handler."""
         delivers = self.fanout.task_delivery or self.fanout.record_delivery or self.fanout.window_delivery
         return not self.hooks and not delivers
 
     @property
     def needs_hooks(self) -> bool:
-        """Whether somebody is asked for more than to handle records."""
+        """Whether user code does more than handle records."""
         return not self.is_plain or self.failure_policy in (FailurePolicy.SKIP, FailurePolicy.DIVERT_KEY)

@@ -1,6 +1,7 @@
-"""What is known of one partition: that it is not ours, or what of it is queued, in work, done and failed.
+"""The state of one partition: unassigned, or owned with its queued, running, done and failed
+records.
 
-`tidegate.consumer.partition` makes these values, and nobody else. Each stage has its own part of the state.
+Only `tidegate.consumer.partition` creates these values. Each stage has its own part of the state.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from tidegate.model.sealed import sealed
 @final
 @unique
 class Phase(StrEnum):
-    """How an owned partition is doing."""
+    """The phases of an owned partition."""
 
     FLOWING = "flowing"
     """Records are fetched and worked on."""
     STOPPED = "stopped"
-    """A failure stands: nothing new is taken."""
+    """A failure is unanswered: no new record is taken."""
     DRAINING = "draining"
-    """It is revoked: what is in work may end."""
+    """It is revoked: work in flight may end."""
 
 
 @final
 @attrs.frozen
 class Unassigned:
-    """It is not ours."""
+    """Another member owns the partition, or none."""
 
     def __str__(self) -> str:
         return "unassigned"
@@ -53,11 +54,11 @@ class Unassigned:
 @final
 @attrs.frozen
 class Revocation:
-    """How far the draining of a partition is.
+    """The progress of a drain.
 
     Attributes:
-        stage: Of draining.
-        in_flight: What was known of the records in work when it was revoked.
+        stage: The current stage.
+        in_flight: What was known of the records in work at the revocation.
     """
 
     stage: Stage = Stage.WAITING
@@ -67,21 +68,20 @@ class Revocation:
 @final
 @sealed
 class Owned:
-    """It is ours.
+    """A partition that this member owns.
 
-    Invariants: what waits, is in work or failed is open in the tracker; committing is not below the tracker's floor.
+    Invariants: waiting, running and failed records are open in the tracker; committing is not below
+    the tracker's floor.
 
     Attributes:
-        partition: Which one.
-        generation: Of this assignment.
-        phase: How it is doing.
-        tracker: What was delivered, and what of it is done.
-        order: What waits to be taken, and for what.
-        work: What is in work.
-        failed: Offsets of records whose failure stands, or that are not settled without one of these, in order.
-        commits: What is committed, and what is to be.
-        holding: What is held up, and fetched.
-        revocation: How far it is, once it is revoked.
+        tracker: The delivered and the done offsets.
+        order: The records that wait.
+        work: The records or windows in work.
+        failed: The records with an unanswered failure, and those that cannot be settled without
+            them, in order.
+        commits: The state of commits.
+        holding: The backlog, and the fetch in flight.
+        revocation: The progress of the drain, once revoked.
     """
 
     partition: TopicPartition
@@ -104,7 +104,7 @@ class Owned:
         commits: Commits | None = None,
         holding: Holding | None = None,
     ) -> Owned:
-        """The same partition with these stages in another state, in a quarter of the time that `attrs.evolve` takes."""
+        """Replace these stages, in a quarter of the time of `attrs.evolve`."""
         return Owned(
             partition=self.partition,
             generation=self.generation,
@@ -131,27 +131,29 @@ class Owned:
 
     @property
     def running(self) -> int:
-        """How many handlers or tasks run."""
+        """The number of running handlers or tasks."""
         return self.work.running
 
     @property
     def load(self) -> Load:
-        """The records that were delivered and are not settled, without those for which nothing is under way any more."""
+        """The records delivered and not settled, without those that have no work under way any
+        more.
+        """
         return Load(waiting=self.order.waiting) + self.work.load
 
     @property
     def records(self) -> int:
-        """How many those are."""
+        """The number of records in `load`."""
         return self.order.waiting + self.work.records
 
     @property
     def has_something_to_start(self) -> bool:
-        """Whether something may be given to an executor."""
+        """Whether an executor could start something."""
         return self.order.has_next or bool(self.work.ready)
 
     @property
     def hold(self) -> PartitionHold:
-        """Whether it is held on its own account."""
+        """Whether it is held by its own limits."""
         return self.holding.hold
 
     @property
@@ -166,19 +168,19 @@ class Owned:
 
     @property
     def queued(self) -> tuple[int, ...]:
-        """Offsets that wait to be taken, in order."""
+        """The waiting offsets, in order."""
         return self.order.queued(self.tracker)
 
     @property
     def in_work(self) -> tuple[int, ...]:
-        """Offsets that were taken and are not settled, in order."""
+        """The offsets taken and not settled, in order."""
         if isinstance(self.work, Windowed):
             return fanout.records(self.work.windows)
         return tuple(offset for offset in open_offsets(self.tracker) if self.order.is_taken(offset))
 
     @property
     def asked(self) -> AllAsked:
-        """What user code was asked for and has not answered: of handlers, record by record."""
+        """The unanswered requests to user code; for handlers, one per record."""
         work = self.work
         if isinstance(work, Windowed):
             return work.asked
@@ -194,7 +196,7 @@ class Owned:
         )
 
     def work_on(self, each: Deviation) -> Work:
-        """What user code is asked for of a record that is handled, or answered for."""
+        """The request to user code for a record that is handled or answered for."""
         one = (each.offset,)
         request = (
             Handle(one, each.attempt) if each.phase is RecordPhase.RUNNING else DeliverRecords(each.offset, one, one)
@@ -205,4 +207,4 @@ class Owned:
 PartitionState: TypeAlias = Unassigned | Owned
 PartitionStep: TypeAlias = Step[PartitionState, Command]
 Worked: TypeAlias = tuple[Owned, tuple[Command, ...]]
-"""A partition after something happened to its work, and the commands that follow from that."""
+"""A partition after an event of its work, and the commands that follow."""

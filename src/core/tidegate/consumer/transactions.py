@@ -1,51 +1,66 @@
-"""Exactly once from topic to topic: how do the position and what handlers answer with come about together, or not at all?
+"""Exactly once from topic to topic: the position and the handlers' answers are committed together,
+or not at all.
 
-In one transaction of Kafka's (KIP-98). A reader with `read_committed` sees neither before it is committed; a producer that
-begins under a transactional id fences whoever had it, and ends the transaction that was open under it. Each partition that
-is consumed has an id of its own, of the group and the partition, so whoever comes to own the partition fences its former
-owner, whatever that one still does. The owner's life of a partition is two programs:
+Both go into one Kafka transaction (KIP-98). A `read_committed` reader sees neither before the
+commit. Each consumed partition has its own transactional id, made of group and partition. A
+producer that starts under it fences its predecessor and ends the transaction left open. So a new
+owner fences the former one. The owner runs two programs:
 
-    take_over        fence -> read the position                               BEFORE anything is handled
-    commit_together  begin -> send the answers -> send the position -> commit     one at a time, as commits are (P2)
+    take_over        fence -> read the position                               BEFORE any handling
+    commit_together  begin -> send the answers -> send the position -> commit     one at a time, as
+                     commits are (P2)
 
-Work is done out of order, and a commit has a position, with what is done beyond it as metadata. So answers wait until a
-commit covers their record, by its position or by its metadata, and go into that very transaction (`answers_due`); what the metadata
-has no room for waits on. Who takes over begins with what was committed, and handles the rest: what was handled and not
-committed is handled again, and its answers were never seen.
+Work finishes out of order, and the metadata of a commit lists records done beyond its position. An
+answer waits for a commit that covers its record, by position or metadata (`answers_due`). A new
+owner starts at the committed state and handles the rest; answers to repeated records were never
+visible.
 
-A transaction that fails in any way, or of whose end nothing is heard, is not tried again as it is: a request of it may still
-be under way, and land in the next one (KIP-890). The program fences itself instead, which ends what is open, waits for what
-is being committed, and makes requests of before void. Then the position tells: that of the transaction, which was committed;
-the one before, so it was not, and its answers wait for the next one; or another, so somebody else owns the partition.
+A transaction that fails or gets no reply is not retried as it is. One of its requests may still
+arrive in the next transaction (KIP-890). The program fences itself instead. That aborts an open
+transaction, waits for a commit under way, and voids all earlier requests. Then it reads the
+position:
 
-Who is fenced has lost the partition (`FENCED`), for as long as the group does not say that it is still theirs: then they take it
-over anew. The fence is the broker's, so it needs no word of the group's generation. aiokafka 0.14 could not send that
-(TxnOffsetCommit v0; KIP-447 came with v3), and asks for committed positions without waiting for those of open transactions
-(OffsetFetch below v7), which is why the position is read after the fence, and never before.
+    the new position          the transaction was committed
+    the position before it    it was not; its answers wait for the next transaction
+    any other                 another owner has the partition
+
+A fenced owner (`FENCED`) has lost the partition. If the group says otherwise, it takes the
+partition over again. The broker does the fencing, so no generation is needed. aiokafka 0.14 could
+not send one (TxnOffsetCommit v0; KIP-447 came with v3). It also reads committed positions without
+waiting for open transactions (OffsetFetch below v7). So the program reads the position after the
+fence, never before.
 
 Laws
-    EO1 A reader of what is committed sees the answers of a record at most once.
-    EO2 The position and the answers appear together: where no transaction is being committed, such a reader sees the answers of
-        all records that the position or its metadata covers, and of no others.
-    EO3 Who is fenced writes nothing more: no transaction is open under an older epoch than the newest.
-    EO4 Nothing is covered that was not handled; and the committed position never falls.
+    EO1 A reader of committed data sees the answers of a record at most once.
+    EO2 Position and answers appear together: while no transaction is being committed, such a reader
+        sees the answers of exactly the records that the position or its metadata covers.
+    EO3 A fenced owner writes no more: no transaction is open under an epoch older than the newest.
+    EO4 Only handled records are covered, and the committed position never falls.
     EO5 At rest, with a member alive, each record is covered.
 
 Known not to work
-    - What handlers do beside answering is done at least once.
+    - Side effects of handlers other than their answers happen at least once.
     - A reader without `read_committed` sees answers of transactions that were never committed.
-    - Members of a group are to agree on it: one that commits positions without transactions is fenced by nothing.
-    - An answer that the broker never takes holds up its partition: it was handled, and nobody is left to judge it.
-    - A window of several records has answers in common, and metadata may cover a part of it: only records by themselves.
-    - aiokafka 0.14 sends answers although the broker has refused to add their topic to the transaction. Where the right to write is
-      taken away and given back just between the two, while the transaction before is being committed, a broker takes them for
-      a part of that one (KIP-890), and they are seen twice: three of 3,000 runs by seed in which it was refused at random.
-    - A fence costs the broker a producer id for each partition that was ever consumed, until that expires (a week by default).
+    - All members of a group must use transactions; one that commits positions without them is not
+      fenced.
+    - An answer that the broker never accepts holds up its partition: its record was handled, and no
+      failure policy applies any more.
+    - Windows of several records are not supported: they share answers, and metadata may cover only
+      a part of them.
+    - aiokafka 0.14 sends answers although the broker refused to add their topic to the transaction.
+      If the write permission is revoked and granted again between the two, while the previous
+      transaction is being committed, the broker counts them to that one (KIP-890). They then appear
+      twice: 3 of 3,000 seeded runs with random refusals.
+    - Each partition ever consumed costs the broker a producer id until it expires (a week by
+      default).
 
 Things that do not work
-    A transactional id for each member: the next owner has another one, so nobody fences a member that goes on.
-    To abort, and to go on with the same producer: what was sent late, before the abort, is taken for a part of the next transaction.
-    To send an answer when its handler has ended: by the next commit its record may be one that the metadata has no room for.
+    A transactional id per member: the next owner has another id, so it does not fence the former
+    one.
+    To abort and go on with the same producer: an answer sent late, before the abort, lands in the
+    next transaction.
+    To send an answer when its handler ends: the next commit may have no room for its record in the
+    metadata.
 """
 
 from __future__ import annotations
@@ -66,22 +81,23 @@ from tidegate.model.records import TopicPartition
 from tidegate.model.values import check_name, check_type
 
 FENCED: Final = Refused("another producer has taken over")
-"""What is answered to whoever sends under an epoch that is over; a driver answers with this very value."""
+"""The reply to a request under an old epoch; a driver replies with this very value."""
 _ASK_AGAIN: Final = SECOND
 
 
-# --- values and effects -----------------------------------------------------------------------------------------------
+# --- values and effects ---------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Tenure:
-    """What the owner of a partition knows of it.
+    """What the owner of a partition knows about it.
 
     Attributes:
         epoch: Of its producer.
-        position: What is committed.
-        metadata: What is committed along with it; None where nothing is, and the position is where it begins.
+        position: The committed position.
+        metadata: The committed metadata; None where no position is committed, and `position` is
+            where the partition begins.
     """
 
     epoch: int
@@ -95,11 +111,11 @@ class Tenure:
 @final
 @attrs.frozen
 class Together:
-    """What has come of a transaction.
+    """The result of a transaction.
 
     Attributes:
-        reply: To the commit: None where it was committed.
-        tenure: What its owner knows by then.
+        reply: The reply to the commit; None if it was committed.
+        tenure: What the owner knows afterwards.
     """
 
     reply: Failure | None
@@ -111,7 +127,7 @@ class Together:
 
 @attrs.frozen
 class _OfEpoch:
-    """What is asked under an epoch of the producer of a partition."""
+    """A request under an epoch of the partition's producer."""
 
     partition: TopicPartition
     epoch: int
@@ -120,8 +136,10 @@ class _OfEpoch:
 @final
 @attrs.frozen(cache_hash=True)
 class Fence(Effect[int]):
-    """Begin a new epoch of the partition's producer: what is open of older ones is aborted, what is being committed is waited
-    for, and nothing more of them is taken. It replies the epoch.
+    """Begin a new epoch of the partition's producer; the reply is the epoch.
+
+    The broker aborts open transactions of older epochs, waits for those being committed, and
+    rejects their later requests.
     """
 
     partition: TopicPartition
@@ -133,8 +151,10 @@ class Fence(Effect[int]):
 @final
 @attrs.frozen(cache_hash=True)
 class ReadPosition(Effect["tuple[int, str | None]"]):
-    """Read the position that the group has committed, and its metadata; where it begins, and None, where nothing is committed
-    and another owner may find another beginning.
+    """Read the group's committed position and its metadata.
+
+    Where no position is committed and another owner might begin elsewhere, the reply is the
+    beginning and None.
     """
 
     partition: TopicPartition
@@ -146,7 +166,7 @@ class ReadPosition(Effect["tuple[int, str | None]"]):
 @final
 @attrs.frozen(cache_hash=True)
 class BeginTransaction(_OfEpoch, Effect[None]):
-    """Begin a transaction; it waits while the one before is being committed."""
+    """Begin a transaction; it waits while the previous one is being committed."""
 
     def __str__(self) -> str:
         return f"begin a transaction of {self.partition} (epoch {self.epoch})"
@@ -155,7 +175,7 @@ class BeginTransaction(_OfEpoch, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class SendAnswers(_OfEpoch, Effect[None]):
-    """Send what the handlers of these records have answered with, as part of the transaction."""
+    """Send the handlers' answers of these records as part of the transaction."""
 
     offsets: tuple[int, ...]
 
@@ -185,13 +205,14 @@ class CommitTransaction(_OfEpoch, Effect[None]):
         return f"commit the transaction of {self.partition} (epoch {self.epoch})"
 
 
-# --- decisions and programs -------------------------------------------------------------------------------------------
+# --- decisions and programs -----------------------------------------------------------------------
 
 
 def transactional_id(group: str, partition: TopicPartition) -> str:
-    """Under which id the owner of a partition produces: the same for all members of a group, and for nothing else.
+    """The transactional id under which the owner of a partition produces, the same for all members
+    of a group.
 
-    Neither a topic nor a number has a colon in it, so no two groups with other names share one.
+    Neither a topic nor a number contains a colon, so two groups never share an id.
     """
     check_name(group, "a group")
     check_type(partition, TopicPartition, "a partition")
@@ -199,11 +220,11 @@ def transactional_id(group: str, partition: TopicPartition) -> str:
 
 
 def answers_due(commit: Commit, answered: Iterable[int]) -> tuple[int, ...]:
-    """The records whose answers go into the transaction of a commit: those that it covers.
+    """The records that a commit covers, whose answers go into its transaction.
 
     Args:
-        commit: Its position covers what is below, its metadata what that says.
-        answered: The records whose answers have not been committed yet.
+        commit: It covers all records below its position, and those that its metadata lists.
+        answered: The records with answers that are not committed yet.
 
     Returns:
         Their offsets, in order.
@@ -228,13 +249,13 @@ def answers_due(commit: Commit, answered: Iterable[int]) -> tuple[int, ...]:
 
 
 async def take_over(partition: TopicPartition) -> Tenure:
-    """Become the one who writes for a partition, and learn where it begins.
+    """Fence the former owner of a partition, and read where to begin.
 
     Args:
-        partition: Which one. The group is to have assigned it.
+        partition: The group must have assigned it.
 
     Raises:
-        Failure: Nothing has been lost; it may be tried again for as long as the partition is assigned.
+        Failure: No data is lost; retry as long as the partition is assigned.
     """
     epoch = await Fence(partition)
     position, metadata = await ReadPosition(partition)
@@ -242,16 +263,17 @@ async def take_over(partition: TopicPartition) -> Tenure:
 
 
 async def commit_together(commit: Commit, answers: tuple[int, ...], tenure: Tenure) -> Together:
-    """Commit a position in one transaction with the answers of these records.
+    """Commit a position and the answers of these records in one transaction.
 
     Args:
         commit: The position and its metadata.
-        answers: What is `answers_due`.
-        tenure: What the owner knows; no other transaction of it is under way.
+        answers: The records of `answers_due`.
+        tenure: What the owner knows; no other transaction of it is open.
 
     Returns:
-        What the commit is answered, for `tidegate.consumer.commands.event_for`, and what its owner knows then. Where it is
-        not None, the answers wait for the next commit, or for the next owner to have them made anew.
+        The reply for `tidegate.consumer.commands.event_for`, and what the owner knows then. Unless
+        the reply is None, the answers wait for the next commit, or the next owner produces them
+        again.
     """
     partition, epoch = commit.partition, tenure.epoch
     try:
@@ -270,12 +292,12 @@ async def commit_together(commit: Commit, answers: tuple[int, ...], tenure: Tenu
 
 
 async def resolved(commit: Commit, before: Tenure, why: str) -> Together:
-    """Find out what has become of a transaction that has failed, by ending it.
+    """Find out whether a failed transaction was committed, by ending it.
 
     Args:
-        commit: What it was to commit.
-        before: What was known before it.
-        why: How it has failed.
+        commit: What the transaction committed.
+        before: What the owner knew before it.
+        why: The reason of its failure.
     """
     after = None
     while after is None:

@@ -1,48 +1,59 @@
-"""Up to which offset of a partition is it safe to commit, and what beyond it is already done?
+"""Tracks delivered and done offsets, and finds the position that is safe to commit.
 
-Kafka keeps one number per group and partition: the position, everything below which is done. Records finish out of
-order, so a consumer that works on several at once keeps a tracker of what was delivered to it and what of that is
-finished, and commits the low watermark. It is the cumulative acknowledgement of TCP (RFC 9293, 3.4) with the selective
-one beside it (RFC 2018). Numbering has gaps (compaction, transaction markers), so "contiguous" speaks of what was
-delivered, not of the numbers: after 10, 12 and 15, all done, 16 may be committed.
+Kafka keeps one number per group and partition: the position, below which all records are done.
+Records finish out of order. So a consumer that works on several at once tracks those delivered and
+those finished, and commits the low watermark. That is TCP's cumulative acknowledgement (RFC 9293,
+3.4), with the selective one beside it (RFC 2018). Offsets have gaps (compaction, transaction
+markers), so "contiguous" refers to delivered records, not to numbers: after 10, 12 and 15, all
+done, 16 may be committed.
 
-A position is the offset to read next. The floor is the highest position that was acknowledged; what is below it is
-forgotten, and ignored when it is delivered again. An offset at or above the floor is open once delivered, and done once
-completed. It may also be known to be done before it is delivered here: the former owner has committed what is done beyond
-the position (`tidegate.consumer.commit_metadata`), and `restored` makes a tracker of that. The frontier is one past the
-highest offset delivered. Nobody knows yet what lies from there on, so no position passes it, whatever is done ahead.
+    position  the next offset to read
+    floor     the highest acknowledged position; offsets below it are forgotten, and ignored when
+              delivered again
+    open      an offset at or above the floor that was delivered and is not completed
+    done      one that was completed; or one known to be done before its delivery, because the
+              former owner committed it (`tidegate.consumer.commit_metadata`, `restored`)
+    frontier  one past the highest delivered offset; unknown records begin here, so no position
+              passes it
 
 Laws
     W1  The committable position passes no open offset.
-    W2  It is the highest such: one more than the highest done offset below the frontier with nothing open below it; None
-        without one.
-    W3  The floor never falls, nothing below it is kept, and it passes no open offset.
+    W2  It is the highest such: one past the highest done offset below the frontier with no open one
+        below it; None without one.
+    W3  The floor never falls, no offset below it is kept, and it passes no open offset.
     W4  Order and batching of deliveries do not matter, nor those of completions.
-    W5  Delivering changes nothing about what is below the floor or tracked already; whatever else is delivered is open.
-    W6  Completing turns open offsets into done ones; those that are not open are ignored.
-    W7  Acknowledging keeps everything from the new floor on, and moves the floor as far as it may.
-    W8  Two trackers are equal, with equal hashes, exactly if floor, open and done offsets are, however they were reached.
-    W9  Counts and bounds are those of the contents: `pending`, `tracked`, `span`, `oldest_open`, `highest`.
-    W10 One offset costs one path: all other nodes of the tree are shared with the tracker before.
-    W11 No position passes the frontier, and the frontier is one past the highest offset delivered, or the floor.
-    W12 In a restored tracker what is known to be done is done, nothing else is, and nothing is committable. None of it is
-        worked on when it is delivered, and it counts as done then.
+    W5  A delivery leaves offsets below the floor and tracked ones unchanged; all others become
+        open.
+    W6  A completion turns open offsets into done ones and ignores the rest.
+    W7  An acknowledgement keeps all offsets from the new floor on, and moves the floor as far as
+        allowed.
+    W8  Two trackers are equal, with equal hashes, exactly if floor, open and done offsets are,
+        however they were reached.
+    W9  Counts and bounds match the contents: `pending`, `tracked`, `span`, `oldest_open`,
+        `highest`.
+    W10 A change of one offset copies one path; all other nodes of the tree are shared with the
+        tracker before.
+    W11 No position passes the frontier, and the frontier is one past the highest offset delivered,
+        or the floor.
+    W12 In a restored tracker exactly the known offsets are done, and no position is committable.
+        When delivered, they count as done without any work.
 
-The offsets lie in a persistent tree of bitmaps, `tidegate.consumer._pages`. Why the watermark stands, and what a crash
-would cost, is the matter of `tidegate.consumer.explanation`.
+The offsets are in a persistent tree of bitmaps, `tidegate.consumer._pages`.
+`tidegate.consumer.explanation` shows which record blocks the watermark, and what a crash would
+cost.
 
 Things that do not work
-    Dropping the done prefix as soon as it is contiguous: an offset below it that is delivered late, before anything was
-    acknowledged, would be taken for done (W1).
-    Registering an offset when its work starts: what is done before a lower one is registered would be committed over it.
-    The caller delivers a whole fetch BEFORE it completes any of it.
-    Copying a tuple of what is tracked: a stuck head makes each completion O(n).
-    Completing what a former owner has done as soon as the partition is assigned: nothing is open then, so the position
-    would pass all that was not delivered yet (W11).
+    To drop the done prefix as soon as it is contiguous: a lower offset delivered late, before any
+    acknowledgement, would count as done (W1).
+    To register an offset when its work starts: done offsets above an unregistered one would be
+    committed past it. The caller delivers a whole fetch BEFORE it completes any of it.
+    To copy a tuple of tracked offsets: a stuck head makes each completion O(n).
+    To complete the former owner's done offsets at the assignment: no offset is open then, so the
+    position would pass undelivered records (W11).
 
 Known not to work
-    A log that was cut short by an unclean election and has grown again has other records under the same numbers. Neither
-    the position nor what is known beyond it shows that.
+    A log that an unclean election truncated, and that has grown again, has other records under the
+    same offsets. Neither the position nor the offsets known beyond it show that.
 """
 
 from __future__ import annotations
@@ -87,21 +98,21 @@ __all__ = [
 ]  # fmt: skip
 
 KNOWN_DONE_MAX: Final = 2**27
-"""How many offsets a tracker can be restored with: 134 million, for which it takes some 20 MB."""
+"""The most offsets that a tracker can be restored with: 134 million, in some 20 MB."""
 
 
 @final
 @sealed
 class OffsetTracker:
-    """What was delivered of one partition since it was assigned, and what of that is done.
+    """The offsets of one partition delivered since its assignment, and those of them done.
 
-    Invariants: 0 <= floor <= frontier <= 2**63; every tracked offset is at or above the floor, every open one below the
-    frontier.
+    Invariants: 0 <= floor <= frontier <= 2**63; every tracked offset is at or above the floor,
+    every open one below the frontier.
 
-    A tracker never changes: the functions of this module return the next one.
+    A tracker is immutable: the functions of this module return the next one.
 
     Attributes:
-        floor: The highest position acknowledged, or committed when the partition was assigned.
+        floor: The highest position acknowledged, or committed at the assignment.
         frontier: The position to fetch from: one past the highest offset delivered, or the floor.
         pages: The tracked offsets; read them through the functions of this module.
     """
@@ -126,22 +137,23 @@ class OffsetTracker:
         return f"OffsetTracker({'; '.join([f'floor {self.floor}', *parts, *ahead])})"
 
 
-# --- what happens -------------------------------------------------------------------------------------------------------
+# --- what happens ---------------------------------------------------------------------------------
 
 
 def restored(position: int, known_done: Iterable[Run]) -> OffsetTracker:
-    """The tracker of a partition whose former owner has committed what is done beyond the position.
+    """The tracker of a partition whose former owner committed offsets done beyond the position.
 
     Args:
-        position: What the group has committed.
-        known_done: What is done at or beyond the position, in order, as runs that do not overlap.
+        position: The group's committed position.
+        known_done: The done offsets from the position on, as ordered runs without overlap.
 
     Returns:
-        A tracker in which these are done, and which has seen nothing yet: they count when they are delivered.
+        A tracker in which these are done and no offset is delivered; they count when they are
+        delivered.
 
     Raises:
-        Misuse: The position is not one, the runs are not runs of offsets from the position on, in order, or they are
-            more than `KNOWN_DONE_MAX` offsets.
+        Misuse: The position or a run is invalid or out of order, or there are more than
+            `KNOWN_DONE_MAX` offsets.
     """
     check_position(position)
     pages: Pages = ()
@@ -157,22 +169,23 @@ def restored(position: int, known_done: Iterable[Run]) -> OffsetTracker:
             if each != page:
                 pages = inserted(pages, (page, 0, bits)) if bits else pages
                 page, bits = each, 0
-            # A run of ones: those below its end, less those below its beginning, as far as they lie in this page.
+            # the ones below the end of the run minus those below its start, within this page
             bits |= (1 << min(PAGE, stop - (each << PAGE_BITS))) - (1 << max(0, start - (each << PAGE_BITS)))
     return OffsetTracker(position, position, inserted(pages, (page, 0, bits)) if bits else pages)
 
 
 def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
-    """The tracker after these offsets were delivered: open, unless they are below the floor or tracked already.
+    """The tracker after a delivery: the offsets are open, unless they are below the floor or
+    tracked already.
 
-    What was known to be done is tracked already: it stays done, and now counts as delivered.
+    An offset known to be done stays done, and now counts as delivered.
 
     Args:
         tracker: The tracker before.
         offsets: Offsets of records, in any order.
 
     Returns:
-        The tracker after; the very same if nothing is new.
+        The tracker after; the same object if no offset is new.
 
     Raises:
         Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
@@ -187,7 +200,7 @@ def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
         if not known:
             pages = inserted(pages, (page, bits, 0))
         elif grown != known:
-            leaf = (page, grown ^ done, done)  # done is part of grown, so the rest is open
+            leaf = (page, grown ^ done, done)  # done is a subset of grown, so the rest is open
             new = (grown ^ known).bit_count()
             pages = leaf if len(pages) != FORK_LEN else replaced(pages, leaf, new, new)
         last = (page << PAGE_BITS) + bits.bit_length()
@@ -197,14 +210,14 @@ def delivered(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
 
 
 def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
-    """The tracker after work on these offsets was finished; those that are not open are ignored.
+    """The tracker after work on these offsets was finished; those not open are ignored.
 
     Args:
         tracker: The tracker before.
         offsets: Offsets of records, in any order.
 
     Returns:
-        The tracker after; the very same if none of them was open.
+        The tracker after; the same object if none of them was open.
 
     Raises:
         Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
@@ -217,14 +230,14 @@ def completed(tracker: OffsetTracker, offsets: Iterable[int]) -> OffsetTracker:
 
 
 def acknowledged(tracker: OffsetTracker, position: int) -> OffsetTracker:
-    """The tracker after the broker acknowledged a commit: what is below the position is forgotten.
+    """The tracker after the broker acknowledged a commit: offsets below the position are forgotten.
 
     Args:
         tracker: The tracker before.
-        position: What was committed. Beyond what is committable now, the floor follows as far as the work is done.
+        position: The committed position. The floor does not pass the committable one.
 
     Returns:
-        The tracker after; the very same if the floor stays where it is.
+        The tracker after; the same object if the floor does not move.
 
     Raises:
         Misuse: The position is not an int, negative, or beyond `OFFSET_MAX` + 1.
@@ -238,11 +251,11 @@ def acknowledged(tracker: OffsetTracker, position: int) -> OffsetTracker:
     return OffsetTracker(floor, tracker.frontier, from_on(pages, floor)[0])
 
 
-# --- what is asked ------------------------------------------------------------------------------------------------------
+# --- what is asked --------------------------------------------------------------------------------
 
 
 def committable(tracker: OffsetTracker) -> int | None:
-    """The position that may be committed now, or None if there is nothing beyond the floor to commit."""
+    """The position to commit now, or None if it would not pass the floor."""
     check_tracker(tracker)
     pages = tracker.pages
     behind: Pages = ()
@@ -255,7 +268,7 @@ def committable(tracker: OffsetTracker) -> int | None:
     if not pages:
         return None
     page, opened, done = pages
-    if opened:  # opened & -opened is the lowest bit that is set, and one less are the bits below it
+    if opened:  # opened & -opened is the lowest set bit; minus one gives the bits below it
         done &= (opened & -opened) - 1
     if done:
         position = (page << PAGE_BITS) + done.bit_length()
@@ -265,18 +278,18 @@ def committable(tracker: OffsetTracker) -> int | None:
         return None
     if position <= tracker.frontier:
         return position
-    assert tracker.pages  # something is done in them
-    return done_below(tracker.pages, tracker.frontier)  # what is known beyond it need not come next (W11)
+    assert tracker.pages  # they hold a done offset
+    return done_below(tracker.pages, tracker.frontier)  # offsets known beyond it need not come next (W11)
 
 
 def low_watermark(tracker: OffsetTracker) -> int:
-    """The position below which all is done: what may be committed, or the floor where there is nothing new to commit."""
+    """The position below which all is done: `committable`, or the floor."""
     position = committable(tracker)
     return tracker.floor if position is None else position
 
 
 def oldest_open(tracker: OffsetTracker) -> int | None:
-    """The lowest open offset: the one that everything waits for. None if nothing is open."""
+    """The lowest open offset, which blocks the watermark; None if no offset is open."""
     check_tracker(tracker)
     pages = tracker.pages
     if not pages or not pages[1]:
@@ -288,34 +301,35 @@ def oldest_open(tracker: OffsetTracker) -> int | None:
 
 
 def highest(tracker: OffsetTracker) -> int | None:
-    """The highest offset delivered. None if nothing was delivered from the floor on."""
+    """The highest offset delivered; None if none was delivered from the floor on."""
     check_tracker(tracker)
     return tracker.frontier - 1 if tracker.frontier > tracker.floor else None
 
 
 def pending(tracker: OffsetTracker) -> int:
-    """How many offsets are open."""
+    """The number of open offsets."""
     check_tracker(tracker)
     return count_open(tracker.pages) if tracker.pages else 0
 
 
 def tracked(tracker: OffsetTracker) -> int:
-    """How many offsets are open or done, those known to be done included."""
+    """The number of open and done offsets, including those known to be done."""
     check_tracker(tracker)
     return count_tracked(tracker.pages) if tracker.pages else 0
 
 
 def done_beyond(tracker: OffsetTracker, position: int) -> bool:
-    """Whether anything is done, or known to be done, from the position on."""
+    """Whether an offset from the position on is done, or known to be done."""
     check_tracker(tracker)
     check_position(position)
     return is_done_from(tracker.pages, position)
 
 
 def span(tracker: OffsetTracker) -> int:
-    """How many offsets are tracked from the head to the frontier: what a stuck head holds up, itself included.
+    """The number of tracked offsets from the head to the frontier: the backlog of a stuck head,
+    itself included.
 
-    It is a count and no distance, for gaps in the numbering hold nothing up.
+    It is a count and not a distance, because gaps in the numbering block no record.
     """
     check_tracker(tracker)
     pages = tracker.pages
@@ -330,12 +344,12 @@ def span(tracker: OffsetTracker) -> int:
         else:
             pages = high
     _, opened, done = pages
-    # The negative of the lowest open bit has that bit and all above it set.
+    # the negative of the lowest open bit has that bit and all above it set
     return beyond + ((opened | done) & -(opened & -opened)).bit_count()
 
 
 def undelivered(tracker: OffsetTracker, offsets: Iterable[int]) -> tuple[int, ...]:
-    """Those of the offsets that delivering them would open, in order: what there is to work on.
+    """Those of the offsets that a delivery would open, in order.
 
     Raises:
         Misuse: An offset is not an int, negative, or beyond `OFFSET_MAX`.
@@ -349,16 +363,16 @@ def undelivered(tracker: OffsetTracker, offsets: Iterable[int]) -> tuple[int, ..
 
 
 def open_offsets(tracker: OffsetTracker) -> tuple[int, ...]:
-    """What is delivered and not done, in order."""
+    """The offsets delivered and not done, in order."""
     check_tracker(tracker)
     return tuple(offset for page, opened, _ in leaves(tracker.pages) for offset in offsets_in(page, opened))
 
 
 def open_from(tracker: OffsetTracker, position: int, most: int) -> tuple[int, ...]:
-    """The lowest open offsets from the position on, at most so many, in order.
+    """The lowest open offsets from the position on, at most `most`, in order.
 
     Raises:
-        Misuse: The position is not one, or the number is not a number of offsets.
+        Misuse: The position is invalid, or `most` is not a number of offsets.
     """
     check_tracker(tracker)
     check_position(position)
@@ -378,23 +392,24 @@ def is_open(tracker: OffsetTracker, offset: int) -> bool:
 
 
 def done_offsets(tracker: OffsetTracker) -> tuple[int, ...]:
-    """What is done and not below the floor, in order; what was known to be done included."""
+    """The done offsets from the floor on, in order, including those known to be done."""
     check_tracker(tracker)
     return tuple(offset for page, _, done in leaves(tracker.pages) for offset in offsets_in(page, done))
 
 
 def done_runs(tracker: OffsetTracker) -> Iterator[Run]:
-    """What is done and not below the floor, as runs in order; what was known to be done included."""
+    """The done offsets from the floor on, as ordered runs, including those known to be done."""
     check_tracker(tracker)
     return runs_of(tracker.pages)
 
 
 def successor(tracker: OffsetTracker, stop: int = OFFSET_MAX + 1) -> OffsetTracker:
-    """The tracker that the next owner begins with, if the low watermark is committed now, and what is done beyond it with it.
+    """The tracker of the next owner, if the low watermark is committed now with the offsets done
+    beyond it.
 
     Args:
         tracker: The tracker of this owner.
-        stop: What is done is known to the next owner below this offset.
+        stop: The next owner learns the done offsets below this one.
 
     Raises:
         Misuse: `stop` is not an int, negative, or beyond `OFFSET_MAX` + 1.
@@ -404,7 +419,7 @@ def successor(tracker: OffsetTracker, stop: int = OFFSET_MAX + 1) -> OffsetTrack
     return OffsetTracker(position, position, done_within(tracker.pages, position, stop))
 
 
-# --- checks ------------------------------------------------------------------------------------------------------------
+# --- checks ---------------------------------------------------------------------------------------
 
 
 def check_tracker(tracker: OffsetTracker) -> None:
@@ -414,7 +429,7 @@ def check_tracker(tracker: OffsetTracker) -> None:
 
 
 def _run(run: Run, after: int) -> Run:
-    """The run, which begins at or behind `after`."""
+    """The run, checked to begin at `after` or later."""
     match run:
         case (start, stop) if type(start) is int and type(stop) is int and after <= start < stop <= OFFSET_MAX + 1:
             return start, stop

@@ -1,12 +1,13 @@
-"""Which windows are in work, what was user code asked for, and which tasks wait for an executor?
+"""The third stage of a partition with windows: which windows are in work, what user code is
+running, and which tasks wait.
 
-This is the third stage of a partition where there is more to a record than a handler: where user code arranges windows, judges
-failures, or delivers. `tidegate.consumer.fanout` keeps the accounts of windows; here is what lies between it and user code:
-which tasks were given to executors, which wait for one or back off, and what is asked for and not answered
-(`tidegate.consumer.outstanding`). Where there are no hooks, what they would be asked is answered here.
+It is used where user code arranges windows, judges failures, or delivers.
+`tidegate.consumer.fanout` tracks the windows. This module connects it with user code: tasks in
+executors, tasks that wait or back off, and unanswered requests (`tidegate.consumer.outstanding`).
+Without hooks, it answers their requests itself.
 
-A step costs what it is told, a look at what is asked for in the same window, and at the tasks that wait; where windows wait for
-tasks of each other, a look at each window.
+A step costs the size of its event, the requests of the same window, and the waiting tasks. Where
+windows wait for tasks of each other, it costs a scan of all windows.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from tidegate.model.sealed import sealed
 
 
 def _active(work: Windowed) -> set[int]:
-    """The windows in which something is asked for, waits or backs off."""
+    """The windows with a request, or with a waiting or backing-off task."""
     waiting = (*work.ready, *work.backing_off)
     return {each.request.window for each in work.asked} | {start.window for start in waiting}
 
@@ -52,15 +53,15 @@ def _active(work: Windowed) -> set[int]:
 @final
 @sealed
 class Windowed:
-    """What is in work. Invariants: `running` and `load` follow from the rest.
+    """The windows in work. Invariants: `running` and `load` follow from the other fields.
 
     Attributes:
         windows: Those in flight.
-        ready: Tasks that wait for an executor, in order.
-        backing_off: Tasks that have failed, and wait until they are tried again.
-        asked: What user code was asked for.
-        running: How many tasks run.
-        load: Where the records in flight are that something is under way for.
+        ready: The tasks that wait for an executor, in order.
+        backing_off: The failed tasks that wait for their next attempt.
+        asked: The unanswered requests to user code.
+        running: The number of running tasks.
+        load: The records in flight with work under way, by place.
     """
 
     windows: Fanout = Fanout()
@@ -81,7 +82,9 @@ class Windowed:
         asked: AllAsked,
         running: int,
     ) -> Windowed:
-        """With these in the place of its own, which differ in what concerns these windows only."""
+        """Replace the fields; they differ only in these windows, so the load is updated for them
+        alone.
+        """
         load = self.load
         for each in touched:
             if not (fanout.waits_alone(self.windows, each) and fanout.waits_alone(windows, each)):
@@ -93,12 +96,12 @@ class Windowed:
 
     @property
     def is_idle(self) -> bool:
-        """Whether user code is asked for nothing."""
+        """Whether no request is unanswered."""
         return not self.asked
 
     @property
     def records(self) -> int:
-        """How many records something is under way for."""
+        """The number of records with work under way."""
         return self.load.records
 
     @property
@@ -107,37 +110,37 @@ class Windowed:
         return any(isinstance(each.request, Arrange) for each in self.asked)
 
     def asking(self, works: Sequence[Work]) -> Windowed:
-        """With user code asked for these, too."""
+        """Add these requests to user code."""
         touched = {work.request.window for work in works if not isinstance(work.request, Handle)}
         asked, more = ask(self.asked, self.windows, works)
         return self._after(touched, self.windows, self.ready, self.backing_off, asked, self.running + more)
 
     def without(self, these: Collection[Asked]) -> Windowed:
-        """Without these in work; nothing is expected of them any more."""
+        """Drop these requests; their results no longer matter."""
         if not these:
             return self
         asked = tuple(each for each in self.asked if each not in these)
         return Windowed(self.windows, self.ready, self.backing_off, asked)
 
     def interrupted(self, these: Collection[Asked]) -> Windowed:
-        """With these asked to end."""
+        """Mark these requests as interrupted."""
         asked = tuple(attrs.evolve(each, is_interrupted=True) if each in these else each for each in self.asked)
         return Windowed(self.windows, self.ready, self.backing_off, asked)
 
     def ending(self, interrupted: Collection[Asked], abandoned: Collection[Asked]) -> Windowed:
-        """With the first asked to end, and nothing expected of the others any more."""
+        """Mark the first as interrupted, and drop the others."""
         return self.interrupted(interrupted).without(abandoned)
 
     def not_ready(self) -> Windowed:
-        """Without what waits for an executor."""
+        """Drop the tasks that wait for an executor."""
         return Windowed(self.windows, (), self.backing_off, self.asked)
 
     def without_retries(self) -> Windowed:
-        """Without what backs off."""
+        """Drop the tasks that back off."""
         return Windowed(self.windows, self.ready, (), self.asked)
 
     def started(self, most: int) -> tuple[Windowed, tuple[Start, ...]]:
-        """What is ready is given to executors, at most so many tasks; which."""
+        """Start at most `most` ready tasks; returns them too."""
         begun: list[Start] = []
         ready = self.ready
         while ready and most > 0:
@@ -150,33 +153,33 @@ class Windowed:
         return self._after(touched, self.windows, ready, self.backing_off, self.asked, self.running), tuple(begun)
 
     def rested(self, start: Start) -> Windowed:
-        """What backed off is ready."""
+        """The back-off of these tasks is over."""
         rest = tuple(each for each in self.backing_off if each != start)
         return Windowed(self.windows, (*self.ready, start), rest, self.asked, self.running, self.load)
 
     def undelivered(self, offsets: tuple[int, ...]) -> tuple[int, ...]:
-        """Those of the records whose own delivery is still on its way."""
+        """Those of the records whose own delivery has not ended."""
         known = {offset: fanout.record_status(self.windows, offset) for offset in offsets}
         return tuple(offset for offset, at in known.items() if at is not None and at.waits is Waits.DELIVERY)
 
     def followed(
         self, event: FanoutEvent, rules: Rules, *, hooks: bool, drains: bool, diverts: bool = False
     ) -> Followed:
-        """What follows from an event of a window.
+        """Apply an event of a window.
 
         Args:
             event: What happened.
-            rules: What is delivered, and how often something may be tried.
+            rules: What is delivered, and how often a task may be retried.
             hooks: Whether user code arranges and judges.
-            drains: Whether what fails now is left to the next owner.
-            diverts: Whether a window that is opened is not run, but answered for.
+            drains: Whether new failures are left to the next owner.
+            diverts: Whether a newly opened window is answered for instead of run.
         """
         windows, ready, backing_off = self.windows, list(self.ready), list(self.backing_off)
         requests: list[UserRequest] = []
         done: list[int] = []
         failed: list[DeliverRecords] = []
-        # What follows from an event may be answered here, without user code, by another event; so these lists grow while
-        # they are worked off, and their order is that of the outputs.
+        # An output may be answered here, without user code, by another event. So the list of events
+        # grows while it is processed; the results are in the order of the outputs.
         events = [event]
         while events:
             follows = fanout.step(windows, events.pop(0), rules)
@@ -204,7 +207,7 @@ class Windowed:
                     case Arrange() | Judge() | DeliverTasks() | DeliverWindow():
                         requests.append(output)
                     case _:
-                        pass  # nothing follows
+                        pass  # no effect
         if isinstance(event, WindowOpened):
             touched, (asked, fewer) = windows.opened - 1, (self.asked, 0)
         else:
@@ -220,13 +223,13 @@ class Windowed:
 @final
 @attrs.frozen
 class Followed:
-    """What follows from an event of a window.
+    """The result of an event of a window.
 
     Attributes:
-        work: What is in work then.
-        done: The records that are settled, in order.
-        failed: The records that have failed for good, to be answered for or not.
-        requests: What user code is to be asked for.
+        work: The windows in work afterwards.
+        done: The settled records, in order.
+        failed: The records that failed for good, for the failure policy.
+        requests: The new requests to user code.
         backing_off: The tasks that back off from now on.
     """
 
@@ -240,13 +243,13 @@ class Followed:
 def _load_in(
     window: int, windows: Fanout, ready: tuple[Start, ...], backing_off: tuple[Start, ...], asked: AllAsked
 ) -> Load:
-    """Where the records of one window are, if something is under way for it."""
+    """The records of one window by place, if work is under way for it."""
     is_active = is_asked(asked, window) or any(each.window == window for each in (*ready, *backing_off))
     return fanout.load_in(windows, window, (window,)) if is_active else Load()
 
 
 def what_fails(request: Arrange | Start | Judge | DeliverTasks) -> FanoutEvent:
-    """What has happened to the window where user code could not do this."""
+    """The event of the window when user code failed at this request."""
     match request:
         case Arrange(window):
             return ArrangeFailed(window)

@@ -1,53 +1,65 @@
-"""A worker is a consumer that is asked to stop one day. How does it let everything go, losing nothing, and end in time?
+"""A consumer that stops on request: it drains its partitions, loses no record, and ends in time.
 
-A process that is asked to stop has until it is killed: 30 s with Kubernetes, 10 s with Docker. What it holds is let go
-one thing after the other:
+A process has a grace period until it is killed: 30 s with Kubernetes, 10 s with Docker. The worker
+lets go in this order:
 
-    WORKING -- asked --> DRAINING -- nothing is owned --> LEAVING -- the group has answered, or its time is over --> GONE
-                 takes nothing new;              tells the group, so that                  (whoever runs it may exit)
-                 each partition drains,          the next owner begins at once
-                 commits, and is let go
+    WORKING -- asked --> DRAINING -- owns nothing --> LEAVING -- the group answers, or time out -->
+    GONE
+                 takes nothing new;           leaves the group, so             the process may exit
+                 each partition drains,       the next owner begins
+                 commits, is released         at once
 
-This is the reducer of a consumer (`tidegate.consumer.consumer`) with an end; while it works, it is that reducer and nothing else.
-A partition drains as it does when the group wants it back (`tidegate.consumer.drain`): the same budget, the same order. So the
-worker is gone within the budget of a drain and the time to leave, whatever user code, sinks and the broker do. Whoever is
-asked a second time waits for nothing any more: what runs is given up, and the group is informed.
+While it works, it behaves as the reducer of a consumer (`tidegate.consumer.consumer`). A partition
+drains as in a rebalance (`tidegate.consumer.drain`), with the same budget and order. The worker
+ends within the drain budget plus the time to leave, whatever user code, sinks and the broker do. A
+second request abandons running work and leaves the group at once.
 
-A member may have a name of its own that outlives its process (Kafka's group.instance.id, KIP-345). Who comes under a name that
-another has takes the place of that one, with all that it owns, and nobody rebalances: the older one is fenced, for two with
-one name would take it from each other for ever. What it owned is another's already, so it drains nothing.
+A member may have a static name that outlives its process (Kafka's group.instance.id, KIP-345). A
+new member with a taken name replaces the older one and gets its partitions without a rebalance. The
+older one is fenced and does not drain; otherwise the two would replace each other for ever.
 
-What may come in between, and what follows:
-    a rebalance     the partition is drained once, and let go once, for both
-    an assignment   is not taken; whoever leaves gives it back with the rest
-    a refusal       the group has moved on: there is nothing to commit any more, and the partition is given up
+Events in between, and their effect:
+    a rebalance     the partition drains once and is released once, for both
+    an assignment   is refused; leaving the group gives it back
+    a refusal       the group has moved on: the partition is given up without a commit
     no answer       the commit is sent again while there is time
-    no time         what runs is cancelled and left to the next owner; what was finished before is committed all the same
-    a namesake      all is given up and left to it, and the worker leaves
-    a failure       what fails while it drains is neither judged nor answered for, but left to the next owner
+    no time         running work is cancelled and left to the next owner; finished work is committed
+    a namesake      the worker gives up all partitions and leaves
+    a failure       during the drain it is neither judged nor dead-lettered, but left to the next
+                    owner
 
 Laws
-    SD1  Once it was asked to stop, it begins nothing: nothing is fetched or run, and nothing that is assigned is taken.
-    SD2  Whoever tells the group that it leaves owns nothing, and nothing of it is in flight: no work, no fetch, no commit.
-    SD3  What it finished is committed before it leaves, as far as nothing unfinished stands before it; unless the time is
-         over, somebody asked twice, or the group refused.
-    SD4  Whoever was asked is gone within the time to drain and the time to leave, whatever user code and the broker do.
-    SD5  Each partition that the group wants back is released, also by a worker that drains or leaves.
-    SD6  The next owner begins exactly at what was committed.
-    SD7  What is `merged` comes to the same as one event after the other, where executors are given out after the last
-         of a run of reports, fetches, commits and retries; no event changes its place but for reports among themselves.
-    SD8  Who is fenced owns nothing from then on, begins and commits nothing, and leaves at once.
+    SD1  After a stop request the worker fetches and runs nothing new, and takes no assignment.
+    SD2  When the worker leaves the group, it owns no partition and has no work, fetch or commit in
+         flight.
+    SD3  Finished records are committed before it leaves, up to the first unfinished one; unless the
+         time is over, a second request came, or the group refused.
+    SD4  The worker is gone within the time to drain plus the time to leave, whatever user code and
+         the broker do.
+    SD5  Each partition that the group revokes is released, also by a worker that drains or leaves.
+    SD6  The next owner begins exactly at the committed state.
+    SD7  `merged` events have the same effect as the single ones, if executors are assigned after
+         the last of a run of reports, fetches, commits and retries. Only reports change their
+         order, among themselves.
+    SD8  A fenced worker owns no partition from then on, begins and commits nothing, and leaves at
+         once.
 
 Known not to work
-    User code that cannot be cancelled goes on until the process ends. What it writes must bear repetition, or be fenced.
-    A commit that is given up may still arrive. The group refuses it once it knows that the worker has left.
-    If the group does not learn of that, the next owner begins when the session of the worker is over.
-    The time until the kill is not known here: the time to drain and the time to leave are to be less, together.
+    User code that cannot be cancelled runs until the process ends. Its writes must be idempotent or
+    fenced.
+    A commit that was given up may still arrive. The group refuses it once it knows that the worker
+    has left.
+    If the group does not receive the leave request, the next owner begins when the worker's session
+    expires.
+    This module does not know the grace period: the times to drain and to leave must together be
+    shorter.
 
 Things that do not work
-    To leave first, so that the next owner begins at once: what ends now cannot be committed any more.
-    To wait for each revocation on its own: a rebalance asks for what is draining already, which is let go once. In our own
-    worker the second wait replaced the first, which then lasted for ever.
+    To leave first, so that the next owner begins at once: work that ends now cannot be committed
+    any more.
+    To wait for each revocation separately: a rebalance may revoke a partition that drains already,
+    and it is released once. In an earlier version the second wait replaced the first, which then
+    lasted for ever.
 """
 
 from __future__ import annotations
@@ -83,15 +95,15 @@ from tidegate.model.values import check_name, check_tuple, check_type
 from tidegate.retries.backoff import check_delay
 
 LEAVE: Final = 5 * SECOND
-"""What stays of the 25 s that are good under the 30 s of container platforms, where a drain takes 20."""
+"""Container platforms allow 30 s; of a safe 25 s, a drain takes 20 and this is the rest."""
 
-# --- commands and events --------------------------------------------------------------------------------------------------
+# --- commands and events --------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class Leave(Effect[None]):
-    """Tell the group that this member leaves it. Nothing of it is in flight BEFORE this."""
+    """Leave the group. No work, fetch or commit is in flight BEFORE this."""
 
     def __str__(self) -> str:
         return "leave the group"
@@ -100,7 +112,7 @@ class Leave(Effect[None]):
 @final
 @attrs.frozen
 class StartLeaveTimer(Effect[None]):
-    """Wait for the time to leave to be over."""
+    """Wait until the time to leave is over."""
 
     duration: Duration
 
@@ -114,10 +126,10 @@ ShutdownCommand: TypeAlias = commands.Command | Leave | StartLeaveTimer
 @final
 @attrs.frozen
 class StopRequested:
-    """Somebody wants the worker to stop; the second time, at once.
+    """A request to stop; the second one stops at once.
 
     Attributes:
-        known: What is known of the records in work, partition by partition, as in a revocation.
+        known: What is known of the records in work, by partition, as in a revocation.
     """
 
     known: tuple[Revoked, ...] = ()
@@ -129,7 +141,7 @@ class StopRequested:
 @final
 @attrs.frozen
 class LeaveAnswered:
-    """The group has answered to the leaving, or the connection has failed: there is nobody left to ask."""
+    """The group has confirmed the leave request, or the connection has failed."""
 
     def __str__(self) -> str:
         return "left the group"
@@ -147,20 +159,14 @@ class LeaveTimerFired:
 @final
 @attrs.frozen
 class NameTaken:
-    """Another member has come under the name of this one, and the group knows one of a name."""
+    """Another member has joined under this one's static name, and fences it."""
 
     def __str__(self) -> str:
         return "its name was taken"
 
 
 def fenced(name: str, group: str, topics: tuple[str, ...]) -> Misuse:
-    """What a worker ends with whose name was taken.
-
-    Args:
-        name: Its name.
-        group: Its group.
-        topics: What it consumed.
-    """
+    """The error with which a fenced worker ends."""
     check_name(name, "a group_instance_id")
     check_name(group, "a group")
     check_tuple(topics, str, "a topic")
@@ -177,17 +183,18 @@ ShutdownEvent: TypeAlias = commands.ConsumerEvent | StopRequested | NameTaken | 
 
 
 def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
-    """Fewer events for those of one turn: what was fetched, committed, what handlers have come to, and what is tried again is a batch.
+    """Merge the events of one event-loop turn into fewer: fetches, commits, reports and retries
+    become batches.
 
     Args:
         events: In the order in which they happened.
 
     Returns:
-        The others as they were and where they stood, and between them what was fetched, committed and is tried again, and between
-        that one report a partition and attempt, together.
+        All other events unchanged and in place. Between them, one batch holds the fetches, commits
+        and retries; between those, the reports of a partition and attempt are one.
 
     Raises:
-        Misuse: No events are passed.
+        Misuse: The argument is not a sequence.
     """
     merged: list[ShutdownEvent] = []
     batch: list[commands.Event] = []
@@ -219,7 +226,6 @@ def merged(events: Sequence[ShutdownEvent]) -> list[ShutdownEvent]:
 
 
 def _together(reports: Sequence[commands.WorkReported]) -> commands.WorkReported:
-    """One of several, of the same partition, generation and attempt."""
     first, whats = reports[0], [each.what for each in reports if isinstance(each.what, commands.RecordsHandled)]
     done = tuple([offset for each in whats for offset in each.done])
     failed = tuple([offset for each in whats for offset in each.failed])
@@ -228,14 +234,14 @@ def _together(reports: Sequence[commands.WorkReported]) -> commands.WorkReported
 
 
 def event_for(command: Effect[object], reply: object) -> ShutdownEvent | None:
-    """The event that says what became of a command; None where nothing follows.
+    """The event that reports the result of a command; None if there is none.
 
     Args:
-        command: What was to be done.
-        reply: What the world answered, a Failure included.
+        command: The command.
+        reply: What the world replied, or a Failure.
 
     Raises:
-        Misuse: It is not a command of a worker, or not an answer to it.
+        Misuse: It is not a command of a worker, or not a reply to it.
     """
     match command:
         case Leave():
@@ -246,32 +252,31 @@ def event_for(command: Effect[object], reply: object) -> ShutdownEvent | None:
             return commands.event_for(command, reply)
 
 
-# --- states -------------------------------------------------------------------------------------------------------------
+# --- states ---------------------------------------------------------------------------------------
 
 
 @final
 @unique
 class ShutdownPhase(StrEnum):
-    """How far it is, in this order."""
+    """The progress of the shutdown, in this order."""
 
     WORKING = "working"
     DRAINING = "draining"
-    """It was asked to stop: what is in work may end."""
+    """A stop was requested: work in flight may end."""
     LEAVING = "leaving"
-    """It owns nothing any more, and tells the group."""
+    """It owns no partition, and leaves the group."""
     GONE = "gone"
-    """Whoever runs it may exit."""
+    """The process may exit."""
 
 
 @final
 @sealed
 class WorkerState:
-    """A consumer that may be asked to stop.
+    """A consumer that may be stopped.
 
     Attributes:
-        phase: How far it is.
-        consumer: Its partitions.
-        commits: Those in flight.
+        phase: The progress of the shutdown.
+        commits: The commits in flight.
     """
 
     phase: ShutdownPhase = ShutdownPhase.WORKING
@@ -285,19 +290,19 @@ class WorkerState:
 ShutdownStep: TypeAlias = Step[WorkerState, ShutdownCommand]
 
 
-# --- the machine --------------------------------------------------------------------------------------------------------
+# --- the machine ----------------------------------------------------------------------------------
 
 
 @final
 @attrs.frozen
 class WorkerRules:
-    """What a consumer does next, until it is gone.
+    """Decides the next step of a worker until it is gone.
 
     Invariants: 0 <= leave <= a century.
 
     Attributes:
-        consumer: What it does while it works; the budget of a drain is that of its partitions.
-        leave: How long the group may take to answer.
+        consumer: The rules while it works; a drain has the budget of its partitions.
+        leave: How long the group may take to answer, in microseconds.
     """
 
     consumer: ConsumerRules = ConsumerRules()
@@ -309,21 +314,17 @@ class WorkerRules:
 
     @property
     def total(self) -> Duration:
-        """How long it takes from the first time it is asked until it is gone, at most."""
+        """The longest time from the first stop request to the end, in microseconds."""
         return self.consumer.partition.drain.total + self.leave
 
     def step(self, state: WorkerState, event: ShutdownEvent) -> ShutdownStep:
-        """What follows from an event for the worker.
-
-        Args:
-            state: The state before.
-            event: What happened.
+        """Apply an event to the worker.
 
         Returns:
-            The state after, and commands in order. An event that no longer matters leaves the state as it is.
+            The state after, and commands in order. An outdated event leaves the state unchanged.
 
         Raises:
-            Misuse: An argument is of another type, or out of range.
+            Misuse: An argument has a wrong type, or is out of range.
         """
         check_type(state, WorkerState, "a worker")
         match event:
@@ -336,13 +337,13 @@ class WorkerRules:
                 given_up = tuple(Lost(part.partition) for part in state.consumer.partitions)
                 return self._let_go(attrs.evolve(state, phase=ShutdownPhase.DRAINING), given_up)
             case NameTaken():
-                return Step(state)  # it leaves already
+                return Step(state)  # it is leaving already
             case LeaveAnswered() if state.phase is ShutdownPhase.LEAVING:
                 return Step(attrs.evolve(state, phase=ShutdownPhase.GONE), (Cancel(self._wait),))
             case LeaveTimerFired() if state.phase is ShutdownPhase.LEAVING:
                 return Step(attrs.evolve(state, phase=ShutdownPhase.GONE), (Cancel(Leave()),))
             case LeaveAnswered() | LeaveTimerFired():
-                return Step(state)  # nobody asked for it, or it is gone
+                return Step(state)  # a late answer, or an unsolicited one
             case commands.Batch(events):
                 check_tuple(events, commands.EVENTS, "an event of a partition")
                 return self._followed(state, events) if events else Step(state)
@@ -354,7 +355,7 @@ class WorkerRules:
         return StartLeaveTimer(self.leave)
 
     def _asked(self, state: WorkerState, known: tuple[Revoked, ...]) -> ShutdownStep:
-        """The first time, drain; then give up what drains, and at last the leaving itself."""
+        """The first request drains; the next one gives up the drain, or the leave request."""
         owned = tuple(part.partition for part in state.consumer.partitions)
         match state.phase:
             case ShutdownPhase.WORKING:
@@ -371,7 +372,7 @@ class WorkerRules:
                 assert_never(state.phase)
 
     def _let_go(self, state: WorkerState, events: tuple[Revoked | Lost, ...]) -> ShutdownStep:
-        """What each partition does when it ends. None makes room for another, so one after the other is enough."""
+        """End each partition. None frees room for another, so one pass is enough."""
         each = self.consumer.partition
         done = [
             each._apply(part, event)  # noqa: SLF001  the events are checked, or our own
@@ -389,10 +390,9 @@ class WorkerRules:
         )
 
     def _followed(self, state: WorkerState, events: tuple[commands.Event, ...]) -> ShutdownStep:
-        """What follows for the partitions."""
         for event in events:
             commands.check_event(event)
-        if state.phase is not ShutdownPhase.WORKING:  # what is assigned is not taken: its earlier life is over
+        if state.phase is not ShutdownPhase.WORKING:  # SD1: a new assignment only ends the earlier one
             events = tuple(Lost(event.partition) if isinstance(event, Assigned) else event for event in events)
         done = self.consumer._stepped(state.consumer, events)  # noqa: SLF001  they are checked
         commits = _in_flight(state.commits, events, done.commands)
@@ -402,7 +402,7 @@ class WorkerRules:
         """Leave when nothing is owned any more."""
         if state.phase is not ShutdownPhase.DRAINING or state.consumer.partitions:
             return Step(state, asked)
-        left = ConsumerState(verdict=state.consumer.verdict)  # what outlives it takes no room from anybody any more
+        left = ConsumerState(verdict=state.consumer.verdict)  # SD1: leaked handlers need no room any more
         cancels = tuple(map(Cancel, state.commits))
         return Step(WorkerState(ShutdownPhase.LEAVING, left), (*asked, *cancels, Leave(), self._wait))
 
@@ -410,7 +410,6 @@ class WorkerRules:
 def _in_flight(
     commits: tuple[Commit, ...], events: tuple[commands.Event, ...], asked: tuple[commands.Command, ...]
 ) -> tuple[Commit, ...]:
-    """The commits in flight after these events, with those among the commands."""
     for event in events if commits else ():
         commits = _unanswered(commits, event)
     for command in asked:
@@ -420,7 +419,6 @@ def _in_flight(
 
 
 def _unanswered(commits: tuple[Commit, ...], event: commands.Event) -> tuple[Commit, ...]:
-    """Those that are not answered yet."""
     if not isinstance(event, _ANSWERS):
         return commits
     answered = (event.partition, event.generation, event.position)
