@@ -1,4 +1,4 @@
-"""Sets of small numbers as the bits of one integer: bit i is set if i is in the set."""
+"""Sets of small numbers as one integer: bit i is set if i is in the set."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from collections.abc import Collection
 from typing import Final
 
 _FEW: Final = 8
-"""Below it, one by one is cheaper."""
+"""Below this size, a loop over the numbers is cheaper."""
 
 
 def bits_of(numbers: Collection[int]) -> int:
-    """The bitmap of these numbers."""
     if len(numbers) < _FEW:
         bits = 0
         for number in numbers:
             bits |= 1 << number
         return bits
     low, high = min(numbers), max(numbers)
-    if high - low + 1 == len({*numbers}):  # without gaps, as most are: as many ones, shifted to the lowest
+    if high - low + 1 == len({*numbers}):  # no gaps, the common case: ones, shifted to the lowest
         return (1 << high - low + 1) - 1 << low
-    octets = bytearray((high >> 3) + 1)  # to set a bit here does not copy the rest, as it does in an integer
+    octets = bytearray((high >> 3) + 1)  # setting a bit of an integer would copy all of it
     for number in numbers:
         octets[number >> 3] |= 1 << (number & 7)
     return int.from_bytes(octets, "little")
@@ -40,5 +39,5 @@ def numbers_in(bits: int) -> list[int]:
 
 
 def picked(offsets: tuple[int, ...], bits: int) -> tuple[int, ...]:
-    """Those of the offsets whose positions are set."""
+    """The offsets at the positions whose bits are set."""
     return offsets if bits.bit_count() == len(offsets) else tuple([offsets[place] for place in numbers_in(bits)])

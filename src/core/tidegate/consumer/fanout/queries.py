@@ -1,4 +1,4 @@
-"""What can be asked about windows: how records are doing, where they are, and what an output is about."""
+"""Queries about windows: the status of records, the load, and the records behind an output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tidegate.model.values import check_type, check_types
 
 _RUNNING, _FAILING, _DELIVERING, *_ = TaskPhase
 _PHASE_OF: Final = {Start: _RUNNING, Judge: _FAILING, DeliverTasks: _DELIVERING}
-"""The phase of the tasks that somebody is asked about."""
+"""The phase of the tasks in a request."""
 
 
 @unique
@@ -46,12 +46,12 @@ class Waits(Enum):
 @final
 @attrs.frozen
 class RecordStatus:
-    """How a record in flight is doing.
+    """The status of a record in flight.
 
     Attributes:
         window: The number of its window.
         waits: What it waits for.
-        tally: Of its tasks.
+        tally: The tally of its tasks.
     """
 
     window: int
@@ -69,24 +69,24 @@ def records(state: Fanout) -> tuple[int, ...]:
         state: The windows in flight.
 
     Raises:
-        Misuse: It is not a state of windows.
+        Misuse: The argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     return tuple(chain.from_iterable(picked(window.roll.offsets, window.unsettled) for window in state.windows))
 
 
 def load(state: Fanout, active: Collection[int]) -> Load:
-    """Where the records in flight are that anything is under way for, each in one place.
+    """The records in flight with some work under way, each counted in one place.
 
-    A record with several tasks is where the one is that is furthest from its end.
+    A record with several tasks counts in the place of the task that is furthest from its end.
 
     Args:
         state: The windows in flight.
-        active: The numbers of the windows in which something is under way. A record of another one counts if it waits
-            for a task of these.
+        active: The numbers of the windows with work under way. Records of other windows count if
+            they wait for a task of these.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     check_types(active, int, "the number of a window")
@@ -94,15 +94,15 @@ def load(state: Fanout, active: Collection[int]) -> Load:
 
 
 def load_in(state: Fanout, number: int, active: Collection[int]) -> Load:
-    """The same of the records in one window.
+    """The load of the records in one window.
 
     Args:
         state: The windows in flight.
-        number: That of the window; where it is not in flight, there are none.
-        active: The numbers of the windows in which something is under way, as far as it or those that it waits for are.
+        number: The number of the window; the load is 0 if it is not in flight.
+        active: As in `load`; only this window and those that it waits for matter.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     check_type(number, int, "the number of a window")
@@ -112,14 +112,14 @@ def load_in(state: Fanout, number: int, active: Collection[int]) -> Load:
 
 
 def waits_alone(state: Fanout, number: int) -> bool:
-    """Whether nothing in this window waits for a task of another, and nothing elsewhere for one of its own.
+    """Whether no record of the window waits for a task of another window, or the reverse.
 
     Args:
         state: The windows in flight.
-        number: That of the window.
+        number: The number of the window.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     check_type(number, int, "the number of a window")
@@ -153,7 +153,7 @@ def _load(state: Fanout, windows: Iterable[Window], active: Collection[int]) -> 
 
 
 def _open_phases(state: Fanout, window: Window, place: int) -> Iterator[TaskPhase]:
-    """The phases of the tasks that the record waits for, those of other windows included."""
+    """The phases of the tasks that the record waits for, including those of other windows."""
     low, bits = window.roll.masks[place]
     for phase in (_RUNNING, _FAILING, _DELIVERING):
         if window.phases[phase] >> low & bits:
@@ -166,14 +166,14 @@ def _open_phases(state: Fanout, window: Window, place: int) -> Iterator[TaskPhas
 
 
 def offsets_of(state: Fanout, request: UserRequest) -> tuple[int, ...]:
-    """The offsets of the records that a request is about, in order.
+    """The offsets of the records of a request, in order.
 
     Args:
         state: The windows in flight.
-        request: What follows from an event.
+        request: An output of `step`.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     check_type(request, get_args(UserRequest), "what somebody is asked for")
@@ -193,14 +193,14 @@ def offsets_of(state: Fanout, request: UserRequest) -> tuple[int, ...]:
 
 
 def failures_before(state: Fanout, start: Start) -> int:
-    """How often these tasks, and those that they stand for, have failed before.
+    """The number of earlier failures of these tasks and of the tasks that they replace.
 
     Args:
         state: The windows in flight.
-        start: What follows from an event.
+        start: An output of `step`.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     check_type(start, Start, "tasks to start")
@@ -210,14 +210,14 @@ def failures_before(state: Fanout, start: Start) -> int:
 
 
 def outstanding(state: Fanout, request: UserRequest) -> int:
-    """How many parts of it (tasks, records, or a window) are not answered yet.
+    """The number of parts of a request (tasks, records, or a window) without an answer.
 
     Args:
         state: The windows in flight.
-        request: What follows from an event.
+        request: An output of `step`.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     check_type(request, get_args(UserRequest), "what somebody is asked for")
@@ -241,27 +241,27 @@ def outstanding(state: Fanout, request: UserRequest) -> int:
 
 
 def in_flight(state: Fanout) -> tuple[TaskId, ...]:
-    """The tasks that are not settled, in order: what `arrange` may want to know of the windows before its own.
+    """The unsettled tasks, in order. `arrange` may need those of earlier windows.
 
     Args:
         state: The windows in flight.
 
     Raises:
-        Misuse: It is not a state of windows.
+        Misuse: The argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     return tuple((window.roll.number, number) for window in state.windows for number in numbers_in(window.open_tasks))
 
 
 def record_status(state: Fanout, offset: int) -> RecordStatus | None:
-    """How a record is doing; None if it is not in flight: never opened, or settled.
+    """The status of a record; None if it was never opened, or is settled.
 
     Args:
         state: The windows in flight.
         offset: The offset of the record.
 
     Raises:
-        Misuse: An argument is of another type, or out of range.
+        Misuse: An argument has the wrong type, or is out of range.
     """
     check_type(state, Fanout, "a state of windows")
     check_numbers((offset,), "offsets", OFFSET_MAX)
@@ -281,7 +281,7 @@ def _waits(window: Window, place: int) -> Waits:
 
 
 def _record_tally(window: Window, place: int) -> Tally:
-    """Of the tasks that are for the record, those of other windows included."""
+    """The tally of all tasks for the record, including those of other windows."""
     low, bits = window.roll.masks[place] if window.roll.masks else (0, 0)
     loans = [loan.outcome for loan in window.loans if loan.record == place]
     settled = ((window.phases[phase] >> low & bits).bit_count() + loans.count(phase) for phase in SETTLED)

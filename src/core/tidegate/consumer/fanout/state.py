@@ -1,8 +1,7 @@
-"""The state of windows: which phase each task is in, and what each record waits for, as bitmaps.
+"""The state of windows as bitmaps: the phase of each task, and what each record waits for.
 
-A window numbers its tasks and its records from 0 on, and a bitmap is an integer whose bit i stands for the task, or the
-record, of number i. A batch of reports moves its tasks from one phase to another in one operation on integers, whatever
-its size.
+A window numbers its tasks and its records from 0. Bit i of a bitmap is the task, or the record, of
+number i. One operation on integers moves a whole batch of tasks from one phase to another.
 """
 
 from __future__ import annotations
@@ -20,17 +19,18 @@ from tidegate.model.reducer import Step
 
 @unique
 class TaskPhase(IntEnum):
-    """How a task is doing. The number is its place in the bitmaps of a window.
+    """The phase of a task. The number is the index of its bitmap in a window.
 
-    The order means how far it is from its end, the furthest first: a record of several tasks waits for the least of them.
+    The order is the distance from the end, the furthest first: a record with several tasks waits
+    for the smallest.
     """
 
     RUNNING = 0
-    """It is to be run, or runs."""
+    """Waiting to run, or running."""
     FAILING = 1
-    """It has failed, and user code is asked what to do."""
+    """Failed; user code decides what follows."""
     DELIVERING = 2
-    """It has succeeded, and what it resulted in is on its way."""
+    """Succeeded; its result is being delivered."""
     SUCCEEDED = 3
     FAILED = 4
     REPLACED = 5
@@ -40,7 +40,7 @@ SETTLED: Final = (TaskPhase.SUCCEEDED, TaskPhase.FAILED, TaskPhase.REPLACED)
 
 NEXT: Final[Mapping[TaskPhase, Mapping[Report, TaskPhase | Reason]]] = {
     TaskPhase.RUNNING: {
-        Report.SUCCEEDED: TaskPhase.DELIVERING,  # or SUCCEEDED, where the rules say that there is nothing to deliver
+        Report.SUCCEEDED: TaskPhase.DELIVERING,  # or SUCCEEDED, if the rules have no task delivery
         Report.FAILED: TaskPhase.FAILING,
         Report.DELIVERED: Reason.RUNNING,
         Report.UNDELIVERED: Reason.RUNNING,
@@ -52,7 +52,7 @@ NEXT: Final[Mapping[TaskPhase, Mapping[Report, TaskPhase | Reason]]] = {
         Report.FAILED: Reason.ENDED,
         Report.DELIVERED: Reason.HAS_FAILED,
         Report.UNDELIVERED: Reason.HAS_FAILED,
-        Report.RETRIED: TaskPhase.RUNNING,  # or FAILED, where there is a bar to it
+        Report.RETRIED: TaskPhase.RUNNING,  # or FAILED, where a `Bar` applies
         Report.SKIPPED: TaskPhase.FAILED,
     },
     TaskPhase.DELIVERING: {
@@ -67,7 +67,9 @@ NEXT: Final[Mapping[TaskPhase, Mapping[Report, TaskPhase | Reason]]] = {
     TaskPhase.FAILED: dict.fromkeys(Report, Reason.TASK_SETTLED),
     TaskPhase.REPLACED: dict.fromkeys(Report, Reason.TASK_REPLACED),
 }
-"""What a report makes of a task, or why it is ignored. A replacement counts as a skip does, but makes it `REPLACED`."""
+"""The phase after a report, or the reason to ignore it. A replacement counts as a skip, but ends in
+`REPLACED`.
+"""
 
 MOVES: Final[Mapping[Report, tuple[TaskPhase, TaskPhase]]] = {
     report: (phase, after)
@@ -75,12 +77,12 @@ MOVES: Final[Mapping[Report, tuple[TaskPhase, TaskPhase]]] = {
     for report, after in reports.items()
     if isinstance(after, TaskPhase)
 }
-"""The one phase in which a report changes a task, and the phase after."""
+"""For each report, the one phase in which it changes a task, and the phase after."""
 
 
 @unique
 class WindowStage(IntEnum):
-    """How a window is doing."""
+    """The stage of a window."""
 
     ARRANGING = 0
     WORKING = 1
@@ -90,13 +92,13 @@ class WindowStage(IntEnum):
 @final
 @attrs.frozen
 class Loan:
-    """A record here is also waiting for a task of another window.
+    """A record of this window waits for a task of another window.
 
     Attributes:
-        window: The other window.
-        number: The task.
+        window: The number of the other window.
+        number: The number of the task there.
         record: The position of the record here.
-        outcome: The phase in which the task was settled; None until it is.
+        outcome: The phase in which the task was settled; None until then.
     """
 
     window: int
@@ -108,20 +110,22 @@ class Loan:
 @final
 @attrs.frozen
 class Roll:
-    """What a window is made of. It changes only when there are more tasks, or some are tried again.
+    """The tasks and records of a window. It changes only when tasks are added or retried.
 
     Attributes:
-        number: Of the window.
-        offsets: Its records, in order.
-        records: For each task, the positions of the records of its own window that it is for.
-        masks: For each record, (low, bits): bit i stands for task low + i, and is set if the task is for the record.
-        generations: For each task, how many were replaced on the way to it.
-        attempts: For each task, which attempt it is at.
-        retried: Bitmap of the tasks that are beyond their first attempt.
-        given: Bitmap of the tasks whose result was given.
+        number: The number of the window.
+        offsets: The offsets of its records, in order.
+        records: For each task, the positions of its records in this window.
+        masks: For each record, (low, bits): bit i is task low + i, and is set if the task is for
+            the record.
+        generations: For each task, the number of replacements that led to it.
+        attempts: For each task, its current attempt.
+        retried: Bitmap of the tasks beyond their first attempt.
+        given: Bitmap of the tasks with a given result.
         lent: Bitmap of the tasks that records of other windows wait for, too.
-        settles_as_one: The records are settled with the window, since it has a delivery of its own.
-        is_failed: The window could not be arranged.
+        settles_as_one: Whether the records are settled with the window, because it has a delivery
+            of its own.
+        is_failed: Whether the window could not be arranged.
     """
 
     number: int
@@ -143,7 +147,7 @@ class Roll:
 
 
 _Phases: TypeAlias = tuple[int, ...]
-"""For each phase, the bitmap of the tasks in it; each task is in one."""
+"""For each phase, the bitmap of its tasks; each task is in one phase."""
 
 
 @final
@@ -152,11 +156,12 @@ class Window:
     """A window in flight.
 
     Attributes:
-        roll: What it is made of.
-        stage: How it is doing.
-        phases: How its tasks are doing.
-        delivering: Bitmap of the records whose tasks are settled, and whose own delivery is not.
-        delivered: Bitmap of those whose own delivery is, or that have none. Invariant: delivered & delivering == 0.
+        roll: Its tasks and records.
+        stage: Its stage.
+        phases: The phases of its tasks.
+        delivering: Bitmap of the records whose tasks are settled, but not their own delivery.
+        delivered: Bitmap of the records whose own delivery is settled, or that have none.
+            Invariant: delivered & delivering == 0.
         loans: The tasks of other windows that records here wait for.
     """
 
@@ -173,7 +178,7 @@ class Window:
 
     @property
     def open_tasks(self) -> int:
-        """Bitmap of the tasks that are not settled."""
+        """Bitmap of the unsettled tasks."""
         running, failing, delivering, *_ = self.phases
         return running | failing | delivering
 
@@ -184,23 +189,23 @@ class Window:
 
     @property
     def unsettled(self) -> int:
-        """Bitmap of the records that are not settled."""
+        """Bitmap of the unsettled records."""
         return self.roll.everyone if self.roll.settles_as_one else self.roll.everyone ^ self.delivered
 
     @property
     def tally(self) -> Tally:
-        """Of its tasks."""
+        """The tally of its tasks."""
         return Tally(len(self.roll.records), *(self.phases[phase].bit_count() for phase in SETTLED))
 
 
 @final
 @attrs.frozen(repr=False)
 class Fanout:
-    """The windows in flight of one partition, in one assignment. A new one has none.
+    """The windows in flight of one partition in one assignment. A new one has none.
 
     Attributes:
-        opened: How many windows were opened; the next one has this number.
-        windows: Those in flight, in order; read them through the functions of `queries`.
+        opened: The number of windows opened so far, and the number of the next one.
+        windows: The windows in flight, in order. Read them through the functions of `queries`.
     """
 
     opened: int = 0
@@ -211,4 +216,4 @@ class Fanout:
 
 
 FanoutStep: TypeAlias = Step[Fanout, Output]
-"""Where all is ignored, the state is the very same."""
+"""If the whole event is ignored, the state is the same object."""

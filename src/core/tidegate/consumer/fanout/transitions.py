@@ -1,4 +1,4 @@
-"""How windows change: `step`, and what follows from each event."""
+"""The transitions of windows: `step`, and the outputs of each event."""
 
 from __future__ import annotations
 
@@ -63,22 +63,23 @@ from tidegate.model.values import check_type
 
 _RUNNING, _FAILING, _DELIVERING, _SUCCEEDED, _FAILED, _REPLACED = TaskPhase
 _NO_TASKS: Final = (0, 0)
-"""The mask of a record that no task is for."""
+"""The mask of a record without tasks."""
 
 
 def step(state: Fanout, event: FanoutEvent, rules: Rules) -> FanoutStep:
-    """What follows from an event.
+    """Apply an event.
 
     Args:
         state: The windows in flight.
-        event: What happened.
-        rules: What is delivered, and how often something may be tried; the same ones for the life of a state.
+        event: The event.
+        rules: The deliveries and the bounds of retries, the same for the whole life of a state.
 
     Returns:
-        The state after, what to do and what is settled. Whatever of the event does not fit is ignored with its reason.
+        The next state, and the outputs: requests, settlements, and the ignored parts with their
+        reasons.
 
     Raises:
-        Misuse: An argument is of another type.
+        Misuse: An argument has the wrong type.
     """
     check_type(state, Fanout, "a state of windows")
     check_type(rules, Rules, "a set of rules")
@@ -113,7 +114,7 @@ def _opened(state: Fanout, offsets: tuple[int, ...]) -> FanoutStep:
     new = {*offsets}
     for window in state.windows:
         known = window.roll.offsets
-        if known[0] <= high and low <= known[-1]:  # else they have none in common, as mostly
+        if known[0] <= high and low <= known[-1]:  # otherwise they share none, the common case
             new.difference_update(known)
     ignored: tuple[Output, ...] = ()
     if not new or len(new) < len(offsets):
@@ -191,7 +192,7 @@ def _replaced(state: Fanout, window: Window, event: TaskReplaced, rules: Rules) 
         return Step(done.state, (TaskGivenUp(event.window, (number,), bar), *done.commands))
     heirs = heirs_of(state, window, number)
     left = {*heirs}.difference(chain.from_iterable(tasks.offsets))
-    if left:  # each of these waits for all replacements, as none of them lists it
+    if left:  # F9: a record that no replacement lists waits for all of them
         tasks = attrs.evolve(tasks, offsets=tuple((*each, *sorted(left)) for each in tasks.offsets))
     added = _added(state, window, tasks, heirs, rules, replaced=number)
     done = _settled(added.state, moved(added.window, accepted, _FAILING, _REPLACED), accepted | added.settled, rules)
@@ -200,7 +201,7 @@ def _replaced(state: Fanout, window: Window, event: TaskReplaced, rules: Rules) 
 
 def _records_delivered(state: Fanout, window: Window, offsets: tuple[int, ...]) -> FanoutStep:
     accepted = window.delivering
-    if offsets != window.roll.offsets:  # else it is about all of them, as most are
+    if offsets != window.roll.offsets:  # otherwise all records, the common case
         places = [place_of(window.roll, offset) for offset in offsets]
         accepted &= bits_of({place for place in places if place is not None})
     ignored: tuple[Output, ...] = ()
@@ -231,7 +232,7 @@ def _window_delivered(state: Fanout, window: Window) -> FanoutStep:
 
 
 def _accepted(window: Window, numbers: tuple[int, ...], attempt: int, report: Report) -> tuple[int, tuple[Output, ...]]:
-    """The bitmap of the tasks that the report changes, and why it does not change the others."""
+    """The bitmap of the tasks that the report changes, and the ignored rest."""
     roll = window.roll
     accepted = in_phase(window, numbers, attempt, MOVES[report][0])
     if accepted and accepted.bit_count() == len(numbers):
@@ -242,7 +243,6 @@ def _accepted(window: Window, numbers: tuple[int, ...], attempt: int, report: Re
 
 
 def _why(window: Window, number: int, attempt: int, report: Report) -> Reason:
-    """Why the report of that attempt does not change the task."""
     if number >= len(window.roll.records):
         return Reason.NO_RUN
     phase = phase_of(window, number)
@@ -257,7 +257,9 @@ def _why(window: Window, number: int, attempt: int, report: Report) -> Reason:
 def _ignored(
     window: int | None, named: Sequence[int], accepted: Iterable[int], why: Callable[[int], Reason]
 ) -> tuple[Output, ...]:
-    """What was named and not accepted, by reason; what is accepted is ignored where it is named once more."""
+    """The named but not accepted parts, by reason. An accepted part named again is ignored the
+    second time.
+    """
     if not named:
         return (Ignored(Reason.NOTHING, window),)
     left, known = {*accepted}, {*accepted}
@@ -288,13 +290,13 @@ def _named(event: FanoutEvent) -> tuple[int, ...]:
 @final
 @attrs.frozen
 class _Matched:
-    """Which records the new tasks are for.
+    """The records of new tasks.
 
     Attributes:
-        records: For each task, the positions of records of its own window.
-        masks: As in `Roll`, with the new tasks.
-        loans: By window, what records of other windows wait for.
-        unknown: The offsets that were listed although no record of them waits for tasks.
+        records: For each new task, the positions of its records in its own window.
+        masks: As in `Roll`, including the new tasks.
+        loans: By window, the loans of its records.
+        unknown: The listed offsets of which no record waits for tasks.
     """
 
     records: list[tuple[int, ...]]
@@ -304,13 +306,15 @@ class _Matched:
 
 
 def _matched(state: Fanout, window: Window, tasks: Tasks, heirs: tuple[int, ...]) -> _Matched:
-    """Match what tasks list with records that wait; a task that lists none of them is for all the heirs."""
+    """Match the listed offsets with waiting records. A task that lists none of these is for all
+    heirs.
+    """
     roll = window.roll
     first, masks = len(roll.records), list(roll.masks)
     places = dict(zip(picked(roll.offsets, window.waiting), numbers_in(window.waiting), strict=True))
     if not any(bits for _, bits in masks):
         alone = _one_each(tasks.offsets, places)
-        if alone is not None:  # the common case, without a look at each list: one record each, one task each
+        if alone is not None:  # the common case: one task for each record
             for task, place in enumerate(alone, first):
                 masks[place] = (task, 1)
             return _Matched([(place,) for place in alone], masks)
@@ -331,8 +335,8 @@ def _matched(state: Fanout, window: Window, tasks: Tasks, heirs: tuple[int, ...]
                 loans.setdefault(home, []).append(Loan(roll.number, task, place))
         records.append(own)
         for place in own:
-            # A mask begins at the first task of its record, so that it stays short in a window of many tasks. Further
-            # tasks are collected and set in one go: each change of a mask copies it.
+            # A mask starts at the first task of its record, so it stays short in a window of many
+            # tasks. Further tasks are set in one go, because each change copies the mask.
             if not masks[place][1]:
                 masks[place] = (task, 1)
             else:
@@ -346,7 +350,9 @@ def _matched(state: Fanout, window: Window, tasks: Tasks, heirs: tuple[int, ...]
 @final
 @attrs.frozen
 class _Added:
-    """What came of asking for tasks: `settled` is the bitmap of those that have nothing left to wait for."""
+    """The result of adding tasks. `settled` is the bitmap of the new tasks that are settled
+    already.
+    """
 
     state: Fanout
     window: Window
@@ -358,7 +364,6 @@ class _Added:
 def _added(
     state: Fanout, window: Window, tasks: Tasks, heirs: tuple[int, ...], rules: Rules, *, replaced: int | None = None
 ) -> _Added:
-    """The window with these tasks; one that lists no record that waits is for all the heirs."""
     roll = window.roll
     first, count = len(roll.records), len(tasks.offsets)
     matched = _matched(state, window, tasks, heirs)
@@ -366,7 +371,7 @@ def _added(
         other = window_of(state, home)
         assert other is not None, f"window {home} is in flight"
         state = with_window(state, attrs.evolve(other, loans=(*other.loans, *lent)))
-    # The new tasks are the bits from `first` on, `count` of them. Those with a given result do not run.
+    # The new tasks are the `count` bits from `first` on. Those with a given result do not run (F7).
     good, bad = bits_of(tasks.succeeded) << first, bits_of(tasks.failed) << first
     run = ((1 << count) - 1 << first) ^ good ^ bad
     phases = list(window.phases)
@@ -395,7 +400,9 @@ def _added(
 
 
 def _one_each(tasks: tuple[tuple[int, ...], ...], places: Mapping[int, int]) -> list[int] | None:
-    """The positions of the records, if each task is for one that waits here and no two for the same, as most are."""
+    """The positions of the records if each task is for one waiting record here, and no two for the
+    same.
+    """
     found = [places.get(offsets[0], -1) if len(offsets) == 1 else -1 for offsets in tasks]
     return found if -1 not in found and len({*found}) == len(found) else None
 
@@ -403,7 +410,9 @@ def _one_each(tasks: tuple[tuple[int, ...], ...], places: Mapping[int, int]) -> 
 def _targets(
     state: Fanout, places: Mapping[int, int], offsets: Iterable[int]
 ) -> tuple[tuple[int, ...], list[tuple[int, int]], list[int]]:
-    """Which records these are: positions among those that wait here, (window, position) of others, and offsets of none."""
+    """The records of these offsets: positions here, (window, position) elsewhere, and offsets of
+    none.
+    """
     own: list[int] = []
     others: list[tuple[int, int]] = []
     lost: list[int] = []
@@ -425,12 +434,12 @@ def _targets(
 def _settled(
     state: Fanout, window: Window, bits: int, rules: Rules, touched: Iterable[int] | None = None
 ) -> FanoutStep:
-    """What follows now that these tasks of the window are settled; `touched` are the records that they are for."""
+    """The effects of settled tasks (`bits`). `touched` are the positions of their records."""
     roll = window.roll
     if touched is None:
         touched = {place for number in numbers_in(bits) for place in roll.records[number]} if window.open_tasks else ()
     done = _ready(state, window, touched, rules)
-    if not bits & roll.lent:  # no record of another window waits for one of these
+    if not bits & roll.lent:  # no record of another window waits for these tasks
         return done
     state, outputs = done.state, list(done.commands)
     for other in state.windows:
@@ -448,14 +457,15 @@ def _settled(
 
 
 def _ready(state: Fanout, window: Window, touched: Iterable[int], rules: Rules) -> FanoutStep:
-    """What follows for the window and those of these records whose tasks are settled now."""
+    """The effects for the window, and for those of these records whose tasks are all settled now.
+    """
     if window.stage is WindowStage.ARRANGING:
         return Step(with_window(state, window))
     roll = window.roll
-    ready = window.waiting  # with no task open that is all of them, whichever were touched
+    ready = window.waiting  # with no task open: all of them, not only the touched ones
     unsettled = window.open_tasks
     if unsettled:
-        masks = roll.masks  # (low, bits): shifted by low, the open tasks line up with those of the record
+        masks = roll.masks  # (low, bits): the open tasks are shifted to match
         ready &= bits_of([place for place in touched if not unsettled >> masks[place][0] & masks[place][1]])
     if window.loans:
         ready &= ~bits_of({loan.record for loan in window.loans if loan.outcome is None})
@@ -469,7 +479,9 @@ def _ready(state: Fanout, window: Window, touched: Iterable[int], rules: Rules) 
 
 
 def _delivered(state: Fanout, window: Window, delivering: int, newly: int) -> FanoutStep:
-    """What follows now that nothing is left to deliver of the new ones, while these others are on their way."""
+    """The effects of newly finished deliveries, while the records in `delivering` still wait for
+    theirs.
+    """
     roll, delivered = window.roll, window.delivered | newly
     settled: tuple[Output, ...] = ()
     if newly and not roll.settles_as_one:
@@ -484,7 +496,7 @@ def _delivered(state: Fanout, window: Window, delivering: int, newly: int) -> Fa
 
 
 def _failures(window: Window, ready: int) -> int:
-    """Bitmap of those of these records that somebody has to answer for."""
+    """Bitmap of those of these records that user code must answer for (F6)."""
     if window.roll.is_failed:
         return ready
     bits = 0

@@ -1,4 +1,4 @@
-"""The words of windows: what happens to them (events), what follows (outputs), and the rules between the two."""
+"""The types of windows: events, outputs, and the rules between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RETRIES_MAX: Final = 3
 """As in Drakkar."""
 
 _GENERATIONS_MAX: Final = 3
-"""Drakkar has no bound; three, as with retries, leaves room for a fall-back of a fall-back."""
+"""Drakkar has no bound. Three, as for retries, allows a fall-back of a fall-back."""
 
 TaskId: TypeAlias = tuple[int, int]
 """(window, number)."""
@@ -28,17 +28,19 @@ TaskId: TypeAlias = tuple[int, int]
 @final
 @attrs.frozen
 class Rules:
-    """What user code has to deliver, and how often it may try. Invariants: 0 <= retries_max; 0 <= generations_max.
+    """The deliveries of user code, and the bounds of retries. Invariants: 0 <= retries_max; 0 <=
+    generations_max.
 
-    By default there is something to deliver at each level, which is the safe side: to forget that there is nothing shows
-    at once, for nothing is settled.
+    By default each level has a delivery, which is the safe side: a delivery that is forgotten shows
+    at once, because no record is settled.
 
     Attributes:
-        retries_max: How often a task may be tried again.
-        generations_max: How many generations of replacements may follow a task that was arranged.
-        task_delivery: Whether what a task results in is delivered.
-        record_delivery: Whether a record has something of its own to deliver, once its tasks are settled.
-        window_delivery: Whether a window has, once its tasks and records are; then its records are settled with it.
+        retries_max: How often a task may be retried.
+        generations_max: How many generations of replacements may follow an arranged task.
+        task_delivery: Whether the result of a task is delivered.
+        record_delivery: Whether a record has a delivery of its own, after its tasks are settled.
+        window_delivery: Whether a window has one, after its tasks and records; then its records are
+            settled with it.
     """
 
     retries_max: int = _RETRIES_MAX
@@ -60,14 +62,14 @@ class Rules:
 @final
 @attrs.frozen
 class Tasks:
-    """The tasks that user code asks for, in its order.
+    """The tasks that user code requests, in its order.
 
     Invariants: succeeded and failed are positions in `offsets`, and no position is in both.
 
     Attributes:
-        offsets: For each task, the offsets of the records that it is for.
-        succeeded: Which of them need not be run, since their result is given, and good.
-        failed: Which of them need not be run, since their result is given, and bad.
+        offsets: For each task, the offsets of its records.
+        succeeded: The tasks that do not run because a good result is given.
+        failed: The tasks that do not run because a bad result is given.
     """
 
     offsets: tuple[tuple[int, ...], ...] = ()
@@ -87,7 +89,7 @@ class Tasks:
 @final
 @attrs.frozen
 class WindowOpened:
-    """These records were fetched, and wait to be arranged. The window has the next number."""
+    """These records were fetched and wait to be arranged. The window gets the next number."""
 
     offsets: tuple[int, ...]
 
@@ -95,7 +97,7 @@ class WindowOpened:
 @final
 @attrs.frozen
 class WindowArranged:
-    """User code asks for these tasks. Where it asks for none, the records have nothing to wait for."""
+    """User code requests these tasks. Without any, the records have no tasks to wait for."""
 
     window: int
     tasks: Tasks
@@ -104,32 +106,34 @@ class WindowArranged:
 @final
 @attrs.frozen
 class ArrangeFailed:
-    """User code could not arrange the window, and is not asked again."""
+    """User code could not arrange the window, and is not called again for it."""
 
     window: int
 
 
 @unique
 class Report(Enum):
-    """What is reported of runs."""
+    """The kind of a report about runs."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    """Or given up by whoever ran it."""
+    """Failed, or given up by the runner."""
     DELIVERED = "delivered"
-    """What they resulted in is settled where it goes: delivered, skipped by decision, or safely dead-lettered."""
+    """The results are settled at their destination: delivered, skipped on purpose, or
+    dead-lettered.
+    """
     UNDELIVERED = "undelivered"
-    """What they resulted in could not be delivered, or the hook that makes it raised: the runs have failed."""
+    """The results could not be delivered, or their hook raised: the runs have failed."""
     RETRIED = "retried"
-    """They had failed, and user code wants them tried again."""
+    """User code retries the failed runs."""
     SKIPPED = "skipped"
-    """They had failed, and user code lets it be so, or raised when it was asked."""
+    """User code accepts the failures, or raised when called."""
 
 
 @final
 @attrs.frozen
 class TasksReported:
-    """Something is reported of these tasks of a window, all at this attempt."""
+    """A report about these tasks of a window, all at this attempt."""
 
     window: int
     numbers: tuple[int, ...]
@@ -140,7 +144,7 @@ class TasksReported:
 @final
 @attrs.frozen
 class TaskReplaced:
-    """The run had failed, and user code wants these tasks instead."""
+    """User code replaces the failed run with these tasks."""
 
     window: int
     number: int
@@ -151,7 +155,7 @@ class TaskReplaced:
 @final
 @attrs.frozen
 class RecordsDelivered:
-    """What these records have to deliver of their own is settled, or somebody has answered for their failure."""
+    """The own deliveries of these records are settled, or their failures are answered for."""
 
     window: int
     offsets: tuple[int, ...]
@@ -160,7 +164,7 @@ class RecordsDelivered:
 @final
 @attrs.frozen
 class WindowDelivered:
-    """What the window has to deliver of its own is settled."""
+    """The own delivery of the window is settled."""
 
     window: int
 
@@ -175,7 +179,7 @@ FanoutEvent: TypeAlias = (
 
 @unique
 class Reason(Enum):
-    """Why something is ignored."""
+    """Why a part of an event is ignored."""
 
     NO_WINDOW = "no window of that number was opened"
     WINDOW_SETTLED = "the window is settled"
@@ -200,7 +204,7 @@ class Reason(Enum):
 
 @unique
 class Bar(Enum):
-    """Why a task has failed for good although user code answered otherwise."""
+    """Why a task fails for good although user code decided otherwise."""
 
     RETRIES = "no retry is left"
     GIVEN = "its result was given, and would be the same again"
@@ -211,13 +215,13 @@ class Bar(Enum):
 @final
 @attrs.frozen
 class Tally:
-    """What became of tasks. Invariant: succeeded + failed + replaced <= total.
+    """The counts of tasks by outcome. Invariant: succeeded + failed + replaced <= total.
 
     Attributes:
-        total: How many there are, replaced ones and replacements included.
-        succeeded: How many have succeeded, with what they resulted in delivered.
-        failed: How many have failed for good.
-        replaced: How many were replaced.
+        total: All tasks, including replaced ones and replacements.
+        succeeded: The tasks that have succeeded, with their results delivered.
+        failed: The tasks that have failed for good.
+        replaced: The tasks that were replaced.
     """
 
     total: int
@@ -227,12 +231,12 @@ class Tally:
 
     @property
     def settled(self) -> int:
-        """How many are settled, one way or another."""
+        """The number of settled tasks."""
         return self.succeeded + self.failed + self.replaced
 
     @property
     def open(self) -> int:
-        """How many are not settled."""
+        """The number of unsettled tasks."""
         return self.total - self.settled
 
     def __str__(self) -> str:
@@ -248,7 +252,7 @@ class Tally:
 @final
 @attrs.frozen
 class Arrange:
-    """Ask user code to arrange these records, in order."""
+    """Call user code to arrange these records, in order."""
 
     window: int
     offsets: tuple[int, ...]
@@ -260,7 +264,9 @@ class Arrange:
 @final
 @attrs.frozen
 class Start:
-    """Run these tasks, each at this attempt; `replaced` is the number of the task that they stand for."""
+    """Run these tasks, each at this attempt. `replaced` is the number of the task that they
+    replace.
+    """
 
     window: int
     numbers: tuple[int, ...]
@@ -275,7 +281,7 @@ class Start:
 @final
 @attrs.frozen
 class Judge:
-    """Ask user code what to do about these failed runs, one by one."""
+    """Call user code to decide about these failed runs, one by one."""
 
     window: int
     numbers: tuple[int, ...]
@@ -288,7 +294,7 @@ class Judge:
 @final
 @attrs.frozen
 class DeliverTasks:
-    """Deliver what these runs resulted in."""
+    """Deliver the results of these runs."""
 
     window: int
     numbers: tuple[int, ...]
@@ -301,12 +307,13 @@ class DeliverTasks:
 @final
 @attrs.frozen
 class DeliverRecords:
-    """Deliver what these records have to deliver of their own: their tasks are settled.
+    """Make the own deliveries of these records; their tasks are settled.
 
     Attributes:
-        window: Its number.
+        window: The number of their window.
         offsets: The records, in order.
-        to_dead_letter: Those of them with a failure, which somebody has to answer for: dead-letter, mark, ...
+        to_dead_letter: The records with a failure, which user code must answer for: dead-letter,
+            mark, ...
     """
 
     window: int
@@ -321,7 +328,8 @@ class DeliverRecords:
 @final
 @attrs.frozen
 class DeliverWindow:
-    """Deliver what the window has to deliver of its own: its tasks and records are settled."""
+    """Make the own delivery of the window; its tasks are settled, and its records wait only for it.
+    """
 
     window: int
     tally: Tally
@@ -333,7 +341,7 @@ class DeliverWindow:
 @final
 @attrs.frozen
 class TaskGivenUp:
-    """These tasks have failed for good, though user code answered otherwise."""
+    """These tasks have failed for good, although user code decided otherwise."""
 
     window: int
     numbers: tuple[int, ...]
@@ -346,7 +354,7 @@ class TaskGivenUp:
 @final
 @attrs.frozen
 class RecordsSettled:
-    """Nothing is left to do about these records, in order; they are done."""
+    """These records, in order, are done."""
 
     window: int
     offsets: tuple[int, ...]
@@ -358,7 +366,7 @@ class RecordsSettled:
 @final
 @attrs.frozen
 class WindowSettled:
-    """Nothing is left to do about the window."""
+    """The window is done."""
 
     window: int
     tally: Tally
@@ -370,12 +378,13 @@ class WindowSettled:
 @final
 @attrs.frozen
 class Ignored:
-    """Something changes nothing.
+    """A part of an event that changes nothing.
 
     Attributes:
         reason: Why.
-        window: The number of the window that was named; None if it was to be opened.
-        what: Which tasks (by number) or records (by offset), each as often as it was ignored; empty for a window.
+        window: The number of the named window; None for a window to be opened.
+        what: The ignored tasks (numbers) or records (offsets), each as often as it was ignored;
+            empty for a window.
     """
 
     reason: Reason
@@ -387,7 +396,7 @@ class Ignored:
 
 
 UserRequest: TypeAlias = Arrange | Start | Judge | DeliverTasks | DeliverRecords | DeliverWindow
-"""What somebody is asked for."""
+"""A request to user code."""
 
 Output: TypeAlias = UserRequest | TaskGivenUp | RecordsSettled | WindowSettled | Ignored
 
@@ -398,13 +407,13 @@ _EVENTS: Final = get_args(FanoutEvent)
 
 
 def check_event(event: FanoutEvent) -> None:
-    """Look at an event that comes from outside; nobody else does.
+    """Check an event from outside. No other function checks it.
 
     Args:
-        event: What happened.
+        event: The event.
 
     Raises:
-        Misuse: It is not an event of a window, or one of its fields is of another type, or out of range.
+        Misuse: It is no event of a window, or a field has the wrong type or is out of range.
     """
     check_type(event, _EVENTS, "an event of a window")
     if not isinstance(event, WindowOpened):

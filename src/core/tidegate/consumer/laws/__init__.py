@@ -1,4 +1,4 @@
-"""The laws of `tidegate.consumer` as predicates, one module a subject."""
+"""The laws of `tidegate.consumer` as predicates, one module per subject."""
 
 from tidegate.consumer.laws import (
     backpressure,

@@ -1,4 +1,6 @@
-"""The laws of `tidegate.consumer.batching` as predicates over a request and what it is answered, and a call and what it counts for."""
+"""The laws of `tidegate.consumer.batching` as predicates over requests, their answers, and counted
+calls.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,19 @@ from tidegate.model.records import TopicPartition
 
 
 def is_one_task(request: UserRequest, answer: BatchAnswer) -> bool:
-    """Law BT1: a window is one task, of all its records, in their order."""
+    """Law BT1."""
     return not isinstance(request, Arrange) or answer == Tasks((request.offsets,))
 
 
 def tries_again(request: UserRequest, answer: BatchAnswer) -> bool:
-    """Law BT2: what has failed is tried again."""
+    """Law BT2."""
     return not isinstance(request, Judge) or answer is Report.RETRIED
 
 
 def is_taken(request: UserRequest, answer: BatchAnswer) -> bool:
-    """Law BT3: the window takes it for an answer, and what is to be run is run."""
+    """Law BT3: the window accepts the answer, and a `Start`, and no other request, calls the
+    handler.
+    """
     if isinstance(request, Start) != isinstance(answer, RunBatch):
         return False
     offsets = request.offsets if isinstance(request, Arrange | DeliverRecords) else (0,)
@@ -33,5 +37,5 @@ def is_taken(request: UserRequest, answer: BatchAnswer) -> bool:
 
 
 def counts_as_a_whole(records: int, end: CallEnd, count: Counted) -> bool:
-    """Law BT4: all records are handled, or one call has failed, or neither."""
+    """Law BT4."""
     return count == {CallEnd.RETURNED: (records, 0), CallEnd.RAISED: (0, 1), CallEnd.INTERRUPTED: (0, 0)}[end]

@@ -1,4 +1,6 @@
-"""The laws of `tidegate.consumer.beginning` as predicates over what is known of a partition, and where it begins or goes on."""
+"""The laws of `tidegate.consumer.beginning` as predicates over a partition and where it begins or
+continues.
+"""
 
 from __future__ import annotations
 
@@ -12,35 +14,35 @@ def _end(log: LogRange, cut: Cut | None) -> int:
 
 
 def begins_within_the_log(committed: int | None, log: LogRange, cut: Cut | None, found: Begins) -> bool:
-    """Law BG1: from the start of the log to its end, or to where that was when the log was seen to have lost it."""
+    """Law BG1. The log ends where it ended when it was seen to have lost its end, if it was."""
     return found not in _COMMITTED or (committed is not None and log.start <= committed <= _end(log, cut))
 
 
 def holds_what_is_committed(committed: int | None, log: LogRange, cut: Cut | None, found: Begins) -> bool:
-    """Law BG2: a position within the log is where it begins."""
+    """Law BG2."""
     return committed is None or not log.start <= committed <= _end(log, cut) or found in _COMMITTED
 
 
 def counts_what_is_done_in_one_log(cut: Cut | None, found: Begins) -> bool:
-    """Law BG3: what was done beyond a position counts where the log is the same, and where it has lost its end it does not."""
+    """Law BG3."""
     return found is not (Begins.AT_THE_POSITION if cut is None else Begins.AS_COMMITTED)
 
 
 def leaves_out_nothing_of_another_log(cut: Cut | None, found: Begins) -> bool:
-    """Law BG4: or a group that begins at ends leaves out what was written since."""
+    """Law BG4. A group that begins at the end would skip those records."""
     return found is not (Begins.WHERE_IT_GOES_ON if cut is None else Begins.AS_TOLD)
 
 
 def begins_at_the_first_record_that_is_left(
     committed: int | None, log: LogRange, cut: Cut | None, found: Begins
 ) -> bool:
-    """Law BG5: whatever the settings say."""
+    """Law BG5."""
     is_below = committed is not None and committed < log.start and committed <= _end(log, cut)
     return is_below == (found is Begins.AT_THE_START)
 
 
 def reads_on_within_the_log(position: int, log: LogRange, found: GoesOn) -> bool:
-    """Law BG6: no offset that is in the log is left out, and none is read twice."""
+    """Law BG6."""
     if position > log.end:
         return found is GoesOn.AGAIN
     at = {GoesOn.AT_THE_START: log.start, GoesOn.WHERE_IT_IS: position}.get(found)
@@ -48,5 +50,5 @@ def reads_on_within_the_log(position: int, log: LogRange, found: GoesOn) -> bool
 
 
 def counts_what_is_removed(position: int, log: LogRange, found: int) -> bool:
-    """Law BG7: position + count is the start where the position is below it, and the position itself elsewhere."""
+    """Law BG7."""
     return found >= 0 and position + found == max(position, log.start)

@@ -1,4 +1,6 @@
-"""The laws of `tidegate.consumer.commit_answers` as predicates over why a commit has failed, and what follows."""
+"""The laws of `tidegate.consumer.commit_answers` as predicates over the cause of a failed commit
+and its verdict.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +16,33 @@ def _event(found: CommitVerdict) -> Event | None:
 
 
 def ends_for_what_is_forbidden(failure: CommitFailure, found: CommitVerdict) -> bool:
-    """Law CA1: the worker ends for what is forbidden, and for nothing else; and each cause has an answer."""
+    """Law CA1."""
     return found.ends == (failure is CommitFailure.FORBIDDEN) and _event(found) is not None
 
 
 def refuses_what_is_known(failure: CommitFailure, found: CommitVerdict) -> bool:
-    """Law CA2: of a partition that is kept, a commit is refused only where nobody will ever take it.
+    """Law CA2.
 
     Args:
-        failure: Why it has failed.
-        found: What follows where the partition is kept.
+        failure: The cause.
+        found: The verdict for a partition that is kept.
     """
     return isinstance(_event(found), CommitRefused) == (failure in (CommitFailure.FENCED, CommitFailure.FORBIDDEN))
 
 
 def writes_less_for_a_text_too_large(failure: CommitFailure, found: CommitVerdict) -> bool:
-    """Law CA3: or a generation that is over would commit for ever."""
+    """Law CA3. Otherwise a generation that is over would commit for ever."""
     return isinstance(_event(found), MetadataRefused) == (failure is CommitFailure.TOO_LARGE)
 
 
 def waits_for_no_partition_that_is_gone(failure: CommitFailure, kept: CommitVerdict, given_back: CommitVerdict) -> bool:
-    """Law CA4: or the group waits for a drain that commits to a deleted topic until its time is over.
+    """Law CA4. Otherwise the group waits until the time to drain is over for a commit to a deleted
+    topic.
 
     Args:
-        failure: Why the commit has failed.
-        kept: What follows where the partition is kept.
-        given_back: What follows where it is given back.
+        failure: The cause.
+        kept: The verdict for a partition that is kept.
+        given_back: The verdict for a partition being given back.
     """
     if failure is CommitFailure.GONE:
         return isinstance(_event(kept), CommitUnknown) and isinstance(_event(given_back), CommitRefused)

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.consumer.consumer`."""
+"""The laws of `tidegate.consumer.consumer` as predicates over its states, plans and events."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tidegate.model.records import TopicPartition
 
 
 def executors_bound_the_running(consumer: ConsumerRules, state: ConsumerState) -> bool:
-    """Law AS1: no more than `executors` handlers run."""
+    """Law AS1."""
     return state.running <= consumer.executors
 
 
 def nothing_is_polled_at_high(consumer: ConsumerRules, state: ConsumerState, poll: Plan[TopicPartition]) -> bool:
-    """Law AS2: the load is below `high` before anything is polled."""
+    """Law AS2, before a poll."""
     return not poll.poll or state.load < consumer.thresholds.high
 
 
@@ -29,13 +29,13 @@ def load_is_bounded(consumer: ConsumerRules, state: ConsumerState, batch: int) -
 
 
 def no_executor_waits(consumer: ConsumerRules, state: ConsumerState) -> bool:
-    """Law AS3: while an executor is free, no flowing partition has a record queued that may be taken."""
+    """Law AS3."""
     free = state.running < consumer.executors
     return not (free and any(_waits(consumer, part) for part in state.partitions))
 
 
 def others_are_left_alone(before: ConsumerState, after: ConsumerState, partition: TopicPartition) -> bool:
-    """Law AS4: an event of one partition changes of others no more than how many of their tasks run."""
+    """Law AS4: an event of one partition only lets others start more of their tasks."""
     rest = {part.partition: part for part in before.partitions if part.partition != partition}
     now = {part.partition: part for part in after.partitions if part.partition != partition}
     return rest.keys() == now.keys() and all(
@@ -47,7 +47,7 @@ def others_are_left_alone(before: ConsumerState, after: ConsumerState, partition
 
 
 def what_was_done_counts(before: ConsumerState, after: ConsumerState, event: Event) -> bool:
-    """Law AS10, by Laws KE1, KE2 and KE3: what was done in a partition that was lost counts when its records come again, and no other."""
+    """Law AS10, by Laws KE1, KE2 and KE3, over one event."""
     was, now = before[event.partition], after[event.partition]
     known, kept = _kept(before, event.partition), _kept(after, event.partition)
     tracked = {*done_offsets(was.tracker), *open_offsets(was.tracker)} if isinstance(was, Owned) else set[int]()
@@ -68,7 +68,7 @@ def what_was_done_counts(before: ConsumerState, after: ConsumerState, event: Eve
 
 
 def _kept(state: ConsumerState, partition: TopicPartition) -> dict[int, int]:
-    """Which offsets are kept of it, each with the position of then."""
+    """The kept offsets of the partition, each with the position at its loss."""
     return {
         at: each.position
         for each in state.kept
@@ -81,7 +81,7 @@ def _kept(state: ConsumerState, partition: TopicPartition) -> dict[int, int]:
 def holds_what_is_not_polled(
     state: ConsumerState, paused: Collection[TopicPartition], poll: Plan[TopicPartition]
 ) -> bool:
-    """Law AS5: some are polled and none of them stays paused, or all are held; whichever is polled waits for records."""
+    """Law AS5."""
     wait = {part.partition for part in state.partitions if part.fetching is not None and isinstance(part.hold, Free)}
     held = (set(paused) | set(poll.pause)) - set(poll.resume)
     return (
@@ -94,18 +94,18 @@ def holds_what_is_not_polled(
 def slots_go_round(
     consumer: ConsumerRules, before: ConsumerState, after: ConsumerState, partition: TopicPartition
 ) -> bool:
-    """Law AS6: whoever made room takes it only where no other partition could."""
+    """Law AS6."""
     waits = [part for part in after.partitions if _waits(consumer, part) and not _begun(before, part)]
     own = after[partition]
     return not (isinstance(own, Owned) and _begun(before, own) and any(part.partition != partition for part in waits))
 
 
 def nothing_runs_uncounted(state: ConsumerState, in_work: Collection[Work]) -> bool:
-    """Law AS8: what user code was given and has not ended counts, whatever has become of its partition.
+    """Law AS8.
 
     Args:
         state: The partitions.
-        in_work: What was begun and has not ended, as far as it has not.
+        in_work: The user code that was started and has not ended.
     """
     requests = [each.request for each in in_work]
     handlers = sum(len(request.offsets) for request in requests if isinstance(request, Handle))
@@ -115,12 +115,11 @@ def nothing_runs_uncounted(state: ConsumerState, in_work: Collection[Work]) -> b
 
 
 def _waits(consumer: ConsumerRules, part: Owned) -> bool:
-    """Whether the partition could take a record if it had one executor more."""
+    """Whether the partition would start a record with one executor more."""
     return part.phase is Phase.FLOWING and bool(consumer.partition.next_taken(part, part.running + 1))
 
 
 def _begun(before: ConsumerState, part: Owned) -> bool:
-    """Whether the partition has begun a task since."""
     earlier = before[part.partition]
     asked = {each.work for each in earlier.asked} if isinstance(earlier, Owned) else set[Work]()
     return any(isinstance(each.work.request, Handle | Start) and each.work not in asked for each in part.asked)

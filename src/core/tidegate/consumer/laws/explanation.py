@@ -1,4 +1,4 @@
-"""The laws of `tidegate.consumer.explanation` as predicates over a tracker and what was answered about it."""
+"""The laws of `tidegate.consumer.explanation` as predicates over a tracker and an answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidegate.model.instants import Instant
 
 
 def explains_what_happens(tracker: OffsetTracker, work: dict[int, WorkStatus], now: Instant, said: Explanation) -> bool:
-    """Law W13: the blocking offset is the oldest open one, and the watermark jumps as explained once it is done."""
+    """Law W13. The blocking offset is the oldest open one."""
     floor, frontier, opened, done = contents(tracker)
     position = ready(tracker) or floor
     if not opened:
@@ -36,7 +36,7 @@ def explains_what_happens(tracker: OffsetTracker, work: dict[int, WorkStatus], n
 def counts_what_would_be_replayed(
     tracker: OffsetTracker, successor: OffsetTracker, begun: Collection[int], said: DuplicateBudget
 ) -> bool:
-    """Law W14: what is done or begun here, without what the successor knows to be done."""
+    """Law W14."""
     known = {*done_offsets(successor)}
     finished = {offset for offset in done_offsets(tracker) if offset >= successor.floor} - known
     under_way = {offset for offset in open_offsets(tracker) if offset >= successor.floor and offset in begun} - known

@@ -1,6 +1,8 @@
-"""The laws of `tidegate.consumer.fanout` as predicates: over the course of one assignment, a step, or two ways to the same end.
+"""The laws of `tidegate.consumer.fanout` as predicates over a course, over one step, or over two
+ways to the same state.
 
-A course is what was reported and what followed; simple books are kept on it, in sets, one task and record at a time.
+A course is the events of one assignment, each with its outputs. Simple books, in sets, record it
+one task and one record at a time.
 """
 
 from __future__ import annotations
@@ -44,29 +46,29 @@ from tidegate.consumer.fanout import (
 N = TypeVar("N", bound=Output)
 
 Record: TypeAlias = tuple[int, int]
-"""(window, offset): an offset that was settled may come again, in another window."""
+"""(window, offset). A settled offset may return in another window."""
 
 
 @final
 @attrs.frozen
 class Turn:
-    """An event, and what followed from it."""
+    """An event and its outputs."""
 
     event: FanoutEvent
     outputs: tuple[Output, ...]
 
     def of(self, kind: type[N]) -> list[N]:
-        """What followed of this kind."""
+        """The outputs of this kind."""
         return [output for output in self.outputs if isinstance(output, kind)]
 
     def vain(self) -> frozenset[int]:
-        """The offsets that a task listed, and of which no record waits."""
+        """The offsets that tasks listed although no such record waits."""
         return frozenset(
             offset for each in self.of(Ignored) if each.reason is Reason.NOT_WAITING for offset in each.what
         )
 
     def accepted(self) -> frozenset[int]:
-        """Which tasks, records or window of the event were accepted."""
+        """The tasks, records or window of the event that were accepted."""
         ignored = [each for each in self.of(Ignored) if each.reason is not Reason.NOT_WAITING]
         match self.event:
             case WindowOpened():
@@ -87,27 +89,27 @@ class Turn:
 Course: TypeAlias = Sequence[Turn]
 
 End: TypeAlias = tuple[object, Sequence[Output]]
-"""A state, and what followed from the events that led to it."""
+"""A state, and the outputs of the events that led to it."""
 
 
 @final
 @attrs.define
 class _Books:
-    """What is known of a course so far.
+    """A course up to an event.
 
     Attributes:
-        records: Of each window that was opened, the offsets.
-        home: Of each offset that was opened, and was not settled since, the window.
-        listed: Of each task, the records that it lists and that waited then.
-        waiting: Of each task, the records that ought to wait for it.
-        generation: Of each task, how many were replaced on the way to it.
-        given: The tasks whose result was given.
-        ends: How a task was settled.
-        answered: The records of which somebody said that they are delivered.
+        records: The offsets of each window opened.
+        home: The window of each offset opened and not settled since.
+        listed: For each task, the records listed by it that waited at that time.
+        waiting: For each task, the records that must wait for it.
+        generation: For each task, the number of replacements that led to it.
+        given: The tasks with a given result.
+        ends: The phase in which each settled task ended.
+        answered: The records reported as delivered.
         is_failed: The windows that could not be arranged.
-        is_arranged: The windows that were, or could not be.
-        delivered: The windows of which somebody said that they are delivered.
-        settled: The records that were settled.
+        is_arranged: The windows that were arranged, or could not be.
+        delivered: The windows reported as delivered.
+        settled: The settled records.
     """
 
     rules: Rules
@@ -131,11 +133,11 @@ class _Books:
         return task not in self.ends
 
     def of_record(self, record: Record) -> list[TaskId]:
-        """The tasks that the record ought to wait for, or to have waited for."""
+        """The tasks, settled ones included, that the record must wait for."""
         return [task for task, waiting in self.waiting.items() if record in waiting]
 
     def reported(self, turn: Turn) -> None:
-        """Book what the turn reports, but not what it settles."""
+        """Book the event, without the records that it settles."""
         accepted = turn.accepted()
         match turn.event:
             case WindowOpened():
@@ -178,7 +180,7 @@ class _Books:
                 pass
 
     def end_by(self, report: Report) -> TaskPhase | None:
-        """How a task is settled by a report, if it is."""
+        """The phase in which this report settles a task, or None."""
         if report is Report.SUCCEEDED:
             return None if self.rules.task_delivery else TaskPhase.SUCCEEDED
         return {Report.DELIVERED: TaskPhase.SUCCEEDED, Report.SKIPPED: TaskPhase.FAILED}.get(report)
@@ -193,7 +195,9 @@ class _Books:
         more: frozenset[Record],
         generation: int,
     ) -> None:
-        """Book new tasks: those that list nothing that waits are for the heirs, all of them are for `more` as well."""
+        """Book new tasks. A task that lists no waiting record is for the heirs; each task is for
+        `more`, too.
+        """
         first = len(self.tasks(window))
         for number, offsets in enumerate(tasks.offsets):
             task = (window, first + number)
@@ -208,7 +212,7 @@ class _Books:
                 self.ends[task] = TaskPhase.SUCCEEDED
 
     def closed(self, turn: Turn) -> None:
-        """Book what the turn settles."""
+        """Book the records that the event settles."""
         for each in turn.of(RecordsSettled):
             for offset in each.offsets:
                 self.settled.add((each.window, offset))
@@ -216,7 +220,7 @@ class _Books:
 
 
 def _booked(course: Course, rules: Rules) -> Iterator[tuple[Turn, _Books]]:
-    """Each turn, with the books after it was reported, and before what it settles is booked. They are the same books."""
+    """Each turn, with the books after `reported` and before `closed`; all share one object."""
     books = _Books(rules)
     for turn in course:
         books.reported(turn)
@@ -232,14 +236,14 @@ def records(outputs: Sequence[RecordsSettled | DeliverRecords]) -> list[Record]:
 
 
 def settles_once(course: Course) -> bool:
-    """Law F1: no record is settled twice, and no window."""
+    """Law F1."""
     windows = [each.window for turn in course for each in turn.of(WindowSettled)]
     settled = records([each for turn in course for each in turn.of(RecordsSettled)])
     return len(windows) == len({*windows}) and len(settled) == len({*settled})
 
 
 def settles_after_the_tasks(course: Course, rules: Rules) -> bool:
-    """Law F2: when a record is settled, all tasks that list it are."""
+    """Law F2, for the tasks that list the record."""
     return not any(
         books.is_open(task) and record in listed
         for turn, books in _booked(course, rules)
@@ -249,7 +253,7 @@ def settles_after_the_tasks(course: Course, rules: Rules) -> bool:
 
 
 def settles_after_the_own_delivery(course: Course, rules: Rules) -> bool:
-    """Law F3: a record with a delivery of its own is settled after it; and that begins after its tasks, and once."""
+    """Law F3. The delivery begins once."""
     begun: Counter[Record] = Counter()
     for turn, books in _booked(course, rules):
         due = records(turn.of(DeliverRecords))
@@ -262,7 +266,7 @@ def settles_after_the_own_delivery(course: Course, rules: Rules) -> bool:
 
 
 def settles_with_its_window(course: Course, rules: Rules) -> bool:
-    """Law F4: a window with a delivery of its own and a task settles all its records after that delivery, and itself."""
+    """Law F4."""
     for turn, books in _booked(course, rules):
         together = {each.window for each in turn.of(WindowSettled)}
         for each in turn.of(RecordsSettled):
@@ -280,7 +284,7 @@ def settles_with_its_window(course: Course, rules: Rules) -> bool:
 
 
 def windows_settle_last(course: Course, rules: Rules) -> bool:
-    """Law F5: when a window is settled, all its tasks and records are."""
+    """Law F5."""
     for turn, books in _booked(course, rules):
         settled = books.settled.union(records(turn.of(RecordsSettled)))
         for each in turn.of(WindowSettled):
@@ -292,7 +296,7 @@ def windows_settle_last(course: Course, rules: Rules) -> bool:
 
 
 def answers_for_failures(course: Course, rules: Rules) -> bool:
-    """Law F6: no record with a failure is settled before somebody has answered for it, and whoever is asked learns of it."""
+    """Law F6. `to_dead_letter` names exactly the failed records."""
     for turn, books in _booked(course, rules):
 
         def has_failed(record: Record, books: _Books = books) -> bool:
@@ -310,7 +314,7 @@ def answers_for_failures(course: Course, rules: Rules) -> bool:
 
 
 def runs_are_bounded(course: Course, rules: Rules) -> bool:
-    """Law F7: attempts count from 1 to at most 1 + retries_max, each after the one before has failed; so do generations."""
+    """Law F7."""
     at: Counter[TaskId] = Counter()
     has_failed: set[tuple[int, int, int]] = set()
     for turn, books in _booked(course, rules):
@@ -335,7 +339,7 @@ def runs_are_bounded(course: Course, rules: Rules) -> bool:
 
 
 def accepts_what_was_asked(course: Course) -> bool:
-    """Law F8: each report that is accepted answers what was asked before, and was not answered yet."""
+    """Law F8: each accepted report answers a request that was open."""
     asked: set[tuple[object, ...]] = set()
     for turn in course:
         accepted = answers(turn)
@@ -373,7 +377,7 @@ _ASKED: Final = {
     Report.RETRIED: "judge",
     Report.SKIPPED: "judge",
 }
-"""What a report answers."""
+"""The request that a report answers."""
 
 
 def answers(turn: Turn) -> list[tuple[object, ...]]:
@@ -397,7 +401,7 @@ def answers(turn: Turn) -> list[tuple[object, ...]]:
 
 
 def somebody_waits(course: Course, rules: Rules) -> bool:
-    """Law F9: no record is settled, or delivered, before the tasks that ought to hold it; none that waits is passed over."""
+    """Law F9: no record is settled or delivered before the tasks that it must wait for."""
     for turn, books in _booked(course, rules):
         done = [*records(turn.of(RecordsSettled)), *records(turn.of(DeliverRecords))]
         if any(books.is_open(task) for record in done for task in books.of_record(record)):
@@ -406,7 +410,9 @@ def somebody_waits(course: Course, rules: Rules) -> bool:
 
 
 def ignores_no_record_that_waits(course: Course, rules: Rules) -> bool:
-    """Law F9, of what a task lists: what is said not to wait has no open task, and its window was arranged."""
+    """Law F9, for offsets ignored as not waiting: their window was arranged, and they have no open
+    task.
+    """
     books = _Books(rules)
     for turn in course:
         for offset in turn.vain():
@@ -424,7 +430,7 @@ def ignores_no_record_that_waits(course: Course, rules: Rules) -> bool:
 
 
 def adds_up(course: Course, rules: Rules) -> bool:
-    """Law F10: the tally of a window is that of the reports."""
+    """Law F10."""
     for turn, books in _booked(course, rules):
         tallies = [(each.window, each.tally) for each in turn.of(WindowSettled)]
         tallies += [(each.window, each.tally) for each in turn.of(DeliverWindow)]
@@ -438,7 +444,7 @@ def adds_up(course: Course, rules: Rules) -> bool:
 
 
 def settles_everything(course: Course, rules: Rules) -> bool:
-    """Law F13: at the end of a course in which all that was asked for was answered, all records and windows are settled."""
+    """Law F13, at the end of a course in which every request was answered."""
     books = _Books(rules)
     for turn in course:
         books.reported(turn)
@@ -452,39 +458,39 @@ def settles_everything(course: Course, rules: Rules) -> bool:
 
 
 def ignores_with_a_reason(before: object, turn: Turn, after: object) -> bool:
-    """Law F8: where nothing of an event is accepted, a reason is given for all of it, and nothing changes."""
+    """Law F8: an event of which nothing is accepted changes nothing, and has a reason."""
     if turn.accepted():
         return True
     return before == after and all(isinstance(output, Ignored) for output in turn.outputs) and bool(turn.outputs)
 
 
 def keeps_nothing(state: Fanout) -> bool:
-    """Law F13: at rest no window is in flight, and the state is as small as a new one."""
+    """Law F13: at rest no window is in flight."""
     return state.windows == ()
 
 
 def is_the_same(together: End, apart: End) -> bool:
-    """Law F11: a batch leads to the same state as its parts one by one, and to the same outputs, taken apart.
+    """Law F11. The outputs are compared per task and record.
 
     Args:
-        together: The state after the batch, and what followed.
-        apart: The state after its parts, and what followed from each, one after another.
+        together: The state after the batch, and its outputs.
+        apart: The state after its parts, and their outputs in order.
     """
     return together[0] == apart[0] and parts(together[1]) == parts(apart[1])
 
 
 def commutes(one: tuple[End, End], other: tuple[End, End]) -> bool:
-    """Law F12: two events of different windows lead to the same state in either order, and each to the same outputs.
+    """Law F12, over two events of different windows.
 
     Args:
-        one: After the first event, and after the second one then.
-        other: After the second event, and after the first one then.
+        one: After the first event, and then after the second.
+        other: After the second event, and then after the first.
     """
     return one[1][0] == other[1][0] and (one[0][1], one[1][1]) == (other[1][1], other[0][1])
 
 
 def parts(outputs: Sequence[Output]) -> Counter[tuple[object, ...]]:
-    """The outputs, one for each task or record; without what is ignored."""
+    """The outputs, one per task or record, without `Ignored`."""
     found: Counter[tuple[object, ...]] = Counter()
     for output in outputs:
         match output:

@@ -1,4 +1,4 @@
-"""The laws of `tidegate.consumer.health` as predicates over a history of looks and what was told."""
+"""The laws of `tidegate.consumer.health` as predicates over a history of snapshots and a report."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tidegate.model.instants import Duration, Instant
 from tidegate.model.records import TopicPartition
 
 Looks: TypeAlias = Sequence[tuple[Instant, tuple[Sight, ...]]]
-"""Each with when, in order."""
+"""Snapshots in order, each with its time."""
 
 
 def tells_who_stands(looks: Looks, patience: Duration, now: Instant, told: Health) -> bool:
-    """Law HE1: those that all looks of so long show in one place, with something undone; since the first of them."""
+    """Law HE1."""
     stalls = told.stalls if isinstance(told, Unhealthy) else ()
     expected: dict[TopicPartition, Duration] = {}
     for sight in looks[-1][1]:
@@ -31,14 +31,14 @@ def tells_who_stands(looks: Looks, patience: Duration, now: Instant, told: Healt
 
 
 def changes_nothing_by_looking(told: Health, told_after_more_looks: Health) -> bool:
-    """Law HE2: whoever looks more often at what stands is told the same."""
+    """Law HE2."""
     return told == told_after_more_looks
 
 
 def misses_polls_that_are_due(
     polls: Sequence[Instant], phase: ShutdownPhase, patience: Duration, now: Instant, told: Health
 ) -> bool:
-    """Law HE3: while it works, and once it has begun to."""
+    """Law HE3. No polls are reported missing before the first one."""
     is_due = bool(polls) and phase is ShutdownPhase.WORKING and now - polls[-1] >= patience
     silence = told.silence if isinstance(told, Unhealthy) else None
     return silence == (now - polls[-1] if is_due else None) and (not is_due or not isinstance(told, Healthy))

@@ -1,4 +1,6 @@
-"""Laws of `tidegate.consumer.transactions`."""
+"""The laws of `tidegate.consumer.transactions` as predicates over what a `read_committed` reader
+sees.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +9,31 @@ from collections.abc import Collection, Iterable
 
 
 def seen_at_most_once(seen: Iterable[int]) -> bool:
-    """Law EO1: of no record the answers are seen twice.
+    """Law EO1.
 
     Args:
-        seen: The records whose answers a reader with `read_committed` sees, each as often as it sees them.
+        seen: The records whose answers the reader sees, each as often as it sees them.
     """
     return max(Counter(seen).values(), default=0) <= 1
 
 
 def appear_together(seen: Collection[int], covered: Iterable[int]) -> bool:
-    """Law EO2: while no transaction is being committed, the answers of what is covered are seen, and no others.
+    """Law EO2, while no transaction is being committed.
 
     Args:
-        seen: The records whose answers a reader with `read_committed` sees.
-        covered: Those that the committed position and its metadata cover.
+        seen: The records whose answers the reader sees.
+        covered: The records that the committed position and its metadata cover.
     """
     return {*seen} == {*covered}
 
 
 def writes_nothing_when_fenced(epoch: int, newest: int) -> bool:
-    """Law EO3: an open transaction is of the newest epoch."""
+    """Law EO3. `epoch` is that of the open transaction."""
     return epoch == newest
 
 
 def covers_what_is_handled(covered: Iterable[int], handled: Collection[int]) -> bool:
-    """Law EO4: nothing is covered that was not handled."""
+    """Law EO4: each covered record was handled."""
     return all(offset in handled for offset in covered)
 
 
@@ -41,5 +43,5 @@ def position_never_falls(before: int, after: int) -> bool:
 
 
 def all_is_covered(covered: Collection[int], log: Iterable[int]) -> bool:
-    """Law EO5: at rest, with a member alive, each record is covered."""
+    """Law EO5, at rest with a member alive."""
     return all(offset in covered for offset in log)

@@ -1,4 +1,4 @@
-"""Laws of `tidegate.consumer.worker`."""
+"""The laws of `tidegate.consumer.worker` as predicates over its states and commands."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tidegate.model.records import TopicPartition
 
 
 def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effect[object]]) -> bool:
-    """Law SD1: once it was asked to stop, it begins nothing, and no partition comes to be its own.
+    """Law SD1.
 
     Args:
-        before: The worker.
-        after: The worker then.
-        begun: Its commands since then.
+        before: The worker before an event.
+        after: The worker after it.
+        begun: The commands in between.
     """
     if before.phase is ShutdownPhase.WORKING:
         return True
@@ -29,29 +29,29 @@ def begins_nothing(before: WorkerState, after: WorkerState, begun: Iterable[Effe
 
 
 def leaves_nothing_behind(worker: WorkerState, in_flight: Iterable[Effect[object]]) -> bool:
-    """Law SD2: whoever leaves, or is gone, owns nothing, and waits for nothing but the group's answer."""
+    """Law SD2. A worker that leaves may only wait for the group's answer."""
     if worker.phase in (ShutdownPhase.WORKING, ShutdownPhase.DRAINING):
         return True
     return not worker.consumer.partitions and all(isinstance(command, Leave | StartLeaveTimer) for command in in_flight)
 
 
 def finished_is_committed(committed: int, finished: Collection[int]) -> bool:
-    """Law SD3: as it leaves, it has not finished the next record to be committed.
+    """Law SD3, when the worker leaves: the next record to be committed is unfinished.
 
     Args:
         committed: The position of the group.
-        finished: The offsets that it has finished, in this generation.
+        finished: The offsets that the worker has finished in this generation.
     """
     return committed not in finished
 
 
 def is_gone_in_time(rules: WorkerRules, asked: Duration, gone: Duration) -> bool:
-    """Law SD4: it is gone within the time to drain and the time to leave.
+    """Law SD4.
 
     Args:
-        rules: What the worker does.
-        asked: When it was first asked.
-        gone: When it was gone, on the same clock.
+        rules: The rules of the worker.
+        asked: The time of the first stop request.
+        gone: The time when the worker was gone, on the same clock.
     """
     return gone - asked <= rules.total
 
@@ -59,27 +59,27 @@ def is_gone_in_time(rules: WorkerRules, asked: Duration, gone: Duration) -> bool
 def releases_what_is_wanted(
     wanted: Iterable[TopicPartition], owned: Collection[TopicPartition], commands: Collection[Effect[object]]
 ) -> bool:
-    """Law SD5: what the group wants back is released by now, or still drains.
+    """Law SD5: a revoked partition is released by now, or still drains.
 
     Args:
-        wanted: Which partitions it wants back.
-        owned: Those of the worker.
-        commands: All commands since then.
+        wanted: The partitions that the group revokes.
+        owned: The partitions of the worker.
+        commands: All commands since the revocation.
     """
     return all(each in owned or Release(each) in commands for each in wanted)
 
 
 def begins_at_the_committed(position: int, committed: int) -> bool:
-    """Law SD6: whoever comes to own a partition begins where the group has committed."""
+    """Law SD6."""
     return position == committed
 
 
 def fenced_lets_go(after: WorkerState, asked: Iterable[Effect[object]]) -> bool:
-    """Law SD8: whose name was taken owns nothing, begins and commits nothing, and leaves.
+    """Law SD8.
 
     Args:
-        after: The worker, once it has heard of it.
-        asked: What it has commanded then.
+        after: The worker after it learned that its name was taken.
+        asked: Its commands in that step.
     """
     is_leaving = after.phase in (ShutdownPhase.LEAVING, ShutdownPhase.GONE)
     commanded = [*asked]
