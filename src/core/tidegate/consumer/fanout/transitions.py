@@ -457,8 +457,7 @@ def _settled(
 
 
 def _ready(state: Fanout, window: Window, touched: Iterable[int], rules: Rules) -> FanoutStep:
-    """The effects for the window, and for those of these records whose tasks are all settled now.
-    """
+    """The effects for the window, and for those of these records whose tasks are all settled now."""
     if window.stage is WindowStage.ARRANGING:
         return Step(with_window(state, window))
     roll = window.roll

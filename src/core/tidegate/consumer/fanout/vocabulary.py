@@ -328,8 +328,7 @@ class DeliverRecords:
 @final
 @attrs.frozen
 class DeliverWindow:
-    """Make the own delivery of the window; its tasks are settled, and its records wait only for it.
-    """
+    """Make the own delivery of the window; its tasks are settled, and its records wait only for it."""
 
     window: int
     tally: Tally
