@@ -19,7 +19,7 @@ Imports: TypeAlias = Mapping[str, Collection[str]]
 
 ROOMS: Final = (
     "model", "retries", "transactions", "counters", "payloads", "leases", "work", "services", "invocations", "triggers", "reactive", "consumer",
-    "sinks",
+    "sinks", "pipeline",
 )  # fmt: skip
 """A room imports rooms before it only, as far as decisions and programs go."""
 KINDS: Final = ("laws", "scenarios", "specimens", "strategies")

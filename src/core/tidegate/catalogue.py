@@ -31,6 +31,7 @@ _DESIGNED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "consumer": ("partition", "shutdown", "transactions"),
     "sinks": (),
+    "pipeline": (),
 }  # fmt: skip
 """By package: the modules of its `scenarios`; none where that is a module itself."""
 _PLANTED: Final[Mapping[str, tuple[str, ...]]] = {**_DESIGNED, "transactions": ()}
