@@ -16,7 +16,7 @@ import attrs
 
 from tidegate.consumer._offsets import ranges
 from tidegate.consumer.commands import Work
-from tidegate.model.effects import Effect
+from tidegate.model.effects import Effect, Failure
 from tidegate.model.errors import Misuse
 from tidegate.model.instants import SECOND
 from tidegate.model.values import check_int, check_type
@@ -224,7 +224,7 @@ class CallDeliveryError(Effect[tuple[object, ...]]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class Deliver(Effect["tuple[Failure | None, ...]"]):
+class Deliver(Effect[tuple[Failure | None, ...]]):
     """Deliver the outputs to their sinks; the reply says for each how it failed, if it did."""
 
     work: Work
@@ -236,7 +236,7 @@ class Deliver(Effect["tuple[Failure | None, ...]"]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class WriteRecords(Effect["tuple[Failure | None, ...]"]):
+class WriteRecords(Effect[tuple[Failure | None, ...]]):
     """Write the dead letters of these records; the reply says for each how it failed, if it did."""
 
     work: Work
@@ -248,7 +248,7 @@ class WriteRecords(Effect["tuple[Failure | None, ...]"]):
 
 @final
 @attrs.frozen(cache_hash=True)
-class WriteOutputs(Effect["tuple[Failure | None, ...]"]):
+class WriteOutputs(Effect[tuple[Failure | None, ...]]):
     """Write the dead letters of these outputs; the reply is that of `WriteRecords`."""
 
     work: Work

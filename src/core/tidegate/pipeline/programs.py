@@ -241,7 +241,8 @@ async def deliver_tasks(
 
 async def deliver_records(rules: PipelineRules, work: Work, window: int, offsets: tuple[int, ...]) -> Answer:
     """Answer a `DeliverRecords` of records that have not failed: call record_done, and deliver its outputs."""
-    left, done, failures = offsets, (), 0
+    left, failures = offsets, 0
+    done: tuple[int, ...] = ()
     while True:
         replies = await _called(CallHook(Hook.RECORD_DONE, work, left))
         raised = _those(left, replies, _is_failure)
@@ -316,7 +317,7 @@ async def _deliver(rules: PipelineRules, work: Work, outputs: tuple[Output, ...]
         if not failed:
             break
         failures += 1
-        reasons = tuple(reply for reply in replies if reply is not None)
+        reasons = tuple(reply for reply in replies if isinstance(reply, Failure))
         actions = await _actions(rules, work, failed, reasons, failures)
         letters = _those(failed, actions, lambda action: action is Action.DEAD_LETTER)
         skipped = _those(failed, actions, lambda action: action is Action.SKIP)

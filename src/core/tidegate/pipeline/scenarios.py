@@ -185,7 +185,8 @@ def wanted(offset: int, hooks: frozenset[Hook], outputs: int) -> set[str]:
 
 
 def _delivered(world: World, pairs: Mapping[str, str]) -> World:
-    has = dict(world.read(DELIVERED))
+    taken = world.read(DELIVERED)
+    has = dict(taken)
     return world.write(DELIVERED, tuple(sorted({**pairs, **has}.items())))
 
 
@@ -271,10 +272,8 @@ def _one_by_one(step: Stepping, state: object, event: object) -> Step[object, Ef
 
 def _split(command: Effect[object]) -> Iterator[Effect[object]]:
     match command:
-        case Work(_, _, Start(_, numbers)) if len(numbers) > 1:
-            yield from (
-                attrs.evolve(command, request=attrs.evolve(command.request, numbers=(each,))) for each in numbers
-            )
+        case Work(_, _, Start(_, numbers) as start) if len(numbers) > 1:
+            yield from (attrs.evolve(command, request=attrs.evolve(start, numbers=(each,))) for each in numbers)
         case Cancel(Work(_, _, Start()) as work):
             yield from map(Cancel, _split(work))
         case Interrupt(Work(_, _, Start()) as work):

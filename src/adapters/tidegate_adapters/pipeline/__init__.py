@@ -1,0 +1,1 @@
+"""A pipeline from Kafka through tasks to sinks."""
