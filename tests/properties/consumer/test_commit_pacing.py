@@ -1,5 +1,5 @@
-"""When commits are sent, and which of them together: courses of partitions that ask, and somebody who looks in time; and when
-a partition hears of its transaction.
+"""When commits are sent, and in which batches; and when a partition gets the result of its
+transaction.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tidegate.model.records import TopicPartition
 GAP: Final = 10
 
 Course: TypeAlias = "list[tuple[int, Commit | bool]]"
-"""After so many microseconds a commit is asked for, or there is a hurry from now on, or none."""
+"""After this many microseconds: a commit, or the begin or end of a hurry."""
 
 
 class Sent(NamedTuple):
-    """What was sent, when, and whether there was a hurry."""
+    """A sent batch, its time, and whether there was a hurry."""
 
     at: int
     hurries: bool
@@ -35,7 +35,7 @@ class Sent(NamedTuple):
 
 
 def played(course: Course) -> list[Sent]:
-    """What is sent if somebody looks after each event, and whenever there is something to wait for."""
+    """The batches sent if the pacer runs after each event and each wait."""
     pace, now, wait, hurries = Pace(), 0, None, False
     found: list[Sent] = []
 
@@ -80,7 +80,7 @@ def each_is_sent_once(course: Course, sent: list[Sent]) -> bool:
 
 
 def hurries_of(course: Course) -> list[tuple[int, int]]:
-    """From when to when there is one."""
+    """The intervals of hurry."""
     at, began, found = 0, None, list[tuple[int, int]]()
     for after, event in [*course, (10 * GAP, False)]:
         at += after
@@ -191,9 +191,10 @@ test_a_planted_bug_is_found = planted(
 
 
 def heard(committed: int, looks: list[tuple[int, bool]]) -> tuple[int, bool, list[int]]:
-    """When it is heard of, whether there was a hurry then, and when there was one before.
+    """When the result is delivered, whether there was a hurry then, and when there was one before.
 
-    Somebody looks when there begins to be a hurry, or none, so long after the look before; and whenever the wait is over.
+    The pacer runs at the begin and end of a hurry (delays between runs are given), and at the end
+    of each wait.
     """
     now, hurries, hurried = committed, False, list[int]()
     for after, begins in [*looks, (10 * GAP, False)]:
@@ -226,7 +227,7 @@ LOOKS: Final = st.lists(st.tuples(st.integers(0, GAP + 2), st.booleans()), max_s
 @example(7, [(3, True)])
 @example(7, [(3, False), (3, False)])
 def test_a_partition_hears_of_its_transaction_after_a_while(committed: int, looks: list[tuple[int, bool]]) -> None:
-    """Laws PC5 and PC6, whoever gives partitions back meanwhile."""
+    """Laws PC5 and PC6, also while others give partitions back."""
     found = heard(committed, looks)
     for name, law in OF_TRANSACTIONS.items():
         assert law(committed, *found), f"{name}: {found}"
@@ -255,7 +256,7 @@ test_a_planted_bug_of_transactions_is_found = planted(
 
 @given(st.integers(-20, 20))
 def test_a_clock_that_went_back_holds_nothing_back_for_longer(since: int) -> None:
-    """Law PC6, as far as one look goes."""
+    """Law PC6, for a single run."""
     assert 0 <= held_back(Instant(50), Instant(50 + since), GAP, hurries=False) <= GAP
 
 
@@ -275,6 +276,5 @@ def test_a_clock_that_went_back_holds_nothing_back_for_longer(since: int) -> Non
     ],
 )
 def test_bad_input_is_an_error(call: Callable[[], object]) -> None:
-    """At once, and of ours."""
     with pytest.raises(Misuse):
         call()

@@ -1,5 +1,3 @@
-"""Trackers, and what may happen to them next."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -14,7 +12,7 @@ from tidegate.consumer.watermark import OffsetTracker, done_offsets, open_offset
 
 @attrs.frozen
 class Case:
-    """A tracker, and what may happen to it next."""
+    """A tracker and its next event."""
 
     tracker: OffsetTracker
     offsets: tuple[int, ...]

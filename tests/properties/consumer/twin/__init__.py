@@ -1,1 +1,3 @@
-"""The partition and the consumer as they were before their stages: what `tidegate.consumer.partition` must agree with."""
+"""The partition and the consumer before they had stages: `tidegate.consumer.partition` must agree
+with them.
+"""
