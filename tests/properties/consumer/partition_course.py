@@ -1,6 +1,4 @@
-"""A partition in any mode: courses drawn as bytes, with an observer that records all requests to
-user code.
-"""
+"""A partition in any mode: courses drawn as bytes, and an observer of all requests."""
 
 from __future__ import annotations
 
@@ -100,15 +98,10 @@ ROUND: Final = (b"k", b"l", None)
 
 @attrs.define
 class Course:
-    """One partition of one consumer in any mode, through several assignments, with an observer.
+    """One partition through several assignments, with an observer that knows requests and answers.
 
-    The observer knows requests and answers; it trusts the state only for parts that are checked
-    elsewhere: the tracker and the windows.
-
-    Args:
-        machine: The right one, or a faulty variant.
-        log: The records, in order, with their keys.
-        judged: The checked laws; if all, other knowledge is compared, too.
+    The observer trusts the state for the tracker and the windows, which are checked elsewhere. If
+    all laws are `judged`, it compares other knowledge, too.
     """
 
     machine: Machine
@@ -177,7 +170,6 @@ class Course:
         self.looked_at()
 
     def is_news(self, event: Event) -> bool:
-        """Whether it is of this life, and answers a request."""
         match event:
             case Assigned():
                 return not self.is_alive or event.generation > self.generation
@@ -207,7 +199,6 @@ class Course:
                 )
 
     def parts_of(self, work: Work, request: Request) -> set[int]:
-        """The failed parts of the work, if this one failed."""
         match work.request, request:
             case Handle(_, attempt), Handle(offsets, at):
                 return self.asked[work] & {*offsets} if at == attempt else set()
@@ -215,7 +206,6 @@ class Course:
                 return self.asked[work] if asked == request else set()
 
     def parts(self, work: Work, what: FanoutEvent | RecordsHandled | RecordsParked) -> set[int]:
-        """The parts of the work in the report."""
         left, request = self.asked[work], work.request
         if isinstance(request, Handle):
             if not isinstance(what, RecordsHandled | RecordsParked) or what.attempt != request.attempt:
@@ -248,7 +238,6 @@ class Course:
                 return False
 
     def note(self, event: Event) -> None:
-        """Record its content before the partition receives it."""
         match event:
             case Revoked():
                 self.is_revoked = True
@@ -314,7 +303,6 @@ class Course:
             self.answered_parts(work, parts)
 
     def failed(self, work: Work, left: set[int]) -> None:
-        """User code has raised: the failures that need an answer."""
         match work.request:
             case Start(_, _, attempt) | DeliverTasks(_, _, attempt) | Handle(_, attempt):
                 if not self.rules.hooks and attempt > self.rules.fanout.retries_max:
@@ -447,7 +435,6 @@ class Course:
                 assert_never(self.rules.ordering)
 
     def closed(self, keys: Mapping[int, Key]) -> set[int]:
-        """The records of blocked or diverted keys that have not begun."""
         part, lines = self.state, {*self.diverted}
         if isinstance(part, Owned) and self.rules.failure_policy is FailurePolicy.BLOCK_KEY:
             lines |= {line for each in part.failed if (line := self.line(each, keys)) is not None}
@@ -479,7 +466,6 @@ class Course:
             self.others = [command for command in self.others if command != effect]
 
     def released(self, event: Event) -> None:
-        """One release per revocation."""
         self.must("P5", self.is_revoked)
         is_over = isinstance(event, Assigned | Lost | CommitRefused | DrainTimerFired) or not self.rules.drain.total
         commits = [command for command in self.others if isinstance(command, Commit)]
@@ -487,7 +473,6 @@ class Course:
         self.is_revoked = False
 
     def ends(self) -> None:
-        """Open requests lose their meaning."""
         self.ghosts += [*self.asked, *self.others]
         self.must("P5", not self.asked and not self.is_revoked)
         self.agrees(all(isinstance(command, Commit) for command in self.others))
@@ -600,7 +585,6 @@ class Course:
                     self.happens(event)
 
     def answered(self, work: Work, how: int, rest: Sequence[int]) -> None:
-        """User code answers well or badly, whole or in part, or raises."""
         request, left = work.request, sorted(self.asked.get(work, (0,)))
         if isinstance(request, Handle):
             self.handled(work, request, how, rest)
@@ -631,9 +615,7 @@ class Course:
         self.happens(WorkReported(TP, work.generation, what))
 
     def handled(self, work: Work, request: Handle, how: int, rest: Sequence[int]) -> None:
-        """Handlers of this work, and of others at the same attempt, end in one batch; or all
-        remaining ones raise.
-        """
+        """Handlers of this work, or of several at one attempt, end; or all others raise."""
         if how % 6 == 0:
             self.happens(WorkFailed(TP, work.generation, request))
             return
@@ -650,14 +632,12 @@ class Course:
         self.happens(WorkReported(TP, work.generation, what))
 
     def said(self, part: Owned) -> list[tuple[object, ...]]:
-        """The open requests by the state; of handlers, record by record."""
         return sorted(
             [(each.work.request, each.work.offsets, each.left) for each in part.asked],
             key=str,
         )
 
     def seen(self) -> Iterator[tuple[object, ...]]:
-        """The same, by the observer."""
         for work, left in self.asked.items():
             if isinstance(work.request, Handle):
                 yield from ((Handle((each,), work.request.attempt), (each,), 1) for each in left)
@@ -665,7 +645,6 @@ class Course:
                 yield work.request, work.offsets, len(left)
 
     def tasks(self, offsets: Sequence[int], rest: Sequence[int]) -> Tasks:
-        """A few tasks for these records, and sometimes for others in work."""
         known = (*offsets, *sorted(self.begun))
         listed = tuple(
             tuple(known[each // 4 % (len(offsets) if each % 8 else len(known))] for each in rest[at : at + 1 + at % 3])
@@ -716,16 +695,13 @@ class Course:
         self.again(events[pick % len(events)])
 
     def again(self, event: Event) -> None:
-        """Repeat the event, unless that is impossible: a record that is not there, a commit that
-        was not made.
-        """
+        """Repeat the event, unless it needs a record or commit that does not exist."""
         if not (self.is_news(event) and isinstance(event, Assigned | Fetched | CommitRefused | Committed)):
             self.happens(event)
 
     # --- in the end
 
     def rests(self) -> None:
-        """All requests complete, without failures or lost replies."""
         self.room = max(1, self.room)
         if not self.is_alive:
             self.assigned()
@@ -792,10 +768,7 @@ def check_all(
     examples: int | None = None,
     mode: Mapping[str, object] = ANY_MODE,
 ) -> None:
-    """The profile's number of examples unless given; in all modes, except for fixed settings.
-
-    A counterexample of a faulty machine is not shrunk.
-    """
+    """A counterexample of a faulty machine is not shrunk."""
     hasty = settings(phases=(Effort.explicit, Effort.generate), report_multiple_bugs=False)
 
     @settings(settings() if machine is right else hasty, max_examples=examples or settings().max_examples)

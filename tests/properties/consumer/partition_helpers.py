@@ -56,7 +56,6 @@ def reported(what: FanoutEvent) -> commands.Event:
 
 Stepping: TypeAlias = Callable[[partition.PartitionState, commands.Event], partition.PartitionStep]
 Machine: TypeAlias = Callable[[partition.PartitionRules], Stepping]
-"""The step function under these rules, right or wrong."""
 
 
 def right(rules: partition.PartitionRules) -> Stepping:

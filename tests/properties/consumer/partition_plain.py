@@ -1,6 +1,4 @@
-"""A partition in the plain mode, one task per record, with an observer in sets that knows only
-commands and events.
-"""
+"""A partition in the plain mode, one task per record, and an observer with sets."""
 
 from __future__ import annotations
 
@@ -70,13 +68,11 @@ BUDGETS: Final = (
 
 
 def plain(*, room: int, span_max: int, drain: Budget) -> PartitionRules:
-    """One task per record; fetching stops at this many undone ones."""
     limits = PartitionLimits(span=Thresholds(high=span_max, low=span_max - 1), metadata=None)
     return PartitionRules(running_max=room, limits=limits, metadata_max=0, drain=drain, batch_max=1)
 
 
 def stages(budget: Budget) -> list[Stage]:
-    """The stages that take any time, in order."""
     lengths = zip(Stage, (budget.wait, budget.cancel, budget.commit), strict=False)
     return [stage for stage, length in lengths if length]
 
@@ -84,7 +80,7 @@ def stages(budget: Budget) -> list[Stage]:
 @final
 @attrs.define
 class Life:
-    """A simple observer's knowledge of one assignment, from commands and events alone, in sets."""
+    """An observer's knowledge of one assignment, from commands and events alone."""
 
     generation: int
     floor: int
@@ -111,13 +107,11 @@ class Life:
 
     @property
     def ready(self) -> int | None:
-        """The committable position: one past the highest done offset without an open one below."""
         below = [offset for offset in self.done if all(offset < other for other in self.opened)]
         return max(below) + 1 if below else None
 
     @property
     def span(self) -> int:
-        """The number of offsets from the lowest open one on."""
         return sum(offset >= min(self.opened) for offset in self.seen) if self.opened else 0
 
     def acknowledge(self, position: int) -> None:
@@ -128,13 +122,7 @@ class Life:
 
 
 class Partition(RuleBasedStateMachine):
-    """One partition of one consumer: its commands complete in any order or are cancelled, and the
-    group does anything.
-
-    Args:
-        machine: The right one, or a faulty variant.
-        judged: The checked laws; if all, every state is compared with the observer's, too.
-    """
+    """One partition of one consumer: commands complete in any order, the group does anything."""
 
     def __init__(self, machine: Machine = right, judged: Collection[str] = ALL) -> None:
         super().__init__()
@@ -255,14 +243,12 @@ class Partition(RuleBasedStateMachine):
                 self.life.running.discard(command.offsets[0])
 
     def interrupts(self, work: Work) -> None:
-        """Only running work is interrupted, and only once."""
         assert self.life is not None
         self.must("P5", self.life.is_revoked)
         self.agrees(work in self.commands and work.offsets[0] not in self.life.interrupted)
         self.life.interrupted.add(work.offsets[0])
 
     def released(self) -> None:
-        """Nothing runs and everything committable is committed, or another cause has ended it."""
         self.owed -= 1
         self.must("P5", self.owed == 0)
         if self.life is not None:
@@ -271,7 +257,6 @@ class Partition(RuleBasedStateMachine):
             self.must("P5", laws.is_released(asked, commits, self.life.ready, in_time=not self.is_cut_short))
 
     def ends(self) -> None:
-        """Open commands complete only in another life."""
         self.ghosts += self.commands
         self.commands, self.life = [], None
 
@@ -280,7 +265,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.life is None)
     @rule(later=st.integers(1, 2), is_revoked=st.booleans())
     def assigned(self, later: int, *, is_revoked: bool = False) -> None:
-        """It may be revoked although it was lost before."""
         if is_revoked:
             self._revoked()
         self.generation += later
@@ -293,7 +277,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.life is not None)
     @rule(what=st.sampled_from(["stays", "stays", "stays", "revokes", "revokes", "loses", "forgets"]))
     def rebalanced(self, what: str) -> None:
-        """The partition stays, is revoked, is lost, or is assigned again without a revocation."""
         match what:
             case "revokes" if self.owed == 0:
                 self._revoked()
@@ -315,9 +298,7 @@ class Partition(RuleBasedStateMachine):
             self.cut_short(lambda: self.takes(self.happens(Revoked(TP))))
 
     def cut_short(self, act: Callable[[], None]) -> None:
-        """The life ends with work running; that work is cancelled, and a waiting release is
-        answered.
-        """
+        """Running work is cancelled, and a waiting release is answered."""
         self.is_cut_short = True
         act()
         self.is_cut_short = False
@@ -330,7 +311,6 @@ class Partition(RuleBasedStateMachine):
     # --- commands come true
 
     def drawn(self, data: st.DataObject, kind: type[W]) -> W:
-        """Remove and return one of the commands."""
         command = data.draw(
             st.sampled_from([command for command in self.commands if isinstance(command, kind)]), "command"
         )
@@ -373,7 +353,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.commands_for(StartDrainTimer))
     @rule(data=st.data())
     def time_is_up(self, data: st.DataObject) -> None:
-        """The next stage begins; the last one releases the partition, whatever runs."""
         assert self.life is not None
         assert self.life.stages
         self.life.stages = self.life.stages[1:]
@@ -386,7 +365,6 @@ class Partition(RuleBasedStateMachine):
     @st.composite
     @staticmethod
     def orders(draw: st.DrawFn, ahead: list[int], behind: list[int]) -> tuple[int, ...]:
-        """The next records in any order, some twice, and some that came before."""
         new = ahead[: draw(st.integers(min(1, len(ahead)), len(ahead)))]
         again = draw(st.lists(st.sampled_from([*new, *behind]), max_size=2)) if new or behind else []
         return tuple(draw(st.permutations([*new, *again])))
@@ -397,7 +375,6 @@ class Partition(RuleBasedStateMachine):
         self._replied(command, offsets)
 
     def worked(self, command: Work, reply: object) -> None:
-        """A failure after the revocation is left to the next owner."""
         assert self.life is not None
         (offset,) = command.offsets
         self.life.running.discard(offset)
@@ -427,9 +404,7 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.ghosts)
     @rule(data=st.data(), reply=st.sampled_from([None, Ambiguous("no reply"), Refused("no")]))
     def a_ghost_is_received(self, data: st.DataObject, reply: Failure | None) -> None:
-        """A cancelled command, or one of another life, completes after all; a commit is refused by
-        then.
-        """
+        """A cancelled or earlier command completes; a commit is refused by then."""
         ghost = data.draw(st.sampled_from(self.ghosts), "ghost")
         self.ghosts.remove(ghost)
         event = event_for(ghost, tuple(self.log) if isinstance(ghost, Fetch) and reply is None else reply)
@@ -439,7 +414,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.news)
     @rule(data=st.data())
     def old_news(self, data: st.DataObject) -> None:
-        """An event of another life arrives again."""
         now = self.generation + 1 if self.life is None else self.life.generation
         named = [event for event in self.news if not isinstance(event, (Revoked, Lost, SlotFreed))]
         old = [event for event in named if event.generation < now]
@@ -451,7 +425,6 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: self.life is not None)
     @rule(more=st.integers(0, 2))
     def room_is_made(self, more: int) -> None:
-        """Tasks end or start elsewhere, so the room changes."""
         assert self.life is not None
         self.room = len(self.life.running) + more
         self.takes(self.happens(SlotFreed(TP)))
@@ -492,7 +465,6 @@ class Partition(RuleBasedStateMachine):
         self.must("P1", laws.committed_is_finished(self.committed, self.log, self.processed))
 
     def teardown(self) -> None:
-        """At the end everything completes, without failures or lost replies."""
         if self.is_broken:
             return
         for _ in range(100):
@@ -522,7 +494,6 @@ class Partition(RuleBasedStateMachine):
 
 
 def said_by(part: Owned) -> tuple[object, ...]:
-    """The state's content, in sets."""
     opened, done, failed = set(open_offsets(part.tracker)), set(done_offsets(part.tracker)), set(part.failed)
     running = {offset for each in part.asked for offset in each.work.offsets}
     assert part.running == len(running)

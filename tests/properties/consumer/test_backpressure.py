@@ -52,8 +52,6 @@ Partition = tuple[str, int]
 
 @attrs.frozen
 class Case:
-    """The consumer's knowledge at one decision."""
-
     thresholds: Thresholds
     gate: Gate
     load: int
@@ -64,7 +62,6 @@ class Case:
 
     @property
     def wanted(self) -> frozenset[Partition]:
-        """The partitions that may flow by their own limits."""
         return frozenset(self.assigned) - frozenset(self.held)
 
 
@@ -194,15 +191,11 @@ def test_b10_each_record_counts_once(consumers: list[list[int]]) -> None:
 
 @attrs.frozen
 class Polled:
-    """A poll; the broker has this many records of each flowing partition."""
-
     records: int
 
 
 @attrs.frozen
 class Moved:
-    """Records move to the next stage."""
-
     records: int
 
 
@@ -213,7 +206,7 @@ class Settled:
 
 @attrs.frozen
 class Pressed:
-    """A partition's pressure, independent of records; the broker is not involved."""
+    """Independent of records; the broker is not involved."""
 
     partition: int
     pressure: PartitionPressure
@@ -221,8 +214,6 @@ class Pressed:
 
 @attrs.frozen
 class Rebalanced:
-    """A new assignment; the client has forgotten its pauses."""
-
     assigned: tuple[Partition, ...]
 
 
@@ -247,10 +238,6 @@ EVENTS = st.one_of(
 
 
 class World:
-    """A consumer and a client that pauses and resumes as commanded, and forgets that with each
-    assignment.
-    """
-
     def __init__(self, limits: Thresholds, *, selective: bool) -> None:
         self.limits, self.selective = limits, selective
         self.load = Load()
@@ -326,7 +313,6 @@ def test_b11_all_flows_again(limits: Thresholds, events: list[Event], selective:
 
 
 def turn(case: Case) -> tuple[GateVerdict, Plan[Partition], frozenset[Partition]]:
-    """The verdict, the plan, and the paused partitions after it."""
     verdict = backpressure.decide(case.thresholds, case.gate, case.load)
     todo = backpressure.plan(verdict, case.assigned, case.paused, case.held, selective=case.selective)
     return verdict, todo, laws.carried_out(todo, case.paused)
@@ -426,9 +412,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_gate_has_an_answer_for_every_load() -> None:
-    """Totality: each gate has a verdict for each band, and each load lies in one; agreement with
-    the rule in prose.
-    """
+    """Totality, and agreement with the rule in prose."""
     limits = Thresholds(high=5, low=2)
 
     assert all(set(NEXT[gate]) == set(Band) for gate in Gate)
@@ -440,7 +424,7 @@ def test_the_gate_has_an_answer_for_every_load() -> None:
 
 
 def test_the_gate_closes_at_128_and_opens_at_16() -> None:
-    """Drakkar's defaults for four executors, with a load that rises and falls."""
+    """Drakkar's defaults for four executors."""
     gate, seen = Gate.OPEN, list[str]()
     for load in (0, 127, 128, 129, 17, 16, 17):
         verdict = backpressure.decide(Thresholds(high=128, low=16), gate, load)
@@ -473,14 +457,11 @@ def test_the_gate_closes_at_128_and_opens_at_16() -> None:
 def test_a_plan_is_made_from_what_is_observed(
     expected: Plan[int], verdict: GateVerdict, assigned: Iterable[int], paused: Iterable[int], held: Iterable[int]
 ) -> None:
-    """Drakkar's edge case: 0 paused, then 5 and 7 assigned; one revoked; one or all held by their
-    own limits.
-    """
+    """Drakkar's edge cases."""
     assert expected == backpressure.plan(verdict, tuple(assigned), tuple(paused), tuple(held))
 
 
 def test_a_client_that_cannot_poll_selectively_pauses_what_is_held() -> None:
-    """Partition 5, held by its own limits, is paused until it is free; 0 and 7 flow throughout."""
     flow = Flow(GateReason.BELOW_HIGH)
     held = backpressure.plan(flow, (0, 5, 7), (), (5,), selective=False)
     free = backpressure.plan(flow, (0, 5, 7), (5,), (), selective=False)
@@ -498,9 +479,7 @@ def test_the_order_of_what_is_observed_does_not_matter(case: Case) -> None:
 
 
 def test_thresholds_follow_the_executors() -> None:
-    """Drakkar's defaults: 32 and 4 records per executor; the gate never waits for a load below
-    one.
-    """
+    """Drakkar's defaults: 32 and 4 records per executor; no gate waits for a load below one."""
     assert [for_executors(executors) for executors in (1, 4, 10_000)] == [
         Thresholds(32, 4),
         Thresholds(128, 16),
@@ -512,18 +491,14 @@ def test_thresholds_follow_the_executors() -> None:
 
 
 def test_what_is_inside_arrange_is_load() -> None:
-    """100 records go from the queue into `arrange`: Drakkar's load drops from 100 to 0, ours
-    stays.
-    """
+    """Drakkar's load drops as records enter `arrange`."""
     before, inside = Load(waiting=100), Load(arranging=100)
 
     assert (before.records, inside.records) == (100, 100)
 
 
 def test_a_partition_is_held_from_high_to_low() -> None:
-    """Two signals with two thresholds each: the partition is held until each risen signal has
-    fallen.
-    """
+    """It is held until both signals have fallen."""
     limits = PartitionLimits(span=Thresholds(10, 5), metadata=None, age=Thresholds(60, 30))
     hold: PartitionHold = Free()
     seen = list[str]()
@@ -544,9 +519,7 @@ def test_a_partition_is_held_from_high_to_low() -> None:
 
 
 def test_a_partition_whose_metadata_does_not_fit_is_held() -> None:
-    """A random half of the offsets behind a stuck head is done: beyond 61,353 offsets the metadata
-    does not fit. The partition is held long before.
-    """
+    """With a random half done, beyond 61,353 offsets; it is held long before."""
     chance = Random(6)
     done = [2 * pair + chance.randrange(2) for pair in range(31_000)]
     hold: PartitionHold = Free()
@@ -590,7 +563,7 @@ def test_a_verdict_says_why(verdict: GateVerdict) -> None:
 
 @pytest.mark.parametrize(("high", "low"), [(5, 5), (5, 6), (0, 0), (5, -1), (True, 0), (5.0, 1), (5, None), ("5", 1)])
 def test_thresholds_that_would_flap_are_refused(high: int, low: int) -> None:
-    """0 <= low < high, in whole records; Drakkar accepts a low above the high."""
+    """Drakkar accepts a low above the high."""
     with pytest.raises(Misuse, match="the gate cannot close at"):
         Thresholds(high, low)
 
@@ -603,7 +576,6 @@ def test_what_is_not_a_load_is_refused(load: int) -> None:
 
 @pytest.mark.parametrize("bad", [-1, True, 1.5, None, "3"])
 def test_what_is_not_a_number_is_refused(bad: int) -> None:
-    """Records, bytes, microseconds, UTF-16 units and executors are whole numbers from 0 on."""
     made: list[Callable[[], object]] = [
         *(lambda signal=signal: PartitionPressure(**{signal: bad}) for signal in ("span", "size", "age", "metadata")),
         lambda: for_executors(bad),
@@ -634,13 +606,11 @@ def test_what_is_of_another_type_is_refused(bad: object) -> None:
 
 @pytest.mark.parametrize("bad", [None, 5, (1, "a"), ([],)])
 def test_partitions_that_cannot_be_sorted_are_refused(bad: Collection[Partition]) -> None:
-    """Partitions need comparable names, so that a plan has an order."""
     with pytest.raises(Misuse, match=r"are not partitions|have no order"):
         backpressure.plan(Flow(GateReason.BELOW_HIGH), bad, ())
 
 
 def test_a_verdict_serves_wherever_its_gate_does() -> None:
-    """A mix-up makes no difference."""
     limits = Thresholds(high=10, low=2)
     for load, then in product((0, 5, 10), (0, 5, 10)):
         verdict = backpressure.decide(limits, Gate.OPEN, load)

@@ -47,7 +47,6 @@ def test_a_window_is_one_task_that_is_tried_again(request: UserRequest) -> None:
 
 
 def test_every_kind_of_request_is_tried() -> None:
-    """Totality of the strategy above."""
     assert {*get_args(UserRequest)} == {Arrange, Start, Judge, DeliverTasks, DeliverRecords, DeliverWindow}
 
 
@@ -61,7 +60,6 @@ Answers: TypeAlias = Callable[[UserRequest], BatchAnswer]
 
 
 def instead(kind: type[UserRequest], answer: Callable[[UserRequest], BatchAnswer]) -> Answers:
-    """The table with another row for this kind of request."""
     return lambda request: answer(request) if isinstance(request, kind) else batch_answer(request)
 
 

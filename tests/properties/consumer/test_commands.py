@@ -101,9 +101,7 @@ REPLIES: Final = (
 def test_every_reply_to_every_command_is_one_event(
     command: commands.Command, reply: object, event: commands.Event | None
 ) -> None:
-    """The only channel from commands to the reducer: each kind of command with each kind of
-    reply.
-    """
+    """The only channel from commands to the reducer."""
     assert commands.event_for(command, reply) == event
 
 
@@ -129,7 +127,7 @@ def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
     ],
 )
 def test_a_wrong_answer_is_refused(asked: commands.Request, reply: object) -> None:
-    """Otherwise the partition would wait for ever, for example after a judgement "succeeded"."""
+    """Otherwise the partition would wait for ever."""
     with pytest.raises(Misuse, match="is not an answer to"):
         commands.event_for(work(asked), reply)
 

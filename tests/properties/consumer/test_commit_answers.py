@@ -61,7 +61,6 @@ def test_each_cause_has_its_answer(law: str, failure: CommitFailure, said: str) 
 
 
 def planted(cause: CommitFailure, reply: Failure, *, ends: bool = False) -> Verdict:
-    """The table with another row for this cause."""
     return lambda failure, said, back: CommitVerdict(reply, ends) if failure is cause else decided(failure, said, back)
 
 

@@ -75,7 +75,6 @@ BOUNDLESS = 10**9
 
 
 def stuck(*done: int, head: int = 0) -> OffsetTracker:
-    """A tracker with an open head and these offsets done."""
     return completed(delivered(OffsetTracker(head), (head, *done)), done)
 
 
@@ -89,13 +88,12 @@ FORMS = [
 
 
 def bits_of(position: int, runs: Sequence[Run]) -> str:
-    """A character per offset from the position on; `1` is done, and the last one is `1`."""
+    """A character per offset; `1` is done, and the last one is `1`."""
     edges = [position, *(edge for run in runs for edge in run)]
     return "".join(bit * (stop - start) for bit, (start, stop) in zip(cycle("01"), pairwise(edges)))
 
 
 def numbers_of(layout: Layout, bits: str) -> list[int]:
-    """The numbers in Rice code."""
     if layout is Layout.OPEN_GAPS:
         return [len(gap) for gap in bits.split("0")]
     if layout is Layout.DONE_GAPS:
@@ -115,15 +113,12 @@ def written(layout: Layout, parameters: tuple[int, ...], bits: str) -> str:
 
 
 def differing(bits: str, period: int) -> list[int]:
-    """The run lengths before each difference to one period earlier, and after the last; before the
-    first offset, all is done.
-    """
+    """The run lengths before each difference to one period earlier, and after the last."""
     before = "1" * period + bits
     return [*map(len, "".join("01"[bit != was] for was, bit in zip(before, bits, strict=False)).split("1"))]
 
 
 def periodic(bits: str) -> tuple[int, str] | None:
-    """The period and the content of a periodic text; None without a period."""
     if min(sizes_of(bits).values()) <= 2**13 or len(bits) > SPAN_MAX:
         return None
     period = period_of(int(bits[WINDOW - 1 :: -1], 2))
@@ -136,9 +131,7 @@ def periodic(bits: str) -> tuple[int, str] | None:
 
 
 def sealed(content: str, position: int, alphabet: Alphabet, version: str = VERSION) -> str:
-    """The version, then a checksum of position and padded content and the content itself, in
-    letters.
-    """
+    """The version, then a checksum and the content in letters."""
     content += ("0" if content.startswith("00") and version == "1" else "1") * (-(40 + len(content)) % alphabet.value)
     of_version = "" if version == "1" else f"{version} "
     digest = blake2b(f"{of_version}{position} {content}".encode(), digest_size=5).hexdigest()
@@ -149,7 +142,6 @@ def sealed(content: str, position: int, alphabet: Alphabet, version: str = VERSI
 
 
 def sizes_of(bits: str) -> dict[tuple[Layout, tuple[int, ...]], int]:
-    """The bits of each form."""
     sizes: dict[tuple[Layout, tuple[int, ...]], int] = {(Layout.BITMAP, ()): 2 + len(bits)}
     for layout in (Layout.RUNS, Layout.OPEN_GAPS, Layout.DONE_GAPS):
         numbers, ways = numbers_of(layout, bits), 2 if layout is Layout.RUNS else 1
@@ -422,7 +414,6 @@ test_a_planted_bug_is_found = planted(
 @settings(max_examples=60)
 @given(NEAR, alphabets(), st.data())
 def test_every_form_is_read(tracker: OffsetTracker, alphabet: Alphabet, data: st.DataObject) -> None:
-    """Agreement with a simple writer, for any layout and parameters."""
     heir = successor(tracker)
     assume(done_offsets(heir))
     layout, parameters = data.draw(st.sampled_from(FORMS))
@@ -435,7 +426,6 @@ def test_every_form_is_read(tracker: OffsetTracker, alphabet: Alphabet, data: st
 @settings(max_examples=40)
 @given(NEAR, alphabets())
 def test_what_is_written_is_what_a_dumb_writer_writes(tracker: OffsetTracker, alphabet: Alphabet) -> None:
-    """Agreement: the text is one of the shortest, letter by letter."""
     heir = successor(tracker)
     assume(done_offsets(heir))
     bits = bits_of(heir.floor, tuple(done_runs(heir)))
@@ -451,7 +441,6 @@ def test_what_is_written_is_what_a_dumb_writer_writes(tracker: OffsetTracker, al
 
 @st.composite
 def regular(draw: st.DrawFn) -> OffsetTracker:
-    """Trackers with a stuck head and periodic open offsets, with some noise."""
     position, period = draw(st.sampled_from((0, 5, PAGE - 1, 2**40))), draw(st.integers(1, 700))
     opened = draw(st.sets(st.integers(0, period - 1), max_size=40))
     span = draw(st.integers(8_000, 20_000))
@@ -517,7 +506,7 @@ def test_a_period_that_is_one_too_long_is_caught() -> None:
 def test_whatever_is_sealed_has_a_verdict(
     content: str, alphabet: Alphabet, position: int, end: int, version: str
 ) -> None:
-    """Totality: a sealed text with any content. The reader accepts only offsets in the log."""
+    """Totality. The reader accepts only offsets in the log."""
     read = commit_metadata.decoded(sealed(content, position, alphabet, version), position=position, end=end)
 
     assert laws.stays_within_the_log(position, end, read)
@@ -526,7 +515,7 @@ def test_whatever_is_sealed_has_a_verdict(
 
 @given(restored_trackers(), st.lists(SPOTS, max_size=9))
 def test_a_survey_is_the_same_however_it_was_made(tracker: OffsetTracker, offsets: list[int]) -> None:
-    """Metamorphic: from scratch, or from the survey of an earlier tracker."""
+    """Metamorphic."""
     survey = surveyed(tracker)
     for offset in offsets:
         tracker = completed(delivered(tracker, (offset,)), (offset,))
@@ -542,8 +531,6 @@ ACTS = st.lists(st.tuples(st.sampled_from(("fetch", "begin", "end", "commit", "d
 
 
 class Life:
-    """A consumer of one partition, its broker, and the fate of each record."""
-
     def __init__(self, log: tuple[int, ...], limit: int, alphabet: Alphabet) -> None:
         self.log, self.limit, self.alphabet = log, limit, alphabet
         self.position, self.text = 0, ""
@@ -618,9 +605,7 @@ def test_a_consumer_that_dies_loses_nothing_and_repeats_what_the_budget_says(
 
 
 def test_a_restart_repeats_nothing_that_was_committed() -> None:
-    """A stuck head with 999 done records behind it: without metadata all would repeat, with it only
-    the head does.
-    """
+    """Without metadata, 999 done records would repeat."""
     tracker = stuck(*range(1, 1000))
     made = encoded(surveyed(tracker))
     again = commit_metadata.decoded(made.text, position=made.position, end=1000).tracker
@@ -636,9 +621,7 @@ def test_a_restart_repeats_nothing_that_was_committed() -> None:
 
 
 def at_random(open_ppm: int, span: int) -> Iterator[Run]:
-    """The done runs, where each offset is open with this probability (parts per million), and the
-    first is open.
-    """
+    """The done runs; `open_ppm` is the probability of an open offset in parts per million."""
     draw, base = Random(open_ppm), math.log1p(-open_ppm / 10**6)  # a row has one seed
     at = 0
     while at < span:
@@ -649,7 +632,6 @@ def at_random(open_ppm: int, span: int) -> Iterator[Run]:
 
 
 def in_bursts(opened: int, done: int, span: int) -> Iterator[Run]:
-    """Alternating open and done runs, of random lengths with these means."""
     draw, at = Random(opened * done), 0
     while at < span:
         start = at + drawn(draw, opened)
@@ -673,8 +655,7 @@ def drawn(draw: Random, mean: int) -> int:
     ],
 )
 def test_it_reaches_two_and_a_half_times_as_far(runs: Iterator[Run], theirs: int, times_ten: int) -> None:
-    """The offsets that fit into 4,096 characters, compared with the Parallel Consumer and all its
-    codecs.
+    """Compared with the Parallel Consumer and all its codecs, in 4,096 characters.
 
     At 50 %, no code needs less than a bit per offset, so the letters decide: 15 bits to 6.
     """
@@ -698,9 +679,7 @@ REGULAR: dict[str, Callable[[int], bool]] = {
 
 @pytest.mark.parametrize("is_done", REGULAR.values(), ids=REGULAR)
 def test_what_repeats_reaches_a_million(is_done: Callable[[int], bool]) -> None:
-    """As far as the Parallel Consumer with Zstandard for its run lengths; here with the letters
-    that carry less.
-    """
+    """As far as the Parallel Consumer with Zstandard; here with ASCII letters."""
     ones = "".join("01"[is_done(at)] for at in range(SPAN_MAX))
     tracker = restored(0, [(run.start(), run.end()) for run in re.finditer("1+", ones)])
     made = encoded(surveyed(tracker), alphabet=Alphabet.ASCII)
@@ -714,7 +693,7 @@ def test_what_repeats_reaches_a_million(is_done: Callable[[int], bool]) -> None:
 
 
 def test_what_is_done_without_a_gap_takes_less_than_two_bits_an_offset() -> None:
-    """Behind a stuck head, with the survey included: twice the memory of a bit set."""
+    """With the survey included, this is twice the memory of a bit set."""
     count = 100_000
     tracker = completed(delivered(OffsetTracker(0), range(count)), range(1, count))
     survey = surveyed(tracker)
@@ -733,7 +712,6 @@ def test_what_is_done_without_a_gap_takes_less_than_two_bits_an_offset() -> None
 @pytest.mark.parametrize("limit", [LIMIT, 9, 7, 5, 0])
 @pytest.mark.parametrize("stuck_at", [0, 7, PAGE - 1, PAGE, 3 * PAGE + 7])
 def test_whole_pages_are_told_as_others_are(stuck_at: int, limit: int) -> None:
-    """For any open offset in the pages, and any page at which the text ends."""
     count = 12 * PAGE
     opened = {stuck_at, stuck_at + 3, 5 * PAGE, 9 * PAGE + 1}
     tracker = completed(
@@ -753,9 +731,7 @@ def test_whole_pages_are_told_as_others_are(stuck_at: int, limit: int) -> None:
 
 
 def test_every_letter_is_one_unit_and_survives() -> None:
-    """Kafka counts UTF-16 units and stores UTF-8: letters are distinct single units without
-    surrogates.
-    """
+    """Kafka counts UTF-16 units and stores UTF-8."""
     wide = [chr(FIRST + value) for value in range(2**15)]
 
     assert len({*wide}) == 2**15
@@ -778,9 +754,7 @@ def test_texts_of_version_1_stay_readable() -> None:
 
 
 def test_texts_of_version_2_stay_readable() -> None:
-    """Golden vectors of periodic sets; every tenth open takes the same few letters at any
-    length.
-    """
+    """Golden vectors of periodic sets."""
     tracker = restored(100, [(at, at + 1) for at in range(101, 90_000) if at % 10])
     kept = {
         Alphabet.WIDE: "tg2\u8b34\u58b0\u4560\u3d78\u3403\u6395\ub3ff",
@@ -826,7 +800,6 @@ def test_nothing_to_tell_is_an_empty_text() -> None:
     ],
 )
 def test_what_is_ignored_says_why(why: IgnoredBecause, text: str) -> None:
-    """Foreign, of another version, damaged, or beyond the log."""
     read = commit_metadata.decoded(text, position=5, end=5)
 
     assert read == MetadataIgnored(why, OffsetTracker(5))

@@ -1,6 +1,4 @@
-"""When commits are sent, and in which batches; and when a partition gets the result of its
-transaction.
-"""
+"""When commits are sent, in which batches, and when a transaction's result arrives."""
 
 from __future__ import annotations
 
@@ -23,19 +21,15 @@ from tidegate.model.records import TopicPartition
 GAP: Final = 10
 
 Course: TypeAlias = "list[tuple[int, Commit | bool]]"
-"""After this many microseconds: a commit, or the begin or end of a hurry."""
 
 
 class Sent(NamedTuple):
-    """A sent batch, its time, and whether there was a hurry."""
-
     at: int
     hurries: bool
     requests: Requests
 
 
 def played(course: Course) -> list[Sent]:
-    """The batches sent if the pacer runs after each event and each wait."""
     pace, now, wait, hurries = Pace(), 0, None, False
     found: list[Sent] = []
 
@@ -80,7 +74,6 @@ def each_is_sent_once(course: Course, sent: list[Sent]) -> bool:
 
 
 def hurries_of(course: Course) -> list[tuple[int, int]]:
-    """The intervals of hurry."""
     at, began, found = 0, None, list[tuple[int, int]]()
     for after, event in [*course, (10 * GAP, False)]:
         at += after
@@ -191,11 +184,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def heard(committed: int, looks: list[tuple[int, bool]]) -> tuple[int, bool, list[int]]:
-    """When the result is delivered, whether there was a hurry then, and when there was one before.
-
-    The pacer runs at the begin and end of a hurry (delays between runs are given), and at the end
-    of each wait.
-    """
+    """When the result arrives, whether there was a hurry then, and when there was one before."""
     now, hurries, hurried = committed, False, list[int]()
     for after, begins in [*looks, (10 * GAP, False)]:
         then = now + after

@@ -1,6 +1,4 @@
-"""The partitions of one consumer: they share executors, the gate bounds the load, and they are
-independent otherwise.
-"""
+"""Several partitions of one consumer."""
 
 from __future__ import annotations
 
@@ -50,8 +48,6 @@ Check = Callable[[ConsumerRules, ConsumerState, ConsumerState, commands.Event], 
 
 
 class World:
-    """Completes commands by a script and checks every step."""
-
     def __init__(self, rules: ConsumerRules, check: Check) -> None:
         self.rules, self.check = rules, check
         self.state = ConsumerState()
@@ -198,7 +194,6 @@ TELLING = (
 
 
 def scripted(test: Law) -> Law:
-    """Random scripts, after some that distinguish bugs."""
     for each in TELLING:
         test = example(each)(test)
     return given(SCRIPTS)(test)
@@ -299,8 +294,8 @@ test_a_planted_bug_is_found = planted(
 
 
 def as9_while_held(order: Sequence[int]) -> list[bool]:
-    """Law AS9 for six records that end one by one in this order; and whether each ended while the
-    partition was held.
+    """Six records end in this order; also returns whether each ended while the partition was
+    held.
     """
     rules = attrs.evolve(RULES, executors=6)
     state = rules.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
@@ -316,9 +311,7 @@ def as9_while_held(order: Sequence[int]) -> list[bool]:
 
 
 def test_while_a_partition_is_held_the_short_way_is_taken_until_it_may_be_let_go() -> None:
-    """Law AS9 in each order, with a release at two undone records; the first one to commit takes
-    the long path.
-    """
+    """Law AS9. Two undone records release it; the first to commit takes the long path."""
     for order in permutations(range(6)):
         first = order.index(0)
         assert as9_while_held(order)[first + 1 : 3] == [True] * (2 - first), order
@@ -332,9 +325,7 @@ def test_a_partition_that_is_held_for_ever_breaks_the_law(monkeypatch: pytest.Mo
 
 
 def as9_while_one_backs_off() -> list[bool]:
-    """Law AS9 for records that end one by one, the second failing first; and which of them took the
-    fast path.
-    """
+    """The second of several records fails first; also returns which took the fast path."""
     rules = attrs.evolve(RULES, executors=3, partition=RETRIED)
     state = rules.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
     state = rules.step(state, commands.Fetched(P[0], 1, tuple(range(4)))).state
@@ -370,7 +361,6 @@ def test_a_consumer_has_a_hundred_executors_by_default() -> None:
 
 
 def test_slots_go_round() -> None:
-    """Partitions behind the one that freed the slot come first."""
     one = attrs.evolve(RULES, executors=1)
     state, works = ConsumerState(), list[commands.Work]()
     for partition in P:
@@ -400,7 +390,6 @@ def test_an_assignment_shows_itself_on_one_line() -> None:
 
 
 def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
-    """Selective polling: nothing is paused."""
     state = RULES.step(ConsumerState(), commands.Assigned(P[0], 1, 0)).state
     state = RULES.step(state, commands.Assigned(P[1], 1, 0)).state
     big = attrs.evolve(RULES, thresholds=Thresholds(high=99, low=9))
@@ -410,7 +399,6 @@ def test_a_partition_that_is_held_is_not_polled_while_others_are() -> None:
 
 
 def test_by_default_the_gate_is_for_the_executors() -> None:
-    """32 and 4 records per executor, as in Drakkar."""
     assert ConsumerRules(executors=3).thresholds == Thresholds(high=96, low=12)
 
 
@@ -421,6 +409,6 @@ def test_bounds_that_are_none_are_refused(executors: int) -> None:
 
 
 def test_a_number_of_tasks_that_would_be_ignored_is_refused() -> None:
-    """The consumer shares its executors out, so a limit per partition would have no effect."""
+    """The consumer shares its executors out, so the limit would have no effect."""
     with pytest.raises(Misuse, match="running_max=5"):
         ConsumerRules(partition=PartitionRules(running_max=5))

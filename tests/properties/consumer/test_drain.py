@@ -28,9 +28,7 @@ def fate_of(budget: Budget, elapsed: Duration, record: InFlight) -> DrainDecisio
 
 @attrs.frozen
 class Work:
-    """The real durations: from the revocation on, and of the cleanup after an interruption; None is
-    endless.
-    """
+    """The real durations, also of the cleanup; None is endless."""
 
     record: InFlight
     takes: Duration | None = None
@@ -43,14 +41,6 @@ class Work:
 
 @attrs.frozen
 class Drained:
-    """The course of a revocation.
-
-    Attributes:
-        commit_began: When the last work was over.
-        ended: The work that ended by itself.
-        to_clean_up: The cleanup time of each interrupted work.
-    """
-
     commit_began: Duration
     released: Duration
     ended: frozenset[int]
@@ -67,7 +57,6 @@ def drained(
     commit_takes: Duration | None,
     looks: Collection[Duration],
 ) -> Drained:
-    """Plans at the revocation, after each planned end, and at each extra time."""
     now, ends = 0, {work.record.offset: FOR_EVER if work.takes is None else work.takes for work in works}
     awaited = {work.record.offset: work for work in works}
     interrupted: dict[int, Duration] = {}
@@ -105,7 +94,6 @@ LENGTHS = st.none() | st.integers(0, 40)
 
 @st.composite
 def works(draw: st.DrawFn) -> tuple[Work, ...]:
-    """Work with a right or a wrong estimate."""
     return tuple(
         Work(record, draw(st.just(record.rest) | LENGTHS), draw(LENGTHS)) for record in draw(drawn.in_flight())
     )
@@ -345,13 +333,11 @@ def test_each_record_has_the_fate_that_the_header_tells() -> None:
 
 
 def test_an_estimate_that_a_record_has_outlived_says_nothing() -> None:
-    """The work takes longer than estimated, for an unknown time."""
     assert [InFlight(0, age, 5).rest for age in (0, 4, 5, 6)] == [5, 1, None, None]
     assert UNKNOWN.rest is None
 
 
 def test_a_partition_that_was_lost_has_no_time() -> None:
-    """A budget of 0 ends at once, with everything in flight."""
     assert drain.stage(Budget(0), 0) is Stage.OVER
     assert drain.plan(Budget(0), 0, (UNKNOWN, InFlight(1, stoppable=False))) == (
         DrainDecision(0, Action.ABANDON, 0),
@@ -360,9 +346,6 @@ def test_a_partition_that_was_lost_has_no_time() -> None:
 
 
 def test_it_is_released_when_the_work_is_done_and_not_when_time_is_up() -> None:
-    """Three tasks of 2 s, after 1 s: released after 1 s and the commit; with 1 s to drain, after 1
-    s, too.
-    """
     tasks = [Work(InFlight(offset, SECOND), SECOND) for offset in (100, 101, 102)]
     slow = [Work(InFlight(offset), 2 * SECOND, 0) for offset in (100, 101, 102)]
 
@@ -422,7 +405,6 @@ def test_what_means_nothing_is_refused(wrong: Callable[[], object]) -> None:
 
 
 def test_a_budget_that_does_not_fit_says_what_to_do() -> None:
-    """Cleanup and commit are part of the total, not added to it."""
     with pytest.raises(Misuse, match="6 s to clean up and 5 s to commit do not fit into 10 s") as caught:
         Budget(10 * SECOND, 6 * SECOND, 5 * SECOND)
 

@@ -93,9 +93,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_blocking_offset_is_explained() -> None:
-    """4 waits for 10 s in its second attempt and holds up 5 to 7; 8 has no worker, and 9 and 11
-    follow it.
-    """
     tracker = tracked(3, 4, 5, 6, 7, 8, 9, 11, completed=(3, 5, 6, 7, 9, 11))
     works = {4: WorkStatus("running", Instant(5_000_000), 2)}
     now = Instant(15_000_000)
@@ -114,7 +111,6 @@ def test_the_blocking_offset_is_explained() -> None:
 
 
 def test_a_clock_that_went_back_makes_no_negative_age() -> None:
-    """Work that began after now has no age."""
     said = explanation.explain(tracked(3), {3: WorkStatus("running", Instant(9))}, Instant(5))
 
     assert isinstance(said, Blocked)
@@ -122,9 +118,7 @@ def test_a_clock_that_went_back_makes_no_negative_age() -> None:
 
 
 def test_the_budget_is_what_the_next_owner_would_do_again() -> None:
-    """Of 3 to 9, 4, 6 and 7 are done and 5 is running; 3 was committed, with metadata for 4. So 6,
-    7 and 5 would repeat.
-    """
+    """Of 3 to 9, 4, 6 and 7 are done; 3 was committed, with metadata for 4."""
     before = tracked(3, 4, 5, 6, 7, 8, 9, completed=(4,))
     now = watermark.completed(before, (6, 7))
     budget = explanation.duplicate_budget(now, watermark.successor(before), (5,))
@@ -150,7 +144,6 @@ def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
 
 
 def test_what_explains_nothing_is_refused() -> None:
-    """Work has a state, a time and a number of attempts, on one clock."""
     tracker, bad = tracked(3), WorkStatus("running", Instant(0, WALL))
     for works, now in (({3: bad}, NOW), ({3: "running"}, NOW), (None, NOW), ([3], NOW), ({}, 5)):
         with pytest.raises(Misuse):
@@ -168,7 +161,6 @@ def test_what_explains_nothing_is_refused() -> None:
 
 
 def test_the_lag_is_what_lies_between_the_commit_and_the_end() -> None:
-    """Done but uncommitted records count; a group without commits lags from its first record on."""
     begun = watermark.completed(watermark.delivered(OffsetTracker(3), (3, 4, 5)), (3, 4))
 
     assert explanation.lag(begun, 10) == 7

@@ -95,8 +95,6 @@ class Real:
 
 @attrs.define
 class Task:
-    """The simple form. It is for records, as (window, offset)."""
-
     phase: TaskPhase
     generation: int
     is_given: bool
@@ -110,8 +108,6 @@ class Task:
 
 @attrs.define
 class Window:
-    """The simple form: a record is waiting, gathered or closed."""
-
     number: int
     records: dict[int, str]
     stage: str = "arranging"
@@ -225,7 +221,6 @@ class Twin:
         return [task for (number, _), task in self.tasks.items() if number == window.number]
 
     def targets(self, window: Window, offsets: Iterable[int]) -> tuple[set[laws.Record], list[int]]:
-        """The waiting records of these offsets, and the offsets without one."""
         waiting = {
             (other.number, offset)
             for other in (self.windows | {window.number: window}).values()
@@ -336,7 +331,6 @@ class Twin:
         return [RecordsSettled(window.number, tuple(window.records))], []
 
     def due(self, window: Window) -> list[Output]:
-        """The due requests of a window, recomputed from all its state."""
         if window.stage == "arranging":
             return []
         number, tally = window.number, self.tally(window)
@@ -426,7 +420,6 @@ def named(event: FanoutEvent) -> tuple[int, ...]:
 
 
 def refused_all(window: int | None, named: Sequence[int], refused: Iterable[tuple[Reason, int]]) -> list[Output]:
-    """The ignored parts of an event; an event that names nothing is ignored as a whole."""
     return grouped(window, refused) if named else [Ignored(Reason.NOTHING, window)]
 
 
@@ -445,11 +438,9 @@ def tally_of(tasks: Sequence[Task]) -> Tally:
 # --- the laws -----------------------------------------------------------------------------------------------------------
 
 FINISH: Final = Move(kind=1, pick=0, is_bad=False, shape=())
-"""Success for the first request, and for all similar ones."""
 
 
 def played(rules: Rules, moves: Iterable[Move], *, is_finished: bool = False) -> list[Turn]:
-    """A course of reports and outputs. If finished, every request is answered."""
     machine, player = Real(rules), Player()
     course: list[Turn] = []
 
@@ -554,9 +545,6 @@ def test_f12_events_of_different_windows_commute(rules: Rules, moves: list[Move]
 @settings(max_examples=200)
 @given(drawn.rules(), drawn.courses())
 def test_the_machine_agrees_with_its_twin(rules: Rules, moves: list[Move]) -> None:
-    """Agreement with a simple version: the same outputs in the same order, with the same reasons
-    and answers.
-    """
     real, twin, player = Real(rules), Twin(rules), Player()
     for move in moves:
         event = player.says(move)
@@ -575,7 +563,6 @@ ASKED_IN: Final = {Start: TaskPhase.RUNNING, Judge: TaskPhase.FAILING, DeliverTa
 
 
 def outstanding_parts(twin: Twin, question: Question) -> tuple[int, set[int]]:
-    """The number of unanswered parts in the twin, and their records."""
     window = twin.windows.get(question.window)
     if window is None:
         return 0, set()
@@ -593,7 +580,6 @@ def outstanding_parts(twin: Twin, question: Question) -> tuple[int, set[int]]:
 
 
 def still(state: Fanout, question: Question) -> Question:
-    """The rest of a question: of runs, those without an accepted report."""
     if not isinstance(question, Start | Judge | DeliverTasks):
         return question
     left = [each for each in question.numbers if outstanding(state, attrs.evolve(question, numbers=(each,)))]
@@ -601,9 +587,6 @@ def still(state: Fanout, question: Question) -> Question:
 
 
 def under_way(twin: Twin, active: set[int]) -> Load:
-    """The stage of each in-flight record of these windows, and of windows that wait for their
-    tasks.
-    """
     waiting = {
         home
         for (window, _), task in twin.tasks.items()
@@ -620,7 +603,6 @@ def under_way(twin: Twin, active: set[int]) -> Load:
 
 
 def place_of(twin: Twin, window: int, offset: int) -> str:
-    """The stage of a record: what it waits for, and its task furthest from the end."""
     at = twin.standing(offset)
     if at is None:
         return "settled"
@@ -638,9 +620,6 @@ def place_of(twin: Twin, window: int, offset: int) -> str:
 
 @given(drawn.rules(), drawn.courses(), st.sets(st.integers(0, 3)))
 def test_what_was_asked_for_is_reported_as_by_the_twin(rules: Rules, moves: list[Move], active: set[int]) -> None:
-    """Agreement with a simple version: in flight, under way, the subject of each question and its
-    open parts.
-    """
     real, twin, player = Real(rules), Twin(rules), Player()
     questions: list[Question] = []
     for move in moves:
@@ -851,9 +830,6 @@ def retried(window: int, *numbers: int, attempt: int = 1) -> FanoutEvent:
 
 
 def test_a_course_reads_as_this() -> None:
-    """Two records, one task for both and one for the second; the first task is retried, then all is
-    delivered.
-    """
     state, outputs = state_after(
         Rules(),
         WindowOpened((100, 101)),
@@ -894,9 +870,7 @@ def test_a_state_reads_as_this() -> None:
 
 
 def test_a_failure_is_answered_for_even_where_nothing_is_delivered() -> None:
-    """Law F6: without deliveries, a good record is settled at once, and a bad one waits for an
-    answer.
-    """
+    """Law F6."""
     _, outputs = state_after(
         NOTHING,
         WindowOpened((5, 6)),
@@ -950,9 +924,7 @@ def test_a_task_is_replaced_by_two() -> None:
 
 
 def test_a_replacement_fails_and_is_skipped() -> None:
-    """Drakkar's accounts: total 2, one replaced, one failed; the late result of the first is
-    ignored.
-    """
+    """Drakkar's accounts: total 2, one replaced, one failed."""
     state, outputs = state_after(
         MESSAGES,
         WindowOpened((7,)),
@@ -1001,9 +973,7 @@ def test_a_shared_task_reports_to_all_its_messages_once() -> None:
 
 
 def test_windows_overlap_and_the_later_one_may_end_first() -> None:
-    """Drakkar's three windows of one record; and the in-flight records when a window is
-    arranged.
-    """
+    """Drakkar's three windows of one record."""
     opened = [WindowOpened((offset,)) for offset in range(3)]
     arranged = [WindowArranged(window, Tasks(((window,),))) for window in range(3)]
     state, _ = state_after(NOTHING, *opened, arranged[0], arranged[2])
@@ -1018,9 +988,7 @@ def test_windows_overlap_and_the_later_one_may_end_first() -> None:
 
 
 def test_a_window_without_tasks_delivers_nothing_of_its_own() -> None:
-    """Drakkar's empty arrange: records are gathered without tasks, and the window hook is not
-    called.
-    """
+    """Drakkar's empty arrange: the window hook is not called."""
     _, outputs = state_after(Rules(), WindowOpened((10, 11)), WindowArranged(0, Tasks()), RecordsDelivered(0, (11, 10)))
 
     assert outputs[1:] == [
@@ -1042,7 +1010,6 @@ def test_a_window_that_cannot_be_arranged_is_answered_for() -> None:
 
 
 def test_given_results_are_not_run() -> None:
-    """A good result is delivered; a bad one is judged like any failure, and not retried."""
     _, outputs = state_after(
         Rules(),
         WindowOpened((1, 2, 3)),
@@ -1074,9 +1041,7 @@ def test_a_good_result_that_cannot_be_delivered_is_a_failure_to_be_answered() ->
 
 
 def test_a_message_waits_for_a_task_of_a_later_window() -> None:
-    """Drakkar finds trackers by offset, in any window; the earlier window waits for the task,
-    too.
-    """
+    """Drakkar finds trackers by offset, in any window."""
     events: list[FanoutEvent] = [
         WindowOpened((1,)),
         WindowOpened((2,)),
@@ -1100,9 +1065,7 @@ def test_a_message_waits_for_a_task_of_a_later_window() -> None:
 
 
 def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
-    """Also in another window: the record waits for a later window's task, while its own has nothing
-    running.
-    """
+    """Its own window has nothing running."""
     opened: list[FanoutEvent] = [WindowOpened((1,)), WindowOpened((2,)), WindowArranged(0, Tasks(((1,),)))]
     state, _ = state_after(NOTHING, *opened, WindowArranged(1, Tasks(((1, 2),))), succeeded(0, 0))
 
@@ -1112,9 +1075,6 @@ def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
 
 
 def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
-    """No task of a removed or unknown window is outstanding; a question about its records names
-    them.
-    """
     state, _ = state_after(NOTHING, WindowOpened((1,)), WindowArranged(0, Tasks(((1,),))))
 
     assert offsets_of(state, Start(0, (0, 7), 1)) == (1,)
@@ -1126,7 +1086,7 @@ def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
 
 
 def test_a_message_that_is_settled_may_come_again() -> None:
-    """Only the tracker remembers it. While its window is in flight, it may not come again."""
+    """Only the tracker remembers it."""
     state, outputs = state_after(
         NOTHING,
         WindowOpened((1, 2, 1)),
@@ -1157,9 +1117,6 @@ def test_a_batch_may_have_any_order_and_what_does_not_fit_is_ignored_with_its_re
 
 
 def test_names_of_tasks_do_not_depend_on_other_windows() -> None:
-    """(window, number): the same events of a window give the same names, whatever other windows
-    do.
-    """
     own: list[FanoutEvent] = [
         WindowArranged(0, Tasks(((1,), (1,)))),
         failed(0, 0),
@@ -1188,11 +1145,9 @@ REPORTS: Final[dict[TaskPhase, tuple[Report, ...]]] = {
     TaskPhase.SUCCEEDED: (Report.SUCCEEDED, Report.DELIVERED),
     TaskPhase.FAILED: (Report.FAILED, Report.SKIPPED),
 }
-"""The reports that bring a task into a phase."""
 
 
 def in_phase(phase: TaskPhase) -> Fanout:
-    """A state with task 0 in the phase; another task keeps its window in flight."""
     led: list[FanoutEvent] = [TasksReported(0, (0,), 1, report) for report in REPORTS.get(phase, (Report.FAILED,))]
     if phase is TaskPhase.REPLACED:
         led.append(TaskReplaced(0, 0, 1, Tasks(((0,),))))
@@ -1268,16 +1223,11 @@ def test_every_event_has_an_answer_in_every_state(state: Fanout, event: FanoutEv
 SINGLE: Final = (None, True, -1, 1.5, "3", b"3", object())
 
 NUMBERS: Final = (*SINGLE, (1,))
-"""Not a number; there is no upper bound."""
-
 JUNK: Final = (*SINGLE, 0, 10**30, [1], {1}, (1.0,), (True,), (-1,), ("1",), (10**30,), ((-1,),), (None,), iter(()))
-"""Neither a tuple of offsets, numbers or tasks, nor one of these."""
-
 Refuses = Callable[[object], object]
 
 
 def stepped(event: FanoutEvent) -> FanoutStep:
-    """The entry point of events."""
     return step(Fanout(), event, Rules())
 
 
@@ -1321,7 +1271,6 @@ TAKE_MORE: Final[dict[str, Refuses]] = {
 
 @pytest.mark.parametrize("refuses", TAKE_NUMBERS.values(), ids=TAKE_NUMBERS)
 def test_what_is_not_a_number_is_refused(refuses: Refuses) -> None:
-    """At construction, or at the entry point."""
     for junk in NUMBERS:
         with pytest.raises(Misuse):
             refuses(junk)
@@ -1354,7 +1303,6 @@ def test_a_tally_is_the_sum_of_its_parts(tally: Tally) -> None:
 
 @given(drawn.rules(), drawn.tasks(st.integers(0, 3)), st.lists(drawn.events(), max_size=9))
 def test_stray_events_do_no_harm(rules: Rules, tasks: Tasks, events: list[FanoutEvent]) -> None:
-    """Any report about any window: no exception, and each ignored part has a reason."""
     state, _ = state_after(rules, WindowOpened((0, 1, 2)), WindowArranged(0, tasks))
     for event in events:
         done = step(state, event, rules)
@@ -1405,7 +1353,6 @@ def test_wide_batches_are_the_same_as_their_parts(
 
 
 def test_a_huge_window_of_one_message_is_handled() -> None:
-    """Ten thousand tasks for one record, which end in one batch and one by one."""
     count = 10_000
     state, _ = state_after(NOTHING, WindowOpened((OFFSET_MAX,)), WindowArranged(0, Tasks(((OFFSET_MAX,),) * count)))
     for number in range(0, count, 100):

@@ -17,8 +17,6 @@ from tidegate.consumer.watermark import OffsetTracker, completed, delivered, is_
 RECORDS: Final = 6
 TRACKER: Final = completed(delivered(OffsetTracker(0), range(RECORDS + 2)), (1,))
 ORDER: Final = Queue(RECORDS, waiting=2)
-"""All but the last two records were taken; the one at 1 is done."""
-
 HANDLINGS: Final = st.dictionaries(
     st.sampled_from((0, 2, 3, 4, 5)), st.tuples(st.sampled_from(RecordPhase), st.integers(1, 2))
 ).map(
@@ -32,7 +30,6 @@ HANDLINGS: Final = st.dictionaries(
 
 
 def runs(work: Handling, offset: int) -> int | None:
-    """The running attempt of a record, if any."""
     if offset >= RECORDS or offset == 1:
         return None
     known = next((each for each in work.deviations if each.offset == offset), Deviation(offset, RecordPhase.RUNNING))
@@ -41,10 +38,7 @@ def runs(work: Handling, offset: int) -> int | None:
 
 @given(HANDLINGS, st.lists(st.integers(0, RECORDS + 2), max_size=9).map(tuple), st.integers(1, 2))
 def test_what_does_not_run_is_not_reported(work: Handling, offsets: tuple[int, ...], attempt: int) -> None:
-    """Law HA1: waiting, done or unknown records and other attempts are left out; each record once.
-
-    A question about ended records may include done ones.
-    """
+    """Law HA1. A question about ended records may include done ones."""
     named = work.running_of(ORDER, TRACKER, offsets, attempt)
 
     assert [*named] == [offset for offset in dict.fromkeys(offsets) if runs(work, offset) == attempt]

@@ -132,9 +132,6 @@ def test_a_partition_owes_what_was_delivered_until_it_is_committed() -> None:
 
 
 def test_each_cause_is_shown() -> None:
-    """The gate, a partition's own limits, a standing failure, a revocation, and an unknown
-    beginning.
-    """
     small = PartitionRules(limits=PartitionLimits(span=Thresholds(2, 1)))
     begun = (Assigned(P0, 1, 5, "", 5), Fetched(P0, 1, (5, 6), (None, None)))
     failed = WorkReported(P0, 1, RecordsHandled((), (5,)))
@@ -152,7 +149,6 @@ def test_each_cause_is_shown() -> None:
 
 
 def test_a_partition_whose_beginning_nobody_tells_stands() -> None:
-    """Also while a former assignment still drains."""
     seen = health.sights(after(Assigned(P0, 1, 5, "", 5)), {P0: 2, P1: 2})
 
     assert [(each.partition, each.generation, each.position, each.is_owed) for each in seen] == [
@@ -172,7 +168,6 @@ def test_what_is_told_can_be_read() -> None:
 
 
 def test_clocks_are_not_mixed() -> None:
-    """An instant of another clock is refused."""
     watch = health.looked(Watch(), (STANDS,), Instant(0))
 
     with pytest.raises(Misuse):

@@ -11,7 +11,6 @@ from tidegate import strategies
 
 @given(strategies.offsets(), strategies.batches())
 def test_batches_increase(offset: int, batch: tuple[int, ...]) -> None:
-    """Offsets are 64-bit and not negative; a batch is never empty."""
     assert 0 <= offset < 2**63
     assert batch
     assert all(offset in strategies.OFFSETS for offset in batch)
@@ -20,9 +19,6 @@ def test_batches_increase(offset: int, batch: tuple[int, ...]) -> None:
 
 @given(strategies.deliveries())
 def test_deliveries_come_from_one_log(batches: tuple[tuple[int, ...], ...]) -> None:
-    """Each batch is a run of the log that starts right behind the last one, or at an offset
-    delivered before.
-    """
     log = sorted({offset for batch in batches for offset in batch})
     seen: set[int] = set()
     last: int | None = None
@@ -35,7 +31,6 @@ def test_deliveries_come_from_one_log(batches: tuple[tuple[int, ...], ...]) -> N
 
 
 def test_deliveries_have_gaps_and_repetitions() -> None:
-    """Hard cases for an offset tracker."""
     seen: set[str] = set()
 
     @settings(max_examples=200)

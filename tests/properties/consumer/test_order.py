@@ -29,8 +29,6 @@ KINDS: Final[dict[str, Callable[[], Order]]] = {
 
 @attrs.define
 class Dumb:
-    """The waiting records as a list, and the ones in work."""
-
     order: Order
     key: Callable[[int], bytes | None]
     waits: list[int] = attrs.field(factory=list)
@@ -42,7 +40,6 @@ class Dumb:
     stop: int = 99_999
 
     def comes(self, many: int) -> None:
-        """Records arrive, some after a gap, and sometimes one that precedes others."""
         first = self.tracker.frontier + many % 3
         new = tuple(range(first, first + many))
         self.tracker = delivered(self.tracker, new)
@@ -88,7 +85,6 @@ class Dumb:
             self.closed |= {own} - {None}  # type: ignore[arg-type]
 
     def drops(self, at: int) -> None:
-        """A standing failure."""
         self.stop = min(self.stop, at)
         self.order = self.order.stopped(at)
         self.dropped |= {offset for offset in self.waits if offset >= at}
@@ -105,8 +101,6 @@ class Dumb:
 
 
 def run(order: Order, keys: Sequence[bytes | None], script: Collection[tuple[int, int, int]]) -> None:
-    """A partition's use of an order."""
-
     def key(offset: int) -> bytes | None:
         if isinstance(order, Queue):
             return b"" if order.together else None
@@ -162,7 +156,6 @@ def test_a_record_that_comes_late_is_taken_first() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.none() | st.integers(0, 9)), max_size=40), st.booleans())
 def test_a_table_is_a_map(changes: list[tuple[int, int | None]], one_by_one: bool) -> None:
-    """It has the last value of each key; equality is equality of entries."""
     last = {b"%d" % key: value for key, value in changes}
     known = {key: value for key, value in last.items() if value is not None}
     table: Table[int] = ()
@@ -175,7 +168,6 @@ def test_a_table_is_a_map(changes: list[tuple[int, int | None]], one_by_one: boo
 
 
 def test_keys_of_a_table_may_share_a_page() -> None:
-    """Short keys included."""
     keys = (b"", b"a", b"k1", b"k2", *(b"key-%d" % number for number in range(2_000)))
     table: Table[int] = changed((), {key: at for at, key in enumerate(keys)})
 

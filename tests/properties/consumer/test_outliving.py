@@ -32,9 +32,6 @@ OWNED: Final = owned()
 
 @st.composite
 def courses(draw: st.DrawFn) -> Course:
-    """Abandoned handlers of two generations and attempts, with events about these and others, some
-    twice.
-    """
     offsets = st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True).map(lambda found: tuple(sorted(found)))
     generations, attempts = st.integers(1, 2), st.integers(1, 2)
     taken: set[tuple[int, int, int]] = set()
@@ -64,7 +61,6 @@ def courses(draw: st.DrawFn) -> Course:
 
 
 def told(event: commands.Event) -> set[tuple[int, int, int]]:
-    """The (generation, attempt, offset) of each handler that the event reports as ended."""
     if isinstance(event, commands.WorkFailed) and isinstance(event.request, commands.Handle):
         return {(event.generation, event.request.attempt, offset) for offset in event.request.offsets}
     assert isinstance(event, commands.WorkReported)
@@ -106,9 +102,7 @@ def takes_only_its_own(course: Course, step: Step = without_ended) -> bool:
 
 @given(courses())
 def test_what_has_not_ended_counts(course: Course) -> None:
-    """Laws OL1 and OL2, over several generations and attempts, and over handlers that nobody
-    abandoned.
-    """
+    """Laws OL1 and OL2."""
     assert counts_what_has_not_ended(course)
     assert takes_only_its_own(course)
 

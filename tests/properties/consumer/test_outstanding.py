@@ -74,25 +74,21 @@ OTHERS: Final = (
 
 @pytest.mark.parametrize("event", ANSWERS)
 def test_what_was_asked_for_is_an_answer(event: fanout.FanoutEvent) -> None:
-    """All or part of it, and only while the request is open."""
     assert answer(ALL, event) is event
     assert answer((), event) is None
 
 
 @pytest.mark.parametrize("event", OTHERS)
 def test_what_nobody_was_asked_for_is_not_an_answer(event: fanout.FanoutEvent) -> None:
-    """Another window, attempt or kind of task, or an unknown one."""
     assert answer(ALL, event) is None
 
 
 def test_only_that_of_a_report_counts_of_which_somebody_was_asked() -> None:
-    """The rest is left out, in any order."""
     assert answer(ALL, reported(fanout.Report.SUCCEEDED, 9, 1, 2, 0)) == reported(fanout.Report.SUCCEEDED, 1, 0)
     assert answer(ALL, fanout.RecordsDelivered(1, (7, 6))) == fanout.RecordsDelivered(1, (6,))
 
 
 def test_it_is_left_until_every_part_is_answered() -> None:
-    """Three tasks: one ends, then both others. Other windows and interruptions do not change."""
     rules = fanout.Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
     state = fanout.Fanout()
     for event in (
@@ -121,9 +117,6 @@ def test_it_is_left_until_every_part_is_answered() -> None:
 
 @given(drawn.rules(), drawn.courses())
 def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: fanout.Rules, moves: list[Move]) -> None:
-    """If every request is asked, windows accept exactly the answers, and wait for exactly the open
-    requests.
-    """
     state, player = fanout.Fanout(), Player()
     left: AllAsked = ()
     runs = 0
@@ -146,6 +139,5 @@ def test_what_is_asked_for_and_answered_is_left_by_nobody(rules: fanout.Rules, m
 
 
 def test_nothing_is_running_where_nothing_was_asked_for() -> None:
-    """Only tasks run."""
     assert running(()) == 0
     assert running(ALL) == 1

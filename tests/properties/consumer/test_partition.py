@@ -42,9 +42,7 @@ from tidegate.model.instants import SECOND
 
 
 def test_a_life_from_assignment_to_release() -> None:
-    """The header's example: fetch, unordered handling, ordered commits, revocation, drain,
-    release.
-    """
+    """The header's example."""
     rules = PartitionRules(running_max=2, metadata_max=0)
     commanded = course(
         rules,
@@ -90,7 +88,6 @@ def test_a_window_is_taken_when_an_executor_is_free() -> None:
 
 @pytest.mark.parametrize("metadata_max", [0, 4096])
 def test_what_a_former_owner_wrote_is_read_where_metadata_is_used(metadata_max: int) -> None:
-    """Without metadata in use, that text belongs to another application."""
     text = encoded(surveyed(completed(delivered(OffsetTracker(0), range(3)), (1,))), limit=4096).text
     taken = PartitionRules(metadata_max=metadata_max).step(Unassigned(), Assigned(TP, 1, 0, metadata=text, end=3)).state
     assert isinstance(taken, Owned)
@@ -98,9 +95,7 @@ def test_what_a_former_owner_wrote_is_read_where_metadata_is_used(metadata_max: 
 
 
 def test_a_partition_that_is_assigned_while_it_is_owned_has_a_new_life() -> None:
-    """Law P3: the group did not revoke it. Running work is cancelled, and the waiting release is
-    answered.
-    """
+    """Law P3: the waiting release is answered."""
     rules = PartitionRules(1, metadata_max=0, drain=Budget(SECOND))
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), Revoked(TP), Assigned(TP, 2, 5))
 
@@ -138,9 +133,6 @@ def test_a_partition_is_held_on_its_own_account_and_let_go_again() -> None:
 
 
 def test_hooks_arrange_judge_and_deliver() -> None:
-    """Each answer leads to the next request, until the records are settled with their window, and
-    committed.
-    """
     rules = PartitionRules(1, 2, hooks=True, fanout=fanout.Rules(1, 0), metadata_max=0)
     happened = (
         Assigned(TP, 1, 0),

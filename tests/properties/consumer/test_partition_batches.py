@@ -50,7 +50,6 @@ Stepping = Callable[[PartitionRules, PartitionState, Event], PartitionStep]
 
 @st.composite
 def modes(draw: st.DrawFn) -> PartitionRules:
-    """All combinations of orders and policies, with few retries, for handled records."""
     ordering = draw(st.sampled_from(Ordering))
     policies = [FailurePolicy.STOP, FailurePolicy.SKIP] if ordering is Ordering.UNORDERED else list(FailurePolicy)
     return attrs.evolve(
@@ -65,7 +64,6 @@ def modes(draw: st.DrawFn) -> PartitionRules:
 def check(
     step: Stepping, rules: PartitionRules, keys: Sequence[bytes | None], ends: Sequence[tuple[int, bool]]
 ) -> None:
-    """A batch, compared with its parts in random order and executors assigned after them."""
     state = after(rules, Assigned(TP, 1, 0), Fetched(TP, 1, tuple(range(RECORDS)), tuple(keys)))
     running = [each.work.offsets[0] for each in state.asked]
     ended = {running[which % len(running)]: is_done for which, is_done in ends}
@@ -127,9 +125,7 @@ def the_first_alone(rules: ConsumerRules, state: ConsumerState, events: tuple[Ev
 
 
 def check_executors(batching: Batching) -> None:
-    """Law AS7: all events are applied first; then the partitions that freed slots wait their
-    turn.
-    """
+    """Law AS7: all events are applied first; freed slots go round after that."""
     rules = ConsumerRules(executors=3, thresholds=Thresholds(99, 1), partition=PartitionRules(metadata_max=0))
     state = ConsumerState()
     for event in (
@@ -164,7 +160,7 @@ ROOM: Final = ConsumerRules(executors=20, thresholds=Thresholds(99, 1), partitio
 
 
 def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEvent]], turns: Sequence[int]) -> None:
-    """Law SD7 for turns with ended handlers of two partitions, fetches, commits and revocations.
+    """Law SD7. `turns` has numbers.
 
     Below 12: a record of one partition, whose handler succeeds if even. 12 and 13 revoke one. 14
     and 15 fetch another record, 16 and 17 commit the one before those, and 18 resumes a parked one.
@@ -211,27 +207,22 @@ def check_merged(merge: Callable[[Sequence[ShutdownEvent]], Sequence[ShutdownEve
 
 
 def merged_past_others(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted bug: reports move past the events between them."""
     return merged(sorted(events, key=lambda each: isinstance(each, WorkReported)))
 
 
 def merged_without_failures(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted bug: it drops failures."""
     return merged([event for event in events if not has_failed(event)])
 
 
 def merged_without_fetches(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted bug: it drops fetches."""
     return merged([event for event in events if not isinstance(event, Fetched)])
 
 
 def merged_without_commits(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted bug: it drops commits."""
     return merged([event for event in events if not isinstance(event, Committed)])
 
 
 def merged_without_retries(events: Sequence[ShutdownEvent]) -> Sequence[ShutdownEvent]:
-    """Planted bug: it drops retries."""
     return merged([event for event in events if not isinstance(event, RetryTimerFired)])
 
 
@@ -314,12 +305,10 @@ def check_unanswered(
 
 
 def waits_for_the_rest(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: it ignores the end of the work."""
     return rules.step(state, attrs.evolve(event, ended=None) if isinstance(event, WorkReported) else event)
 
 
 def fails_in_silence(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: the work fails without an alert."""
     done = rules.step(state, event)
     return Step(done.state, tuple(each for each in done.commands if not isinstance(each, WorkUnanswered)))
 
@@ -332,7 +321,6 @@ def test_work_whose_end_is_not_looked_at_is_caught(planted: Stepping) -> None:
 
 
 def laws_named(asked: Work, work: Handle | fanout.Arrange | fanout.Start | fanout.DeliverRecords) -> bool:
-    """A predicate for this work, or a part of it."""
     if isinstance(work, Handle):
         return isinstance(asked.request, Handle) and asked.request.offsets[0] in work.offsets
     return asked.request == work
@@ -351,7 +339,6 @@ def test_what_was_answered_whole_is_not_told_of() -> None:
 
 
 def test_a_batch_is_as_large_as_it_may_be() -> None:
-    """More records than one command may name give several commands."""
     rules = PartitionRules(9, metadata_max=0, batch_max=2)
     state = after(rules, Assigned(TP, 1, 0))
     works = [each for each in rules.step(state, Fetched(TP, 1, (0, 1, 2))).commands if isinstance(each, Work)]

@@ -54,23 +54,19 @@ from tidegate.model.reducer import Step
 
 
 def planted(vary: Callable[[], type[PartitionRules]]) -> Machine:
-    """A machine with a bug in its text, built once."""
     made = cache(vary)
     return lambda rules: made()(**attrs.asdict(rules, recurse=False)).step
 
 
 def text(right: str, wrong: str) -> Machine:
-    """The same, for a bug that does not ship."""
     return planted(partial(specimens.faulty, (right, wrong)))
 
 
 def steps(wrong: Callable[[PartitionRules, PartitionState, Event], PartitionStep]) -> Machine:
-    """A machine with another step."""
     return lambda rules: partial(wrong, rules)
 
 
 def starts_while_draining(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: queued records start at the revocation."""
     step = rules.step(state, event)
     if not isinstance(event, Revoked) or not isinstance(state, Owned):
         return step
@@ -87,14 +83,12 @@ def loses_without_a_release(rules: PartitionRules, state: PartitionState, event:
 
 
 def releases_twice(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: it is released at the revocation, and again after the drain."""
     step = rules.step(state, event)
     begins_to_drain = isinstance(event, Revoked) and isinstance(state, Owned) and state.phase is not Phase.DRAINING
     return attrs.evolve(step, commands=(*step.commands, Release(TP))) if begins_to_drain else step
 
 
 def releases_what_runs(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: a drain ends with work in progress."""
     step = rules.step(state, event)
     if not isinstance(step.state, Owned) or step.state.phase is not Phase.DRAINING:
         return step
@@ -102,7 +96,6 @@ def releases_what_runs(rules: PartitionRules, state: PartitionState, event: Even
 
 
 def runs_one_more(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: one task above the limit."""
     return attrs.evolve(rules, running_max=rules.running_max + 1).step(state, event)
 
 
@@ -119,26 +112,22 @@ def tells_of_what_runs(rules: PartitionRules, state: PartitionState, event: Even
 
 
 def takes_any_answer(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: it accepts any committed position."""
     if isinstance(event, Committed) and isinstance(state, Owned) and state.committing is not None:
         event = attrs.evolve(event, position=state.committing)
     return rules.step(state, event)
 
 
 def keeps_no_order(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: records start in any order, despite others in work."""
     return attrs.evolve(rules, ordering=Ordering.UNORDERED, failure_policy=FailurePolicy.STOP).step(state, event)
 
 
 def forgets_what_raised(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: it ignores exceptions of user code."""
     if isinstance(event, WorkFailed) and isinstance(state, Owned) and event.generation == state.generation:
         return rules.step(without(state, event.request), SlotFreed(TP))
     return rules.step(state, event)
 
 
 def takes_interrupted_for_failed(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: interrupted counts as failed."""
     match state, event:
         case Owned(_, generation, Phase.DRAINING), WorkFailed(_, at, request) if at == generation:
             failed = {offset for each in state.asked if each.work.request == request for offset in each.work.offsets}
@@ -149,7 +138,6 @@ def takes_interrupted_for_failed(rules: PartitionRules, state: PartitionState, e
 
 
 def takes_parked_for_failed(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: parked counts as failed."""
     match event:
         case WorkReported(partition, generation, RecordsParked(offsets, _, attempt)):
             return rules.step(state, WorkReported(partition, generation, RecordsHandled((), offsets, attempt)))
@@ -158,7 +146,6 @@ def takes_parked_for_failed(rules: PartitionRules, state: PartitionState, event:
 
 
 def takes_parked_for_done(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: an ended handler has handled its record."""
     match event:
         case WorkReported(partition, generation, RecordsParked(offsets, _, attempt)):
             return rules.step(state, WorkReported(partition, generation, RecordsHandled(offsets, (), attempt)))
@@ -167,7 +154,6 @@ def takes_parked_for_done(rules: PartitionRules, state: PartitionState, event: E
 
 
 def does_not_back_off(rules: PartitionRules, state: PartitionState, event: Event) -> PartitionStep:
-    """Planted bug: retries start without a delay."""
     step = rules.step(state, event)
     for timer in step.commands:
         if isinstance(timer, StartRetryTimer):

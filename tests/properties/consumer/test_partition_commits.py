@@ -34,9 +34,6 @@ from tidegate.model.instants import SECOND
 
 
 def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_all() -> None:
-    """Done offsets are written in wide letters, then in ASCII, then not; the position is committed
-    in each case.
-    """
     rules = PartitionRules(2, replay_max=1)
     state = after(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))
     texts: list[str] = []
@@ -53,7 +50,6 @@ def test_metadata_that_is_refused_is_written_in_other_letters_and_then_not_at_al
 
 
 def test_a_commit_that_is_not_answered_is_made_again_with_its_metadata() -> None:
-    """The same position again, with the done offsets, though no more are done."""
     rules = PartitionRules(2, replay_max=1)
     times_up = RetryTimerFired(TP, 1, None)
     happened = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 1), CommitUnknown(TP, 1, 0), times_up)
@@ -77,9 +73,7 @@ def test_commits_without_an_answer_are_ever_further_apart() -> None:
 
 
 def test_a_commit_without_metadata_that_is_refused_for_it_backs_off() -> None:
-    """Law P12: with no metadata to omit. Once it was sent again at once, some hundred times a
-    second.
-    """
+    """Law P12. Once it was sent again at once, some hundred times a second."""
     rules = PartitionRules(2, metadata_max=0)
     begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0))
     refused, again = course(rules, *begun, MetadataRefused(TP, 1, 1), RetryTimerFired(TP, 1, None))[3:]
@@ -109,7 +103,6 @@ def test_a_timer_of_what_is_lost_is_cancelled() -> None:
 
 
 def test_what_the_former_owner_has_reported_is_not_done_again() -> None:
-    """A resumed tracker: all records are fetched, and only undone ones are handled."""
     rules = PartitionRules(9, replay_max=1)
     (commit,) = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1, 2)), succeeded(1, 1))[-1]
     assert isinstance(commit, Commit)
@@ -119,7 +112,7 @@ def test_what_the_former_owner_has_reported_is_not_done_again() -> None:
 
 
 def test_commits_that_have_no_answer_for_long_are_told_to_people() -> None:
-    """The fourth in a row, the eighth, and so on; an answer resets the count."""
+    """The fourth in a row, the eighth, and so on."""
     rules = PartitionRules(2, metadata_max=0)
     unanswered = (CommitUnknown(TP, 1, 1), RetryTimerFired(TP, 1, None))
     begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0))

@@ -103,8 +103,8 @@ def test_no_time_to_drain_releases_whatever_runs() -> None:
 
 
 def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
-    """Law P11: not judged, not dead-lettered, not done. An executor may report an interruption as a
-    failure, and a good record would be dead-lettered.
+    """Law P11: an interrupted executor may report a failure, and a good record would be
+    dead-lettered.
     """
     rules = PartitionRules(2, hooks=True, fanout=FLAT, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     arranged = reported(WindowArranged(0, Tasks(((0,), (1,)))))
@@ -122,9 +122,7 @@ def test_what_fails_once_it_is_revoked_is_left_to_the_next_owner() -> None:
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_what_is_parked_while_it_drains_keeps_nobody_waiting(*, is_told: bool) -> None:
-    """Laws P5 and P15: it is left to the next owner, whether or not its work is reported as ended.
-    The scenario `partition.parks` found a release only at the end of the drain time.
-    """
+    """Laws P5 and P15. The scenario `partition.parks` found a release only after the drain time."""
     rules, orders = PartitionRules(metadata_max=0), TopicPartition("orders", 0)
     state: PartitionState = Unassigned()
     for event in (commands.Assigned(orders, 1, 0), commands.Fetched(orders, 1, (0,)), commands.Revoked(orders)):

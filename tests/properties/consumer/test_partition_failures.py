@@ -47,9 +47,7 @@ from tidegate.model.instants import SECOND
 
 
 def test_what_is_before_a_failure_is_finished_and_committed() -> None:
-    """Law P4: records 0 and 2 run when 1 fails; 1 is committed, 2 is finished and not committed, 3
-    never starts.
-    """
+    """Law P4: 1 fails; 1 is committed, 2 is finished and not committed, 3 never starts."""
     rules = PartitionRules(running_max=3, metadata_max=0)
     commanded = course(
         rules,
@@ -65,9 +63,7 @@ def test_what_is_before_a_failure_is_finished_and_committed() -> None:
 
 
 def test_what_waits_for_its_key_before_a_failure_is_still_taken() -> None:
-    """Law P4: 1 waits for 0 of the same key when 2 fails. It precedes the failure, so it is done
-    and committed.
-    """
+    """Law P4: 1 waits for 0 of the same key when 2 fails."""
     rules = PartitionRules(running_max=2, metadata_max=0, ordering=Ordering.BY_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2, 3), (b"k", b"k", b"l", b"m"))
     commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 2), succeeded(1, 0), succeeded(1, 1))
@@ -77,9 +73,7 @@ def test_what_waits_for_its_key_before_a_failure_is_still_taken() -> None:
 
 
 def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
-    """Law P9: 0 fails and is dead-lettered. 1 of the same key is dead-lettered without running; 2
-    of another runs.
-    """
+    """Law P9: 1 has the key of the failed 0, 2 has another."""
     rules = PartitionRules(2, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.DIVERT_KEY)
     fetched = Fetched(TP, 1, (0, 1, 2), (b"k", b"k", b"l"))
     commanded = course(rules, Assigned(TP, 1, 0), fetched, failed(1, 0), reported(fanout.RecordsDelivered(0, (0,))))
@@ -91,9 +85,7 @@ def test_what_stands_behind_an_answered_failure_is_diverted_in_order() -> None:
 
 @pytest.mark.parametrize("is_hooked", [False, True])
 def test_all_of_a_partition_is_diverted_where_its_order_is_that_of_offsets(is_hooked: bool) -> None:
-    """Law P9. Once a record ran instead: the key check came when it had left the queue and was not
-    in work yet.
-    """
+    """Law P9. Once a record that was neither queued nor in work at the key check ran."""
     rules = PartitionRules(
         2, hooks=is_hooked, metadata_max=0, ordering=Ordering.BY_OFFSET, failure_policy=FailurePolicy.DIVERT_KEY
     )
@@ -122,9 +114,7 @@ def test_the_rest_of_a_key_is_held_back_and_other_keys_go_on() -> None:
 
 
 def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() -> None:
-    """Law P10: 0 and 1 are settled together. 0 fails, so both keys are blocked, and no other work
-    waits.
-    """
+    """Law P10: 0 and 1 are settled together, so both keys are blocked."""
     windows = fanout.Rules(0, 0, task_delivery=False, record_delivery=False)
     rules = PartitionRules(
         2, 2, fanout=windows, metadata_max=0, ordering=Ordering.BY_KEY, failure_policy=FailurePolicy.BLOCK_KEY
@@ -142,9 +132,7 @@ def test_a_failure_holds_up_its_window_where_that_has_a_delivery_of_its_own() ->
 
 
 def test_only_what_was_not_delivered_is_answered_for() -> None:
-    """Law P10: 0 was delivered when the delivery of 1 raised. Once it was dead-lettered, too, as if
-    it had failed.
-    """
+    """Law P10. Once the delivered record was dead-lettered, too."""
     windows = fanout.Rules(0, 0, task_delivery=False, window_delivery=False)
     rules = PartitionRules(2, 2, fanout=windows, metadata_max=0, failure_policy=FailurePolicy.SKIP)
     happened = (
@@ -177,9 +165,7 @@ def test_without_hooks_a_failure_is_tried_again_after_a_while() -> None:
 
 
 def test_what_is_parked_is_handled_again_at_the_same_attempt_after_its_time() -> None:
-    """Law P15: no other work waits for it, it may be parked again, and a failure counts as the
-    first.
-    """
+    """Law P15: a failure counts as the first."""
     rules = PartitionRules(2, fanout=attrs.evolve(FLAT, retries_max=1), metadata_max=0)
     parked = WorkReported(TP, 1, RecordsParked((0,), 7 * SECOND))
     happened = (
@@ -208,9 +194,7 @@ def test_what_waits_for_a_parked_record_waits(ordering: Ordering) -> None:
 
 
 def test_what_is_parked_is_left_to_the_next_owner() -> None:
-    """Laws P11 and P15: a revocation does not wait for it, whenever it was parked, and its timer is
-    cancelled.
-    """
+    """Laws P11 and P15: a revocation cancels its timer."""
     rules = PartitionRules(2, metadata_max=0)
     parked = WorkReported(TP, 1, RecordsParked((0,), SECOND))
     before = course(rules, Assigned(TP, 1, 0), Fetched(TP, 1, (0,)), parked, Revoked(TP))

@@ -59,7 +59,6 @@ WRONG: Final[tuple[object, ...]] = (1.5, "1", None, (), -1, 2**70, True, b"", ob
     ],
 )
 def test_a_processor_is_checked_at_construction(bad: dict[str, object]) -> None:
-    """A key has a rest only in an ordered mode."""
     with pytest.raises(Misuse):
         PartitionRules(**bad)  # type: ignore[arg-type]
 
@@ -85,7 +84,6 @@ GOOD: Final[Mapping[Callable[..., commands.Event], tuple[object, ...]]] = {
 
 
 def test_an_event_with_wrong_parts_is_misuse_or_harmless() -> None:
-    """For any field value of an event, owned or not."""
     rules = PartitionRules(2, ordering=Ordering.BY_OFFSET)
     assert {*get_args(commands.Event)} == GOOD.keys()
     for kind, good in GOOD.items():
@@ -134,7 +132,6 @@ def test_records_without_their_keys_have_no_order() -> None:
 def test_a_state_that_is_drawn_has_an_answer_to_an_event_that_is_drawn(
     at: tuple[PartitionRules, PartitionState], event: commands.Event
 ) -> None:
-    """The strategies draw matching states and events."""
     rules, state = at
     step = rules.step(state, event)
 

@@ -9,9 +9,7 @@ from tests.properties.consumer.partition_plain import check_plain
 
 
 def test_whatever_comes_in_whatever_order_the_laws_hold() -> None:
-    """Laws P1 to P7 of the plain mode, and agreement with a simple observer of commands and
-    events.
-    """
+    """Laws P1 to P7 of the plain mode, and agreement with a simple observer."""
     check_plain(right, ALL, settings(max_examples=100))
 
 

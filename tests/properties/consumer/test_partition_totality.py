@@ -24,7 +24,6 @@ OFFSETS: Final = ((), (0,), (1, 0), (0, 0, 2), (1,), (2, 1))
 
 
 def events(generation: int) -> list[commands.Event]:
-    """At least one of each kind, of records 0 to 2."""
     named: list[commands.Event] = [commands.DrainTimerFired(TP, generation, stage) for stage in Stage]
     named.append(commands.RetryTimerFired(TP, generation, None))
     named += [commands.Assigned(TP, generation, committed) for committed in range(2)]
@@ -38,13 +37,12 @@ UNNAMED: Final[list[commands.Event]] = [commands.Revoked(TP), commands.Lost(TP),
 
 
 def failures(state: partition.PartitionState) -> int:
-    """The number of failed commits in a row, which is unbounded."""
     return state.commits.failures if isinstance(state, partition.Owned) else 0
 
 
 @cache
 def reachable() -> dict[partition.PartitionState, dict[commands.Event, partition.PartitionStep]]:
-    """All reachable states, with few failed commits in a row, and the step of each event."""
+    """The failed commits in a row are few."""
     found: dict[partition.PartitionState, dict[commands.Event, partition.PartitionStep]] = {}
     left: deque[partition.PartitionState] = deque([partition.Unassigned()])
     while left:
@@ -56,7 +54,7 @@ def reachable() -> dict[partition.PartitionState, dict[commands.Event, partition
 
 
 def test_every_state_has_an_answer_to_every_event() -> None:
-    """Totality: events of the last, this and the next generation, in every phase and stage."""
+    """Totality."""
     owned = [state for state in reachable() if isinstance(state, partition.Owned)]
 
     assert {state.phase for state in owned} == set(partition.Phase)
@@ -72,7 +70,6 @@ def test_an_older_generation_changes_nothing() -> None:
 
 
 def changed_by_another(machine: Machine) -> list[tuple[partition.PartitionState, commands.Event]]:
-    """The (state, event) pairs where an event of another partition changes the state."""
     step = machine(FEW)
     foreign = [attrs.evolve(event, partition=OTHER) for event in (*UNNAMED, *events(1), *events(2))]
     owned = [state for state in reachable() if isinstance(state, partition.Owned)]
@@ -126,7 +123,6 @@ def test_what_is_not_owned_is_not_worked_on() -> None:
 
 
 def test_nothing_is_left_to_do_after_a_step() -> None:
-    """The step before has started everything: the same room again makes no difference."""
     assert all(answers[commands.SlotFreed(TP)] == Step(state) for state, answers in reachable().items())
 
 
@@ -140,9 +136,7 @@ def test_no_commit_is_asked_for_beyond_what_is_open() -> None:
 
 
 def test_every_state_keeps_its_bounds() -> None:
-    """Laws P4, P5 and P6, in every state: bounded running work, no fetch and no queue unless
-    flowing.
-    """
+    """Laws P4, P5 and P6."""
     for state in reachable():
         if isinstance(state, partition.Owned):
             assert state.running == len(state.asked) <= FEW.running_max

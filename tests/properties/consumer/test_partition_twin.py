@@ -1,9 +1,8 @@
-"""Agreement with the partition's twin, an older form without stages: both start, commit and release
-the same.
+"""Agreement with the twin, the partition as it was before its stages.
 
-The twin (`twin`) has only windows, so a handled record is a window's only task. Of a batch, it
-receives the events one by one, and its executors are assigned after the last. Batches come only
-while a commit is in flight; otherwise the twin would commit in between.
+The twin has only windows, so a handled record is a window's only task. It receives the events of a
+batch one by one, and its executors are assigned after the last. Batches come only while a commit is
+in flight; otherwise the twin would commit in between.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ Deed = tuple[Hashable, ...]
 
 
 def twin_rules(rules: PartitionRules, room: int) -> twin.PartitionRules:
-    """The same rules; a handled record is a window."""
     names = {field.name for field in attrs.fields(twin.PartitionRules)} - {"parts"}
     given_to = {name: getattr(rules, name) for name in names}
     given_to |= {
@@ -49,8 +47,6 @@ def twin_rules(rules: PartitionRules, room: int) -> twin.PartitionRules:
 
 @attrs.define
 class Both:
-    """One partition in two machines, with the requests of both in their own terms."""
-
     rules: PartitionRules
     log: tuple[tuple[int, bytes | None], ...]
     room: int = ROOM
@@ -61,12 +57,10 @@ class Both:
     text: str = ""
     asked: list[Deed] = attrs.field(factory=list)
     window_of: dict[int, int] = attrs.field(factory=dict)
-    """The twin's window of each handled record."""
 
     # --- what happens
 
     def happens(self, event: new.Event, olds: Sequence[old.Event]) -> None:
-        """The machine receives the event, the twin the equivalent ones."""
         done = attrs.evolve(self.rules, running_max=self.room).step(self.state, event)
         rules = twin_rules(self.rules, self.room)
         commanded: list[old.Command] = []
@@ -232,7 +226,6 @@ class Both:
                 raise AssertionError(deed)
 
     def handled(self, offset: int, attempt: int, how: int) -> None:
-        """Handlers end: one, or with a commit in flight, several."""
         is_batch = isinstance(self.state, Owned) and self.state.committing is not None
         same = [deed for deed in self.asked if deed[0] == "handle" and deed[2] == attempt]
         ended = same[: 1 + how % 4] if is_batch else [("handle", offset, attempt)]
@@ -271,7 +264,6 @@ class Both:
             self.happens(kind(TP, generation, position), [getattr(old, kind.__name__)(TP, generation, position)])
 
     def worked(self, request: fanout.UserRequest, how: int, rest: Sequence[int]) -> None:
-        """User code answers a request of a window well or badly, or raises."""
         if how % 6 == 0:
             self.happens(new.WorkFailed(TP, self.generation, request), [old.WorkFailed(TP, self.generation, request)])
             return
@@ -314,7 +306,6 @@ SCRIPTS: Final = st.binary(min_size=10 * MOVE_BYTES, max_size=60 * MOVE_BYTES)
 
 
 def plain(rules: PartitionRules, retries: int) -> PartitionRules:
-    """No hooks, no sinks."""
     flags = {"task_delivery": False, "record_delivery": False, "window_delivery": False}
     return attrs.evolve(rules, hooks=False, fanout=attrs.evolve(rules.fanout, retries_max=retries, **flags))
 

@@ -1,6 +1,5 @@
-"""Transactions of a position and the handlers' answers: their content, order and failures.
-
-The scenarios `transactions` explore the laws under faults, with a specimen for each.
+"""Transactions of a position and the handlers' answers; the scenarios `transactions` explore the
+laws.
 """
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ LOST: Final = Ambiguous("no reply")
 def ran(
     program: Program[object], replies: Mapping[type[Effect[object]], list[object]]
 ) -> tuple[list[Effect[object]], object]:
-    """A program's requests and its outcome; each kind of effect gets its replies in order, the last
-    one for ever.
-    """
+    """Each kind of effect gets its replies in order, the last one for ever."""
     asked: list[Effect[object]] = []
     left = {kind: [*given] for kind, given in replies.items()}
     reply: object = None
@@ -125,7 +122,6 @@ def test_a_transaction_that_fails_is_ended_by_a_fence_and_the_position_tells_wha
 
 
 def test_whoever_does_not_answer_is_asked_again() -> None:
-    """With a delay; until then the commit is under way."""
     replies: dict[type[Effect[object]], list[object]] = {
         CommitTransaction: [LOST], Fence: [LOST, 2, 3], ReadPosition: [LOST, (5, "text")],
     }  # fmt: skip
@@ -136,7 +132,6 @@ def test_whoever_does_not_answer_is_asked_again() -> None:
 
 
 def test_who_is_no_member_any_more_does_not_fence() -> None:
-    """The driver reports the end of the assignment."""
     asked, found = ran(commit_together(COMMIT, (3,), BEFORE), {SendPosition: [LOST], Fence: [FENCED]})
 
     assert kinds(asked) == [*STEPS[:3], Fence]
@@ -144,7 +139,6 @@ def test_who_is_no_member_any_more_does_not_fence() -> None:
 
 
 def test_metadata_that_is_too_large_is_said_to_be() -> None:
-    """The partition then commits with less; any other failure counts as no answer."""
     _, found = ran(
         commit_together(COMMIT, (), BEFORE), {SendPosition: [METADATA_REFUSED], Fence: [2], ReadPosition: [(2, "")]}
     )
@@ -158,9 +152,7 @@ def test_metadata_that_is_too_large_is_said_to_be() -> None:
 
 @given(st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)), st.integers(0, 12))
 def test_the_answers_of_what_a_commit_covers_are_due(done: set[int], answered: set[int], limit: int) -> None:
-    """Laws EO2 and EO4: due answers are covered, below the position or in the metadata that
-    fits.
-    """
+    """Laws EO2 and EO4: covered is below the position, or in the metadata that fits."""
     tracker = completed(delivered(OffsetTracker(0), range(41)), sorted(done))
     text = encoded(surveyed(tracker), limit=limit)
     commit = Commit(PARTITION, 1, low_watermark(tracker), text.text)

@@ -372,7 +372,6 @@ EVENTS = st.one_of(
 def test_a_tracker_and_its_twin_of_sets_say_the_same(
     floor: int, known: frozenset[int], events: list[tuple[str, tuple[int, ...] | int | None]]
 ) -> None:
-    """Agreement with a simple twin over whole histories, of empty and restored partitions."""
     known = frozenset(offset for offset in known if offset >= floor)
     tracker, twin = restored(floor, [(offset, offset + 1) for offset in sorted(known)]), Twin(floor, done=known)
     for event, argument in events:
@@ -403,9 +402,6 @@ def happened(
     size=st.sampled_from((10, 50)),
 )
 def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, stride: int, size: int) -> None:
-    """Agreement with a simple twin on a window that comes and completes in disorder, with
-    acknowledgements.
-    """
     offsets = [first + gap * at + at * at % gap for at in range(150)]
     disorder = [offsets[at * stride % 150] for at in range(150)]
     tracker, twin = OffsetTracker(0), Twin(0).delivered(offsets)
@@ -432,9 +428,7 @@ def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, 
 
 @pytest.mark.parametrize("floor", [0, 5, 6, PAGE, PAGE + 1])
 def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
-    """Totality: each of three offsets, of two pages, absent, restored, open or done, meets every
-    event there is for them.
-    """
+    """Totality."""
     stock = (5, PAGE - 1, PAGE)
     batches = [
         tuple(at for at, there in zip(stock, picks, strict=True) if there) for picks in product((0, 1), repeat=3)
@@ -481,7 +475,6 @@ def test_what_changes_nothing_answers_the_very_same_tracker(case: Case) -> None:
 @settings(max_examples=50)
 @given(trackers())
 def test_runs_are_those_of_the_done_offsets(tracker: OffsetTracker) -> None:
-    """The runs are in order, disjoint, and hold exactly the done offsets."""
     runs = tuple(watermark.done_runs(tracker))
 
     assert done_offsets(tracker) == tuple(offset for run in runs for offset in range(*run))
@@ -492,16 +485,12 @@ def test_runs_are_those_of_the_done_offsets(tracker: OffsetTracker) -> None:
     "runs", [((0, 1),), ((0, 3 * PAGE),), ((5, PAGE), (PAGE + 1, PAGE + 2)), ((PAGE - 1, PAGE + 1),)]
 )
 def test_a_run_goes_on_over_the_edges_of_pages(runs: tuple[Run, ...]) -> None:
-    """The result does not depend on the page at which a run begins or ends."""
     assert tuple(watermark.done_runs(restored(0, runs))) == runs
 
 
 @settings(max_examples=50)
 @given(trackers(), SPOTS)
 def test_an_heir_knows_what_is_done_from_the_low_watermark_on(tracker: OffsetTracker, stop: int) -> None:
-    """It begins at the low watermark, has seen nothing, and knows the done offsets below the end of
-    the metadata.
-    """
     position = watermark.low_watermark(tracker)
     done = [offset for offset in done_offsets(tracker) if offset >= position]
 
@@ -514,7 +503,6 @@ def test_an_heir_knows_what_is_done_from_the_low_watermark_on(tracker: OffsetTra
 @settings(max_examples=50)
 @given(trackers())
 def test_the_low_watermark_is_the_committable_position_or_the_floor(tracker: OffsetTracker) -> None:
-    """Everything tracked below it is done."""
     position = watermark.low_watermark(tracker)
 
     assert position == (watermark.committable(tracker) or tracker.floor)
@@ -525,9 +513,7 @@ def test_the_low_watermark_is_the_committable_position_or_the_floor(tracker: Off
 
 
 def test_what_was_restored_counts_when_it_is_seen() -> None:
-    """The metadata named 12, 13 and 15 beyond 10: a commit needs everything before them known and
-    done.
-    """
+    """The metadata named 12, 13 and 15 beyond 10."""
     tracker = restored(10, [(12, 14), (15, 16)])
     seen = watermark.delivered(tracker, (10, 11, 12))
 
@@ -544,9 +530,7 @@ def test_what_was_restored_counts_when_it_is_seen() -> None:
 
 
 def test_what_was_restored_and_no_longer_exists_holds_nothing_up() -> None:
-    """The metadata named 12, since removed by compaction: 11 and 14 are delivered next to each
-    other.
-    """
+    """The metadata named 12, since removed by compaction."""
     tracker = watermark.delivered(restored(10, [(12, 13)]), (10, 11, 14))
 
     assert watermark.committable(watermark.completed(tracker, (10, 11))) == 13
@@ -577,21 +561,19 @@ def test_the_committable_position_is_that_of_the_described_tracker(
 
 
 def test_an_offset_delivered_twice_is_tracked_once() -> None:
-    """Drakkar's offset tracker: 100 twice is one entry."""
+    """Drakkar's offset tracker."""
     assert tracked(100) == tracked(100, 100) == watermark.delivered(tracked(100), (100,))
 
 
 def test_acknowledging_forgets_what_is_below_only() -> None:
-    """Drakkar's offset tracker: of 100 to 103 with 100 and 101 done, 102 and 103 remain, and 102
-    was committed.
-    """
+    """Drakkar's offset tracker."""
     tracker = watermark.acknowledged(tracked(100, 101, 102, 103, completed=(100, 101)), 102)
 
     assert laws.contents(tracker) == (102, 104, (102, 103), ())
 
 
 def test_two_cycles_leave_nothing_but_the_floor() -> None:
-    """Drakkar's offset tracker: 0 to 2, then 3 to 5, acknowledged as 3 and 6."""
+    """Drakkar's offset tracker."""
     tracker = watermark.acknowledged(tracked(0, 1, 2, completed=(0, 1, 2)), 3)
     tracker = watermark.completed(watermark.delivered(tracker, (3, 4, 5)), (3, 4, 5))
 
@@ -599,25 +581,21 @@ def test_two_cycles_leave_nothing_but_the_floor() -> None:
 
 
 def test_a_new_tracker_on_the_old_floor_is_clear() -> None:
-    """Drakkar's offset tracker: cleared with one completed and two pending, nothing is pending nor
-    committable.
-    """
+    """Drakkar's offset tracker."""
     tracker = OffsetTracker(tracked(7, 8, 9, completed=(7,)).floor)
 
     assert (watermark.committable(tracker), watermark.pending(tracker)) == (None, 0)
 
 
 def test_what_comes_again_below_the_floor_is_not_committed_again() -> None:
-    """Where we differ: Drakkar's tracker commits 4 when 3 comes again after 10 was committed."""
+    """Drakkar's tracker commits 4 when 3 comes again after 10 was committed."""
     tracker = watermark.acknowledged(tracked(*range(10), completed=range(10)), 10)
 
     assert tracker is watermark.completed(watermark.delivered(tracker, (3,)), (3,))
 
 
 def test_a_lower_offset_that_comes_late_holds_the_commit_back() -> None:
-    """Where we differ: with 100 done and 50 delivered after it, neither 101 nor its acknowledgement
-    passes 50.
-    """
+    """Drakkar differs."""
     late = watermark.delivered(tracked(100, completed=(100,)), (50,))
 
     assert watermark.committable(late) is None
@@ -638,7 +616,6 @@ def test_a_tracker_is_one_line_that_a_person_can_read() -> None:
 @pytest.mark.parametrize("act", [watermark.delivered, watermark.completed, watermark.undelivered])
 @pytest.mark.parametrize("bad", [-1, 2**63, True, False, 1.0, "1", None, (1,)])
 def test_what_is_not_an_offset_is_refused(act: Callable[[OffsetTracker, Iterable[int]], object], bad: int) -> None:
-    """From 0 to 2**63 - 1, alone and in a batch."""
     for batch in ((bad,), (1, bad, 2), [3, bad]):
         with pytest.raises(Misuse, match="is not an offset"):
             act(OffsetTracker(0), batch)
@@ -646,7 +623,6 @@ def test_what_is_not_an_offset_is_refused(act: Callable[[OffsetTracker, Iterable
 
 @pytest.mark.parametrize("bad", [-1, -1001, 2**63 + 1, True, 1.0, "1", None])
 def test_what_is_not_a_position_is_refused(bad: int) -> None:
-    """From 0 to 2**63, one past the highest offset."""
     with pytest.raises(Misuse, match="is not an offset"):
         watermark.acknowledged(OffsetTracker(0), bad)
     with pytest.raises(Misuse, match="is not a position"):
@@ -671,15 +647,12 @@ def test_what_is_not_a_position_is_refused(bad: int) -> None:
     ],
 )
 def test_what_is_not_a_word_of_a_former_owner_is_refused(bad: Iterable[Run]) -> None:
-    """Runs are non-empty pairs of ints, in order, from the position on."""
     with pytest.raises(Misuse, match=r"is no|must be"):
         restored(2, bad)
 
 
 def test_a_tracker_is_restored_with_a_bounded_number_of_offsets() -> None:
-    """Metadata with two thousand million done offsets is refused before memory is allocated for
-    it.
-    """
+    """It allocates no memory for a huge claim."""
     with pytest.raises(Misuse, match="too much is known to be done"):
         restored(0, [(1, 2), (5, KNOWN_DONE_MAX + 5)])
     with pytest.raises(Misuse, match="is not an offset"):
@@ -705,7 +678,6 @@ def test_what_is_not_a_tracker_is_refused(bad: OffsetTracker) -> None:
 
 @pytest.mark.parametrize("bad", [5, None, "12"])
 def test_what_is_not_a_batch_is_refused(bad: Iterable[int]) -> None:
-    """Any iterable of ints is a batch, even an empty or single-use one."""
     with pytest.raises(Misuse, match=r"is no|must be"):
         watermark.delivered(OffsetTracker(0), bad)
 

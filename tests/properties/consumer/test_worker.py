@@ -52,8 +52,6 @@ RIGHT = WorkerRules(
 
 @attrs.define
 class Life:
-    """A worker and its commands, with its clock."""
-
     rules: WorkerRules = RIGHT
     worker: WorkerState = attrs.field(factory=WorkerState)
     now: Duration = 0
@@ -92,7 +90,6 @@ class Life:
         return self.worker.phase is phase
 
     def waits(self) -> bool:
-        """Time passes until the next timer; False if there is none."""
         due = {
             command: at + command.duration
             for command, at in self.in_flight.items()
@@ -106,7 +103,6 @@ class Life:
         return True
 
     def works(self, records: int = 2) -> None:
-        """Both partitions are assigned, with records of each in work."""
         for partition in PARTITIONS:
             self.receives(Assigned(partition, 1, 0))
             self.is_answered(one(self, Fetch, partition), tuple(range(records)))
@@ -117,7 +113,6 @@ def one(life: Life, kind: type[Fetch | Work | Commit], partition: TopicPartition
 
 
 def events() -> st.SearchStrategy[ShutdownEvent]:
-    """Events of a worker that was not asked to stop."""
     partitions = st.sampled_from(PARTITIONS)
     return st.one_of(
         st.builds(Assigned, partitions, st.integers(1, 3), st.integers(0, 3)),
@@ -191,7 +186,7 @@ def test_what_was_finished_is_committed_before_it_leaves() -> None:
 
 
 def test_whoever_is_asked_again_waits_for_nothing() -> None:
-    """The second request abandons running work, the third the leaving; a fourth changes nothing."""
+    """The third request abandons the leaving; a fourth changes nothing."""
     life = Life()
     life.works()
     life.receives(StopRequested())
@@ -204,7 +199,6 @@ def test_whoever_is_asked_again_waits_for_nothing() -> None:
 
 
 def test_what_is_known_of_records_shortens_the_drain() -> None:
-    """It does not wait for work that takes longer than the remaining time."""
     life = Life()
     life.works(1)
     known = InFlight(0, expected=60 * SECOND, stoppable=False)
@@ -213,7 +207,6 @@ def test_what_is_known_of_records_shortens_the_drain() -> None:
 
 
 def test_while_it_works_it_is_its_consumer() -> None:
-    """The same states and commands; it never leaves by itself."""
     life, consumer = Life(), WorkerState().consumer
     for event in (Assigned(PARTITIONS[0], 1, 0), Fetched(PARTITIONS[0], 1, (0, 1)), Revoked(PARTITIONS[0])):
         done = RIGHT.consumer.step(consumer, event)
@@ -232,7 +225,6 @@ def test_while_it_works_it_is_its_consumer() -> None:
 
 
 def test_a_refused_commit_ends_the_drain() -> None:
-    """The group has moved on, so no work needs to end."""
     life = Life()
     life.receives(Assigned(PARTITIONS[0], 1, 0))
     life.is_answered(one(life, Fetch), (0,))

@@ -12,8 +12,6 @@ from tidegate.consumer.watermark import OffsetTracker, done_offsets, open_offset
 
 @attrs.frozen
 class Case:
-    """A tracker and its next event."""
-
     tracker: OffsetTracker
     offsets: tuple[int, ...]
     position: int

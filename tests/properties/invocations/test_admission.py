@@ -82,9 +82,7 @@ IDS = ("x", "y", "z")
 
 @attrs.define
 class World:
-    """The records of one invocation set and their slot document: each method is one atomic
-    operation.
-    """
+    """Each method is one atomic operation."""
 
     at_most: int = 1
     purpose: Purpose = Purpose.RUNNING
@@ -177,9 +175,7 @@ def give_back(world: World, place: Place) -> Program:
 
 
 def recover(world: World, invocation: str) -> None:
-    """Its owner counts as dead, and statuses on the way move on; slot requests do not depend on
-    recovery.
-    """
+    """Its owner counts as dead."""
     record = world.records.get(invocation)
     way_on = {
         "pending": "pending_recovery",
@@ -195,8 +191,6 @@ def recover(world: World, invocation: str) -> None:
 
 @attrs.frozen
 class Begins:
-    """A runner begins with an invocation and drops its earlier work."""
-
     who: int
     key: int
 
@@ -232,28 +226,22 @@ OFTEN = (
     *[Recovers(key) for key in THREE] * 6,
 )
 schedules = st.binary(min_size=10, max_size=80).map(lambda drawn: [OFTEN[byte % len(OFTEN)] for byte in drawn])
-"""One byte per event: drawn one by one, events cost a hundred times as much, and the rarer kinds
-hardly occur.
-"""
+"""Drawn one by one, events cost a hundred times as much, and rare kinds hardly occur."""
 
 
 def told(text: str) -> list[Event]:
-    """A schedule by hand: `12` is a step of 1 where the world chooses 2, `b12` that 1 begins with
-    2, `r2` that 2 is recovered.
+    """`12`: 1 takes a step with the world's choice 2. `b12`: 1 begins with 2. `r2`: 2 is
+    recovered.
     """
     kinds = {"b": Begins, "r": Recovers}
     return [kinds.get(each[0], Steps)(*map(int, each.lstrip("br"))) for each in text.split()]
 
 
 COMES_BACK = told("01 00 00 00 00 r1 b00 00 00 00 b21 r1 20 20 00 00 20")
-"""A slot request is sent, the slot is lost, and the request arrives late. Random schedules do this
-once in some thousands where an old slot will do.
-"""
+"""A slot request arrives after its slot was lost: one random schedule in some thousands."""
 
 OVERTAKEN = told("b00 00 b10" + 13 * " 10" + " b10 10 10 10 00 00 b21 21 21 21 21 21 10")
-"""A reader holds an old record while another runner runs the invocation, gives it back and takes
-the next slot. The old record must not displace that slot.
-"""
+"""A late write of an old record must not displace the next slot of the same invocation."""
 
 
 @attrs.define
@@ -660,7 +648,7 @@ def test_calls_of_one_key_wait_for_each_other_and_others_do_not() -> None:
 
 
 def test_an_id_says_what_it_is_for_and_hides_the_arguments() -> None:
-    """Arguments may be secret: neither the id nor the text of a call shows them."""
+    """Arguments may be secret."""
     secret = call(password="hunter2")  # noqa: S106  not a real secret
     registration, running = (reservation_id(each, Rule(Control.ARGUMENTS), secret) for each in Purpose)
 
@@ -686,9 +674,7 @@ def test_the_order_of_arguments_does_not_matter() -> None:
 
 
 def test_a_call_that_is_registered_already_is_answered_by_that() -> None:
-    """ARGUMENTS: enqueueing (a, b) twice gives one invocation; another call has another document
-    (pynenc, case 46).
-    """
+    """ARGUMENTS (pynenc, case 46)."""
     taken = decide_registration(Reservation(), "x", call(a="1"), {})
 
     assert isinstance(taken, Admitted)
@@ -702,9 +688,7 @@ def test_a_call_that_is_registered_already_is_answered_by_that() -> None:
 
 
 def test_a_call_with_other_arguments_learns_which_or_is_an_error() -> None:
-    """TASK: with the flag, the answer has the id and the difference (pynenc, case 47); without it,
-    the answer is as for equal arguments.
-    """
+    """TASK, with and without the flag (pynenc, case 47)."""
     taken, found = Reservation((Place("x", 0),)), {"x": Found(call(a="1", b="2"), FIRST)}
     other = call(a="3", c="4")
 
@@ -715,9 +699,7 @@ def test_a_call_with_other_arguments_learns_which_or_is_an_error() -> None:
 
 @pytest.mark.parametrize("status", [each.status for each in INVOCATION.definitions])
 def test_what_waits_to_run_answers_and_what_runs_keeps_its_place(status: str) -> None:
-    """An invocation that waits to run, even for a retry, answers the call: once, two of a kind
-    waited and both ran. A finished one does not.
-    """
+    """Also a retry: once, two of a kind waited and both ran."""
     record = StatusRecord(status, "r1" if status in {"pending", "running", "paused"} else None, 2)
     answer = decide_registration(Reservation((Place("x", 0),)), "y", SAME, {"x": Found(SAME, record)})
 
@@ -736,7 +718,6 @@ def test_one_that_ran_beside_another_and_waits_again_answers_once_that_has_ended
 
 
 def test_of_many_that_run_the_last_ones_keep_their_places() -> None:
-    """Enqueueing reads the records of all slot holders."""
     taken = Reservation(tuple(Place(f"i{number}", 0) for number in range(KEPT_MAX + 3)))
     found = {each.invocation: Found(SAME, StatusRecord("running", "r1", 4)) for each in taken.places}
     answer = decide_registration(taken, "z", SAME, found)
@@ -762,9 +743,7 @@ def test_of_five_in_the_queue_one_succeeds_and_four_end_refused() -> None:
 
 
 def test_of_two_that_look_at_once_one_is_admitted() -> None:
-    """Pynenc admits both, at pick-up and at start: each checks before the other has set its
-    status.
-    """
+    """Pynenc admits both: each checks before the other has set its status."""
     world = World(records={"x": FIRST, "y": FIRST})
     crowd = Crowd(lambda key: pick_up_and_run(world, IDS[key]))
     crowd.begins(0, 0)
@@ -816,7 +795,6 @@ def test_each_refused_status_has_a_way_on(status: str, reroute: bool, target: st
     ],
 )
 def test_a_place_is_held_as_long_as_its_holder_may_run(record: StatusRecord | None, held: bool) -> None:
-    """A record older than the slot proves nothing; a missing record was deleted."""
     assert is_held(Purpose.RUNNING, Place("x", 3), record) is held
 
 
@@ -923,7 +901,7 @@ def test_each_answer_is_one_line() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: str) -> None:
-    """At construction. The complaint shows no value of an argument."""
+    """The complaint shows no value of an argument."""
     with pytest.raises(Misuse, match=complaint):
         _ = wrong()
 

@@ -86,7 +86,6 @@ Turn: TypeAlias = tuple[Effect[object], object]
 
 
 def outcome(program: Coroutine[Effect[object], object, T], *turns: Turn) -> T:
-    """The outcome of a program that sends exactly these requests in this order."""
     asked: list[Effect[object]] = []
     answer: object = None
     try:
@@ -121,9 +120,7 @@ YOUNG: Final = age("other", SECOND)
 
 
 def test_a_free_lock_is_taken_written_under_and_cleared() -> None:
-    """Steps 1, 2, 5 and 6: push, read back, be first; read, decide, write by id alone; clear the
-    whole array.
-    """
+    """Steps 1, 2, 5 and 6."""
     assert outcome(lock().run(), *tries(0, mine()), *WRITES) == Written("success", None)
 
 
@@ -133,7 +130,7 @@ def test_being_first_is_enough() -> None:
 
 
 def test_a_lock_that_another_holds_is_waited_for() -> None:
-    """Steps 3 and 4: pull the own claim, wait 50 ms, and try again under a new claim."""
+    """Steps 3 and 4."""
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
     turns = [*loses(0, YOUNG, mine()), waits(50), *tries(1, mine(1)), *second]
 
@@ -142,7 +139,7 @@ def test_a_lock_that_another_holds_is_waited_for() -> None:
 
 @pytest.mark.parametrize("first", ["other", "other:", "other:soon", "other:1.5e9", "::"])
 def test_a_claim_without_a_time_is_told_and_cleared(first: str) -> None:
-    """Step 3. The runtime logs it as an error; an old claim is not one."""
+    """Step 3. The runtime logs it as an error."""
     bad = [*tries(0, first, mine()), (pulled(mine()), 1), (Note(UNREADABLE, first), None), (Now(), NOW)]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
 
@@ -150,9 +147,7 @@ def test_a_claim_without_a_time_is_told_and_cleared(first: str) -> None:
 
 
 def test_a_claim_that_was_cleared_meanwhile_is_pulled_and_nothing_is_judged() -> None:
-    """Step 3. Another runner cleared the array between push and read: no first claim could be
-    stale.
-    """
+    """Step 3."""
     turns = [*tries(0), (pulled(mine()), 0), waits(50), *tries(1, mine(1))]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
 
@@ -168,7 +163,7 @@ def test_a_record_without_the_array_has_no_claims(bare: bool) -> None:
 
 
 def test_a_stale_claim_is_cleared_with_all_others() -> None:
-    """Step 3. Older than 5 s by its own clock."""
+    """Step 3."""
     turns = [*loses(0, age("other", 5 * SECOND + 1), mine()), (CLEARED, 1), waits(50), *tries(1, mine(1))]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
 
@@ -177,16 +172,14 @@ def test_a_stale_claim_is_cleared_with_all_others() -> None:
 
 @pytest.mark.parametrize("old", [5 * SECOND, 5 * SECOND - 1, 0, -SECOND])
 def test_a_claim_is_stale_strictly_beyond_5_seconds(old: Duration) -> None:
-    """Step 3. Neither exactly 5 s nor a clock that is ahead makes a claim stale."""
+    """Step 3."""
     turns = [*loses(0, age("other", old), mine()), (FOUND, record())]
 
     assert outcome(lock(attempts=1).run(), *turns) == RaceCondition(1, "running")
 
 
 def test_the_age_of_a_claim_is_judged_after_it_was_read() -> None:
-    """Step 3. The program reads the clock again: a claim that was fresh at the push may be stale
-    now.
-    """
+    """Step 3. A claim that was fresh at the push may be stale now."""
     later = NOW + 1
     first = age("other", 5 * SECOND)
     turns = [*tries(0, first, mine()), (pulled(mine()), 1), (Now(), later), (CLEARED, 1), (FOUND, record())]
@@ -195,7 +188,7 @@ def test_the_age_of_a_claim_is_judged_after_it_was_read() -> None:
 
 
 def test_after_four_attempts_it_gives_up() -> None:
-    """Step 4. It waits 50, 100 and 200 ms between attempts, then reads the record once more."""
+    """Step 4."""
     turns: list[Turn] = []
     for attempt, wait in enumerate((50, 100, 200)):
         turns += [*loses(attempt, YOUNG, mine(attempt)), waits(wait)]
@@ -237,7 +230,7 @@ def test_a_record_that_disappears_under_the_lock_is_released_all_the_same() -> N
     ],
 )
 def test_a_denial_writes_nothing_and_releases(target: str, runner: str, reason: object) -> None:
-    """Step 5 decides by the rules of `tidegate.invocations.status`, step 6 clears."""
+    """Step 5."""
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, record(mine())), (LEAVES, None), (CLEARED, 1)]
 
     assert outcome(lock(target, runner).run(), *turns) == reason
@@ -259,7 +252,6 @@ AGAIN: Final = (NotApplied("no"), LOST_REPLY, NotDurable("no"))
 
 @pytest.mark.parametrize("failure", AGAIN[:2])
 def test_a_push_without_an_answer_is_sent_again(failure: Failure) -> None:
-    """The same claim, whether or not the first push arrived, up to the number of attempts."""
     turns = [(Now(), NOW), (pushed(mine()), failure), waits(50), (pushed(mine()), 1), (FOUND, record(mine(), mine()))]
     assert outcome(lock().run(), *turns, *WRITES) == Written("success", None)
 
@@ -268,7 +260,6 @@ def test_a_push_without_an_answer_is_sent_again(failure: Failure) -> None:
 
 
 def test_a_push_that_is_done_and_may_not_stay_is_not_sent_again() -> None:
-    """A read with majority concern shows whether the claim is there."""
     turns = [(Now(), NOW), (pushed(mine()), NotDurable("no")), (FOUND, record(mine()))]
 
     assert outcome(lock().run(), *turns, *WRITES) == Written("success", None)
@@ -292,7 +283,7 @@ def test_a_read_and_a_pull_without_an_answer_are_asked_for_again(at: int, failur
 
 @pytest.mark.parametrize("failure", AGAIN)
 def test_the_clearing_of_a_stale_claim_is_sent_again_only_where_it_was_not_done(failure: Failure) -> None:
-    """A repeated clearing could remove a newer claim; the next attempt sees the result."""
+    """A repeated clearing could remove a newer claim."""
     again = [waits(50), (CLEARED, 1)] if isinstance(failure, NotApplied) else []
     turns = [*loses(0, age("other", 6 * SECOND), mine()), (CLEARED, failure), *again, waits(50), *tries(1, mine(1))]
     second = [(ENTERS, None), (FOUND, record(mine(1))), *WRITES[2:]]
@@ -301,7 +292,7 @@ def test_the_clearing_of_a_stale_claim_is_sent_again_only_where_it_was_not_done(
 
 
 def test_who_was_ended_while_it_took_the_lock_pulls_what_it_has_pushed() -> None:
-    """Each of its own claims once. Without a reply, the claim is left to the stale threshold."""
+    """Without a reply, the claim is left to the stale threshold."""
     there = record(YOUNG, mine(), mine(), "me-like:1", mine(1))
     pulls = [
         (update_one(RECORDS, AllOf((ME, Contains(TRANSITION_LOCK, each))), Pull(TRANSITION_LOCK, each)), 1)
@@ -347,9 +338,7 @@ def test_the_lock_is_released_also_after_a_failure_which_is_raised_again(at: str
 
 @pytest.mark.parametrize("failure", [each for each in FAILURES if not isinstance(each, NotApplied)])
 def test_a_release_that_fails_is_not_tried_again(failure: Failure) -> None:
-    """The caller gets its failure, and the claim is left to the stale threshold. Only a clearing
-    that was not applied is sent again.
-    """
+    """The claim is left to the stale threshold."""
     turns = [*tries(0, mine()), (ENTERS, None), (FOUND, record(mine())), (SUCCEEDS, 1), (LEAVES, None)]
     again = [(CLEARED, NotApplied("no")), waits(50), (CLEARED, 1)]
     assert outcome(lock().run(), *turns, *again) == Written("success", None)
@@ -362,7 +351,7 @@ def test_a_release_that_fails_is_not_tried_again(failure: Failure) -> None:
 
 @pytest.mark.parametrize("bad", [record().without(STATUS), record(status=""), record(runner="")])
 def test_the_lock_is_released_also_where_the_record_is_none(bad: Document) -> None:
-    """Step 6, for a record of another client that cannot be decided on."""
+    """Step 6."""
     turns: list[Turn] = [*tries(0, mine()), (ENTERS, None), (FOUND, bad), (LEAVES, None), (CLEARED, 1)]
 
     with pytest.raises((KeyError, Misuse)):
@@ -379,7 +368,7 @@ MOMENTS: Final = st.integers(0, 4_000_000_000 * SECOND)
 @example("me", 0)
 @example("a:1:2", 1_700_000_000 * SECOND + 1)
 def test_the_time_of_a_claim_is_read_as_it_was_written(claim_id: str, at: int) -> None:
-    """The inverse, to the microsecond, for any id, also with colons."""
+    """The inverse."""
     claim = claimed(claim_id, Instant(at, WALL))
 
     assert claim == f"{claim_id}:{Decimal(at) / SECOND:.6f}"
@@ -388,7 +377,7 @@ def test_the_time_of_a_claim_is_read_as_it_was_written(claim_id: str, at: int) -
 
 @given(IDS, MOMENTS, st.integers(0, 9))
 def test_the_time_of_any_decimal_is_read_to_the_microsecond(claim_id: str, at: int, digits: int) -> None:
-    """Other clients write as many digits as Python's float has; further digits are cut off."""
+    """Other clients write as many digits as Python's float has."""
     text = f"{Decimal(at * 1_000 + 999) / (1_000 * SECOND):.{digits}f}"
 
     assert claim_time(f"{claim_id}:{text}") == Instant(int(Decimal(text) * SECOND), WALL)
@@ -396,7 +385,6 @@ def test_the_time_of_any_decimal_is_read_to_the_microsecond(claim_id: str, at: i
 
 @given(st.floats(1.0, 4e9))
 def test_the_time_of_a_float_is_read(at: float) -> None:
-    """The time read is within a microsecond of the printed `time.time()`."""
     read = claim_time(f"id:{at}")
     assert read is not None
     assert abs(read.at - Decimal(at) * SECOND) < 1
@@ -425,7 +413,6 @@ def test_the_time_of_a_float_is_read(at: float) -> None:
     ],
 )
 def test_the_time_of_claims_as_others_write_them(claim: str, at: int | None) -> None:
-    """A claim without a readable time counts as stale."""
     assert claim_time(claim) == (None if at is None else Instant(at, WALL))
     assert at is not None or is_stale(claim, Instant(0, WALL), 5 * SECOND)
 
@@ -435,9 +422,7 @@ def test_the_time_of_claims_as_others_write_them(claim: str, at: int | None) -> 
 )
 @example("id:" + "9" * 5_000)
 def test_every_text_has_a_time(claim: str) -> None:
-    """Totality: any client may push anything, and one bad claim must not block all others for
-    ever.
-    """
+    """Totality: one bad claim must not block all others for ever."""
     read = claim_time(claim)
     assert read is None or read.clock == WALL
     assert isinstance(is_stale(claim, NOW, 5 * SECOND), bool)
@@ -467,7 +452,7 @@ def test_every_text_has_a_time(claim: str) -> None:
     ],
 )
 def test_bad_input_is_refused_before_a_claim_is_pushed(bad: dict[str, object]) -> None:
-    """At construction: an error under the lock would leave the lock behind."""
+    """An error under the lock would leave the lock behind."""
     with pytest.raises(Misuse):
         attrs.evolve(lock(), **bad)  # type: ignore[arg-type]
 
@@ -480,11 +465,7 @@ TARGETS: Final = {"a": "success", "b": "failed", "c": "retry"}
 @final
 @attrs.frozen
 class Setting:
-    """Possible events between the steps of the lockers.
-
-    Attributes:
-        pause: How far the clock moves at a time, in microseconds.
-    """
+    """`pause` is in microseconds."""
 
     pause: Duration = 20 * MILLISECOND
     loses: bool = False
@@ -492,14 +473,12 @@ class Setting:
 
 
 PROMISED: Final = Setting()
-"""The clock moves at most 60 times, so no process pauses beyond 5 s; no push is lost or late."""
+"""The clock moves at most 60 times, so no process pauses beyond 5 s."""
 
 
 @final
 @attrs.define
 class Room:
-    """Several lockers of one record, the world around them, and the broken laws so far."""
-
     setting: Setting
     names: tuple[str, ...]
     world: Plain = attrs.field(factory=lambda: world_with({RECORDS: (record(),)}).write(CLOCK, Instant(NOW.at)))
@@ -531,7 +510,6 @@ class Room:
             self.pending[name] = program.throw(answer) if isinstance(answer, Failure) else program.send(answer)
 
     def move(self, name: str, *, struck: bool = False) -> None:
-        """One step of a locker; a sleeper's clock moves on. One fault strikes, and only a push."""
         effect = self.pending[name]
         struck = struck and is_push(effect) and not self.struck
         self.struck |= struck
@@ -612,7 +590,6 @@ def test_while_nobody_stalls_and_nothing_is_lost_all_laws_hold() -> None:
     ],
 )
 def test_where_the_promise_ends_the_law_breaks(setting: Setting, law: str) -> None:
-    """The limits in each law's header: a pause, a lost reply to a push, a late push."""
     with pytest.raises(AssertionError):
         check_laws(setting, [law], 3_000, [Phase.generate])
 
@@ -621,7 +598,6 @@ def test_where_the_promise_ends_the_law_breaks(setting: Setting, law: str) -> No
 
 
 async def rushes(me: int) -> None:
-    """Planted bug: it does not check which claim is first."""
     await count(me)
 
 
@@ -647,9 +623,7 @@ def test_only_one_s_own_claim_is_pulled_in_the_end() -> None:
 
 @pytest.mark.parametrize("failure", [Ambiguous("no reply"), NotApplied("not sent"), NotDurable("no majority")])
 def test_a_release_without_an_answer_is_asked_for_again(failure: Failure) -> None:
-    """A missing claim proves nothing then, since the first release may have removed it. At last it
-    is left to the stale threshold.
-    """
+    """A missing claim proves nothing, since the first release may have removed it."""
     assert outcome(OWN.release(mine()), (GUARDED, failure), waits(50), (GUARDED, 0)) is True
     again = [(GUARDED, failure), waits(50), (GUARDED, failure), waits(100), (GUARDED, failure)]
     assert outcome(OWN.release(mine()), *again) is True

@@ -1,6 +1,4 @@
-"""The admin commands, request by request; the scenarios `asking` explore interleavings and
-faults.
-"""
+"""The admin commands; the scenarios `asking` explore interleavings and faults."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ AVAILABLE: Final = {each.status for each in INVOCATION.definitions if each.avail
 
 
 def test_cancelling_does_what_each_status_allows() -> None:
-    """Laws AK1 and AK2: one request. A running invocation gets a cancel request, a finished one
-    stays.
-    """
+    """Laws AK1 and AK2."""
     store = stored(*EACH)
     answer = asked(store, Command.CANCEL)
 
@@ -153,17 +149,13 @@ def test_law_ak6_notices_what_is_forgotten(forgotten: Command) -> None:
 
 
 def test_law_ak6_notices_that_what_is_held_is_thought_to_be_repeated() -> None:
-    """The admin page once offered to retry a held invocation at once, and the command then did
-    nothing.
-    """
+    """The admin page once offered to retry a held invocation at once."""
     with pytest.raises(AssertionError):
         check_what_is_possible(lambda which, is_held: possible(which, is_held=is_held) | possible(which, is_held=False))
 
 
 def test_what_sleeps_until_a_place_is_free_is_not_woken_while_it_is_held() -> None:
-    """Law AK4: a freed slot wakes only others; after the release the invocation keeps its
-    position.
-    """
+    """Law AK4: a freed slot wakes only others."""
     slept: dict[str, Any] = {"limited_by": "x", "waits": EARLIER}
     store = stored(record("a", status.RETRY, **slept))
     assert asked(store, Command.HOLD) == Asked(done=1)
@@ -290,9 +282,7 @@ def test_a_query_means_what_all_of_its_parts_say() -> None:
 
 
 def test_pages_show_each_once_and_one_is_shown_whole() -> None:
-    """Law IQ2: the newest first, without arguments and results; an unreadable record gives its
-    reason.
-    """
+    """Law IQ2."""
     spoiled = Document((("_id", "z"), ("status", 7), (CREATED_AT.name, Instant(0))))
     store = stored(*(record(f"{made}", status.FAILED, made=made) for made in (1, 2, 3, 4)), spoiled)
     pages: list[InvocationPage] = []

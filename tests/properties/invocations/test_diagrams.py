@@ -53,7 +53,6 @@ def edges_of(table: StatusTable) -> set[tuple[str | None, str | None]]:
 
 
 def parsed(text: str) -> tuple[dict[str, str], set[tuple[str, str]]]:
-    """The label of each state, and the edges. Every line must parse."""
     head, *lines = text.removesuffix("\n").split("\n")
     assert head == "stateDiagram-v2"
     labels: dict[str, str] = {}
@@ -86,7 +85,6 @@ def test_the_edges_read_back_are_those_of_the_table(table: StatusTable) -> None:
 
 @given(tables())
 def test_no_status_is_taken_for_a_word_of_mermaid(table: StatusTable) -> None:
-    """Keywords in any case, comments, quotes, arrows, and the page's markup."""
     labels, _ = parsed(mermaid(table))
 
     assert KEYWORDS.isdisjoint(state.lower() for state in labels)

@@ -95,7 +95,6 @@ def test_each_end_is_a_legal_write_that_leaves_a_record_as_the_laws_have_it(
 
 @given(st.none() | st.just(NOW), st.booleans())
 def test_what_was_no_try_stands_where_it_stood(due: Instant | None, counts: bool) -> None:
-    """It keeps its due time, so it is not behind newer ones, unless the caller gives a time."""
     before = Instant(2 * SECOND, STORE)
     found = after(run_end(GivenBack(due, counts=counts), due=before))
 
@@ -122,9 +121,7 @@ def test_a_delay_counts_from_when_the_end_is_written() -> None:
 
 @given(policies(), st.integers(1, 9))
 def test_a_try_is_due_after_the_delay_of_its_policy(policy: Policy, tries: int) -> None:
-    """Law EN5, with and without jitter; the due time of a failure does not depend on the time of
-    the write.
-    """
+    """Law EN5, with and without jitter."""
     run = run_end(Failed(ERROR_OF, policy), tries=tries)
     found = after(run)
     due = found.get(DUE)
@@ -160,9 +157,7 @@ def of_key(key: str, end: End) -> RunEnd:
 
 
 def test_ends_of_many_are_one_request_and_the_time_is_asked_for_where_it_matters() -> None:
-    """Law EN5: the program reads the store's time once if a failed run may be retried; else it does
-    not read it.
-    """
+    """Law EN5."""
     store = stored("a", "b", "c")
     assert store.run(ending(of_key("a", Succeeded(1)), of_key("b", Failed(ERROR_OF))).run()) == EndingOutcome((
         Granted(StatusRecord(status.SUCCESS, None, 4)),
@@ -175,7 +170,6 @@ def test_ends_of_many_are_one_request_and_the_time_is_asked_for_where_it_matters
 
 
 def test_without_the_time_nothing_is_sent() -> None:
-    """Without a reply, the program gives up, and the end will never be written."""
     store = stored("a")
     run = of_key("a", Failed(ERROR_OF, Policy()))
 
@@ -199,7 +193,6 @@ def test_who_was_taken_over_changes_nothing() -> None:
 
 
 def test_what_is_kept_of_an_error_is_bounded() -> None:
-    """The beginning of a message, the end of a traceback."""
     long = RunError("E", "m" * (MESSAGE_MAX + 1), "first" + "t" * TRACEBACK_MAX + "last")
     kept = error_of(long.document())
 
@@ -213,9 +206,7 @@ def test_what_is_kept_of_an_error_is_bounded() -> None:
 
 @given(st.text(st.characters(categories=("Cs", "L")), min_size=1))
 def test_what_is_kept_of_an_error_is_a_document_whatever_it_says(text: str) -> None:
-    """File names that are not UTF-8 have lone surrogates: an end that cannot be written would be
-    retried for ever.
-    """
+    """File names that are not UTF-8 have lone surrogates; a failed write would repeat for ever."""
     for error in (RunError("E", text), RunError("E", "", text), RunError(text), RunError("E", above=(text,))):
         checked(error.document(), "an error")
         assert error_of(error.document()) == error or has_lone_surrogate(text)
@@ -253,9 +244,7 @@ def test_every_fault_strikes_where_it_is_explored() -> None:
 
 
 def test_whoever_waits_for_a_place_is_woken_after_the_ends_are_in() -> None:
-    """Law EN6: a bulk of ends, a find of waiting invocations, and a bulk that wakes them. Without a
-    reply, the ends are still written.
-    """
+    """Law EN6. Without a reply, the ends are still written."""
     owned = StatusRecord(status.RUNNING, "r", 2)
     sleeps = new_invocation("b", Job(task="send", limited_by="set"), "made", Instant(0)).put(WAITS, Instant(0))
     runs = new_record("a", owned, "made", Instant(0), more=Document.of({"limited_by": "set"}))

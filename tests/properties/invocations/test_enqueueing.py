@@ -1,6 +1,4 @@
-"""Enqueueing, request by request; the scenarios `enqueueing` explore every interleaving and
-fault.
-"""
+"""Enqueueing; the scenarios `enqueueing` explore every interleaving and fault."""
 
 from __future__ import annotations
 
@@ -112,7 +110,6 @@ def test_what_is_due_later_is(due: Instant | int) -> None:
 
 @pytest.mark.parametrize("failure", [Ambiguous("lost"), NotDurable("no majority")], ids=["ambiguous", "not durable"])
 def test_without_a_reply_it_is_asked_again_under_the_same_id(failure: Failure) -> None:
-    """The first request may have been done: the second one finds out."""
     answers, world, _ = carried(Enqueue(wanted=wanted("x"), request="q"), fails={1: failure})
 
     assert answers == (Registered("x"),)
@@ -136,9 +133,7 @@ def test_no_two_requests_upload_under_one_name(asked: list[tuple[str, UUID]]) ->
 
 
 def test_in_a_transaction_it_looks_first_and_tries_nothing_again() -> None:
-    """Law EQ3: a duplicate key would end the transaction, so it reads first; failures are passed
-    on.
-    """
+    """Law EQ3: a duplicate key would end the transaction."""
     _, world, _ = carried(Enqueue(wanted=wanted("b"), request="other"))
     assert isinstance(world, Plain)
     command = Enqueue(wanted=wanted("a", "b"), request="q", looks_first=True)

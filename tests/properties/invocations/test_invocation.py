@@ -33,9 +33,7 @@ success                      | F  | - | -  | -  | Rl | -  |
 failed                       | F  | - | -  | -  | Rl | -  |
 concurrency_controlled_final | F  | - | -  | -  | Rl | -  |
 """
-"""pynenc 0.3: final, available, requires, acquires, releases, overrides, and the statuses that may
-follow.
-"""
+"""pynenc 0.3: final, available, requires, acquires, releases, overrides, next statuses."""
 
 OURS = {
     ("rerouted", "concurrency_controlled_final"),
@@ -43,15 +41,12 @@ OURS = {
     ("retry", "concurrency_controlled"),
     ("retry", "concurrency_controlled_final"),
 }
-"""Our further edges, open to anyone."""
-
 OPEN = ("registered", "rerouted", "retry", "pending", "running", "paused", "killed", "concurrency_controlled")
 DIRECT = {
     *((available, "running") for available in ("registered", "rerouted", "retry")),
     *((owned, "rerouted") for owned in ("running", "paused")),
     *((status, "cancelled") for status in (*OPEN, "pending_recovery", "running_recovery")),
 }
-"""Edges that save a write: to begin at once, to requeue at shutdown, and to cancel."""
 CANCELLED = "cancelled | F | - | - | - | Rl | Ov |"
 
 STATUSES = [definition.status for definition in INVOCATION.definitions]
@@ -66,7 +61,6 @@ def described(more: str = "") -> dict[str, tuple[tuple[bool, ...], set[str]]]:
 
 
 def ours() -> dict[str, tuple[tuple[bool, ...], set[str]]]:
-    """Pynenc's table with our edges; running acquires its owner where it is entered without one."""
     found = {
         status: (flags, targets | {target for source, target in OURS | DIRECT if source == status})
         for status, (flags, targets) in described(CANCELLED).items()
@@ -116,9 +110,7 @@ def test_the_table_is_the_described_one_but_for_what_is_marked_as_added() -> Non
 
 
 def test_our_edges_are_marked_with_their_reasons() -> None:
-    """For a paused invocation with a dead owner, for a refused one that is to run again, and to
-    save writes.
-    """
+    """A dead owner's paused one, a refused one that runs again, and saved writes."""
     added = {(each.status, edge.target): edge.why for each in INVOCATION.definitions for edge in each.added}
 
     assert added.keys() == OURS | DIRECT
@@ -152,7 +144,6 @@ def test_an_owner_gives_back_in_one_write(status: str) -> None:
 @pytest.mark.parametrize(("source", "target"), sorted(OURS))
 @pytest.mark.parametrize("runner", [None, "r2"])
 def test_our_edges_are_open_to_anybody_and_leave_no_owner(source: str, target: str, runner: str | None) -> None:
-    """A dead owner takes no edge, and a refusal does not make an owner."""
     owner = "r1" if source in OWNED else None
 
     assert decide_transition(INVOCATION, StatusRecord(source, owner, 7), target, runner) == Accepted(target, None, 8)
@@ -185,7 +176,6 @@ def test_every_status_has_its_constant() -> None:
 @pytest.mark.parametrize("runner", [None, "r1", "r2"])
 @pytest.mark.parametrize("owner", [None, "r1"])
 def test_every_move_is_answered_as_described(owner: str | None, runner: str | None) -> None:
-    """Every status and none, every target, owner and runner, by the two tables above alone."""
     table = ours()
     for current in (None, *STATUSES):
         for target in STATUSES:
@@ -221,7 +211,6 @@ def test_an_invocation_is_owned_exactly_while_pending_running_or_paused(moves: l
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.parametrize("owner", [None, "r1"])
 def test_the_table_alone_says_who_is_owned(status: str, owner: str | None) -> None:
-    """The predicate of law S2 means exactly pending, running and paused."""
     owned = laws.owned_as_the_table_says(INVOCATION, StatusRecord(status, owner, 1))
 
     assert owned is ((owner is not None) is (status in OWNED))
@@ -281,9 +270,7 @@ def test_only_the_owner_succeeds() -> None:
 
 
 def test_of_two_who_pick_it_up_one_wins() -> None:
-    """Both decide on version 1, and one compare-and-set matches; a new decision finds no edge
-    (pynenc, case 9).
-    """
+    """Pynenc, case 9."""
     stored = REGISTERED
     winners: list[str] = []
     decisions = {runner: decide_transition(INVOCATION, REGISTERED, "pending", runner) for runner in ("r1", "r2")}

@@ -62,9 +62,7 @@ def keys(store: Store, collection: str = RECORDS) -> list[str]:
 
 
 def test_what_ended_long_ago_goes_and_nothing_else() -> None:
-    """Law PG1: each status has its age; running invocations and those that triggers have not
-    processed stay.
-    """
+    """Law PG1."""
     store = stored(
         *(ended(f"{which} late", ago=AGE - SECOND, which=which) for which in ("success", "failed", "cancelled")),
         *(ended(f"{which} early", ago=3 * AGE, which=which) for which in ("success", "failed", "cancelled")),
@@ -81,9 +79,7 @@ def test_what_ended_long_ago_goes_and_nothing_else() -> None:
 
 
 def test_the_longest_ended_go_first_page_by_page() -> None:
-    """Law PG3: once its time is up, a pass reads one more page per status at most; the next pass
-    continues.
-    """
+    """Law PG3."""
     store = stored(
         *(ended(f"{ago}", ago=ago * AGE) for ago in range(2, 9)), ended("f", ago=3 * AGE, which=status.FAILED)
     )
@@ -139,9 +135,7 @@ def upload(key: str) -> Document:
 
 
 def test_an_upload_goes_once_nothing_has_referred_to_it_for_long() -> None:
-    """Law PG4: a pass marks it first, and a new reference to it clears the mark. Removal depends on
-    the mark.
-    """
+    """Law PG4: removal depends on the mark."""
     uses = (
         ended("a", ago=0, **{PAYLOAD.name: "arguments"}),
         ended("b", ago=0, **{RESULT_PAYLOAD.name: "b@2"}),

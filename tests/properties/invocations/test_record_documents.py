@@ -76,9 +76,6 @@ def test_each_change_is_read_as_it_was_written() -> None:
     ],
 )
 def test_a_request_tells_who_has_asked(request_id: str, by: str) -> None:
-    """The requester is a runner, an enqueuer or an operator; ids of invocations and hosts contain
-    dots.
-    """
     record = new_record("a.b", StatusRecord("pending", "r", 7), request_id, Instant(0))
     assert [each.by for each in versions(record)] == [by]
 

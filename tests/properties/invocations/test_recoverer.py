@@ -56,7 +56,6 @@ def spoiled(key: str) -> Document:
 
 
 def world_of(*records: Document) -> World:
-    """Records as they were an hour ago, and the recoverer."""
     me = {"_id": "me", "departed": False, "created": LATER, "joined": LATER, "seen": LATER}
     world = world_with({"invocations": records, "members": (Document.of(me),)})
     return world.write(CLOCK, LATER)
@@ -135,7 +134,6 @@ def test_what_the_store_refuses_of_one_keeps_no_other() -> None:
 
 
 def test_what_has_no_answer_is_found_by_the_next_pass() -> None:
-    """The first step's reply was lost: the next pass reads the record and continues."""
     world = world_of(record("a", "running", "gone"))
     program, reply = recoverer().run(), None
     while not isinstance(asked := program.send(reply), UpdateOne):

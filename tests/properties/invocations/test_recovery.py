@@ -153,8 +153,6 @@ class Frees:
 
 @attrs.frozen
 class Runs:
-    """A runner takes its next step with the invocation, even if it counts as dead."""
-
     choice: int
     by: str
 
@@ -189,14 +187,11 @@ def at_a_distance(before: list[Event], between: list[Event], after: list[Event])
 
 
 happenings = st.builds(at_a_distance, anything, anything, anything)
-"""Some events decide now and write later."""
 beginnings = st.tuples(st.sampled_from((*OWNED, *LASTING)), st.sampled_from((LIVING, DEAD, NEVER)))
 
 
 @attrs.define
 class Play:
-    """The record, and everyone's next steps."""
-
     record: StatusRecord
     now: Instant = EPOCH
     changed: Instant = EPOCH
@@ -205,7 +200,6 @@ class Play:
 
     @property
     def known(self) -> Membership:
-        """One process beats always, one stopped before the beginning."""
         then = Instant(-SILENCE)
         dead = Member(id=DEAD, name=DEAD, life=1, runner=None, created=then, joined=then, seen=then)
         return Membership((dead, attrs.evolve(dead, id=LIVING, name=LIVING, seen=self.now)), SILENCE)
@@ -218,7 +212,6 @@ class Play:
             self.record, self.changed = record, self.now
 
     def look(self, who: int) -> None:
-        """A recoverer with a pending step does not read again first."""
         found = self.found()
         if not isinstance(self.decided.get(who), Move):
             self.decided[who] = decide_recovery(found, self.known, self.now, SHORT)
@@ -390,9 +383,7 @@ def moved(found: Item, target: str, trouble: Trouble) -> Move:
 def test_each_stuck_invocation_is_moved_on(
     status: str, owner: str | None, expected: str | None, trouble: Trouble | None
 ) -> None:
-    """After ten minutes in the status; an owner is alive by its own heartbeats, not by its
-    runner's.
-    """
+    """An owner is alive by its own heartbeats, not by its runner's."""
     found = item(status, owner)
     verdict = decide_recovery(found, GROUP, LATER)
 
@@ -418,7 +409,7 @@ def test_everything_has_an_answer() -> None:
 
 
 def test_a_pending_invocation_is_taken_at_the_limit_and_no_sooner() -> None:
-    """An older one is listed (pynenc, case 32), or at once if its owner is known to be gone."""
+    """Pynenc, case 32."""
     known = Membership((runner("a"), runner("b", left=START)))
     slow, dead = item("pending", "a"), item("pending", "b")
 
@@ -429,7 +420,7 @@ def test_a_pending_invocation_is_taken_at_the_limit_and_no_sooner() -> None:
 
 
 def test_a_worker_is_judged_by_its_own_beats() -> None:
-    """Not by its runner's (pynenc, cases 33 and 34)."""
+    """Pynenc, cases 33 and 34."""
     silent, beating = (
         Membership((runner("a", seen=LATER), runner("w", runner="a", seen=seen))) for seen in (START, LATER)
     )
@@ -509,9 +500,7 @@ def test_what_is_left_alone_says_why() -> None:
 
 @given(items(), short_times(), patiences(), st.integers(-(10**18), 10**18))
 def test_the_epoch_does_not_matter(found: Item, now: Instant, patience: Patience, by: Duration) -> None:
-    """Metamorphic: a shift of all times gives the same step, or the same reason with a shifted
-    time.
-    """
+    """Metamorphic."""
     verdict = decide_recovery(found, Membership(), now, patience)
     later = decide_recovery(attrs.evolve(found, changed=found.changed + by), Membership(), now + by, patience)
 

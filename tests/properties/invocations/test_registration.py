@@ -24,7 +24,6 @@ BY_A = Rule(Control.KEYS, ("a",))
 
 
 def registered(call: Call, *, status: str, version: int = 1) -> Mapping[str, tuple[Document, ...]]:
-    """The store after `y` was registered for the call `t(a=1, b=2)`, and has reached the status."""
     y = Registrar(key="y", call=Call("t", (("a", "1"), ("b", "2"))), rule=BY_A, request="first")
     places = reservation_id(Purpose.REGISTRATION, BY_A, call)
     record = {"_id": "y", "status": status, "owner": None, "version": version, "history": ()}
@@ -38,9 +37,7 @@ def registered(call: Call, *, status: str, version: int = 1) -> Mapping[str, tup
 
 
 def test_a_call_is_registered_or_answered_or_differs() -> None:
-    """An invocation that has not begun answers an equal call, even before its record exists. Where
-    calls must agree, other arguments are an error. With the rule off, no slot is needed.
-    """
+    """Also before its record exists."""
     call = Call("t", (("a", "1"), ("b", "3")))
     registrar = Registrar(key="x", call=call, rule=BY_A, request="r")
     there = registered(call, status="registered")
@@ -72,7 +69,6 @@ def test_who_is_answered_by_another_leaves_nothing_behind() -> None:
 
 
 def test_a_time_from_now_is_counted_from_the_time_of_the_store() -> None:
-    """The call document stores the time for the process that creates the record."""
     program = Registrar(key="x", call=Call("t", ()), rule=BY_A, request="r", due=5_000).run()
     assert isinstance(program.send(None), StoreTime)
     assert isinstance(program.send(Instant(1_000_000)), FindOne)

@@ -1,6 +1,4 @@
-"""Bulk transitions, request by request; the scenario `transition.bulk` explores every interleaving
-and fault.
-"""
+"""Bulk transitions; the scenario `transition.bulk` explores every interleaving and fault."""
 
 from __future__ import annotations
 
@@ -120,9 +118,7 @@ def test_one_request_is_enough_where_all_match() -> None:
 
 
 def test_one_look_tells_of_all_where_fewer_match() -> None:
-    """Law TB2: the history names the faster command; a denied move is not sent. In the order of the
-    moves.
-    """
+    """Law TB2: the history names the faster command."""
     store = Store(stored("a", "b", "c"))
     store.run(command(move("b", request="theirs")).run())
     store.asked.clear()
@@ -188,9 +184,7 @@ def test_a_refusal_is_passed_on_unless_a_request_may_have_been_done() -> None:
 
 
 def test_beyond_what_a_record_remembers_nobody_knows() -> None:
-    """Law TB1. A deleted record remembers nothing; a record at another version will not be
-    moved.
-    """
+    """Law TB1."""
     store = Store(stored("a", "b", "c"))
     at = FREE
     for number in range(HISTORY_MAX + 1):
@@ -205,7 +199,6 @@ def test_beyond_what_a_record_remembers_nobody_knows() -> None:
 
 
 def test_the_function_is_the_class() -> None:
-    """`settle(...)` sends the same requests as `Settling(...).run()`."""
     one, other = Store(stored("a")), Store(stored("a"))
 
     assert one.run(settle(RECORDS, TABLE, (move("a"),), runner="r")) == other.run(command(move("a")).run())

@@ -164,7 +164,6 @@ def by_the_rules(table: StatusTable, record: StatusRecord | None, target: str, r
 def test_the_decision_is_total_and_agrees_with_a_dumb_twin(
     table: StatusTable, version: int, owner: str | None, runner: str | None
 ) -> None:
-    """Every status, known or not, with every target, also from unreachable records."""
     statuses = [*(each.status for each in table.definitions), "elsewhere"]
     records = [None, *(StatusRecord(status, owner, version) for status in statuses)]
 

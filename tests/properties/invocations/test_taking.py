@@ -166,9 +166,7 @@ def test_who_is_over_its_rate_is_due_later_and_nothing_else_of_it_changes() -> N
 
 
 def test_many_who_wait_hold_up_nobody() -> None:
-    """Law TA10: the head of the queue is postponed with the refused ones, whatever its tenant's
-    share.
-    """
+    """Law TA10."""
     taker = Taker(
         runner="r", queues=("default",), tasks=(Takeable("send", held_back=SECOND), Takeable("bill", held_back=None))
     )
@@ -299,7 +297,6 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_next_turn_begins_behind_who_had_all_of_this_one() -> None:
-    """Or behind a tenant whose share was not cut; the order restarts once all had their share."""
     assert next_turn(("c", "c", "c"), 3) == "c"
     assert next_turn(("c", "b", "b"), 3) == "c"
     assert next_turn(("c", "b"), 3) is None

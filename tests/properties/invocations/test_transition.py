@@ -90,7 +90,6 @@ TABLE: Final = StatusTable(
         StatusDefinition("gone", final=True, releases_owner=True),
     ),
 )
-"""A record can go in a circle and be the same again at another version."""
 FORGOTTEN: Final = Unknown(2, "the record does not remember that far back")
 
 
@@ -143,7 +142,6 @@ def late(store: Store, effect: Effect[object]) -> object:
 
 
 def not_durable(store: Store, effect: Effect[object]) -> object:
-    """The write is there, unconfirmed; reads and refusals have nothing to confirm."""
     reply = store.do(effect)
     return reply if isinstance(effect, FindOne) or isinstance(reply, Refused) else NotDurable("no majority yet")
 
@@ -213,7 +211,7 @@ def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[o
 
 
 def run(wanted: Transition, store: Store, *ways: Way) -> object:
-    """The answer; requests meet these faults, later ones none. Every fault must be used."""
+    """Every fault must be used."""
     left = chain(ways, repeat(answered))
     met = 0
 
@@ -245,7 +243,6 @@ def kinds(store: Store) -> list[str]:
 
 
 def test_a_transition_is_one_read_and_one_compare_and_set() -> None:
-    """The filter has id, status, owner and version; one write also leaves the history."""
     store = stored("held", "r1", 4)
     entry = Document.of({"version": 5, "request": "mine", "status": "free"})
     unchanged = AllOf((Eq(ID, KEY), Eq(STATUS, "held"), Eq(OWNER, "r1"), Eq(VERSION, 4)))
@@ -266,7 +263,6 @@ def test_a_transition_is_one_read_and_one_compare_and_set() -> None:
 
 
 def test_a_new_record_is_inserted_at_version_1() -> None:
-    """In an initial status, with its request in the history."""
     store = Store()
     doc = Document.of(
         {
@@ -286,7 +282,6 @@ def test_a_new_record_is_inserted_at_version_1() -> None:
 
 
 def test_the_function_is_the_class() -> None:
-    """`transition(...)` sends and answers the same as `Transition(...).run()`."""
     one, other = stored(), stored()
     program = transition(RECORDS, TABLE, KEY, "held", runner="r1", request="mine")
 
@@ -295,7 +290,6 @@ def test_the_function_is_the_class() -> None:
 
 
 def test_a_record_remembers_its_last_16_versions() -> None:
-    """After 40 versions, it holds 25 to 40, newest last."""
     store = stored()
     rounds(39)(store)
 
@@ -306,11 +300,9 @@ def test_a_record_remembers_its_last_16_versions() -> None:
 
 
 KNOWN: Final = StatusRecord("free", None, 1)
-"""The record of `stored()`."""
 
 
 def test_who_knows_the_record_asks_once() -> None:
-    """A granted answer is the basis of the next command: one write each, without a read."""
     store = stored()
     first = run(attrs.evolve(command(), expected=KNOWN), store)
     assert isinstance(first, Granted)
@@ -321,7 +313,6 @@ def test_who_knows_the_record_asks_once() -> None:
 
 
 def test_what_is_known_no_more_is_read_at_once() -> None:
-    """Not contention: the record is another one, and the answer names it."""
     store = stored()
     rival("held", "r2")(store)
     answer = run(attrs.evolve(command(), expected=KNOWN, attempts=1, pauses=Pauses()), store)
@@ -372,7 +363,6 @@ def test_what_who_knows_the_record_has_not_written_is_written_again(way: Way) ->
     ],
 )
 def test_a_denial_has_its_reason_and_writes_nothing(store: Store, wanted: Transition, answer: object) -> None:
-    """By the rules of `tidegate.invocations.status`; one read is the only request."""
     before = store.world
 
     assert run(wanted, store) == answer
@@ -386,9 +376,7 @@ def test_a_denial_has_its_reason_and_writes_nothing(store: Store, wanted: Transi
 @pytest.mark.parametrize("others", range(HISTORY_MAX))
 @pytest.mark.parametrize("way", [lost_reply, not_durable])
 def test_a_lost_success_is_recognised_while_it_is_remembered(way: Way, others: int) -> None:
-    """Law TR4: its own version and up to 15 later ones are among the 16 that the record
-    remembers.
-    """
+    """Law TR4: the record remembers 16 versions."""
     store = stored()
 
     assert run(command(), store, answered, way, after(rounds(others))) == granted(2)
@@ -447,9 +435,7 @@ def test_a_lost_request_is_unknown_once_it_is_forgotten(others: int) -> None:
 @pytest.mark.parametrize("way", [dropped, late, rolled_back])
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_after_the_last_attempt_no_reply_is_unknown(way: Way, attempts: int) -> None:
-    """Law TR5: the final read does not find it, and it may still arrive, so GaveUp would be
-    wrong.
-    """
+    """Law TR5: it may still arrive, so GaveUp would be wrong."""
     store = stored()
     answer = run(command(attempts=attempts), store, *[answered, dropped] * (attempts - 1), answered, way)
 
@@ -488,9 +474,7 @@ def test_what_may_be_under_way_stays_unknown_when_later_attempts_fail_for_certai
 
 @pytest.mark.parametrize("entries", [(), ({"version": 1, "request": "before-1", "status": "free"},)])
 def test_a_history_with_gaps_remembers_nothing(entries: tuple[object, ...]) -> None:
-    """Law TR5: another client wrote without the history, so a lost reply is Unknown, never
-    GaveUp.
-    """
+    """Law TR5: a lost reply is Unknown, never GaveUp."""
     bare = Document.of({"_id": KEY, "status": "free", "owner": None, "version": 3, "history": entries})
 
     def rewrite(store: Store) -> None:
@@ -508,13 +492,11 @@ def test_a_record_without_a_history_begins_one() -> None:
 
 
 BARE: Final = Document.of({"_id": KEY, "status": "free"})
-"""A document of an application, without owner, version or history."""
 
 
 @pytest.mark.parametrize("given", [{}, {"owner": None, "version": None}, {"version": 0}], ids=str)
 @pytest.mark.parametrize("way", [answered, lost_reply, dropped, unsent, not_durable])
 def test_a_record_that_was_there_before_is_adopted(given: dict[str, object], way: Way) -> None:
-    """Its first transition makes version 1, once, whatever happens to the request."""
     store = Store(world_with({RECORDS: (Document.of({**dict(BARE.items), **given}),)}))
 
     assert run(command(), store, answered, way) == granted(1)
@@ -523,7 +505,6 @@ def test_a_record_that_was_there_before_is_adopted(given: dict[str, object], way
 
 
 def test_one_of_two_adopts_a_record() -> None:
-    """The slower write no longer matches, even if the winner has set the same status and owner."""
     store = Store(world_with({RECORDS: (BARE,)}))
     rivals = after(lambda each: (rival("lent", request="a")(each), rival("free", request="b")(each)))
 
@@ -555,9 +536,7 @@ def test_a_late_request_that_arrives_before_the_read_is_recognised() -> None:
 
 
 def test_a_late_request_that_arrives_between_read_and_write_counts_once() -> None:
-    """Law TR3: the repeated write has the same id and version and does not match; the history has
-    the first.
-    """
+    """Law TR3: the repeated write has the same id and version."""
     store = stored()
 
     assert run(command(), store, answered, late, answered, after(arrival)) == granted(2)
@@ -578,9 +557,7 @@ def test_a_late_request_that_arrives_after_its_repetition_does_nothing(begin: Ca
 
 
 def test_a_late_request_that_another_overtook_does_nothing() -> None:
-    """Law TR4: a lost request was decided again and denied; its late arrival leaves that answer
-    true.
-    """
+    """Law TR4: its late arrival leaves the denial true."""
     store = stored()
     answer = run(command(), store, answered, late, after(rival("held", "r2")))
     record = store.record
@@ -637,9 +614,7 @@ def test_after_so_many_conflicts_it_is_lost(attempts: int) -> None:
 
 
 def test_an_answer_says_what_was_expected_and_what_is_there_instead() -> None:
-    """Status, owner and version of both: pynenc's error has the last read record in all three
-    places.
-    """
+    """Pynenc's error has the last read record in all three places."""
     expected, actual = StatusRecord("held", "r1", 6), StatusRecord("lent", "r2", 7)
 
     assert str(GaveUp(8, expected, actual)) == (
@@ -682,7 +657,6 @@ def test_a_refusal_says_nothing_of_a_request_before_it(ways: tuple[Way, ...]) ->
     "ways", [(unsent,), (dropped,), (answered, unsent), (answered, unsent, unsent, answered, unsent)]
 )
 def test_what_was_not_applied_is_asked_for_again(ways: tuple[Way, ...]) -> None:
-    """Writes that were not applied, and all reads, are free to repeat."""
     store = stored()
 
     assert run(command(), store, *ways) == granted(2)
@@ -704,9 +678,7 @@ def test_what_was_never_applied_is_lost() -> None:
 
 
 def test_what_was_rolled_back_is_written_again() -> None:
-    """Done on a node that lost it: the final read finds the old version, so the program may send it
-    again.
-    """
+    """The node that did it has lost it."""
     store = stored()
 
     assert run(command(), store, answered, rolled_back) == granted(2)
@@ -776,9 +748,6 @@ def test_records_are_in_a_collection(bad: str) -> None:
     ids=str,
 )
 def test_a_document_that_is_not_a_record_is_refused(changed: dict[str, object], complaint: str) -> None:
-    """Another client wrote it. The program reads the history only for a request that may have been
-    done.
-    """
     good: dict[str, object] = {"_id": KEY, "status": "held", "owner": "r1", "version": 2, "history": ()}
     broken = Document.of({name: value for name, value in (good | changed).items() if value is not ...})
 
@@ -822,9 +791,7 @@ class Schedule:
 
 @st.composite
 def schedules(draw: st.DrawFn, faults: tuple[Way, ...]) -> Schedule:
-    """Two to four callers with up to four commands each: no more versions than a record
-    remembers.
-    """
+    """No more versions than a record remembers."""
     a_command = st.tuples(
         st.sampled_from(["held", "lent", "free", "held", "lent", "free", "gone"]),
         st.sampled_from(["r1", "r1", "r1", "r2", None]),
@@ -847,8 +814,6 @@ OVERTAKEN: Final = Schedule(
 @final
 @attrs.frozen
 class Play:
-    """The full history of the record, with all answers and requests."""
-
     seen: tuple[Version, ...]
     answers: tuple[Answered, ...]
     attempts: int
@@ -892,7 +857,6 @@ def played(made: type[Transition], schedule: Schedule, store: Store) -> Play:
     senders: list[str] = []
 
     def see(before: Document | None, request: str) -> None:
-        """A version counts as recorded if the record names its request."""
         doc = store.world.read(document(RECORDS, KEY))
         record = viewed(doc)
         if doc is None or record is None or record == viewed(before):
@@ -982,9 +946,7 @@ def test_whatever_the_schedule_all_laws_hold(begin: Callable[[], Store]) -> None
 
 
 def test_with_few_attempts_unknown_is_said_only_where_nobody_can_tell() -> None:
-    """Laws TR4 and TR5, alone on a record: a write had no reply before an Unknown, and none before
-    a GaveUp.
-    """
+    """Laws TR4 and TR5."""
 
     @given(st.integers(1, 3), st.lists(st.sampled_from([answered, unsent, dropped, lost_reply, late, not_durable])))
     def holds(attempts: int, ways: list[Way]) -> None:
@@ -1027,9 +989,7 @@ NEVER_SURE: Final = bug(("self._outcome(record, sent.version - 1)", "Forgotten()
 
 
 GIVING_UP_FREES: Final = bug((BEGINS, BEGINS + FAILS_INSTEAD), SUCCESS="held", FAILED="free")
-"""The specimen `giving_up_is_failure` among these statuses: a caller that could not write frees the
-record.
-"""
+"""The specimen `giving_up_is_failure` among these statuses."""
 
 """A counterexample to a specimen need not be a small one."""
 BREAKS: Final = [
@@ -1050,15 +1010,12 @@ BREAKS: Final = [
 
 @pytest.mark.parametrize(("planted", "law"), BREAKS)
 def test_a_planted_bug_breaks_the_law(planted: Callable[[], type[Transition]], law: str) -> None:
-    """In random schedules."""
     with pytest.raises(AssertionError, match=law):
         check_laws(planted(), judged=[law], faults=(dropped, lost_reply, late), how=settings())
 
 
 def test_every_specimen_and_every_law_is_among_them() -> None:
-    """Each law needs a specimen that breaks it; this test catches every shipped bug without the
-    simulator.
-    """
+    """The test catches every shipped bug without the simulator."""
     shipped = {each.name for each in SPECIMENS if each.name.count(".") == 1}  # the others are the same bugs
     shipped -= {"transition.tries_again_at_once"}  # of which only a clock tells
     assert len({planted for planted, _ in BREAKS} - {NEVER_SURE}) == len(shipped)

@@ -114,7 +114,6 @@ def test_a_refusal_is_passed_on() -> None:
 
 
 def test_a_result_is_in_no_text() -> None:
-    """A result may be secret."""
     assert "42" not in f"{told(SUCCEEDED)!r} {told(SUCCEEDED)}"
     assert str(Open("d", None)) == "'d' has not ended: nobody answers"
     assert str(Absent("d")).startswith("there is no 'd'")

@@ -1,3 +1,1 @@
-"""The partition and the consumer before they had stages: `tidegate.consumer.partition` must agree
-with them.
-"""
+"""The partition and the consumer before they had stages, to compare with."""

@@ -61,14 +61,11 @@ class _OfPosition(_OfAssignment):
 
 
 Key: TypeAlias = bytes | None
-"""None is no key."""
 
 
 @final
 @attrs.frozen(cache_hash=True)
 class Records:
-    """Without keys if the order of work does not depend on them."""
-
     offsets: tuple[int, ...]
     keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
 
@@ -79,9 +76,7 @@ class Records:
 @final
 @attrs.frozen(cache_hash=True)
 class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
-    """Fetch from the position on; the reply is offsets, or `Records` with keys, once there are
-    any.
-    """
+    """The reply is offsets, or `Records` with keys, once there are any."""
 
     def __str__(self) -> str:
         return f"fetch {self.partition} from {self.position} (generation {self.generation})"
@@ -90,9 +85,7 @@ class Fetch(_OfPosition, Effect["tuple[int, ...] | Records"]):
 @final
 @attrs.frozen(cache_hash=True)
 class Work(_OfAssignment, Effect[object]):
-    """A request to user code; its reply determines the event (`event_for`). For records in
-    `DeliverRecords.to_dead_letter`, the reply answers their failure.
-    """
+    """The reply determines the event (`event_for`)."""
 
     request: UserRequest
     offsets: tuple[int, ...]
@@ -104,8 +97,6 @@ class Work(_OfAssignment, Effect[object]):
 @final
 @attrs.frozen(cache_hash=True)
 class Interrupt(Effect[None]):
-    """If the work ends, its own event reports that."""
-
     work: Work
 
     def __str__(self) -> str:
@@ -115,10 +106,6 @@ class Interrupt(Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Commit(_OfPosition, Effect[None]):
-    """Everything below the position is done; the metadata has the done offsets beyond it
-    (`commit_metadata`).
-    """
-
     metadata: str = ""
 
     def __str__(self) -> str:
@@ -140,7 +127,7 @@ class StartDrainTimer(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class StartRetryTimer(_OfAssignment, Effect[None]):
-    """Wait before a retry of these tasks; of the commit if `start` is None."""
+    """Before a retry of these tasks; of the commit if `start` is None."""
 
     start: Start | None
     duration: Duration
@@ -153,8 +140,6 @@ class StartRetryTimer(_OfAssignment, Effect[None]):
 @final
 @attrs.frozen(cache_hash=True)
 class Release(_OfPartition, Effect[None]):
-    """The answer to each `Revoked`; no command of the partition follows."""
-
     def __str__(self) -> str:
         return f"release {self.partition}"
 
@@ -181,10 +166,6 @@ class Assigned(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class Revoked(_OfPartition):
-    """Records in `in_flight` have estimates, in any order, one for each work; for others, nothing
-    is known.
-    """
-
     in_flight: tuple[InFlight, ...] = ()
 
     def __str__(self) -> str:
@@ -194,12 +175,7 @@ class Revoked(_OfPartition):
 @final
 @attrs.frozen(cache_hash=True)
 class Lost(_OfPartition):
-    """The partition belongs to the group already, also after a reset of the client's generation.
-
-    It comes BEFORE the next commit, and no commit lacks a generation: a group without members
-    accepts such a commit from any client, and its position falls (`tidegate explore
-    partition.resets_its_generation`).
-    """
+    """Also after a reset of the client's generation. It comes BEFORE the next commit."""
 
     def __str__(self) -> str:
         return f"lost {self.partition}"
@@ -229,8 +205,6 @@ class WorkReported(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class WorkFailed(_OfAssignment):
-    """User code raised or was interrupted: the work has no result."""
-
     request: UserRequest
 
     def __str__(self) -> str:
@@ -287,9 +261,7 @@ class RetryTimerFired(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class Measured(_OfAssignment):
-    """The size in bytes and the age in microseconds of the undone records, known only to their
-    holder.
-    """
+    """The size is in bytes, the age in microseconds."""
 
     size: int
     age: Duration
@@ -301,8 +273,6 @@ class Measured(_OfAssignment):
 @final
 @attrs.frozen(cache_hash=True)
 class SlotFreed(_OfPartition):
-    """A handler ended elsewhere, so one more may run here."""
-
     def __str__(self) -> str:
         return f"room for another handler of {self.partition}"
 
@@ -332,12 +302,8 @@ ANSWERS: Final[Mapping[Report, type[Start | Judge | DeliverTasks]]] = {
     Report.DELIVERED: DeliverTasks,
     Report.UNDELIVERED: DeliverTasks,
 }
-"""The request that a report answers."""
-
 METADATA_REFUSED: Final = Refused("the metadata of the offset is too large")
-"""The runtime answers with this very value: its whole text decides, since another refusal ends the
-assignment.
-"""
+"""The whole text decides, since any other refusal ends the assignment."""
 
 
 def event_for(command: Effect[object], reply: object) -> Event | None:

@@ -33,8 +33,6 @@ _EXECUTORS: Final = 4
 @final
 @attrs.frozen
 class ConsumerState:
-    """Invariants: the partitions are in order, each once."""
-
     partitions: tuple[Owned, ...] = ()
     verdict: GateVerdict = Flow(GateReason.BELOW_HIGH)
 
@@ -61,9 +59,7 @@ ConsumerStep: TypeAlias = Step[ConsumerState, Command]
 @final
 @attrs.frozen
 class ConsumerRules:
-    """Invariants: 1 <= executors; each.running_max is the default, since the executors bound it
-    here.
-    """
+    """Invariants: 1 <= executors; each.running_max is the default."""
 
     executors: int = _EXECUTORS
     thresholds: Thresholds = attrs.field(
@@ -99,7 +95,6 @@ class ConsumerRules:
         return plan(state.verdict, [part.partition for part in state.partitions], paused, held)
 
     def _stepped(self, state: ConsumerState, event: Event, room: int) -> tuple[ConsumerState, tuple[Command, ...]]:
-        """The event goes to its partition, with this many tasks as its limit."""
         at = bisect_left(state.partitions, event.partition, key=_PARTITION)
         done = self.partition._stepped(state[event.partition], event, room)  # noqa: SLF001  the event is checked
         own = (done.state,) if isinstance(done.state, Owned) else ()
@@ -107,13 +102,11 @@ class ConsumerRules:
         return ConsumerState((*state.partitions[:at], *own, *behind), state.verdict), done.commands
 
     def _room(self, state: ConsumerState, partition: TopicPartition) -> int:
-        """The limit of the partition: its own tasks and the free executors."""
         part = state[partition]
         return self.executors - state.running + (part.running if isinstance(part, Owned) else 0)
 
 
 def _turns(partitions: Iterable[Owned], after: TopicPartition) -> tuple[TopicPartition, ...]:
-    """The partitions with waiting work, those behind the given one first."""
     waiting = [part.partition for part in partitions if part.queued or part.ready]
     return (*(each for each in waiting if each > after), *(each for each in waiting if each <= after))
 

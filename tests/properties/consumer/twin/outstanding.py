@@ -1,6 +1,4 @@
-"""The twin's unanswered requests; `tidegate.consumer.outstanding` has the reasons. Only `partition`
-calls this, with checked input.
-"""
+"""The twin's unanswered requests; `tidegate.consumer.outstanding` has the reasons."""
 
 from __future__ import annotations
 
@@ -34,15 +32,12 @@ T = TypeVar("T", bound=UserRequest)
 @final
 @attrs.frozen
 class Asked:
-    """`left` parts of the request are unanswered."""
-
     work: Work
     left: int
     is_interrupted: bool = False
 
 
 AllAsked: TypeAlias = tuple[Asked, ...]
-"""In the order of the requests."""
 
 
 def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:

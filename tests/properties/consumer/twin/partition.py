@@ -1,13 +1,12 @@
-"""The partition as it was before its stages; `tidegate.consumer.partition` has its laws and its
-limits.
+"""The partition before its stages; `tidegate.consumer.partition` has its laws and its limits.
 
 Differences: records are worked on in windows only, there are no batches, and finding the next
 record of a key takes time in proportion to the queue.
 
-Designs that do not work: to judge or dead-letter a failure during a drain, since an interrupted
-executor may report a failure of a good record; to accept an answer without a commit in flight,
-since the floor moves past uncommitted records; to drop the queue when the partition stops, since P4
-wants the records before the failure.
+Designs that do not work: to judge a failure during a drain (an interrupted executor may report a
+failure of a good record); to accept an answer without a commit in flight (the floor would pass
+uncommitted records); to drop the queue when the partition stops (P4 wants the records before the
+failure).
 """
 
 from __future__ import annotations
@@ -120,10 +119,7 @@ class FailurePolicy(Enum):
 
 
 PLAIN: Final = Rules(0, 0, task_delivery=False, record_delivery=False, window_delivery=False)
-"""No deliveries, no retries."""
-
 RUNNING_MAX: Final = 4
-"""The default limit on running tasks; in a consumer, the executors are the limit."""
 _REPLAY_MAX: Final = 100
 _BACKOFF: Final = Exponential(SECOND // 10, cap=SECOND)
 """As in Kafka's clients (`retry.backoff.ms` and its maximum)."""
@@ -136,8 +132,6 @@ DRAIN: Final = Budget(30 * SECOND, cancel=5 * SECOND, commit=5 * SECOND)
 @final
 @attrs.frozen
 class PartitionParts:
-    """Exchangeable decisions, so that a specimen is the machine with one wrong decision."""
-
     position_to_commit: Callable[[PartitionRules, Owned], int | None]
     revoked: Callable[[Owned], Owned]
     stopped_at: Callable[[Owned, tuple[int, ...]], Owned]
@@ -149,9 +143,7 @@ class PartitionParts:
 @final
 @attrs.frozen
 class PartitionRules:
-    """Invariants: 0 <= running_max; 1 <= window_max, replay_max; 0 <= metadata_max; a key has a
-    rest only in an ordered mode.
-    """
+    """Invariants: 0 <= running_max; 1 <= window_max, replay_max; 0 <= metadata_max."""
 
     running_max: int = RUNNING_MAX
     window_max: int = 1
@@ -202,9 +194,7 @@ class PartitionRules:
         return self._stepped(state, event, self.running_max)
 
     def _stepped(self, state: PartitionState, event: Event, room: int) -> PartitionStep:
-        """As `step` with this many tasks as the limit, for a consumer that has checked the
-        event.
-        """
+        """As `step`, with `room` as the limit and a checked event."""
         match state:
             case Unassigned():
                 return self._unassigned(event, room)
@@ -323,9 +313,7 @@ class PartitionRules:
     # --- work ---
 
     def next_window(self, part: Owned, room: int | None = None) -> tuple[int, ...]:
-        """The records to take now: in order, and of each key none before the one before it is
-        settled.
-        """
+        """In order, and of each key none before the one before it is settled."""
         check_type(part, Owned, "a partition that is owned")
         if room is None:
             room = self.running_max
@@ -464,9 +452,7 @@ class PartitionRules:
                 assert_never(self.failure_policy)
 
     def _stuck(self, part: Owned, request: DeliverRecords) -> tuple[int, ...]:
-        """The records that are unsettled if these are: with a delivery of its own, the whole
-        window.
-        """
+        """With a delivery of its own, the whole window."""
         if not self.fanout.window_delivery:
             return request.offsets
         at = {offset: fanout.record_status(part.windows, offset) for offset in fanout.records(part.windows)}
@@ -477,7 +463,6 @@ class PartitionRules:
         return attrs.evolve(part, closed=part.closed | {key[offset] for offset in offsets if offset in key})
 
     def _work_failed(self, part: Owned, request: UserRequest, room: int) -> PartitionStep:
-        """A failure like others; after the revocation it is left to the next owner."""
         asked = next((each for each in part.asked if each.work.request == request), None)
         if asked is None:
             return Step(part)
@@ -542,9 +527,7 @@ class PartitionRules:
     # --- what may be done now ---
 
     def _advanced(self, room: int, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
-        """The order matters: opened and held records decide about fetching, done ones about the
-        commit.
-        """
+        """The order matters: opened and held records decide about fetching, done ones commit."""
         if part.phase is Phase.DRAINING and part.backing_off:  # what would be tried again is left to the next owner
             commands = (*commands, *(Cancel(self._retry_timer(part, start)) for start in part.backing_off))
             part = attrs.evolve(part, backing_off=())
@@ -575,7 +558,6 @@ class PartitionRules:
         return Step(part, commands)
 
     def _hold(self, part: Owned) -> tuple[PartitionHold, Survey | None]:
-        """A partition without undone records is not held."""
         pressure, survey = PartitionPressure(), part.survey
         if pending(part.tracker):
             length = 0
@@ -590,7 +572,7 @@ class PartitionRules:
 
 
 def _position_to_commit(rules: PartitionRules, part: Owned) -> int | None:
-    """At most one commit; the floor again once enough offsets beyond it are done and unrecorded."""
+    """The floor again once enough offsets beyond it are done and unrecorded."""
     if part.committing is not None:
         return None
     enough = 1 if part.phase is Phase.DRAINING else rules.replay_max
@@ -600,12 +582,10 @@ def _position_to_commit(rules: PartitionRules, part: Owned) -> int | None:
 
 
 def _revoked(part: Owned) -> Owned:
-    """The next owner gets the queued records. Work in flight may end within the time to drain."""
     return attrs.evolve(part, phase=Phase.DRAINING, queued=(), ready=())  # what backs off is cancelled as it goes on
 
 
 def _stopped_at(part: Owned, failed: tuple[int, ...]) -> Owned:
-    """Only records before the standing failure are still taken."""
     failed = _merged(part.failed, failed)
     queued = tuple(offset for offset in part.queued if offset < failed[0])
     return attrs.evolve(part, failed=failed, queued=queued, phase=Phase.STOPPED)
@@ -649,7 +629,6 @@ def _is_current(part: Owned, event: Event) -> bool:
 
 
 def _lines(ordering: Ordering, part: Owned) -> dict[int, bytes]:
-    """The order's line of each known record; one without a key has none."""
     if ordering is Ordering.BY_KEY:
         return dict(part.keys)
     return dict.fromkeys((*part.queued, *fanout.records(part.windows)), b"")

@@ -39,9 +39,7 @@ class Unassigned:
 @final
 @attrs.frozen
 class Owned:
-    """Invariants: queued, running and failed records are open in the tracker; committing is not
-    below its floor.
-    """
+    """Invariant: queued, running and failed records are open in the tracker."""
 
     partition: TopicPartition
     generation: int
