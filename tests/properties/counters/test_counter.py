@@ -44,8 +44,6 @@ class Sent:
 
 @attrs.define(eq=False)
 class Owner:
-    """An owner that wants to count once."""
-
     increment: counting.Increment
     awaits: Sent | None = None
     answer: counting.IncrementVerdict | None = None
@@ -143,13 +141,11 @@ class World:
             assert laws.comes_late_in_vain(before, self.counter, sent.token, sent.in_round), "CN3"
 
     def answer(self, owner: Owner, sent: Sent) -> None:
-        """A match of the first step is noted; a match of the second ends the work."""
         owner.awaits = None
         if sent.matched:
             owner.increment = attrs.evolve(owner.increment, is_noted=True)
 
     def sweep(self, *, close_it: bool) -> None:
-        """One sweep; with `close_it`, the closing alone, since their order is not fixed."""
         sweep = counting.decide_sweep(self.counter)
         if not close_it:
             self.flights += [
@@ -426,8 +422,8 @@ def test_increments_are_values(increment: counting.Increment) -> None:
 
 
 def test_the_articles_protocol_counts_wrong() -> None:
-    """A late copy of step one makes 2 of one increment; a clean-up beside an increment makes 1 of
-    two (both measured).
+    """A late copy of step one makes 2 of one increment; a clean-up makes 1 of two (both
+    measured).
     """
     resurrected = counting.Counter(1, 1, (("t", 1),))  # counted, its token gone, and noted again by a late first step
     counted = update_one(

@@ -1,9 +1,9 @@
 """Random small consumer groups, explored by brute force and by the simulator.
 
 A lane is a consumer's work on one partition: a table from phase and event kind to commands. It
-keeps its assignment for good, so some of its commits are of past generations or of released
-partitions. This module writes the broker and its coordinator a second time, from the documentation
-of `tidegate.sim.group` and `tidegate.sim.log`.
+keeps its assignment for good, so some commits are of past generations or released partitions. This
+module writes the broker and its coordinator a second time, from the documentation of
+`tidegate.sim.group` and `tidegate.sim.log`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Rules(NamedTuple):
 class Groups(NamedTuple):
     members: tuple[str, ...]
     logs: tuple[tuple[str | None, ...], ...]
-    """The entries of each partition: the key of a record, or None for a hole."""
+    """The entries of each partition: a record's key, or None for a hole."""
     rules: tuple[Rules, ...]
     most: int
     cooperative: bool
@@ -86,7 +86,7 @@ class Groups(NamedTuple):
     at_once: frozenset[str]
     budgets: tuple[tuple[str, int], ...] = ()
     laws: tuple[tuple[str, Bad, Bad], ...] = ()
-    """(kind of law, forbidden or wanted facts); a step law has facts before and after the step."""
+    """(kind of law, forbidden or wanted facts); a step law has them before and after."""
 
 
 Bad: TypeAlias = tuple[int, int, str]
@@ -118,13 +118,8 @@ class Lane(NamedTuple):
 
 
 class Coordination(NamedTuple):
-    """The coordinator's view of the group.
-
-    Attributes:
-        owners: The owner of each partition; "" for none.
-        since: The generation in which each partition got its owner.
-        target: The next owners, while the group waits for releases; else None.
-        away: Evicted members that will rejoin.
+    """`since` has the generation in which each partition got its owner, `target` the next owners
+    while the group waits for releases, `away` evicted members that will rejoin.
     """
 
     generation: int
@@ -191,9 +186,7 @@ def told_of(command: Command, reply: object) -> Event | None:
 
 
 def moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
-    """The possible moves, whether each must happen, and its fault. Rebalances have their own
-    budget.
-    """
+    """Yields (next state, must it happen, fault). Rebalances have a budget of their own."""
     for after, must, fault in _all_moves(groups, state):
         if not fault:
             yield after, must, ""
@@ -207,7 +200,6 @@ def moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
 
 
 def _all_moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
-    """Moves with no limit on faults."""
     yield from _of_coordinator(groups, state)
     for member in groups.members:
         if not _is_dead(state, member):
@@ -237,7 +229,6 @@ def _all_moves(groups: Groups, state: All) -> Iterator[tuple[All, bool, str]]:
 
 
 def taken(groups: Groups, index: int, state: All, event: Event) -> All:
-    """The state after the event; immediate commands happen with it."""
     lane = state.lanes[index]
     rules = groups.rules[groups.members.index(lane.member)]
     holds, commands = stepped(rules, lane.number, Holds(lane.left, lane.phase, lane.generation, lane.at), event)
@@ -346,7 +337,6 @@ def _moving(groups: Groups, group: Coordination) -> set[int]:
 
 
 def _revoked(groups: Groups, state: All, group: Coordination) -> All:
-    """Begin a rebalance, unless one is going on, and revoke what owners must release."""
     if group.target is not None:
         return state._replace(group=group)
     group = group._replace(target=_fair(group) if groups.cooperative else (), released=frozenset())
@@ -356,7 +346,6 @@ def _revoked(groups: Groups, state: All, group: Coordination) -> All:
 
 
 def _fair(group: Coordination) -> tuple[str, ...]:
-    """Sticky where that is fair; in a fair assignment, one partition moves or two change owners."""
     owners = _dealt(group.members, group.owners)
     if len(group.members) < 2:
         return owners
@@ -682,11 +671,6 @@ def _as_shown(look: Any) -> object:
 
 
 def compared(groups: Groups) -> None:
-    """Assert that both find the same.
-
-    Raises:
-        DiffersError: They do not.
-    """
     found = everything(groups)
     seen: set[object] = set()
     rest: set[object] = set()

@@ -3,8 +3,6 @@
 A reducer is a table: its phase and an event give the next phase and some commands, up to a limit. A
 command is a request to the one collection or to user code, or a small program carries it out. Its
 result is an event, delivered at once or (`split`) at any later time. A dead reducer may restart.
-Time is absolute or relative. Laws of all kinds are about the phase of a reducer and the value in
-the document.
 """
 
 from __future__ import annotations
@@ -114,8 +112,6 @@ KINDS = (
 
 
 class Rules(NamedTuple):
-    """(phase, event) -> (next phase, command numbers); without an entry, the phase stays."""
-
     name: str
     table: tuple[tuple[tuple[int, object], tuple[int, tuple[int, ...]]], ...]
     commands_max: int
@@ -125,11 +121,9 @@ class Rules(NamedTuple):
     at_once: frozenset[int]
     programs: tuple[tuple[int, Program], ...]
     again: tuple[str, ...]
-    """The inbox after a restart."""
     ends: frozenset[int] = frozenset()
     """Commands that are refused once withdrawn."""
     merges: bool = False
-    """May it receive several events in one turn?"""
 
 
 class Reducers(NamedTuple):
@@ -140,7 +134,6 @@ class Reducers(NamedTuple):
     clock: tuple[int | None, int] | None = None
     symmetric: bool = False
     laws: tuple[tuple[str, Bad, Bad], ...] = ()
-    """(kind of law, forbidden or wanted facts); a step law has facts before and after the step."""
 
 
 Bad: TypeAlias = tuple[int, object]
@@ -148,17 +141,8 @@ Bad: TypeAlias = tuple[int, object]
 
 
 class Standing(NamedTuple):
-    """The state of one reducer.
-
-    Attributes:
-        left: How many commands it may still give.
-        commands: Commands without a result so far.
-        arrived: Events that it has not received yet.
-        inbox: Events of the world.
-        running: Commands that programs carry out, each with its program's position and wake-up
-            time.
-        stuck: Commands whose user code never returns.
-        notes: Notes of its programs.
+    """`left` is how many commands it may still give, `stuck` has commands whose user code never
+    returns.
     """
 
     phase: int
@@ -248,7 +232,7 @@ def brief(number: int, reply: object) -> object:
 
 
 def moves(reducers: Reducers, state: All, horizon: int | None) -> Iterator[tuple[All, bool, str]]:
-    """The possible moves, whether each must happen, and its fault."""
+    """Yields (next state, must it happen, fault)."""
     for after, must, fault in _all_moves(reducers, state):
         if not fault:
             yield after, must, ""
@@ -274,7 +258,6 @@ def _later(state: All, horizon: int) -> All:
 
 
 def _all_moves(reducers: Reducers, state: All) -> Iterator[tuple[All, bool, str]]:
-    """Moves with no limit on faults."""
     for index, rules in enumerate(reducers.rules):
         standing = state.reducers[index]
         if standing.is_dead:
@@ -406,7 +389,6 @@ def brute_force(  # noqa: PLR0917
     states_max: int,
     is_asleep: Callable[[Any], bool] = lambda _: False,
 ) -> Everything:
-    """Search all states, each once."""
     number, order, depths, steps = {first: 0}, [first], [0], list[list[tuple[int, bool, str]]]()
     for index, state in enumerate(order):  # which grows
         steps.append([])
@@ -477,7 +459,6 @@ def drawn_laws(random: Random, bad: Callable[[], Any]) -> tuple[tuple[str, Any, 
 
 
 def must_be_right(scenario: Scenario, report: Report, found: Everything, subject: object) -> None:
-    """Assert that the verdict is right and that its trace is a real run."""
     if found.broken:
         fewest = min(found.broken.values())
         must_be_the_same("the shortest way", fewest, report.trace and len(report.trace.steps), subject)
@@ -699,11 +680,6 @@ def _numbers(commands: tuple[object, ...]) -> tuple[int, ...]:
 
 
 def compared(reducers: Reducers) -> None:
-    """Assert that both find the same.
-
-    Raises:
-        DiffersError: They do not.
-    """
     processes: dict[str, ReducerProcess] = {}
     seen: set[object] = set()
     rest: set[object] = set()

@@ -1,8 +1,8 @@
 """Small programs as data with their own interpreter, for comparison with the simulator.
 
-A program is a tuple of statements. `source` writes it as Python for the simulator. `flat` compiles
-it to jumps, which `advanced` runs here: a suspended program is an index and the values of its
-variables. The interpreter uses `tidegate` only for the names of requests.
+`source` writes a program as Python for the simulator. `flat` compiles it to jumps, which `advanced`
+runs here: a suspended program is an index and the values of its variables. The interpreter uses
+`tidegate` only for the names of requests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Doc(NamedTuple):
 
 
 class At(NamedTuple):
-    """A point in time, in microseconds, on the store's clock or on a machine's."""
+    """In microseconds, on the store's clock or on a machine's."""
 
     at: int
     wall: bool = False
@@ -71,7 +71,6 @@ class Broken(NamedTuple):
 
 
 def position_of(value: object) -> After | From:
-    """The resume position: a position, the position of a page, or the beginning."""
     match value:
         case After() | From():
             return value
@@ -90,8 +89,6 @@ class Me(NamedTuple):
 
 
 class Life(NamedTuple):
-    """The number of the process's life."""
-
     word: str = "life"  # so that no other tuple is equal to it
 
 
@@ -107,8 +104,6 @@ class Picked(NamedTuple):
 
 
 class Session(NamedTuple):
-    """The session name of this run: process and life."""
-
     word: str = "session"
 
 
@@ -125,14 +120,10 @@ class Ask(NamedTuple):
     """A request.
 
     Attributes:
-        where: The filter: all terms must match.
-        changes: The updates, or the fields of an inserted document.
         name: Of a note, a call, or "epoch, history" of a record.
-        value: An operand: an id, a limit, a duration, a position; the parts of a bulk or of an
-            insert of many.
+        value: An id, a limit, a duration, a position; the parts of a bulk or of an insert of many.
         sort: Field names; a leading "-" means descending.
-        transaction: Session, number, and whether the request begins the transaction; None outside
-            of transactions.
+        transaction: Session, number, and whether the request begins the transaction.
         begun: The store's progress with it, while it is under way.
     """
 
@@ -147,8 +138,6 @@ class Ask(NamedTuple):
 
 
 class Do(NamedTuple):
-    """Send the request and keep the reply, or a field of it."""
-
     ask: Ask
     into: str = ""
     field: str = ""
@@ -167,7 +156,7 @@ class If(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """Repeat; over a generator, whose state the simulator cannot compare."""
+    """Over a generator, whose state the simulator cannot compare."""
 
     counter: str
     times: int
@@ -182,16 +171,12 @@ class While(NamedTuple):
 
 
 class Try(NamedTuple):
-    """Run the handler after such a failure."""
-
     body: Program
     failure: str
     handler: Program
 
 
 class Finally(NamedTuple):
-    """Run the cleanup after the body, however the body ends."""
-
     body: Program
     cleanup: Program
 
@@ -374,9 +359,7 @@ def _term(term: Term) -> str:
 
 
 Handlers: TypeAlias = tuple[tuple[str, int, str], ...]
-"""(failure, target, variable that keeps the failure), the innermost first. "finally" also catches
-errors.
-"""
+"""(failure, target, variable), the innermost first. "finally" also catches errors."""
 
 
 class Asks(NamedTuple):
@@ -385,8 +368,6 @@ class Asks(NamedTuple):
 
 
 class Raises(NamedTuple):
-    """Raise an error, or the failure in a variable again."""
-
     handlers: Handlers
     kept: str = ""
 
@@ -396,8 +377,6 @@ class Jump(NamedTuple):
 
 
 class Unless(NamedTuple):
-    """Jump unless the two are the same."""
-
     left: Expression
     right: Expression
     to: int
@@ -416,9 +395,7 @@ Code: TypeAlias = tuple[Any, ...]
 
 
 class _Context(NamedTuple):
-    """The surroundings of a statement: handlers, cleanups with their contexts, the loop, the
-    current failure.
-    """
+    """The handlers, cleanups, loop and failure around a statement."""
 
     handlers: Handlers = ()
     cleanups: tuple[tuple[Program, Any], ...] = ()
@@ -492,7 +469,6 @@ def flat(program: Program) -> Code:  # noqa: PLR0915  one case for each statemen
                     code.append(each)
 
     def leave_blocks(here: _Context, depth: int) -> None:
-        """Run the cleanups of all deeper blocks."""
         for cleanup, around in here.cleanups[: len(here.cleanups) - depth]:
             emit(cleanup, around)
 
@@ -510,8 +486,6 @@ Env: TypeAlias = tuple[tuple[str, object], ...]
 
 
 class Stands(NamedTuple):
-    """A program before a request, or at its end."""
-
     how: str  # asks, returned, raised, failed
     at: int
     env: Env
@@ -535,7 +509,6 @@ def answered(code: Code, stands: Stands, reply: object) -> Stands:
 
 
 ERROR = "an error"
-"""The kept value of an error that is not a failure."""
 
 
 def raised(code: Code, handlers: Handlers, env: dict[str, object], kind: str) -> Stands:
@@ -598,7 +571,7 @@ def picked(reply: object, field: str) -> object:
 
 
 def same(left: object, right: object) -> bool:
-    """Equal and of the same types at every level: True is not 1."""
+    """True is not 1, at every level."""
     if type(left) is not type(right):
         return False
     if isinstance(left, tuple) and isinstance(right, tuple):

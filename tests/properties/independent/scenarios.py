@@ -115,18 +115,14 @@ EXPLORED_MAX = 20_000
 SLEEPY = 0.15
 """The share of scenarios whose programs end with a sleep that no clock can show."""
 RETURNING = 0.2
-"""The share of scenarios with interchangeable processes in which each first deletes a document of
-its name, then inserts it again.
+"""Of interchangeable processes, each first deletes a document of its name, then inserts it
+again.
 """
 LOOKING = 0.4
 UPSERTING = 0.08
-"""The share of scenarios with stale reads in which a process finds all documents after writes to
-two.
-"""
+"""A process finds all documents after writes to two, for stale reads."""
 REFUSED = 0.1
-"""The share of scenarios in which each process first inserts the same document, if the store may
-roll back writes.
-"""
+"""Each process first inserts the same document, if the store may roll back writes."""
 MOVES = 3
 """The comparison of relative and absolute time ends after this many clock moves."""
 
@@ -211,7 +207,6 @@ class Draw:
         )
 
     def with_laws(self, little: Little, found: Found) -> Little:
-        """The scenario with laws, most of them about distant states."""
         names = tuple(actor.name for actor in little.actors)
         changes = list(found.changes)
 
@@ -242,7 +237,6 @@ class Draw:
         )
 
     def new_fact_of(self, look: Seen, first: Seen) -> Fact:
-        """A fact about the state that is usually false in the first state."""
         facts = [self.fact_of(look) for _ in range(4)]
         return next((fact for fact in facts if not is_fact(fact, first)), facts[0])
 
@@ -305,7 +299,6 @@ class Draw:
         return self.statements(0, self.one_of((1, 2, 2, 3, 3, 4)))
 
     def transaction(self) -> Program:
-        """Statements in transactions of one session, with a few mistakes."""
         number, is_first, program = 1, True, list[Statement]()
         for _ in range(self.one_of((1, 2, 2, 3))):
             begins = is_first if self.chance(0.95) else not is_first
@@ -370,7 +363,6 @@ class Draw:
         return tuple(each for _ in range(count) for each in self.told(depth))
 
     def told(self, depth: int) -> Program:
-        """A statement; some record a note about clocks, failover or streams."""
         if self.has_clocks and self.chance(0.4):
             into = self.one_of("ab")
             wait = (
@@ -576,7 +568,6 @@ def is_scalar(value: object) -> bool:
 
 
 def drawn(seed: str) -> Little:
-    """A random scenario that is neither too large nor idle."""
     random, is_sleepy = Random(seed), Random(f"{seed} asleep").random() < SLEEPY
     returns = Random(f"{seed} gone and back").random() < RETURNING
     looks = Random(f"{seed} looks at several").random() < LOOKING
@@ -620,7 +611,7 @@ def with_documents_that_return(little: Little) -> Little:
 
 
 def with_upserts(little: Little) -> Little:
-    """Each process begins or ends with a counting upsert whose filter matches more than an id."""
+    """Each process begins or ends with a counting upsert whose filter is more than an id."""
     where = Term("Eq", "_id", Const("z")), Term("Lt", "v", 3), Term("Eq", "o", Const(None))
     count = Do(Ask("upsert", where, (Term("Add", "v", 1),)), "a", "v")
     caught = Try((count,), "refused", (Set("b", Const("lost")),)), Do(Ask("note", name="n", value=Var("b")))
@@ -635,9 +626,7 @@ def with_upserts(little: Little) -> Little:
 
 
 def with_refusals(little: Little) -> Little:
-    """Where writes may be rolled back: each process first inserts the same document and notes
-    whether it was refused.
-    """
+    """Each process first inserts the same document and notes a refusal, for rolled back writes."""
     if not any({"not_durable", "rolled_back"} <= each.faults for each in little.actors):
         return little
     insert = Do(Ask("insert", changes=(Term("Put", "v", Const(1)),), value=Const("z")))
@@ -646,9 +635,7 @@ def with_refusals(little: Little) -> Little:
 
 
 def with_a_look_at_several(little: Little) -> Little:
-    """Where a find may be stale: the first process writes twice, and the last one with faults finds
-    all documents.
-    """
+    """The first process writes twice, and the last one with faults finds all, for stale finds."""
     names = [each.name for each in little.actors if "stale_read" in each.faults and not each.on_writes]
     writes = tuple(Do(Ask("update", (Term("Eq", "_id", Const(id_)),), (Term("Add", "v", 1),))) for id_ in IDS)
     look = Do(Ask("find all", (Term("Exists", "_id"),), value=3), "a"), Do(Ask("note", name="m", value=Var("a")))
@@ -667,7 +654,6 @@ def with_a_look_at_several(little: Little) -> Little:
 
 
 def held(value: object) -> object:
-    """The value here for a value of the simulator."""
     match value:
         case Document(items):
             return Doc(tuple((name, held(item)) for name, item in items))
@@ -763,9 +749,7 @@ class Plainly:
 
 
 def seen_by(little: Little, state: State) -> Seen:
-    """The visible part of a simulator state. In relative time, everything beyond the horizon is the
-    same.
-    """
+    """In relative time, everything beyond the horizon is the same."""
     state = Plainly(state)
     names = tuple(actor.name for actor in little.actors)
     horizon = little.clock[0] if little.clock else None
@@ -885,8 +869,6 @@ WRITES = {
 
 
 def with_laws(little: Little, **more: Any) -> Scenario:
-    """The scenario with its laws, and with more laws about rest."""
-
     def holds(law: Law) -> Callable[[State], bool]:
         # In the order of the facts, with early exit: the footprint of a law depends on what it
         # reads.
@@ -972,11 +954,7 @@ def is_relative(report: Report) -> bool:
 
 
 def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bool = True) -> None:
-    """Assert that both find the same. The comparison of transitions is slow, so it is optional.
-
-    Raises:
-        DiffersError: They do not.
-    """
+    """Assert that both find the same; the comparison of transitions is slow, so optional."""
     seen: set[Seen] = set()
     rest: set[Seen] = set()
     pairs: set[tuple[Seen, Seen]] = set()
@@ -1062,7 +1040,6 @@ def without_horizon(clock: Clocked) -> Clocked:
 
 
 def found_in(little: Little, *, relative: bool) -> Found:
-    """The result of the independent search, cached since the draw."""
     try:
         return search(little, states_max=STATES_MAX, relative=relative)
     except TooLargeError:

@@ -1,8 +1,8 @@
-"""A brute-force search of all behaviour of a small scenario, from the documentation alone, without
-code of the simulator.
+"""A brute-force search of a small scenario, from the documentation alone.
 
-A state is a value; the search visits each once, packs nothing and leaves nothing out. Time is
-absolute or relative: relative time keeps each instant as its age, up to the horizon.
+It shares no code with the simulator. A state is a value; the search visits each once, packs nothing
+and leaves nothing out. Time is absolute or relative: relative time keeps each instant as its age,
+up to the horizon.
 """
 
 from __future__ import annotations
@@ -42,13 +42,11 @@ NOBODY_IS_ASKED = {"note", "sleep", "now"}
 
 
 class Host(NamedTuple):
-    """The machine of a process.
+    """Processes of the same named host share a clock.
 
     Attributes:
-        name: Processes of the same name share a clock; "" for a clock of its own.
         skew, jump: The maximum error of its clock at the beginning, and of one adjustment.
         drift: How fast its clock is, in parts per million.
-        stall: How long it may pause.
     """
 
     name: str = ""
@@ -59,13 +57,7 @@ class Host(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The change stream of the documents.
-
-    Attributes:
-        page: Changes per page.
-        keep: How many changes the store never forgets.
-        is_watched: Whether it delivers the changes; else they only move its position.
-    """
+    """A change stream; the store never forgets the last `keep` changes."""
 
     page: int
     keep: int
@@ -73,13 +65,7 @@ class Stream(NamedTuple):
 
 
 class Actor(NamedTuple):
-    """A process.
-
-    Attributes:
-        faults: The kinds of faults that may strike it.
-        on_writes: Request faults strike writes only.
-        comes_back: It always restarts.
-    """
+    """`on_writes`: request faults strike writes only; `comes_back`: it always restarts."""
 
     name: str
     program: Program
@@ -95,16 +81,12 @@ class Little(NamedTuple):
     Attributes:
         budget, budgets: The maximum number of faults, in all and of each kind.
         unique: A field with a unique index; "" for none.
-        network: Does it deliver requests that are under way?
         clock: (horizon, moves), the horizon None for absolute time; None if time does not pass.
-        answers: What user code answers.
         symmetric: Processes that are interchangeable.
-        failover: May the store fail over, lose writes without a majority, and read from stale
-            members?
-        history_lost: May the store forget the oldest changes?
-        expiry: Does the store end abandoned transactions?
-        chosen: The kinds of faults that the exploration allows; None for all.
-        faults_max: The exploration's limit on faults; None for the scenario's.
+        failover: The store may fail over, roll back writes, and read from stale members.
+        history_lost: The store may forget the oldest changes.
+        expiry: The store ends abandoned transactions.
+        chosen, faults_max: The exploration's own limits on faults; None for none.
     """
 
     docs: tuple[Doc, ...]
@@ -133,11 +115,7 @@ class Little(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Never all facts at once. For a step: never `facts` before and `after` after.
-
-    Attributes:
-        at_least: One of the facts must hold, rather than not all.
-    """
+    """Never all facts, or with `at_least` one always; for a step, never before and after."""
 
     facts: tuple[Fact, ...]
     after: tuple[Fact, ...] = ()
@@ -145,8 +123,8 @@ class Law(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A visible fact: (doc, id, field, value), (stands, process, how, value), (note, process, name,
-    value), (age, id, field, least age).
+    """(doc, id, field, value), (stands, process, how, value), (note, process, name, value), (age,
+    id, field, least age).
     """
 
     of: str
@@ -157,14 +135,7 @@ class Fact(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """The store's progress with a request of several steps.
-
-    Attributes:
-        left: Remaining work; for an upsert without a match, the insert.
-        passed: The ids of written documents.
-        total, refused: How many documents were written, and how many refused.
-        ended: Why it ended.
-    """
+    """A request of several steps; an upsert without a match has its insert `left`."""
 
     left: tuple[Ask, ...]
     passed: tuple[object, ...] = ()
@@ -186,10 +157,8 @@ class Past(NamedTuple):
     """The store's past.
 
     Attributes:
-        before: Snapshots before some writes, oldest first, each with the parts unwritten since: ids
-            of documents, and None for the set of ids.
-        forgotten: How many changes the stream has forgotten.
-        changes: The changes since then.
+        before: Snapshots before some writes, with the parts unwritten since (None: the set of ids).
+        forgotten: How many changes the stream has forgotten; `changes` are those since then.
         record: The stream reader's stored progress.
     """
 
@@ -200,12 +169,8 @@ class Past(NamedTuple):
 
 
 class OpenTransaction(NamedTuple):
-    """An open transaction.
-
-    Attributes:
-        view: Its snapshot with its own changes.
-        stale: The ids of documents that others have written since it began.
-        deleted: The ids that it has deleted, even if it has inserted them again.
+    """`stale` has the ids that others have written since it began, `deleted` also those inserted
+    again.
     """
 
     owner: str
@@ -222,7 +187,7 @@ class SessionState(NamedTuple):
 
 
 class State(NamedTuple):
-    """A global state; `unconfirmed` has the documents before each write without a majority."""
+    """`unconfirmed` has the documents before each write without a majority."""
 
     docs: tuple[Doc, ...]
     processes: tuple[Process, ...]
@@ -248,15 +213,12 @@ Seen: TypeAlias = tuple[Any, ...]
 
 
 class Found(NamedTuple):
-    """The result of a search.
+    """The result of a search; `looks` has visible states in breadth-first order.
 
     Attributes:
-        states: The number of states; variables that are never read again count here.
-        looks: The visible part of each state, in breadth-first order.
+        states: Variables that are never read again count here.
         changes: Pairs of successive visible states that differ.
-        restless: Visible states on cycles with no way to rest; laws about rest apply to them, too.
-        goals: The goals that are reached.
-        broken: Laws, each with the fewest steps.
+        restless: States on cycles with no way to rest; laws about rest apply to them, too.
         livelocked: Laws about rest that fail somewhere on a cycle that never rests.
     """
 
@@ -323,11 +285,9 @@ def search(little: Little, *, states_max: int, relative: bool = False) -> Found:
 
 
 def same_in_both_times(little: Little, moves: int, states_max: tuple[int, int]) -> bool | None:
-    """Whether relative time finds what absolute time finds with this many clock moves; None if one
-    search is too large.
+    """None if one search is too large.
 
-    Relative time equates instants beyond the horizon. That is exact if both kinds of time show the
-    same.
+    Relative time equates instants beyond the horizon, exactly if both kinds of time show the same.
     """
     assert little.clock is not None
     horizon = little.clock[0]
@@ -376,7 +336,6 @@ def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
 
 
 def _broken(little: Little, graph: Graph, looks: list[Seen], rest: set[int]) -> dict[str, int]:
-    """The broken laws, each with the fewest steps."""
     broken: dict[str, int] = {}
 
     def breaks(name: str, depth: int) -> None:
@@ -441,8 +400,6 @@ def age_all(value: Any, by: int, horizon: int) -> Any:
 
 
 def _relative(state: State, horizon: int) -> State:
-    """Instants as ages up to the horizon, wake-ups as remaining time."""
-
     def aged(value: Any) -> Any:
         return age_all(value, state.now, horizon)
 
@@ -477,7 +434,6 @@ def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int |
 
 
 def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
-    """Moves with no limit on faults."""
     for index, code in enumerate(codes):
         yield from _of_process(little, code, index, state)
     if little.network:
@@ -511,9 +467,7 @@ def _all_moves(little: Little, codes: tuple[Code, ...], state: State, horizon: i
 
 
 def _expired(little: Little, state: State) -> Iterator[Move]:
-    """The store ends a transaction whose owner has stopped, or that others wait for while no owner
-    goes on. While the owner goes on, that is a stall.
-    """
+    """The owner has stopped, or others wait while no owner goes on. A slow owner is a stall."""
     opened = {session: (known.number, known.open.owner) for session, known in state.sessions if known.open is not None}
     does = {owner: _does(little, state, owner) for _, owner in opened.values()}
     for session, (number, owner) in opened.items():
@@ -526,7 +480,6 @@ def _expired(little: Little, state: State) -> Iterator[Move]:
 
 
 def _does(little: Little, state: State, name: str) -> str:
-    """Whether a process goes on, waits for others, waits for ever, or has stopped."""
     index = next(index for index, actor in enumerate(little.actors) if actor.name == name)
     actor, process = little.actors[index], state.processes[index]
     ask = process.stands.what
@@ -670,7 +623,6 @@ def _in_trouble(  # noqa: PLR0917
 
 
 def _readings(actor: Actor, state: State) -> Iterator[tuple[str, State, At]]:
-    """Its clock's reading, and the readings after a clock fault."""
     host, name, known = actor.host, actor.host.name or f"of {actor.name}", dict(state.ahead)
 
     def read(ahead: int) -> tuple[State, At]:
@@ -688,9 +640,8 @@ def _readings(actor: Actor, state: State) -> Iterator[tuple[str, State, At]]:
 def _unconfirmed(
     actor: Actor, state: State, ask: Ask, outcomes: list[tuple[State, object]]
 ) -> Iterator[tuple[State, object]]:
-    """The write is done without a majority. A rollback takes back all writes after it, too.
-
-    A refusal is final, even if the write that caused it has no majority.
+    """A rollback takes back all writes after it, too. A refusal is final, even without a
+    majority.
     """
     for done, reply in outcomes:
         is_changed = (done.docs, done.past) != (state.docs, state.past)
@@ -715,8 +666,8 @@ def _standing(little: Little, actor: Actor, code: Code, process: Process, now: i
     """A process before a sleep is asleep, by the clock of its machine.
 
     A sleep that no clock can show is over at once, since any process may be slow. A process that
-    only sleeps is left asleep. After its last sleep a program ends; if the process may die there,
-    it stays there, awake.
+    only sleeps is left asleep. After its last sleep a program ends; if it may die there, it stays
+    awake.
     """
     passed: list[Stands] = []
     may_die = "crash_before" in actor.faults or ("cancelled" in actor.faults and not actor.on_writes)
@@ -737,9 +688,7 @@ def _standing(little: Little, actor: Actor, code: Code, process: Process, now: i
 
 
 def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """The outcomes of a request, including the store's past. There is none while it waits for a
-    transaction.
-    """
+    """No outcome while it waits for a transaction."""
     if ask.transaction is not None:
         yield _in_session(little, ask, state)
         return
@@ -766,16 +715,13 @@ def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, obje
 
 
 def _outcomes(little: Little, ask: Ask, at: Begun | None, state: State) -> list[tuple[State, object]]:
-    """The outcomes of a request from the store's progress on."""
     if at is not None:
         return list(_rest(little, ask, at, state))
     return [*served(little, ask, state), *_ended_early(little, ask, state)]
 
 
 def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """A write may reach documents in any order, so a refusal can come earlier or later than in
-    natural order, or never.
-    """
+    """A write reaches documents in any order, so a refusal can come at any time, or never."""
     if ask.verb not in MANY:
         return
     if ask.transaction is not None:
@@ -801,7 +747,6 @@ def _ended_early(little: Little, ask: Ask, state: State) -> Iterator[tuple[State
 
 
 def _ended_early_in_session(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
-    """The same in a transaction: a refusal, a write conflict, or success."""
     assert ask.transaction is not None
     named, number, begins = ask.transaction
     known = dict(state.sessions).get(str(named.value), SessionState(0, None))
@@ -824,7 +769,6 @@ def _ended_early_in_session(little: Little, ask: Ask, state: State) -> Iterator[
 
 
 def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[State, object]]:
-    """Its last step, if it may be next."""
     if ask.verb == "upsert":
         for done, reply in served(little, at.left[0], state):
             yield done, _new(at.left[0]) if reply is None else reply
@@ -837,7 +781,7 @@ def _rest(little: Little, ask: Ask, at: Begun, state: State) -> Iterator[tuple[S
 
 
 def _after(little: Little, ask: Ask, at: Begun, part: Ask, state: State) -> Iterator[tuple[State, Begun]]:
-    """After one more document, which need not have a majority."""
+    """A majority need not have it."""
     left = tuple(each for each in at.left if each != part)
     passed = at.passed if ask.verb == "delete many" else tuple(sorted((*at.passed, _key(part)), key=repr))
     for done, reply in served(little, part, state):
@@ -853,7 +797,7 @@ def _key(part: Ask) -> object:
 
 
 def _steps(little: Little, ask: Ask, at: Begun | None, state: State) -> Iterator[tuple[State, Begun, bool]]:
-    """One of several steps, if the store may split it, and whether the step must happen."""
+    """Yields one of several steps, and whether it must happen."""
     if ask.transaction is not None:
         return
     if ask.verb == "upsert":
@@ -893,7 +837,6 @@ def _changed_ids(before: tuple[Doc, ...], after: tuple[Doc, ...]) -> frozenset[o
 
 
 def _with_stale(state: State, changed: frozenset[object]) -> State:
-    """Mark, in each open transaction, the documents that another one has written."""
     for session, known in state.sessions if changed else ():
         if known.open is not None:
             opened = known.open._replace(stale=known.open.stale | changed)
@@ -942,7 +885,6 @@ def _in_session(little: Little, ask: Ask, state: State) -> tuple[State, object]:
 
 
 def _merged(docs: tuple[Doc, ...], mine: OpenTransaction) -> tuple[Doc, ...]:
-    """Changed documents keep their place, new ones are appended."""
     view = {doc.get("_id"): doc for doc in mine.view}
     there = [doc.get("_id") for doc in docs]
     new = [doc for key, doc in view.items() if key in mine.deleted or (key in mine.written and key not in there)]
@@ -982,7 +924,7 @@ def _confirmed_end(state: State) -> int:
 
 
 def _page(stream: Stream, position: After | From, state: State) -> Page | Broken:
-    """The next changes, without those that may be rolled back."""
+    """Without changes that may be rolled back."""
     start = position.token + 1 if isinstance(position, After) else position.time
     if start < state.past.forgotten:
         return Broken(286)
@@ -997,7 +939,6 @@ def _page(stream: Stream, position: After | From, state: State) -> Page | Broken
 
 
 def _recorded(ask: Ask, record: Doc) -> tuple[Doc, object, bool]:
-    """The record after a command, the reply, and whether the store had to write."""
     epoch, history = map(int, ask.name.split(", "))
     is_epoch, is_history = record.get("epoch") == epoch, record.get("history") == history
     if ask.verb == "save":
@@ -1062,7 +1003,6 @@ def outcomes_of(little: Little, ask: Ask, state: State) -> Iterator[tuple[tuple[
 
 
 def parts_of(ask: Ask, docs: tuple[Doc, ...], now: int) -> tuple[Ask, ...]:
-    """The single-document writes of a write to many."""
     if ask.verb in {"bulk", "insert many"}:
         return tuple(ask.value)
     keys = [doc.get("_id") for doc in docs if all(_matches(term, doc, now) for term in ask.where)]
@@ -1073,9 +1013,7 @@ def parts_of(ask: Ask, docs: tuple[Doc, ...], now: int) -> tuple[Ask, ...]:
 
 
 def _done_to_many(little: Little, ask: Ask, state: State) -> tuple[tuple[Doc, ...], object]:
-    """One part after the other. A refusal ends an update of many; a duplicate id does not end an
-    insert of many.
-    """
+    """A refusal ends an update of many; a duplicate id does not end an insert of many."""
     at = Begun(())
     for part in parts_of(ask, state.docs, state.now):
         ((docs, reply),) = outcomes_of(little, part, state)
@@ -1106,7 +1044,6 @@ def _new(insert: Ask) -> Doc:
 
 
 def _described(upsert: Ask) -> Doc:
-    """The fields that an upsert's filter gives its inserted document."""
     return Doc(tuple((term.field, term.value.value) for term in upsert.where if term.verb == "Eq"))
 
 
@@ -1119,7 +1056,6 @@ def _rank(value: object) -> tuple[int, Any]:
 
 
 def _updated(ask: Ask, doc: Doc, now: int) -> Doc | None:
-    """The document after the updates; None if the store refuses."""
     for change in sorted(ask.changes, key=lambda change: change.field):  # new fields come in the order of names
         changed = _changed(change, doc, now)
         if changed is None:
@@ -1155,7 +1091,6 @@ def _matches(term: Term, doc: Doc, now: int) -> bool:
 
 
 def _changed(term: Term, doc: Doc, now: int) -> Doc | None:
-    """None if the store refuses."""
     value: Any
     held, has = doc.get(term.field), term.field in dict(doc.fields)
     value = term.value.value if isinstance(term.value, Const) else term.value
@@ -1188,7 +1123,6 @@ def _changed(term: Term, doc: Doc, now: int) -> Doc | None:
 
 
 def typed(value: object) -> object:
-    """A value that equals another one only if the types match, too."""
     match value:
         case Doc(fields):
             return ("document", tuple((name, typed(held)) for name, held in fields))
@@ -1238,7 +1172,6 @@ def _holds(law: Law, look: Seen) -> bool:
 
 
 def _joins(law: Law, before: Seen, after: Seen) -> bool:
-    """A step from the first facts does not newly establish the others."""
     if not all(is_fact(fact, before) for fact in law.facts):
         return True
     return all(is_fact(fact, before) for fact in law.after) or not all(is_fact(fact, after) for fact in law.after)

@@ -34,7 +34,6 @@ class Desk:
 
 
 def effort(desk: Desk, examples: int = 100) -> settings:
-    """The search for a specimen is as long as its profile says."""
     return settings(max_examples=examples) if desk == Desk() else settings()
 
 
@@ -89,7 +88,6 @@ def test_a_claim_lock_keeps_the_law(law: str) -> None:
 
 
 def any_version_renamed(before: Observation | None, mark: Mark | None, now: Instant) -> Observation | None:
-    """It ignores the token, and reports the observation as of the new version."""
     seen = observe(before, mark, now)
     return seen if seen is None or before is None else Observation(seen.mark, before.since)
 
@@ -121,7 +119,6 @@ def anywhere_is_first(
 def stale_before_held(
     claims: tuple[str, ...], mine: str, *, observation: Observation | None, now: Instant, threshold: Duration
 ) -> LockView:
-    """A lock without claims counts as held by the reader."""
     if not claims:
         return Holding()
     return claim_lock.lock_view(claims, mine, observation=observation, now=now, threshold=threshold)
@@ -159,7 +156,6 @@ SOON = Instant(12)
     ],
 )
 def test_a_lock_is_viewed(expected: LockView, array: tuple[str, ...], since: int) -> None:
-    """A process pushed `a` and has seen `b` first since then; the threshold is 5."""
     observation = Observation("b", Instant(since, HERE))
 
     assert expected == claim_lock.lock_view(array, "a", observation=observation, now=Instant(0, HERE), threshold=5)
@@ -168,7 +164,7 @@ def test_a_lock_is_viewed(expected: LockView, array: tuple[str, ...], since: int
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(("come", "read", "write", "judge"))), max_size=40))
 @example([(0, "come"), (0, "read"), (1, "come"), (1, "judge"), (1, "read"), (1, "write"), (0, "write")])
 def test_whoever_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: list[tuple[int, str]]) -> None:
-    """Law LK2 and the advice in `Holding`: a holder that was judged stale writes in vain."""
+    """Law LK2 and the advice in `Holding`."""
     array, number = Field[tuple[str, ...]]("claims"), Field[int]("number")
     record = Document().put(array, ()).put(number, 0)
     seen, written = dict[int, int](), list[int]()

@@ -51,8 +51,6 @@ HERE = ClockName("monotonic")
 
 @attrs.define(eq=False)
 class Sent:
-    """A request under way: it may be applied late and twice, and its reply may be lost."""
-
     by: Actor
     life: int
     request: Request
@@ -236,9 +234,7 @@ WHO = {"ann": 0, "bob": 1}
 
 
 def turns(story: str) -> list[Turn]:
-    """A schedule from words: `ann` and `bob` wake; numbers are time; the rest applies to the last
-    request.
-    """
+    """`ann` and `bob` wake; numbers are time; the rest applies to the last request."""
     return [
         ("wake", WHO[word], 0) if word in WHO else ("wait", 0, int(word)) if word.isdigit() else (word, 0, 0)
         for word in story.split()
@@ -493,9 +489,7 @@ def test_a_candidate_is_elected_renews_and_hands_over() -> None:
 
 
 def test_a_stamped_lease_is_taken_under_the_condition_of_its_store() -> None:
-    """A follower cannot read the store's time, so a write that the store judges follows each
-    read.
-    """
+    """A follower cannot read the store's time, so a write that the store judges follows."""
     held = Lease(1, 3, "bob", "b@0", 12, Instant(0, STORE))
     step = Candidate("ann", "a", TERMS).step(Following(Flight(Look(), at(0))), Answered(at(1), Look(), held))
 
@@ -505,9 +499,7 @@ def test_a_stamped_lease_is_taken_under_the_condition_of_its_store() -> None:
 
 
 def test_a_lapsed_leader_ends_its_work_and_releases() -> None:
-    """After a pause, the first event shows the end of the tenure, even if it is the reply to the
-    renewal.
-    """
+    """Also if the first event after the pause is the reply to the renewal."""
     lease = Lease(1, 1, "ann", "a@0", 12)
     renewed = changed(lease, holder="ann")
     swap = Swap(1, renewed, 0)
@@ -603,7 +595,6 @@ def test_time_may_begin_at_any_instant(schedule: list[Turn]) -> None:
 
 
 def test_the_world_gets_somewhere() -> None:
-    """Random schedules take a lease from a crashed candidate."""
     for store_has_clock in (False, True):
         world = World(store_has_clock, (Actor("ann", 0), Actor("bob", 5)))
         for what, who, much in turns("ann serve bob serve"):

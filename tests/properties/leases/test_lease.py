@@ -50,8 +50,6 @@ PPM = 1_000_000
 
 @attrs.frozen
 class Change:
-    """The record before and after a change, its sender, and the age of the version before."""
-
     before: Lease | None
     after: Lease
     request: str
@@ -60,8 +58,6 @@ class Change:
 
 @attrs.define(eq=False)
 class Flight:
-    """A compare-and-set under way; it may be applied late, and twice."""
-
     version: int
     wanted: Lease
     request: str
@@ -226,9 +222,7 @@ def wait(much: int) -> Turn:
 
 
 def deeds(who: int, *names: str) -> list[Turn]:
-    """A party's possible actions; its newest request is last, since the list is indexed from the
-    end.
-    """
+    """Its newest request is last, since the list is indexed from the end."""
     return [(who, DEEDS.index(name), -1) for name in names]
 
 
@@ -279,8 +273,6 @@ TELLING = [
 
 
 def every_world(check: Callable[[World, list[Turn]], None]) -> Callable[..., None]:
-    """Schedules on both clocks, after some that distinguish bugs."""
-
     def run(store_has_clock: bool, turns: list[Turn], offset: int) -> None:
         check(World(TERMS, store_has_clock, (Party("ann", 0), Party("bob", offset))), turns)
 
@@ -603,7 +595,6 @@ SOON = Instant(12)
     ],
 )
 def test_a_version_is_held_then_closed_then_expired(expected: LeaseStatus, stood: int) -> None:
-    """A TTL of 8 and a lock delay of 3; a clock that went back has not moved."""
     lease, now = Lease(4, 9, "ann", "r", 8), Instant(50, HERE)
 
     assert expected == leasing.status_of(lease, Observation(9, now + -stood), now, 3)
@@ -647,7 +638,6 @@ def test_a_clock_that_went_back_begins_anew() -> None:
 
 
 def test_a_holder_rests_renews_and_lapses() -> None:
-    """A TTL of 8, a heartbeat of 2 and a margin of 1, and the last instant of each."""
     tenure = Tenure(Lease(1, 1, "ann", "r", 8), Instant(0, HERE))
 
     next_version = Lease(1, 2, "ann", "r", 8)

@@ -24,8 +24,6 @@ def nested(depth: int) -> object:
 
 
 class Rude:
-    """A user's value that does not print."""
-
     def __repr__(self) -> str:
         raise OSError
 

@@ -20,8 +20,6 @@ from tidegate.model.strategies.history import histories, outcomes
 
 @attrs.frozen
 class Past:
-    """All changes of a record, its bounded history, and a question about one request."""
-
     changes: tuple[Change, ...]
     history: tuple[Change, ...]
     decided_version: int
@@ -41,7 +39,6 @@ TWENTY = changes_by(f"q{version}" for version in range(1, 21))
 
 @st.composite
 def pasts(draw: st.DrawFn, *, unbroken: bool = False) -> Past:
-    """The bounded history of a record, perhaps with a gap, and one of its recurring requests."""
     changes = draw(histories())
     history = changes[-HISTORY_MAX:]
     if history and not unbroken and draw(st.booleans()):
@@ -118,7 +115,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_both_sides_of_what_a_record_remembers() -> None:
-    """Version 20 remembers 5 to 20: a decision on version 4 is known, one on 3 is not."""
+    """Version 20 remembers 5 to 20."""
     history = TWENTY[-HISTORY_MAX:]
 
     assert [change.version for change in history] == list(range(5, 21))
@@ -132,9 +129,7 @@ def test_both_sides_of_what_a_record_remembers() -> None:
 
 
 def test_a_record_that_is_not_there_yet_has_version_0() -> None:
-    """The request that was to create it has not arrived; once another has created it, it never
-    will.
-    """
+    """Once another has created it, the late request never will."""
     assert outcome_of(0, (), 0, "mine") == NotYet()
     assert outcome_of(1, changes_by(["mine"]), 0, "mine") == Won(1)
     assert outcome_of(1, changes_by(["q"]), 0, "mine") == Superseded(Change(1, "q", "free"))

@@ -94,9 +94,7 @@ BAD: Final = (
 
 @pytest.mark.parametrize("operation", ON)
 def test_a_name_that_means_something_else_is_refused(operation: str) -> None:
-    """MongoDB reserves `$`, NUL, `system.` and empty parts between dots; the length is bounded in
-    UTF-8.
-    """
+    """MongoDB reserves `$`, NUL, `system.` and empty parts between dots."""
     for bad in BAD:
         with pytest.raises(Misuse, match="name of a collection"):
             ON[operation](cast("str", bad))
@@ -121,7 +119,6 @@ def test_several_filters_must_all_match(operation: Callable[..., FindOne | Delet
 
 @pytest.mark.parametrize("limit", [0, FOUND_MAX + 1, -1, True, 1.0])
 def test_a_find_of_several_is_bounded(limit: int) -> None:
-    """From one document to the maximum of a reply."""
     with pytest.raises(Misuse, match="a limit must be"):
         _ = find_all("c", limit=limit)
     for good in (1, FOUND_MAX):

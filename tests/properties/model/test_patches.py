@@ -1,5 +1,3 @@
-"""The difference of values, and values as plain JSON."""
-
 from __future__ import annotations
 
 import json
@@ -154,7 +152,6 @@ def test_a_json_patch_library_applies_our_patches(before: Value, after: Value) -
     ],
 )
 def test_a_difference_is_reported_where_it_is(before: Value, after: Value, patch: Patch) -> None:
-    """One append is one `Added`, a deep change is one `Replaced`."""
     assert difference(before, after) == patch
     assert exactly(applied(patch, before)) == exactly(after)
 
@@ -179,9 +176,7 @@ def test_a_value_is_left_as_it_is(pair: tuple[Value, Value]) -> None:
     ],
 )
 def test_a_patch_may_also_be_written_by_hand(patch: Patch, value: Value, reached: Value) -> None:
-    """RFC 6902 section 4.1: adding to an existing place replaces; adding at "" replaces
-    everything.
-    """
+    """RFC 6902 section 4.1."""
     assert exactly(applied(patch, value)) == exactly(reached)
 
 

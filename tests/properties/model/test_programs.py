@@ -62,7 +62,6 @@ async def any_duplicate(collection: str, doc: Document) -> bool:
 
 
 async def always_new(collection: str, doc: Document) -> bool:
-    """An existing document counts as inserted."""
     await insert_new(collection, doc)
     return True
 
@@ -110,7 +109,6 @@ def test_every_document_that_matches_is_found_once_in_order() -> None:
 
 
 async def one_page(limit: int, where: Filter) -> tuple[Document, ...]:
-    """It ignores later pages."""
     return await find_all("c", where, limit=limit)
 
 

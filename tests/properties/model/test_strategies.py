@@ -1,5 +1,3 @@
-"""The promises of the document strategies."""
-
 from __future__ import annotations
 
 import math
@@ -41,7 +39,6 @@ def drawn(strategy: SearchStrategy[T], examples: int) -> list[T]:
 
 
 def apart(before: Value, after: Value) -> Iterator[tuple[Value, Value]]:
-    """The places where two values of the same shape differ, otherwise the two themselves."""
     if (
         isinstance(before, Document)
         and isinstance(after, Document)
@@ -59,7 +56,6 @@ def apart(before: Value, after: Value) -> Iterator[tuple[Value, Value]]:
 
 
 def names(value: Value) -> dict[str, object]:
-    """The keys with values other than null, and those values."""
     return {key: exactly(held) for key, held in value.items if held is not None} if isinstance(value, Document) else {}
 
 
@@ -88,9 +84,7 @@ NEAR: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def test_pairs_are_often_nearly_equal() -> None:
-    """Some thousand pairs contain each way in which a comparison can be wrong, whatever other
-    modules are loaded.
-    """
+    """In some thousand pairs, whatever other modules are loaded."""
     places = [place for pair in drawn(strategies.pairs(), 1_000) for place in apart(*pair)]
 
     assert [name for name, is_near in NEAR.items() if not any(is_near(*place) for place in places)] == []
@@ -103,7 +97,6 @@ def test_pairs_of_documents_are_documents(pair: tuple[Document, Document]) -> No
 
 @given(strategies.instants())
 def test_instants_are_dates_that_a_document_holds(at: Instant) -> None:
-    """Whole milliseconds, within a datetime's years."""
     assert doc(a=at).get(A) == instant(moment(at)) == at
 
 

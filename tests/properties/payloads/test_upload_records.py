@@ -117,9 +117,7 @@ test_a_planted_bug_is_found = planted(
 
 
 def test_the_laws_of_what_is_there_are_of_all_chunks() -> None:
-    """Laws UR2 and UR3 as predicates: a chunk too few, one too many, and none that is only
-    announced.
-    """
+    """Laws UR2 and UR3, as predicates."""
     there = tuple(chunk_id("ann", number) for number in range(2))
     kept = (UploadRecord(1, Content("ann", 2, 9, "0" * 64, "none"), ("bob",)), UploadRecord())
 
@@ -165,9 +163,7 @@ def test_a_record_of_something_else_is_a_verdict(broken: Document) -> None:
 
 
 def test_chunks_of_an_upload_stand_together_and_in_order() -> None:
-    """By string order, with more than ten chunks, and beside an upload whose id begins with
-    another's.
-    """
+    """Also with more than ten chunks, and beside an id that begins with another's."""
     ids = [chunk_id("a", number) for number in (0, 9, 10, 99_999)]
     others = [chunk_id("a0", 0), chunk_id("A", 3), chunk_id("b", 0)]
 

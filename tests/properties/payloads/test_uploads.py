@@ -175,7 +175,6 @@ def test_a_sweep_passes_a_record_that_cannot_be_read_by() -> None:
 
 @pytest.mark.parametrize("every", [2, 3])
 def test_a_sweep_goes_on_where_it_had_no_answer_and_forgets_nothing_that_it_did(every: int) -> None:
-    """For any number of steps, and for any repeated one."""
     left_over = (chunk_document(f"u{number}", 0, KEY, b"data") for number in range(8))
     world: World = world_with({"chunks": tuple(left_over)})
     asked = 0

@@ -81,7 +81,6 @@ def numbers() -> SearchStrategy[documents.Value]:
 
 
 def as_fraction(value: object) -> Fraction | str:
-    """The simple twin."""
     if isinstance(value, documents.Foreign):
         exact = documents.numeric(value)
         assert exact is not None
@@ -138,7 +137,6 @@ def test_decimals_are_below_what_their_number_is_below(held: documents.Value, li
     ],
 )
 def test_a_number_has_one_form(value: documents.Value, number: object) -> None:
-    """Equal numbers of all types share one form; other values have none."""
     assert documents.numeric(value) == number
 
 

@@ -1,6 +1,4 @@
-"""The order of documents and cursors in it: laws SB1 and SB2; a test on a server checks that it is
-MongoDB's.
-"""
+"""Orders and cursors: laws SB1 and SB2; a test on a server compares them with MongoDB's."""
 
 from __future__ import annotations
 
@@ -70,7 +68,6 @@ Begin: TypeAlias = Callable[[tuple[Value, ...], Sort], Any]
 
 
 def paged(docs: tuple[Document, ...], sort: Sort, begin: Begin) -> list[Document]:
-    """Pages of one document, each after the cursor of the one before."""
     found: list[Document] = []
     after: Any = None
     while later := [each for each in docs if after is None or sort_key(each, sort) > after]:

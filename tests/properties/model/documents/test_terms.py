@@ -20,9 +20,7 @@ from tidegate.model.values import field_names
 
 
 def test_terms_are_refused_at_construction() -> None:
-    """A filter without parts, a push that keeps nothing, a pull that MongoDB would read as a
-    condition.
-    """
+    """For example, MongoDB would read some pulls as a condition."""
     refused: tuple[Callable[[], object], ...] = (
         lambda: documents.AllOf(()),
         lambda: documents.AnyOf(()),
@@ -136,7 +134,6 @@ def test_numbers_without_end_are_refused_and_shown_by_type() -> None:
 
 
 def test_endless_nesting_is_refused() -> None:
-    """Deeper than the interpreter's limit, far above that of documents."""
     deep = nest(100_000)
 
     asked: tuple[Callable[[], object], ...] = (

@@ -212,7 +212,6 @@ def test_every_other_name_is_a_field(name: str) -> None:
     ],
 )
 def test_a_document_holds_only_what_mongodb_keeps_as_it_is(items: tuple[tuple[str, Value], ...]) -> None:
-    """Once, at construction."""
     with pytest.raises(Misuse):
         Document(items)
     for key, value in items[:1]:
@@ -236,14 +235,12 @@ ITSELF["a"] = ITSELF
 
 @pytest.mark.parametrize("plain", [{"a": nested(5_000, listed)}, {"a": nested(5_000, keyed)}, ITSELF])
 def test_what_is_nested_without_end_is_refused(plain: dict[str, object]) -> None:
-    """Before Python's own limit."""
     with pytest.raises(Misuse, match="deeper"):
         Document.of(plain)
 
 
 @pytest.mark.parametrize("wrap", [listed, keyed])
 def test_documents_are_nested_no_deeper_than_mongodb_allows(wrap: Callable[[object], object]) -> None:
-    """At most DEPTH_MAX levels below the document."""
     assert Document.of({"a": nested(DEPTH_MAX - 1, wrap)}).has(A)
     with pytest.raises(Misuse, match="deeper"):
         Document.of({"a": nested(DEPTH_MAX, wrap)})
