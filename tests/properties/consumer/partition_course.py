@@ -134,7 +134,7 @@ class Course:
     def agrees(self, holds: object) -> None:
         assert holds or self.judged is not ALL, self.state
 
-    # --- what happens
+    # --- events
 
     def happens(self, event: Event) -> None:
         before, is_news = self.state, self.is_news(event)
@@ -322,7 +322,7 @@ class Course:
         assert isinstance(self.state.work, Windowed)
         return {*fanout.offsets_of(self.state.work.windows, request)}
 
-    # --- what is commanded
+    # --- commands
 
     def commanded(self, command: Command, event: Event) -> None:
         match command:
@@ -453,7 +453,6 @@ class Course:
         return self.state.tracker.floor if isinstance(self.state, Owned) else self.committed
 
     def _taken_back(self, effect: Effect[object]) -> None:
-        """Only a commanded effect can be cancelled."""
         if isinstance(effect, Work):
             taken = {each: parts for each in self.asked if (parts := self.parts_of(each, effect.request))}
             self.agrees(taken)
@@ -489,7 +488,7 @@ class Course:
             each.clear()
         self.others, self.is_alive = [], False
 
-    # --- what is always true
+    # --- invariants
 
     def looked_at(self) -> None:
         part = self.state
@@ -615,7 +614,6 @@ class Course:
         self.happens(WorkReported(TP, work.generation, what))
 
     def handled(self, work: Work, request: Handle, how: int, rest: Sequence[int]) -> None:
-        """Handlers of this work, or of several at one attempt, end; or all others raise."""
         if how % 6 == 0:
             self.happens(WorkFailed(TP, work.generation, request))
             return
@@ -658,7 +656,6 @@ class Course:
         )
 
     def unasked(self, pick: int, how: int, rest: Sequence[int]) -> None:
-        """An answer without a request, or with one by chance."""
         window, number, attempt, generation = (
             rest[0] % 4,
             rest[1] % 4,

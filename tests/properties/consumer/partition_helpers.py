@@ -1,5 +1,3 @@
-"""Events, and their effects, for the tests of a partition."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

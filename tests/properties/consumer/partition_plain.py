@@ -159,7 +159,7 @@ class Partition(RuleBasedStateMachine):
         self.is_broken |= not holds and self.judged is ALL
         assert not self.is_broken, self.state
 
-    # --- what happens, and what is commanded then
+    # --- events and their commands
 
     def happens(self, event: Event) -> tuple[Command, ...]:
         self.news.append(event)
@@ -182,7 +182,7 @@ class Partition(RuleBasedStateMachine):
                     self.released()
                 case Interrupt(work):
                     self.interrupts(work)
-                case CommitsUnanswered(_, _, _, failures):  # nobody answers that
+                case CommitsUnanswered(_, _, _, failures):  # an alert without an answer
                     self.agrees(self.life is not None and failures == self.life.commit_failures >= 4)
                 case _:
                     self.commanded(command)
@@ -233,7 +233,6 @@ class Partition(RuleBasedStateMachine):
                 self.agrees(None)
 
     def cancelled(self, effect: object) -> None:
-        """Only a commanded effect can be cancelled."""
         found = [command for command in self.commands if command == effect]
         self.agrees(len(found) == 1)
         for command in found:
@@ -298,7 +297,6 @@ class Partition(RuleBasedStateMachine):
             self.cut_short(lambda: self.takes(self.happens(Revoked(TP))))
 
     def cut_short(self, act: Callable[[], None]) -> None:
-        """Running work is cancelled, and a waiting release is answered."""
         self.is_cut_short = True
         act()
         self.is_cut_short = False
@@ -399,7 +397,7 @@ class Partition(RuleBasedStateMachine):
         else:
             self._replied(command, reply)
 
-    # --- what comes too late
+    # --- late events
 
     @precondition(lambda self: self.ghosts)
     @rule(data=st.data(), reply=st.sampled_from([None, Ambiguous("no reply"), Refused("no")]))
@@ -429,7 +427,7 @@ class Partition(RuleBasedStateMachine):
         self.room = len(self.life.running) + more
         self.takes(self.happens(SlotFreed(TP)))
 
-    # --- what is always true
+    # --- invariants
 
     @invariant()
     def what_may_be_done_is_commanded(self) -> None:

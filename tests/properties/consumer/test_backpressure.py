@@ -206,8 +206,6 @@ class Settled:
 
 @attrs.frozen
 class Pressed:
-    """Independent of records; the broker is not involved."""
-
     partition: int
     pressure: PartitionPressure
 
@@ -219,8 +217,6 @@ class Rebalanced:
 
 @attrs.frozen
 class PausedLate:
-    """An earlier pause takes effect only now."""
-
     paused: tuple[Partition, ...]
 
 
@@ -471,7 +467,6 @@ def test_a_client_that_cannot_poll_selectively_pauses_what_is_held() -> None:
 
 @given(cases())
 def test_the_order_of_what_is_observed_does_not_matter(case: Case) -> None:
-    """Metamorphic."""
     _, todo, _ = turn(case)
     other = attrs.evolve(case, assigned=case.assigned[::-1], paused=case.paused[::-1], held=case.held[::-1])
 
@@ -498,7 +493,6 @@ def test_what_is_inside_arrange_is_load() -> None:
 
 
 def test_a_partition_is_held_from_high_to_low() -> None:
-    """It is held until both signals have fallen."""
     limits = PartitionLimits(span=Thresholds(10, 5), metadata=None, age=Thresholds(60, 30))
     hold: PartitionHold = Free()
     seen = list[str]()

@@ -1,5 +1,3 @@
-"""The event of each command, and refused input."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -106,7 +104,6 @@ def test_every_reply_to_every_command_is_one_event(
 
 
 def test_a_commit_is_answered_by_nothing_or_a_failure() -> None:
-    """Any other answer is a bug of the commit handler, never a success."""
     with pytest.raises(Misuse, match="was answered by an int"):
         commands.event_for(commands.Commit(TP, 3, 5), 5)
 

@@ -475,7 +475,6 @@ def test_what_repeats_is_read_as_it_was_written(tracker: OffsetTracker, alphabet
 
 
 def test_a_period_that_is_one_too_long_is_caught() -> None:
-    """Planted bug."""
     tracker = restored(7, [(at, at + 1) for at in range(8, 30_000) if at % 10])
     made = encoded(surveyed(tracker))
     bits = bits_of(7, tuple(done_runs(tracker)))
@@ -515,7 +514,6 @@ def test_whatever_is_sealed_has_a_verdict(
 
 @given(restored_trackers(), st.lists(SPOTS, max_size=9))
 def test_a_survey_is_the_same_however_it_was_made(tracker: OffsetTracker, offsets: list[int]) -> None:
-    """Metamorphic."""
     survey = surveyed(tracker)
     for offset in offsets:
         tracker = completed(delivered(tracker, (offset,)), (offset,))
@@ -693,7 +691,6 @@ def test_what_repeats_reaches_a_million(is_done: Callable[[int], bool]) -> None:
 
 
 def test_what_is_done_without_a_gap_takes_less_than_two_bits_an_offset() -> None:
-    """With the survey included, this is twice the memory of a bit set."""
     count = 100_000
     tracker = completed(delivered(OffsetTracker(0), range(count)), range(1, count))
     survey = surveyed(tracker)
@@ -807,7 +804,6 @@ def test_what_is_ignored_says_why(why: IgnoredBecause, text: str) -> None:
 
 
 def test_a_claim_of_too_many_offsets_is_ignored() -> None:
-    """For an undamaged text and a log of that length, before it allocates memory."""
     text = sealed(f"01{31:05b}{31:05b}{0:032b}{KNOWN_DONE_MAX:032b}", 5, Alphabet.WIDE)
 
     assert commit_metadata.decoded(text, position=5, end=END) == MetadataIgnored(

@@ -1,5 +1,3 @@
-"""Several partitions of one consumer."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -154,7 +152,6 @@ def as6(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event
 
 
 def as8(rules: ConsumerRules, before: ConsumerState, after: ConsumerState, event: commands.Event) -> bool:
-    """The world tracks user code in work itself; the counts follow from the state."""
     del rules, before, event
     counted = ConsumerState(after.partitions, after.verdict, after.outliving)
     return (after.running, after.load) == (counted.running, counted.load)
@@ -213,7 +210,6 @@ def test_whatever_happens_the_laws_hold(law: str, kind: str, script: list[tuple[
 @pytest.mark.parametrize("law", ["AS1", "AS2", "AS8"])
 @scripted
 def test_with_hooks_too_the_laws_hold(law: str, script: list[tuple[str, int, int]]) -> None:
-    """A window is arranged before its tasks may start, so an executor may wait."""
     World(attrs.evolve(RULES, partition=WINDOWS), LAWS[law]).play(script)
 
 
@@ -334,7 +330,7 @@ def as9_while_one_backs_off() -> list[bool]:
         commands.RecordsHandled((0,)),
         commands.RecordsHandled((), (1,)),
         commands.RecordsHandled((2,)),
-        commands.RecordsHandled((1,)),  # which was told before
+        commands.RecordsHandled((1,)),  # a repetition
         commands.RecordsHandled((3,)),
     ):
         event = commands.WorkReported(P[0], 1, what)

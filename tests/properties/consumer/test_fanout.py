@@ -116,8 +116,6 @@ class Window:
 
 
 class Twin:
-    """The machine in dictionaries and sets: it recomputes everything after each event."""
-
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.opened = 0
@@ -1065,7 +1063,6 @@ def test_a_message_waits_for_a_task_of_a_later_window() -> None:
 
 
 def test_a_message_counts_while_anything_is_under_way_for_it() -> None:
-    """Its own window has nothing running."""
     opened: list[FanoutEvent] = [WindowOpened((1,)), WindowOpened((2,)), WindowArranged(0, Tasks(((1,),)))]
     state, _ = state_after(NOTHING, *opened, WindowArranged(1, Tasks(((1, 2),))), succeeded(0, 0))
 
@@ -1086,7 +1083,6 @@ def test_what_is_asked_of_a_window_that_is_gone_is_about_nothing() -> None:
 
 
 def test_a_message_that_is_settled_may_come_again() -> None:
-    """Only the tracker remembers it."""
     state, outputs = state_after(
         NOTHING,
         WindowOpened((1, 2, 1)),
@@ -1157,7 +1153,6 @@ def in_phase(phase: TaskPhase) -> Fanout:
 @pytest.mark.parametrize("phase", TaskPhase)
 @pytest.mark.parametrize("report", Report)
 def test_each_report_does_in_each_phase_what_the_table_says(phase: TaskPhase, report: Report) -> None:
-    """Totality: all 36 pairs, observed by the effect of a later report."""
     state, after = in_phase(phase), NEXT[phase][report]
     done = step(state, TasksReported(0, (0,), 1, report), Rules())
     if isinstance(after, Reason):
@@ -1211,7 +1206,6 @@ EVENTS: Final[tuple[FanoutEvent, ...]] = (
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_every_event_has_an_answer_in_every_state(state: Fanout, event: FanoutEvent) -> None:
-    """Totality: an output, or all is ignored with its reason and the state stays identical."""
     done = step(state, event, Rules())
 
     assert done.commands or done.state is not state

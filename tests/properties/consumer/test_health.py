@@ -105,7 +105,7 @@ test_a_planted_bug_is_found = planted(
 )  # fmt: skip
 
 
-# --- what a look shows --------------------------------------------------------------------------------------------------
+# --- the report ---------------------------------------------------------------------------------------------------------
 
 
 def after(*events: Event, rules: ConsumerRules = ConsumerRules()) -> ConsumerState:

@@ -1,5 +1,3 @@
-"""The promises of the offset strategies."""
-
 from __future__ import annotations
 
 from itertools import chain, pairwise

@@ -1,5 +1,3 @@
-"""The life of a partition, step by step."""
-
 from __future__ import annotations
 
 import pytest
@@ -79,7 +77,6 @@ def test_a_life_from_assignment_to_release() -> None:
 
 
 def test_a_window_is_taken_when_an_executor_is_free() -> None:
-    """Other records stay queued, so that a revocation can drop them at once."""
     rules = PartitionRules(1)
     state = rules.step(rules.step(Unassigned(), Assigned(TP, 1, 0)).state, Fetched(TP, 1, (0, 1))).state
     assert isinstance(state, Owned)

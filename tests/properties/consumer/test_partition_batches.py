@@ -110,7 +110,6 @@ def in_one(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]
 
 
 def one_after_the_other(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
-    """Planted bug: executors are assigned after each event, so to the first."""
     commands: list[Command] = []
     for event in events:
         done = rules.step(state, event)
@@ -120,7 +119,6 @@ def one_after_the_other(rules: ConsumerRules, state: ConsumerState, events: tupl
 
 
 def the_first_alone(rules: ConsumerRules, state: ConsumerState, events: tuple[Event, ...]) -> ConsumerStep:
-    """Planted bug: of the work that ends in one turn, only the first is reported."""
     return in_one(rules, state, events[:1])
 
 

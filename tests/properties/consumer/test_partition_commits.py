@@ -1,5 +1,3 @@
-"""Committed positions and their metadata."""
-
 from __future__ import annotations
 
 from tests.properties.consumer.partition_helpers import (
@@ -112,7 +110,6 @@ def test_what_the_former_owner_has_reported_is_not_done_again() -> None:
 
 
 def test_commits_that_have_no_answer_for_long_are_told_to_people() -> None:
-    """The fourth in a row, the eighth, and so on."""
     rules = PartitionRules(2, metadata_max=0)
     unanswered = (CommitUnknown(TP, 1, 1), RetryTimerFired(TP, 1, None))
     begun = (Assigned(TP, 1, 0), Fetched(TP, 1, (0, 1)), succeeded(1, 0))

@@ -1,5 +1,3 @@
-"""Draining and releasing a partition."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Bad input, and printing."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -197,7 +195,6 @@ def test_everything_has_a_form_of_one_line(value: object, text: str) -> None:
 
 
 def test_keys_are_not_shown() -> None:
-    """They may be secret."""
     rules = PartitionRules(1, ordering=Ordering.BY_KEY)
     event = commands.Fetched(TP, 1, (0,), (b"secret",))
     state = after(rules, commands.Assigned(TP, 1, 0), event)

@@ -1,5 +1,3 @@
-"""Every state of a small partition, with every event."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -54,7 +52,6 @@ def reachable() -> dict[partition.PartitionState, dict[commands.Event, partition
 
 
 def test_every_state_has_an_answer_to_every_event() -> None:
-    """Totality."""
     owned = [state for state in reachable() if isinstance(state, partition.Owned)]
 
     assert {state.phase for state in owned} == set(partition.Phase)

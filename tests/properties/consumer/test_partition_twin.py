@@ -58,7 +58,7 @@ class Both:
     asked: list[Deed] = attrs.field(factory=list)
     window_of: dict[int, int] = attrs.field(factory=dict)
 
-    # --- what happens
+    # --- events
 
     def happens(self, event: new.Event, olds: Sequence[old.Event]) -> None:
         done = attrs.evolve(self.rules, running_max=self.room).step(self.state, event)
@@ -102,7 +102,7 @@ class Both:
         if self.rules.is_plain and isinstance(command, old.Work):
             self.window_of |= dict.fromkeys(command.offsets, command.request.window)
 
-    # --- one vocabulary for both: what is asked for, record by record
+    # --- one vocabulary for the requests of both, record by record
 
     def deeds(self, command: new.Command) -> Iterable[Deed]:
         match command:

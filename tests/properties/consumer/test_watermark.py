@@ -131,7 +131,7 @@ def test_w8_equality_is_of_contents(tracker: OffsetTracker, other: OffsetTracker
     again = watermark.completed(again, done)
     if (
         max(seen, default=tracker.floor - 1) != tracker.frontier - 1
-    ):  # what was seen last is below the floor, or was restored
+    ):  # the last one seen is below the floor, or was restored
         again = tracker
     for one, two in ((tracker, again), (tracker, other)):
         assert laws.equality_is_of_contents(one, two, equal=one == two, hashes=(hash(one), hash(two)))
@@ -197,7 +197,6 @@ RIGHT = watermark.delivered
 
 
 def with_an_empty_page(tracker: OffsetTracker, offsets: Collection[int]) -> OffsetTracker:
-    """A tree whose shape is not determined by its contents."""
     after = RIGHT(tracker, offsets)
     if len(after.pages) != 3:
         return after
@@ -428,7 +427,6 @@ def test_a_window_over_many_pages_drains_as_its_twin_does(first: int, gap: int, 
 
 @pytest.mark.parametrize("floor", [0, 5, 6, PAGE, PAGE + 1])
 def test_every_event_has_an_answer_in_every_state(floor: int) -> None:
-    """Totality."""
     stock = (5, PAGE - 1, PAGE)
     batches = [
         tuple(at for at, there in zip(stock, picks, strict=True) if there) for picks in product((0, 1), repeat=3)
@@ -509,7 +507,7 @@ def test_the_low_watermark_is_the_committable_position_or_the_floor(tracker: Off
     assert all(position <= offset for offset in open_offsets(tracker))
 
 
-# --- what was restored --------------------------------------------------------------------------------------------------
+# --- restored offsets ---------------------------------------------------------------------------------------------------
 
 
 def test_what_was_restored_counts_when_it_is_seen() -> None:

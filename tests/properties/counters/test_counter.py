@@ -96,7 +96,7 @@ class World:
                 self.answer(owner, owner.awaits)
             case "lose":
                 owner.awaits = None
-            case "restart":  # it keeps its token, and the round that it wrote down before it asked
+            case "restart":  # it keeps its token, and the round stored before the request
                 owner.awaits, owner.increment = None, attrs.evolve(owner.increment, is_noted=False)
             case "crash":
                 owner.awaits, owner.is_gone = None, True
@@ -388,7 +388,6 @@ def test_a_round_is_closed_once() -> None:
 
 @given(counters())
 def test_a_record_is_read_as_it_was_written(counter: counting.Counter) -> None:
-    """The inverse."""
     assert counting.counter_of(recorded(counter)) == counter
 
 
@@ -434,7 +433,7 @@ def test_the_articles_protocol_counts_wrong() -> None:
     read, beside = (
         counting.Counter(0, 1, (("t", 1),)),
         counting.Counter(1, 1, ()),
-    )  # what the clean-up read; by then it was counted
+    )  # as the clean-up read it; counted since
     summed = update_one(
         ALL, Eq(ID, KEY), Put(counting.COUNT, read.count + len(read.tokens)), Remove(counting.token_field("t"))
     )

@@ -64,8 +64,6 @@ VERBS = ("fetch", "commit", "commit none", "commit first", "release", "pause", "
 
 
 class Rules(NamedTuple):
-    """(phase, kind of event) -> (next phase, commands)."""
-
     table: tuple[tuple[tuple[int, str], tuple[int, tuple[str, ...]]], ...]
     commands_max: int
 
@@ -90,7 +88,6 @@ class Groups(NamedTuple):
 
 
 Bad: TypeAlias = tuple[int, int, str]
-"""A partition, its committed position, and the member that owns it."""
 
 
 class Command(NamedTuple):
@@ -268,7 +265,6 @@ def _of_command(groups: Groups, index: int, state: All, command: Command) -> Ite
 
 
 def served(groups: Groups, index: int, command: Command, state: All) -> Iterator[tuple[All, object]]:
-    """The broker's reply; no reply while a fetch waits."""
     verb, number, generation, at = command
     lane, group = state.lanes[index], state.group
     match verb:

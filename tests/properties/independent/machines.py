@@ -137,7 +137,6 @@ class Reducers(NamedTuple):
 
 
 Bad: TypeAlias = tuple[int, object]
-"""A reducer is in that phase while the document holds that value."""
 
 
 class Standing(NamedTuple):
@@ -296,7 +295,7 @@ def _of_command(rules: Rules, index: int, state: All, number: int) -> Iterator[t
     def told_of(world: All, reply: object) -> All:
         return _replied(rules, index, _with(world, index, waiting), number, reply)
 
-    if number in rules.timers:  # it tells that it is over, and does nothing else
+    if number in rules.timers:  # it only reports its end
         yield told_of(state, None), False, "stall"
         yield told_of(state, None), False, "gave_up"
         return

@@ -16,7 +16,6 @@ VARIABLES = ("a", "b")
 ANSWERED_BY = {
     "ambiguous": "Ambiguous", "not applied": "NotApplied", "refused": "Refused", "not durable": "NotDurable", "any": "Failure",
 }  # fmt: skip
-"""The names of a failure: here, and in the simulator."""
 
 
 class Doc(NamedTuple):
@@ -97,8 +96,6 @@ class Var(NamedTuple):
 
 
 class Picked(NamedTuple):
-    """A field of the document in a variable; None without the document or the field."""
-
     name: str
     field: str
 
@@ -395,8 +392,6 @@ Code: TypeAlias = tuple[Any, ...]
 
 
 class _Context(NamedTuple):
-    """The handlers, cleanups, loop and failure around a statement."""
-
     handlers: Handlers = ()
     cleanups: tuple[tuple[Program, Any], ...] = ()
     loop: tuple[list[int], int] = ([], 0)

@@ -115,9 +115,7 @@ EXPLORED_MAX = 20_000
 SLEEPY = 0.15
 """The share of scenarios whose programs end with a sleep that no clock can show."""
 RETURNING = 0.2
-"""Of interchangeable processes, each first deletes a document of its name, then inserts it
-again.
-"""
+"""Each interchangeable process first deletes, then inserts a document of its name."""
 LOOKING = 0.4
 UPSERTING = 0.08
 """A process finds all documents after writes to two, for stale reads."""
@@ -485,7 +483,6 @@ class Draw:
                 )
 
     def sort(self) -> tuple[str, ...]:
-        """Sorts by name distinguish interchangeable processes."""
         if self.is_symmetric or self.chance(0.6):
             return ()
         names = self.random.sample("vot" if self.is_timed else "vo", self.one_of((1, 1, 2)))
@@ -749,7 +746,6 @@ class Plainly:
 
 
 def seen_by(little: Little, state: State) -> Seen:
-    """In relative time, everything beyond the horizon is the same."""
     state = Plainly(state)
     names = tuple(actor.name for actor in little.actors)
     horizon = little.clock[0] if little.clock else None
@@ -977,13 +973,13 @@ def compared(little: Little, reductions: Iterable[Reductions], *, with_pairs: bo
     laws: dict[str, Any] = {"always": {"seen": see}, "eventually": {"rest": see_rest}, "step": steps}
     report = explore(scenario_of(little, **laws), exploration(little, Reductions()))
     relative = is_relative(report)
-    if has_horizon(little.clock) and not relative:  # what was seen before time became absolute does not count
+    if has_horizon(little.clock) and not relative:  # notes from relative time do not count
         for collected in (seen, rest, pairs):
             collected.clear()
         absolute = little._replace(clock=without_horizon(little.clock))
         report = explore(scenario_of(absolute, **laws), exploration(little, Reductions()))
     found = found_in(little, relative=relative)
-    if relative and NO_ERROR not in found.broken:  # else it may end before it comes to what relative time refuses
+    if relative and NO_ERROR not in found.broken:  # otherwise it may end before the refusal of relative time
         _must_agree(
             "relative time and absolute time are the same",
             same_in_both_times(little, MOVES, (STATES_MAX, 3_000)) is not False,

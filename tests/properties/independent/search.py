@@ -115,7 +115,9 @@ class Little(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Never all facts, or with `at_least` one always; for a step, never before and after."""
+    """All `facts` at once are forbidden (for a step: with `after` next); `at_least`: one must
+    hold.
+    """
 
     facts: tuple[Fact, ...]
     after: tuple[Fact, ...] = ()
@@ -322,7 +324,7 @@ def _graph(little: Little, states_max: int, horizon: int | None) -> Graph:
     budget = little.budget if little.faults_max is None else min(little.budget, little.faults_max)
     first = State(little.docs, processes, budget, little.budgets, moves=moves, past=past)
     number, graph = {first: 0}, Graph([first], [0], [])
-    for index, state in enumerate(graph.states):  # which grow meanwhile
+    for index, state in enumerate(graph.states):  # grows during the loop
         graph.moves.append([])
         for move in _moves(little, codes, state, horizon):
             to = number.setdefault(move.after, len(graph.states))
@@ -358,7 +360,6 @@ def _is_anyone_asleep(state: State) -> bool:
 
 
 def never_resting(must: list[set[int]]) -> set[int]:
-    """States on cycles that mandatory steps never leave."""
     before: dict[int, set[int]] = {}
     for index, after in enumerate(must):
         for to in after:
@@ -420,7 +421,7 @@ def _relative(state: State, horizon: int) -> State:
     )
 
 
-# --- what may happen next -----------------------------------------------------------------------------------------------
+# --- moves --------------------------------------------------------------------------------------------------------------
 
 
 def _moves(little: Little, codes: tuple[Code, ...], state: State, horizon: int | None) -> Iterator[Move]:
@@ -577,7 +578,7 @@ def _asked(little: Little, code: Code, index: int, state: State, ask: Ask) -> It
                     yield Move(replied(after, reply), fault="not_durable")
             is_find = ask.verb in {"find", "find all"} and ask.transaction is None
             if "stale_read" in actor.faults and little.failover and is_find:
-                for docs, _ in state.past.before:  # the whole store, as a member has it that got nothing since
+                for docs, _ in state.past.before:  # the whole store, as on a stale member
                     for _, reply in outcomes_of(little, ask, state._replace(docs=docs)):
                         if not same(reply, outcomes[0][1]):
                             yield Move(replied(state, reply), fault="stale_read")
@@ -654,7 +655,6 @@ def _unconfirmed(
 
 
 def _sorted(asks: tuple[Ask, ...]) -> tuple[Ask, ...]:
-    """The order of sending makes no difference."""
     return tuple(sorted(asks, key=repr))
 
 
@@ -684,7 +684,7 @@ def _standing(little: Little, actor: Actor, code: Code, process: Process, now: i
         process = process._replace(stands=answered(code, process.stands, None))
 
 
-# --- what the store does ------------------------------------------------------------------------------------------------
+# --- the store ----------------------------------------------------------------------------------------------------------
 
 
 def served(little: Little, ask: Ask, state: State) -> Iterator[tuple[State, object]]:
@@ -924,7 +924,6 @@ def _confirmed_end(state: State) -> int:
 
 
 def _page(stream: Stream, position: After | From, state: State) -> Page | Broken:
-    """Without changes that may be rolled back."""
     start = position.token + 1 if isinstance(position, After) else position.time
     if start < state.past.forgotten:
         return Broken(286)
@@ -1065,7 +1064,6 @@ def _updated(ask: Ask, doc: Doc, now: int) -> Doc | None:
 
 
 def _clashes(little: Little, new: Doc, others: tuple[Doc, ...]) -> bool:
-    """A missing field counts as null."""
     return bool(little.unique) and any(same(new.get(little.unique), doc.get(little.unique)) for doc in others)
 
 
@@ -1119,7 +1117,7 @@ def _changed(term: Term, doc: Doc, now: int) -> Doc | None:
             return doc.put(term.field, longer[-2:] if verb == "Push last" else longer)
 
 
-# --- what can be seen, and laws of it -----------------------------------------------------------------------------------
+# --- visible facts, and laws about them ---------------------------------------------------------------------------------
 
 
 def typed(value: object) -> object:

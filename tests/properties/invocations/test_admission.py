@@ -73,7 +73,7 @@ def is_as_it_was(now: Places, was: Places) -> bool:
     return now == was
 
 
-# --- a world in which many ask at once --------------------------------------------------------------------------------
+# --- a world of concurrent requests -----------------------------------------------------------------------------------
 
 Operation: TypeAlias = Callable[[], object]
 Program: TypeAlias = Generator[Operation, object, None]
@@ -230,9 +230,7 @@ schedules = st.binary(min_size=10, max_size=80).map(lambda drawn: [OFTEN[byte % 
 
 
 def told(text: str) -> list[Event]:
-    """`12`: 1 takes a step with the world's choice 2. `b12`: 1 begins with 2. `r2`: 2 is
-    recovered.
-    """
+    """`12`: 1 takes a step with the choice 2. `b12`: 1 begins with 2. `r2`: 2 is recovered."""
     kinds = {"b": Begins, "r": Recovers}
     return [kinds.get(each[0], Steps)(*map(int, each.lstrip("br"))) for each in text.split()]
 
@@ -505,7 +503,7 @@ def test_ad2_no_more_are_registered_than_may(happened: list[Event]) -> None:
     begun = list[Event]()
     for event in happened:
         begun.append(event)
-        if isinstance(event, Recovers):  # here: a runner picks up what is registered
+        if isinstance(event, Recovers):  # here: a runner picks up registered ones
             for invocation, record in tuple(world.records.items()):
                 if record.status == "registered" and event.key:
                     _ = world.move(invocation, record, "pending", "r")
@@ -607,7 +605,7 @@ PYNENC = StatusTable(
     tuple(
         attrs.evolve(each, targets=each.targets - {edge.target for edge in each.added}, added=())
         for each in INVOCATION.definitions
-        if each.status != CANCELLED  # to which nothing but our edges leads
+        if each.status != CANCELLED  # only our edges lead there
     ),
 )
 
@@ -648,7 +646,6 @@ def test_calls_of_one_key_wait_for_each_other_and_others_do_not() -> None:
 
 
 def test_an_id_says_what_it_is_for_and_hides_the_arguments() -> None:
-    """Arguments may be secret."""
     secret = call(password="hunter2")  # noqa: S106  not a real secret
     registration, running = (reservation_id(each, Rule(Control.ARGUMENTS), secret) for each in Purpose)
 
@@ -826,7 +823,6 @@ def test_two_may_run_where_two_places_are_there() -> None:
 
 
 def test_an_earlier_turn_gives_its_place_to_the_next() -> None:
-    """The rewrite of the slot lets any decision on the old one fail its condition."""
     again = StatusRecord("rerouted", None, 5)
 
     assert decide_running(Reservation((Place("x", 1),)), "x", again, {}) == Admitted(Reservation((Place("x", 5),)))
@@ -835,7 +831,6 @@ def test_an_earlier_turn_gives_its_place_to_the_next() -> None:
 
 @pytest.mark.parametrize("status", ["pending", "running", "paused", "success", "concurrency_controlled", "elsewhere"])
 def test_what_may_not_be_picked_up_needs_no_place(status: str) -> None:
-    """Totality."""
     record = StatusRecord(status, None, 2)
 
     assert decide_running(Reservation(), "x", record, {}) == NotAvailable(record)

@@ -368,7 +368,6 @@ MOMENTS: Final = st.integers(0, 4_000_000_000 * SECOND)
 @example("me", 0)
 @example("a:1:2", 1_700_000_000 * SECOND + 1)
 def test_the_time_of_a_claim_is_read_as_it_was_written(claim_id: str, at: int) -> None:
-    """The inverse."""
     claim = claimed(claim_id, Instant(at, WALL))
 
     assert claim == f"{claim_id}:{Decimal(at) / SECOND:.6f}"

@@ -75,7 +75,6 @@ def status_of(label: str) -> str:
 
 @given(tables())
 def test_the_edges_read_back_are_those_of_the_table(table: StatusTable) -> None:
-    """The inverse."""
     labels, edges = parsed(mermaid(table))
     status = {"[*]": None, **{state: status_of(label) for state, label in labels.items()}}
 

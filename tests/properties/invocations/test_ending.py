@@ -213,7 +213,6 @@ def test_what_is_kept_of_an_error_is_a_document_whatever_it_says(text: str) -> N
 
 
 def test_no_two_runs_upload_under_one_name() -> None:
-    """The name contains the version at which the run began."""
     assert upload_name("x", 2) != upload_name("x", 4)
 
 

@@ -1,5 +1,3 @@
-"""Heartbeat replies of a process with running invocations."""
-
 from __future__ import annotations
 
 from typing import Final, cast

@@ -220,30 +220,30 @@ def test_the_table_alone_says_who_is_owned(status: str, owner: str | None) -> No
 
 
 def test_a_new_invocation_does_not_run() -> None:
-    """pynenc, case 1."""
+    """Pynenc, case 1."""
     assert decide_transition(INVOCATION, None, "running", "r1") == NotAllowed(
         None, "running", frozenset({"registered"})
     )
 
 
 def test_a_registered_invocation_does_not_succeed() -> None:
-    """pynenc, case 2."""
+    """Pynenc, case 2."""
     assert isinstance(decide_transition(INVOCATION, REGISTERED, "success", "r1"), NotAllowed)
 
 
 def test_only_its_owner_runs_a_pending_invocation() -> None:
-    """pynenc, case 3."""
+    """Pynenc, case 3."""
     assert decide_transition(INVOCATION, PENDING, "running", "r2") == NotOwner("pending", "running", "r1", "r2")
     assert decide_transition(INVOCATION, PENDING, "running", "r1") == Accepted("running", "r1", 3)
 
 
 def test_nobody_cannot_pick_up_an_invocation() -> None:
-    """pynenc, case 4."""
+    """Pynenc, case 4."""
     assert decide_transition(INVOCATION, REGISTERED, "pending", None) == NoRunner("registered", "pending")
 
 
 def test_anybody_recovers_a_pending_invocation() -> None:
-    """pynenc, case 5."""
+    """Pynenc, case 5."""
     recovered = after(("registered", None), ("pending", "r1"), ("pending_recovery", "r2"))
 
     assert recovered == StatusRecord("pending_recovery", None, 3)
@@ -259,12 +259,12 @@ def test_a_running_invocation_has_its_own_recovery() -> None:
 
 @pytest.mark.parametrize("target", STATUSES)
 def test_nothing_follows_success(target: str) -> None:
-    """pynenc, case 7."""
+    """Pynenc, case 7."""
     assert decide_transition(INVOCATION, SUCCESS, target, "r1") == NotAllowed("success", target, frozenset())
 
 
 def test_only_the_owner_succeeds() -> None:
-    """pynenc, case 8."""
+    """Pynenc, case 8."""
     assert decide_transition(INVOCATION, RUNNING, "success", "r2") == NotOwner("running", "success", "r1", "r2")
     assert decide_transition(INVOCATION, RUNNING, "success", "r1") == Accepted("success", None, 4)
 
@@ -285,6 +285,6 @@ def test_of_two_who_pick_it_up_one_wins() -> None:
 
 
 def test_records_do_not_change() -> None:
-    """pynenc, case 10."""
+    """Pynenc, case 10."""
     with pytest.raises(AttributeError):
         REGISTERED.status = "pending"  # type: ignore[misc]

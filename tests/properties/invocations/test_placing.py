@@ -110,7 +110,6 @@ def test_who_has_no_place_is_as_it_was() -> None:
 
 
 def test_who_is_refused_is_refused_once() -> None:
-    """One set is full, and the first write for another has no reply."""
     runs, a, b = (
         new_invocation(key, Job(task="send", limited_by="x"), "made", Instant(0), NOW) for key in ("runs", "a", "b")
     )

@@ -154,7 +154,7 @@ def test_an_upload_goes_once_nothing_has_referred_to_it_for_long() -> None:
     assert swept(store) == Purged(1, is_done=True)
     assert keys(store, PAYLOADS) == ["again", "arguments", "b@2"]
     store.do(delete_one(RECORDS, Eq(ID, "c")))
-    assert swept(store) == Purged(0, is_done=True)  # its time begins anew
+    assert swept(store) == Purged(0, is_done=True)  # its time restarts
     assert laws.purging.no_named_upload_goes(["arguments", "b@2"], keys(store, PAYLOADS))
     assert swept(store, DROPPED) == Purged(0, is_done=False)
 

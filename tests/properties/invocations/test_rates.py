@@ -1,5 +1,3 @@
-"""Rate limits: the decision, then its program, request by request."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -152,7 +150,7 @@ def test_a_rate_of_less_than_a_millisecond_is_kept_whole() -> None:
         found = asked(store, 5, rate=rate)
         assert isinstance(found, Admission)
         admitted += found.admitted
-    assert admitted == 1_000  # one at a time, and one look a millisecond
+    assert admitted == 1_000  # one at a time, one poll per millisecond
 
 
 @pytest.mark.parametrize("way", [DROPPED, UNSENT, lost_reply], ids=["lost", "not sent", "reply lost"])

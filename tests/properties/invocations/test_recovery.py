@@ -128,7 +128,7 @@ def test_rc6_each_is_judged_alone(
         assert laws.judged_alone(plan_recovery(listed, known, now, patience), alone)
 
 
-# --- several who recover, and one who runs ----------------------------------------------------------------------------
+# --- several recoverers and one runner --------------------------------------------------------------------------------
 
 
 @attrs.frozen
@@ -282,7 +282,7 @@ def test_rc5_it_is_free_in_the_end_and_taken_from_nobody_who_lives(
     begin: tuple[str, str], happened: list[Event]
 ) -> None:
     play = played(begin, happened)
-    for _ in range(2 * laws.STEPS_MAX):  # whoever is stopped, one goes on at last; the others come late
+    for _ in range(2 * laws.STEPS_MAX):  # one finishes at last, in spite of stops; the others are late
         play.now += SILENCE
         play.free()
     for who in tuple(play.decided):
@@ -308,7 +308,7 @@ test_a_planted_bug_is_found = planted(
     ),
     bug("until the later", ("due if owned_until - due > 0", "due if owned_until - due < 0"), test_rc3_until_when_is_exact),
     bug(
-        "pending and running alone",  # what pynenc's two tasks look at, and what they do with it in one go
+        "pending and running alone",  # as pynenc's two tasks read and change them at once
         ("    definition = next(", "    if status not in ('pending', 'running'):\n        return Queued()\n    definition = next("),
         test_rc4_the_way_to_the_queue_is_short,
         test_rc5_it_is_free_in_the_end_and_taken_from_nobody_who_lives,
@@ -397,7 +397,6 @@ def test_what_is_available_is_in_the_queue(status: str) -> None:
 
 
 def test_everything_has_an_answer() -> None:
-    """Totality."""
     for status in (*LASTING, *FINAL, "elsewhere"):
         for owner in (None, *GROUP.by_id, "nobody"):
             for now in (START, LATER):
@@ -500,7 +499,6 @@ def test_what_is_left_alone_says_why() -> None:
 
 @given(items(), short_times(), patiences(), st.integers(-(10**18), 10**18))
 def test_the_epoch_does_not_matter(found: Item, now: Instant, patience: Patience, by: Duration) -> None:
-    """Metamorphic."""
     verdict = decide_recovery(found, Membership(), now, patience)
     later = decide_recovery(attrs.evolve(found, changed=found.changed + by), Membership(), now + by, patience)
 
@@ -546,7 +544,6 @@ def test_what_makes_no_sense_is_refused(wrong: Callable[[], object], complaint: 
 
 
 def test_the_limits_are_minutes() -> None:
-    """A process may take seconds to start."""
     assert Patience(pending_max=MINUTE, passing_max=MINUTE) == PATIENCE
 
 

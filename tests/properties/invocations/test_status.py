@@ -349,7 +349,6 @@ def test_wrong_types_meet_misuse_and_nothing_else(name: str) -> None:
 
 
 def test_what_the_table_does_not_know_has_no_edges() -> None:
-    """Totality."""
     for hostile in HOSTILE[1:]:
         assert TABLE.following(hostile) == frozenset()  # type: ignore[arg-type]
 

@@ -57,7 +57,7 @@ def keys(found: Taken) -> list[str]:
     return [each.key for each in found.runs]
 
 
-# --- one look ---------------------------------------------------------------------------------------------------------
+# --- one poll ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_due_is_taken_in_one_find_and_one_bulk() -> None:

@@ -93,7 +93,7 @@ TABLE: Final = StatusTable(
 FORGOTTEN: Final = Unknown(2, "the record does not remember that far back")
 
 
-# --- a store, and what may become of a request ------------------------------------------------------------------------
+# --- a store and its replies ------------------------------------------------------------------------------------------
 
 
 @final
@@ -211,7 +211,6 @@ def fed(program: Coroutine[Effect[object], object, T], reply: Callable[[Effect[o
 
 
 def run(wanted: Transition, store: Store, *ways: Way) -> object:
-    """Every fault must be used."""
     left = chain(ways, repeat(answered))
     met = 0
 
@@ -296,7 +295,7 @@ def test_a_record_remembers_its_last_16_versions() -> None:
     assert [change.version for change in history(store.record)] == list(range(25, 41))
 
 
-# --- who knows the record ----------------------------------------------------------------------------------------------
+# --- callers that know the record --------------------------------------------------------------------------------------
 
 
 KNOWN: Final = StatusRecord("free", None, 1)
@@ -761,7 +760,6 @@ def test_a_document_that_is_not_a_record_is_refused(changed: dict[str, object], 
 
 
 def test_a_record_without_an_owner_has_none() -> None:
-    """A missing field equals null, as in MongoDB's filters."""
     store = Store(world_with({RECORDS: (Document.of({"_id": KEY, "status": "free", "version": 1}),)}))
 
     assert run(command(), store) == granted(2)
@@ -1017,6 +1015,6 @@ def test_a_planted_bug_breaks_the_law(planted: Callable[[], type[Transition]], l
 def test_every_specimen_and_every_law_is_among_them() -> None:
     """The test catches every shipped bug without the simulator."""
     shipped = {each.name for each in SPECIMENS if each.name.count(".") == 1}  # the others are the same bugs
-    shipped -= {"transition.tries_again_at_once"}  # of which only a clock tells
+    shipped -= {"transition.tries_again_at_once"}  # visible only with a clock
     assert len({planted for planted, _ in BREAKS} - {NEVER_SURE}) == len(shipped)
     assert set(LAWS) == {law for _, law in BREAKS}

@@ -1,5 +1,3 @@
-"""Runs of invocations in a worker, and their results."""
-
 from __future__ import annotations
 
 from typing import Final

@@ -181,7 +181,7 @@ def test_whoever_writes_with_its_claim_in_the_filter_overwrites_nobody(turns: li
             case "write" if who in seen and matches(Contains(array, mine), record, lambda: SOON):
                 written.append(seen.pop(who) + 1)
                 record = updated(record.put(number, written[-1]), (Pull(array, mine),), lambda: SOON)
-            case "judge" if held:  # the first claim has stood too long before the eyes of somebody
+            case "judge" if held:  # a party has seen the first claim for too long
                 record = updated(record, (Pull(array, held[0]),), lambda: SOON)
             case _:
                 pass

@@ -583,7 +583,6 @@ def test_every_state_has_an_answer_for_every_event(
 @settings(max_examples=25)
 @given(TURNS)
 def test_time_may_begin_at_any_instant(schedule: list[Turn]) -> None:
-    """Metamorphic."""
     epochs = list[list[int]]()
     for offset in (0, 10**12):
         world = World(store_has_clock=False, actors=(Actor("a", offset), Actor("b", -offset)))

@@ -84,7 +84,7 @@ class Party:
 
 
 Turn = tuple[int, int, int]
-"""(who, what, how much)"""
+"""(party, action, amount)"""
 DEEDS = ("wait", "look", "take", "renew", "release", "apply", "apply again", "answer", "lose the answer", "read back")
 
 
@@ -381,7 +381,7 @@ class Clock:
         return Instant(self.offset + real * (PPM + self.ppm) // PPM, ClockName(self.name))
 
 
-RATES = st.integers(-20_000, 20_000)  # so 4 % of the TTL, and what is lost by rounding: a margin of 50
+RATES = st.integers(-20_000, 20_000)  # so 4 % of the TTL, and rounding: a margin of 50
 WIDE = Terms(ttl=1_000, heartbeat=300, margin=50, lock_delay=0)
 
 
@@ -629,7 +629,6 @@ def test_the_store_judges_in_the_filter_as_the_decision_does(lease: Lease, lock_
 
 
 def test_a_clock_that_went_back_begins_anew() -> None:
-    """The time between is unknown."""
     early, late = Instant(3, HERE), Instant(5, HERE)
 
     assert leasing.observe(Observation(1, late), 1, early) == Observation(1, early)

@@ -67,7 +67,6 @@ def test_a_number_lies_between_its_bounds(number: object, fits: bool) -> None:
 
 @pytest.mark.parametrize("at", [HUGE, -HUGE, NUMBER_MAX + 1, -NUMBER_MAX - 1], ids=range(4))
 def test_no_clock_shows_what_cannot_be_printed(at: int) -> None:
-    """Each trace prints it."""
     with pytest.raises(Misuse, match="instant"):
         Instant(at)
     with pytest.raises(Misuse, match="instant"):

@@ -147,7 +147,6 @@ def test_a_record_that_is_not_there_yet_has_version_0() -> None:
     ids=["behind", "gap", "ahead", "backwards", "twice"],
 )
 def test_a_history_that_does_not_fit_its_record_remembers_nothing(history: tuple[Change, ...]) -> None:
-    """Unknown, never lost, for the request of version 3 and for the next one."""
     assert outcome_of(3, history, 2, "c") == Forgotten()
     assert outcome_of(3, history, 2, "mine") == Forgotten()
     assert outcome_of(3, history, 3, "mine") == Forgotten()

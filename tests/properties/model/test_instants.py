@@ -178,7 +178,6 @@ def test_a_planted_bug_breaks_t3(name: str) -> None:
 
 
 def test_a_clock_that_went_back_tells_nothing() -> None:
-    """Neither does a reply before its request."""
     reading = ClockReading(Instant(5_000, WALL), Instant(6_000, WALL), Instant(0))
 
     assert reckoned(reading, Instant(5_999, WALL), SECOND) is None
@@ -193,7 +192,6 @@ def test_a_clock_that_went_back_tells_nothing() -> None:
 @example(datetime.max.replace(tzinfo=UTC))
 @example(datetime.min.replace(tzinfo=timezone(timedelta(hours=14))))
 def test_a_datetime_is_an_instant_whatever_its_zone(when: datetime) -> None:
-    """Exact to the microsecond; naive datetimes are refused."""
     try:
         in_utc = when.astimezone(UTC)
     except OverflowError:

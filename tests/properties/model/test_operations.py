@@ -106,7 +106,7 @@ def test_any_other_name_is_taken(operation: str) -> None:
         assert ON[operation](good).collection == good
 
 
-# --- what is looked for -----------------------------------------------------------------------------------------------
+# --- filters ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("operation", [find_one, delete_one, delete_many])
@@ -195,7 +195,6 @@ def bumped(*where: Filter, collection: str = "c") -> tuple[UpdateOne, ...]:
     ],
 )
 def test_a_bulk_is_of_updates_that_can_be_told_apart(updates: tuple[UpdateOne, ...], why: str) -> None:
-    """At most as many as a find reads back."""
     with pytest.raises(Misuse, match=why) as raised:
         _ = bulk_update(*updates)
 
@@ -223,7 +222,6 @@ def test_a_bulk_takes_as_many_as_a_find_replies() -> None:
     ids=["none", "too many", "one id", "no id", "no document", "no time"],
 )
 def test_many_are_inserted_under_ids_of_their_own(docs: tuple[Document, ...], why: str) -> None:
-    """At most as many as a find reads back."""
     with pytest.raises(Misuse, match=why):
         _ = insert_many("c", *docs)
     assert len(insert_many("c", *(Document.of({"_id": number}) for number in range(INSERTS_MAX))).docs) == INSERTS_MAX

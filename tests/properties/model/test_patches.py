@@ -321,7 +321,6 @@ def test_patches_come_back_from_json(pair: tuple[Value, Value]) -> None:
 
 
 def test_plain_json_looks_like_this() -> None:
-    """For readers of traces in other languages."""
     value = doc(b=b"\0\xff", i=Instant(1000, STORE), n=math.nan, m=-math.inf, t=(1, 1.0, True, None, "é"))
 
     assert to_json(value) == {

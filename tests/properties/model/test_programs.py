@@ -26,7 +26,6 @@ IDS: Final = st.integers(-3, 3) | st.sampled_from(("", "a", "b", "\uffff", "\U00
 
 
 def check_dp1(insert: InsertNew) -> None:
-    """A unique index on `name` beside the one on ids."""
     there = Document.of({"_id": "x", "name": "n"})
     for doc in (
         {"_id": "y", "name": "m"},
@@ -73,7 +72,6 @@ def test_law_dp1_notices(wrong: InsertNew) -> None:
 
 
 def test_what_is_asked_again_is_inserted_once_each() -> None:
-    """Each reply is lost: the repetition inserts the rest despite existing ones."""
     world: World = world_with({})
     for _ in range(2):
         for name in "abc":
@@ -113,7 +111,6 @@ async def one_page(limit: int, where: Filter) -> tuple[Document, ...]:
 
 
 async def from_the_last(limit: int, where: Filter) -> tuple[Document, ...]:
-    """A page begins with the last document of the page before."""
     found = await find_every("c", where, limit=limit)
     return tuple(doc for at, doc in enumerate(found) for _ in range(1 + (at > 0 and at % limit == 0)))
 

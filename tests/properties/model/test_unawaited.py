@@ -508,7 +508,6 @@ def test_a_program_that_returns_an_effect_has_forgotten_an_await() -> None:
 
 
 def test_nothing_is_said_of_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that is over or not a Python coroutine, and unknown bytecode."""
     over = program("update_one('c', ROW, PUT)")
     over.close()
     assert forgotten(over) == forgotten(cast("Program[object]", iter(()))) == ()

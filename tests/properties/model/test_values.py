@@ -57,7 +57,6 @@ def test_a_wrong_type_is_answered_by_what_to_write(value: object, kinds: Any, sa
 
 @pytest.mark.parametrize("values", [1, None, "ab", b"ab", ("a", None)])
 def test_a_collection_is_neither_text_nor_mixed(values: object) -> None:
-    """Python iterates text as a collection of texts."""
     with pytest.raises(Misuse):
         check_types(values, str, "a name")
     with pytest.raises(Misuse):
@@ -65,7 +64,6 @@ def test_a_collection_is_neither_text_nor_mixed(values: object) -> None:
 
 
 def test_a_list_is_not_a_tuple() -> None:
-    """It is mutable."""
     with pytest.raises(Misuse, match="list is not a tuple"):
         check_tuple(["a"], str, "a name")
 

@@ -38,7 +38,7 @@ from tidegate.sim.world import World, document, perform, world_with
 
 RECORDS = "records"
 Turn: TypeAlias = tuple[str, str, int]
-"""(who, action, how many versions ago it was decided)"""
+"""(party, action, how many versions ago it was decided)"""
 
 
 def record_in(world: World) -> UploadRecord:
@@ -130,7 +130,6 @@ def test_the_laws_of_what_is_there_are_of_all_chunks() -> None:
 @settings(max_examples=40)
 @given(records())
 def test_a_record_is_read_as_it_was_written(record: UploadRecord) -> None:
-    """The inverse."""
     content = None if record.content is None else record.content.document()
     stored = new_record("k").put(VERSION, record.version).put(CONTENT, content).put(PENDING, record.pending)
     history = [

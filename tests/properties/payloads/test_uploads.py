@@ -106,7 +106,6 @@ def test_a_switch_that_others_have_buried_is_unanswered() -> None:
     ],
 )
 def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[], Program[object]]) -> None:
-    """Nothing is written, and a sweep keeps its uploads."""
     spoiled: World = world_with(
         {"records": (Document.of({"_id": KEY}),), "chunks": (Document.of({"_id": "x/0000000000", "key": KEY}),)}
     )
@@ -115,7 +114,6 @@ def test_a_record_that_cannot_be_read_is_said_to_be_damaged(program: Callable[[]
 
 
 def test_a_switch_that_lost_to_another_is_not_confused_with_the_next_one() -> None:
-    """Both replies are lost, and the second one is in."""
     switches = 0
 
     def no_reply_to_switches(effect: Effect[object], world: World) -> tuple[World, object]:
@@ -148,8 +146,6 @@ def test_sweeps_that_come_often_remove_in_the_end_what_they_keep_for_readers() -
 
 @pytest.mark.parametrize("hours", [23, 24])
 def test_an_upload_that_goes_on_is_not_taken_for_dead(hours: int) -> None:
-    """It may be touched after the sweep has read it, or before."""
-
     def touched_meanwhile(effect: Effect[object], world: World) -> tuple[World, object]:
         world, reply = as_it_is(effect, world)
         if isinstance(effect, FindAll) and effect.collection == "records":

@@ -184,8 +184,6 @@ class Lost(_OfPartition):
 @final
 @attrs.frozen(cache_hash=True)
 class Fetched(_OfAssignment):
-    """Invariant: as many keys as offsets, or none."""
-
     offsets: tuple[int, ...]
     keys: tuple[Key, ...] = attrs.field(default=(), repr=False)
 

@@ -81,7 +81,7 @@ class ConsumerRules:
     def step(self, state: ConsumerState, event: Event) -> ConsumerStep:
         check_type(state, ConsumerState, "the partitions of a consumer")
         check_event(event)
-        state, commands = self._stepped(state, event, 0)  # who made room does not take it before the others
+        state, commands = self._stepped(state, event, 0)  # the partition that freed it comes last
         for partition in _turns(state.partitions, event.partition):
             if state.running >= self.executors:
                 break

@@ -47,7 +47,7 @@ def ask(asked: AllAsked, windows: Fanout, works: Iterable[Work]) -> AllAsked:
 def answer(asked: AllAsked, event: fanout.FanoutEvent) -> fanout.FanoutEvent | None:
     match event:
         case WindowOpened():
-            return None  # nobody is asked to
+            return None  # no request for that
         case WindowArranged(window) | ArrangeFailed(window):
             return event if _requests(asked, Arrange, window) else None
         case WindowDelivered(window):

@@ -190,11 +190,10 @@ class PartitionRules:
         check_event(event)
         check_type(state, (Unassigned, Owned), "a state of a partition")
         if isinstance(state, Owned) and event.partition != state.partition:
-            return Step(state)  # whoever handed it over took one partition for another
+            return Step(state)  # an event of another partition
         return self._stepped(state, event, self.running_max)
 
     def _stepped(self, state: PartitionState, event: Event, room: int) -> PartitionStep:
-        """As `step`, with `room` as the limit and a checked event."""
         match state:
             case Unassigned():
                 return self._unassigned(event, room)
@@ -282,7 +281,7 @@ class PartitionRules:
                 | DrainTimerFired()
                 | RetryTimerFired()
             ):
-                return Step(part)  # it has happened before, or nobody asked for it
+                return Step(part)  # a repetition, or without a request
             case _:
                 assert_never(event)
 
@@ -333,7 +332,7 @@ class PartitionRules:
             own = key.get(offset)
             if own is None or own not in busy:
                 if own in part.closed:
-                    return tuple(chosen) or (offset,)  # what is diverted is a window of its own
+                    return tuple(chosen) or (offset,)  # a diverted record is a window of its own
                 chosen.append(offset)
             if own is not None:
                 busy.add(own)  # whether it was chosen or waits itself, the next of its key waits for it
@@ -410,7 +409,7 @@ class PartitionRules:
                     case Arrange() | Judge() | DeliverTasks() | DeliverWindow():
                         requests.append(output)
                     case _:
-                        pass  # nothing follows
+                        pass  # no output
         asked = part.asked
         if asked and not isinstance(event, WindowOpened):
             asked = answered(asked, windows, event.window)
@@ -424,7 +423,7 @@ class PartitionRules:
             tracker=completed(part.tracker, done) if done else part.tracker,
             unrecorded=part.unrecorded + len(done) if part.alphabet else 0,
         )
-        if is_draining:  # what has failed is left to the next owner; once time presses, so are deliveries
+        if is_draining:  # failures are left to the next owner, and at a late stage deliveries, too
             failed = []
             requests = requests if part.stage is Stage.WAITING else []
         for each in failed:
@@ -481,12 +480,12 @@ class PartitionRules:
                 left = _undelivered(part.windows, offsets)
                 bad = DeliverRecords(window, left, left)
                 part = _without(part, (asked,))
-                if to_dead_letter:  # nobody is left to answer for it
+                if to_dead_letter:  # no other answer is possible
                     return self._advanced(room, self.parts.stopped_at(part, self._stuck(part, bad)))
                 part, answers = self._failed(part, bad)
                 commands = tuple([_work(part, answer) for answer in answers])
                 return self._advanced(room, _asking(part, commands), commands)
-            case DeliverWindow():  # nobody is left to answer for it
+            case DeliverWindow():  # no other answer is possible
                 return self._advanced(room, self.parts.stopped_at(_without(part, (asked,)), asked.work.offsets))
             case _:
                 assert_never(request)
@@ -524,7 +523,7 @@ class PartitionRules:
     def _began(self, during: Stage) -> Duration:
         return {Stage.CANCELLING: self.drain.wait, Stage.COMMITTING: self.drain.commit_at}.get(during, 0)
 
-    # --- what may be done now ---
+    # --- the next commands ------
 
     def _advanced(self, room: int, part: Owned, commands: tuple[Command, ...] = ()) -> PartitionStep:
         """The order matters: opened and held records decide about fetching, done ones commit."""
@@ -572,7 +571,6 @@ class PartitionRules:
 
 
 def _position_to_commit(rules: PartitionRules, part: Owned) -> int | None:
-    """The floor again once enough offsets beyond it are done and unrecorded."""
     if part.committing is not None:
         return None
     enough = 1 if part.phase is Phase.DRAINING else rules.replay_max

@@ -80,7 +80,6 @@ class Owned:
 
     @property
     def load(self) -> Load:
-        """Delivered and unsettled records, without those that have no work under way any more."""
         waiting = (*self.ready, *self.backing_off)
         active = {each.work.request.window for each in self.asked} | {start.window for start in waiting}
         return Load(waiting=len(self.queued)) + fanout.load(self.windows, active)

@@ -50,14 +50,12 @@ def by_python(left: object, right: object) -> bool:
 
 
 def nearly(left: object, right: object) -> bool:
-    """Planted bug: nearly equal values are equal."""
     if isinstance(left, int) and isinstance(right, int):
         return abs(left - right) <= 1
     return equal(left, right)
 
 
 def at_most(left: object, right: object) -> bool:
-    """Planted bug: the left one may be less."""
     return left <= right if isinstance(left, int) and isinstance(right, int) else equal(left, right)
 
 
@@ -110,6 +108,5 @@ def test_a_planted_bug_breaks_d4() -> None:
 
 
 def test_an_array_has_no_place_of_its_own() -> None:
-    """MongoDB sorts by its least element."""
     with pytest.raises(Misuse):
         in_order((1,))

@@ -129,7 +129,6 @@ YOUNG, OLD = Instant(9 * MILLISECOND), Instant(1 * MILLISECOND)
 def test_a_filter_means_what_mongodb_means(
     term: documents.Filter, document: documents.Document, expected: bool
 ) -> None:
-    """Arrays match by element, null matches missing, types are kept apart."""
     assert documents.matches(term, document, at_ten) == expected
 
 
@@ -157,7 +156,6 @@ def test_what_was_put_is_found(
 
 @given(strategies.filters())
 def test_the_parts_of_a_filter_are_all_that_it_says(term: documents.Filter) -> None:
-    """Searches for one kind of filter visit each part."""
     parts = tuple(documents.parts_of(term))
 
     assert parts[0] is term

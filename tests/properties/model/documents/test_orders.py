@@ -59,7 +59,6 @@ def test_of_two_documents_one_comes_first() -> None:
 
 
 def test_documents_that_are_alike_would_have_no_order() -> None:
-    """Planted bug: the id does not decide."""
     with pytest.raises(AssertionError):
         check_sb1(lambda doc, sort: sort_key(doc, sort)[: len(sort)])
 
@@ -92,7 +91,6 @@ def test_pages_come_to_the_whole() -> None:
 
 
 def test_a_page_that_begins_behind_all_that_are_alike_leaves_some_out() -> None:
-    """Planted bug: the cursor ignores the id."""
     with pytest.raises(AssertionError):
         check_sb2(lambda held, sort: sort_key_of((*held[:-1], Foreign("maxKey", b"")), sort))
 
@@ -156,7 +154,6 @@ def test_a_cursor_is_one_of_the_sort() -> None:
 
 
 def test_an_index_is_of_a_sort_and_a_filter_that_mongodb_takes() -> None:
-    """A partial index has no filter for unequal values."""
     check_indexes({"c": (Index((Ascending(A),), Eq(B, 1)),)})
     with pytest.raises(Misuse, match="an index by nothing"):
         Index(())

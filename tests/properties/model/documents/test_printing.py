@@ -19,7 +19,6 @@ from tidegate.model.strategies.bson import decimal, regex
 @example("\r\n\u2028\u202e\x1b[2J")
 @example(("a\nb", b"\n", doc(a="\n")))
 def test_a_value_prints_on_one_line(value: documents.Value) -> None:
-    """A payload ends no line and colours no text."""
     assert documents.show(value).isprintable()
     assert len(documents.show(value).splitlines()) <= 1
 

@@ -55,7 +55,6 @@ class Plain:
 
 
 WRONG: Final[Any] = documents
-"""Untyped, for values that type checkers refuse."""
 
 
 @pytest.mark.parametrize("junk", [None, True, 1j, object(), "$x", [1], {"a": 1}, int, math.nan, Instant(0)])

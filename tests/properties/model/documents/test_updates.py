@@ -144,7 +144,6 @@ def one_by_one(document: Document, updates: tuple[Update, ...], now: Callable[[]
 
 
 def unsorted(document: Document, updates: tuple[Update, ...], now: Callable[[], Instant]) -> Document:
-    """Planted bug: new fields are appended in the order of writing."""
     for update in updates:
         document = updated(document, (update,), now)
     return document
